@@ -9,7 +9,7 @@ use bundle_core::policy::{Accepted, RawSignature};
 use bundle_core::reference::Digest;
 use bundle_trust::keys::PublicKey;
 use bundle_trust::root::Root;
-use bundle_trust::verify::{Against, examine};
+use bundle_trust::verify::{TrustMaterial, examine};
 use libfuzzer_sys::fuzz_target;
 
 const ROOT: &str = include_str!("../../crates/bundle-trust/testdata/keyless/trusted_root.json");
@@ -18,7 +18,7 @@ const KEY: &str = include_str!("../../crates/bundle-trust/testdata/cosign.pub");
 const SUBJECT: &str = include_str!("../../crates/bundle-trust/testdata/keyless/subject.txt");
 const OLDER: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 
-static AGAINST: LazyLock<Against> = LazyLock::new(|| Against {
+static AGAINST: LazyLock<TrustMaterial> = LazyLock::new(|| TrustMaterial {
     keys: [KEY, KEYLESS_KEY]
         .map(|pem| PublicKey::parse(pem).expect("a key"))
         .to_vec(),

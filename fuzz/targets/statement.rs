@@ -8,25 +8,25 @@ use bundle_core::policy::{Meaning, RawSignature};
 use bundle_core::reference::Digest;
 use bundle_trust::keys::{PrivateKey, load_private};
 use bundle_trust::sign;
-use bundle_trust::verify::{Against, examine};
+use bundle_trust::verify::{TrustMaterial, examine};
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 
 const DIGEST: &str = "sha256:43b5773065685e5f2bbb174c527c60aa28e180ceba4801fa2e56c990c1a4f073";
 const OLDER: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 
-struct Room {
+struct Fixture {
     key: PrivateKey,
-    against: Against,
+    against: TrustMaterial,
     digest: Digest,
 }
 
-static ROOM: LazyLock<Room> = LazyLock::new(|| {
+static ROOM: LazyLock<Fixture> = LazyLock::new(|| {
     let password = zeroize::Zeroizing::new("fixture".to_owned());
     let pem = include_str!("../../crates/bundle-trust/testdata/cosign.key");
     let key = load_private(pem, &password).expect("a key");
-    Room {
-        against: Against {
+    Fixture {
+        against: TrustMaterial {
             keys: vec![key.public().clone()],
             roots: Vec::new(),
             now: jiff::Timestamp::UNIX_EPOCH,

@@ -11,14 +11,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
-use bundle_core::policy::{Identity, Matcher, Who};
+use bundle_core::policy::{AcceptedSigner, Identity, Matcher};
 use bundle_core::reference::Digest;
 use bundle_trust::keyless::{
-    Ephemeral, Evidence, LogVersion, SigningConfig, Token, What, check_timestamp,
+    Ephemeral, Evidence, LogVersion, SigningConfig, SigningInput, Token, check_timestamp,
 };
 use bundle_trust::keys::PublicKey;
 use bundle_trust::root::Root;
-use bundle_trust::verify::{self, Against, Content};
+use bundle_trust::verify::{self, Content, TrustMaterial};
 use clap::{Args, Parser};
 use jiff::Timestamp;
 
@@ -115,10 +115,10 @@ impl Sign {
         let content = fs_err::read(&self.artifact)?;
         let (what, digest) = if self.in_toto {
             let digest = subject(&content)?;
-            (What::Statement(content), digest)
+            (SigningInput::Statement(content), digest)
         } else {
             let digest = Digest::of(&content);
-            (What::Bytes(content), digest)
+            (SigningInput::Bytes(content), digest)
         };
         let key = Ephemeral::new()?;
         let request = key.certificate_request(&token)?;
@@ -160,7 +160,7 @@ impl Verify {
         let (wanted, keys) = match (self.key, self.certificate_identity) {
             (Some(file), _) => {
                 let key = PublicKey::parse(&fs_err::read_to_string(file)?)?;
-                (Who::Key(key.id().clone()), vec![key])
+                (AcceptedSigner::Key(key.id().clone()), vec![key])
             }
             (None, Some(subject)) => {
                 let issuer = self.certificate_oidc_issuer.context("no issuer is given")?;
@@ -178,22 +178,22 @@ impl Verify {
     }
 }
 
-fn against(keys: Vec<PublicKey>, root: std::sync::Arc<Root>) -> Against {
-    Against {
+fn against(keys: Vec<PublicKey>, root: std::sync::Arc<Root>) -> TrustMaterial {
+    TrustMaterial {
         keys,
         roots: vec![root],
         now: Timestamp::now(),
     }
 }
 
-fn identity(subject: &str, issuer: &str, root: &Root) -> Result<Who> {
+fn identity(subject: &str, issuer: &str, root: &Root) -> Result<AcceptedSigner> {
     let exact = |text: &str| Matcher::exact(text).map_err(|why| anyhow!("{text}: {why}"));
     let identities = vec![Identity {
         issuer: exact(issuer)?,
         subject: exact(subject)?,
     }];
     let root = root.id().clone();
-    Ok(Who::Identities { identities, root })
+    Ok(AcceptedSigner::Identities { identities, root })
 }
 
 fn root(file: Option<&Path>, staging: bool) -> Result<std::sync::Arc<Root>> {

@@ -6,7 +6,7 @@ pub(crate) mod kms;
 use std::time::Duration;
 
 use bundle_core::policy::{IdentityName, RawSignature};
-use bundle_trust::keyless::What;
+use bundle_trust::keyless::SigningInput;
 use bundle_trust::sign::{self, Maker};
 use bundle_trust::verify::Content;
 use jiff::Timestamp;
@@ -169,9 +169,9 @@ async fn by_certificate(
     already: &dyn Fn(&Maker) -> bool,
 ) -> Outcome<SignatureResult> {
     let what = match &payload {
-        Payload::Statement(payload) => What::Statement(payload.clone()),
-        Payload::Simple(payload) => What::Bytes(payload.clone()),
-        Payload::Content => What::Digest(content.digest.clone()),
+        Payload::Statement(payload) => SigningInput::Statement(payload.clone()),
+        Payload::Simple(payload) => SigningInput::Bytes(payload.clone()),
+        Payload::Content => SigningInput::Digest(content.digest.clone()),
     };
     let signed = {
         let _progress = ui.progress("requesting a certificate");

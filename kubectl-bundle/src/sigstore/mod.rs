@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bundle_trust::keyless::{
-    Ephemeral, Evidence, LogVersion, Signed, Token, What, check_timestamp,
+    Ephemeral, Evidence, LogVersion, Signed, SigningInput, Token, check_timestamp,
 };
 use bundle_trust::root::Root;
 use jiff::Timestamp;
@@ -94,7 +94,7 @@ impl Services {
     }
 
     /// Signs with an ephemeral key and a certificate for the identity of the token.
-    pub(crate) async fn sign(&self, what: What) -> Outcome<Signed> {
+    pub(crate) async fn sign(&self, what: SigningInput) -> Outcome<Signed> {
         let key = Ephemeral::new()?;
         let answer = self
             .http

@@ -9,7 +9,7 @@ use bundle_core::review::deletion::{
     Deletion, DeletionFacts, OwnerFact, has_finalizer, is_guarded_update, judge_deletion, too_early,
 };
 use bundle_core::review::owners::owner_of_another;
-use bundle_core::review::{Kind, Stamping, Verdict, Vouched};
+use bundle_core::review::{ConfirmedFacts, Kind, Stamping, Verdict};
 use bundle_core::rights::Question;
 use futures::future::{OptionFuture, join_all};
 use jiff::Timestamp;
@@ -166,7 +166,7 @@ impl<L: Lookups> Admission<L> {
     }
 
     /// Returns the facts that the stamp or the seal of the object proves.
-    fn vouched(&self, deletion: &Deletion<'_>) -> Option<Vouched> {
+    fn vouched(&self, deletion: &Deletion<'_>) -> Option<ConfirmedFacts> {
         let (kind, name, object) = (deletion.kind, deletion.name, deletion.object);
         let moment = self.seal_moment(self.lookups.now());
         self.lookups

@@ -4,7 +4,7 @@ use bundle_cluster::review;
 use bundle_core::diagnostic::{Finding, Findings, codes};
 use bundle_core::review::text::{self, Refusal};
 use bundle_core::review::{
-    Kind, Requester, SealMoment, StampState, Stamping, Subject, Verdict, VouchState, Vouched,
+    ConfirmedFacts, Kind, Requester, SealMoment, StampState, Stamping, Subject, Verdict, VouchState,
 };
 use jiff::Timestamp;
 use serde_json::Value;
@@ -23,7 +23,7 @@ struct ReviewedWrite<'a> {
     subject: Subject<'a>,
     requester: Requester,
     /// The facts that the stamp or seal of the stored object proves.
-    vouched: Option<Vouched>,
+    vouched: Option<ConfirmedFacts>,
     /// True if the stored object has a seal.
     is_sealed: bool,
     /// The facts that a Bundle inherits.

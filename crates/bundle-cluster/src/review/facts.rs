@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use bundle_api::names;
 use bundle_core::names::KubeName;
 use bundle_core::review::{
-    Answer, ClassFact, ConfigMapFact, DeploymentFact, Facts, Needs, Requester, approval_terms,
-    has_default_terms,
+    Answer, ClassFact, ConfigMapFact, DeploymentFact, Facts, Requester, RequiredLookups,
+    approval_terms, has_default_terms,
 };
 use bundle_core::rights::Question;
 use bundle_core::service_account::ServiceAccount;
@@ -53,7 +53,7 @@ pub fn on_class(verb: &str, class: &str, system_namespace: &str) -> Question {
 pub(super) async fn gather<L: ReviewLookups>(
     lookups: &L,
     requester: &Requester,
-    needs: &Needs,
+    needs: &RequiredLookups,
 ) -> Gathered {
     let system = lookups.system_namespace();
     let may =

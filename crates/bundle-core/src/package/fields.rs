@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 
 use super::{
-    shape::{Holds, MAX_ITEMS, MAX_TEXT, Shape},
+    shape::{FieldType, MAX_ITEMS, MAX_TEXT, Shape},
     suggest,
 };
 use crate::{
@@ -204,7 +204,7 @@ impl<'a> Fields<'a> {
 
     /// Returns a field that is a map.
     pub(super) fn fields(&self, key: &str) -> Option<Fields<'a>> {
-        let Holds::Map(shape) = self.shape.field(key)?.holds else {
+        let FieldType::Map(shape) = self.shape.field(key)?.holds else {
             return None;
         };
         Fields::new(self.value(key)?, &self.at(key), self.file, shape)
@@ -212,7 +212,7 @@ impl<'a> Fields<'a> {
 
     /// Returns a field that is a list of maps.
     pub(super) fn list<T>(&self, key: &str, read: impl Fn(&Fields<'a>) -> Option<T>) -> Vec<T> {
-        let Some(Holds::Maps(shape)) = self.shape.field(key).map(|field| &field.holds) else {
+        let Some(FieldType::Maps(shape)) = self.shape.field(key).map(|field| &field.holds) else {
             return Vec::new();
         };
         self.items(key)

@@ -134,12 +134,12 @@ pub struct Package {
     pub resources: Vec<Resource>,
     /// Information for users and tools.
     #[serde(flatten)]
-    pub about: About,
+    pub about: PackageInfo,
 }
 
 /// Information about a package for users and tools; it has no effect in a cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct About {
+pub struct PackageInfo {
     /// Maintainers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub maintainers: Vec<Maintainer>,

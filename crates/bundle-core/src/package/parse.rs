@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 
 use super::{
-    API_VERSION, About, Config, ConfigPatch, FILE, Format, Image, KIND, Link, MAX_NAME, Maintainer,
-    Package, Requirement, Requires, Resource, Scan, Security, Upgrades, annotations,
+    API_VERSION, Config, ConfigPatch, FILE, Format, Image, KIND, Link, MAX_NAME, Maintainer,
+    Package, PackageInfo, Requirement, Requires, Resource, Scan, Security, Upgrades, annotations,
     fields::{Fields, File},
     shape::PACKAGE,
 };
@@ -177,8 +177,8 @@ fn pointer(text: &str) -> Result<String, Finding> {
     Err(bad(format!("invalid JSON pointer `{text}`")).hint("write one such as /spec/replicas"))
 }
 
-fn about(fields: &Fields<'_>) -> About {
-    About {
+fn about(fields: &Fields<'_>) -> PackageInfo {
+    PackageInfo {
         maintainers: fields.list("maintainers", |maintainer| {
             let name = maintainer.required_as("name", title);
             let email = maintainer.parsed("email", email);

@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::shape::{Field, Holds, MAX_ITEMS, MAX_TEXT, PACKAGE, Shape, Text};
+use super::shape::{Field, FieldType, MAX_ITEMS, MAX_TEXT, PACKAGE, Shape, Text};
 
 /// `$id` of the schema.
 pub const SCHEMA_ID: &str = "https://bundle.core.rukpak.io/v1alpha1/package.schema.json";
@@ -48,7 +48,7 @@ fn map(shape: &Shape, doc: &str) -> Value {
 fn property(field: &Field) -> Value {
     let list = |items: Value| json!({"type": "array", "description": field.doc, "maxItems": MAX_ITEMS, "items": items});
     match &field.holds {
-        Holds::Text(kind) => {
+        FieldType::Text(kind) => {
             let mut schema = text(*kind);
             schema["description"] = json!(field.doc);
             if !field.example.is_empty() && !matches!(kind, Text::Only(_)) {
@@ -56,9 +56,9 @@ fn property(field: &Field) -> Value {
             }
             schema
         }
-        Holds::Texts(kind) => list(text(*kind)),
-        Holds::Map(shape) => map(shape, field.doc),
-        Holds::Maps(shape) => {
+        FieldType::Texts(kind) => list(text(*kind)),
+        FieldType::Map(shape) => map(shape, field.doc),
+        FieldType::Maps(shape) => {
             let mut items = map(shape, "");
             if let Value::Object(items) = &mut items {
                 items.remove("description");

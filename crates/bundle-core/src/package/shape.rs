@@ -20,11 +20,11 @@ pub(super) struct Field {
     /// Valid example value.
     pub(super) example: &'static str,
     /// Type of the value.
-    pub(super) holds: Holds,
+    pub(super) holds: FieldType,
 }
 
 /// Type of a field's value.
-pub(super) enum Holds {
+pub(super) enum FieldType {
     /// Text.
     Text(Text),
     /// A list of texts.
@@ -89,7 +89,7 @@ impl Shape {
     }
 }
 
-const fn field(name: &'static str, holds: Holds, doc: &'static str) -> Field {
+const fn field(name: &'static str, holds: FieldType, doc: &'static str) -> Field {
     Field {
         name,
         doc,
@@ -100,7 +100,7 @@ const fn field(name: &'static str, holds: Holds, doc: &'static str) -> Field {
 }
 
 const fn text(name: &'static str, kind: Text, doc: &'static str) -> Field {
-    field(name, Holds::Text(kind), doc)
+    field(name, FieldType::Text(kind), doc)
 }
 
 const fn needed(name: &'static str, kind: Text, example: &'static str, doc: &'static str) -> Field {
@@ -154,38 +154,38 @@ pub(super) static PACKAGE: Shape = shape(&[
     ),
     field(
         "kubernetes",
-        Holds::Map(&KUBERNETES),
+        FieldType::Map(&KUBERNETES),
         "Supported versions of Kubernetes.",
     ),
     field(
         "requires",
-        Holds::Map(&REQUIRES),
+        FieldType::Map(&REQUIRES),
         "Prerequisites in the cluster.",
     ),
     field(
         "upgrades",
-        Holds::Map(&UPGRADES),
+        FieldType::Map(&UPGRADES),
         "Installed versions that it can replace.",
     ),
     field(
         "images",
-        Holds::Maps(&IMAGE),
+        FieldType::Maps(&IMAGE),
         "Images that no manifest contains. They are listed, locked and copied with the other images.",
     ),
     field(
         "config",
-        Holds::Map(&CONFIG),
+        FieldType::Map(&CONFIG),
         "Configuration, as files of the bundle.",
     ),
     field(
         "resources",
-        Holds::Maps(&RESOURCE),
+        FieldType::Maps(&RESOURCE),
         "Further content that is not for Kubernetes.",
     ),
-    field("maintainers", Holds::Maps(&MAINTAINER), "Maintainers."),
+    field("maintainers", FieldType::Maps(&MAINTAINER), "Maintainers."),
     field(
         "links",
-        Holds::Maps(&LINK),
+        FieldType::Maps(&LINK),
         "Links to further information, by name.",
     ),
     text(
@@ -195,12 +195,12 @@ pub(super) static PACKAGE: Shape = shape(&[
     ),
     field(
         "keywords",
-        Holds::Texts(Text::Title),
+        FieldType::Texts(Text::Title),
         "Keywords for searches.",
     ),
     field(
         "security",
-        Holds::Map(&SECURITY),
+        FieldType::Map(&SECURITY),
         "Settings for security scanners.",
     ),
     text("source", Text::Line, "URL of the source repository."),
@@ -230,12 +230,12 @@ static KUBERNETES: Shape = shape(&[
 static REQUIRES: Shape = shape(&[
     field(
         "apis",
-        Holds::Texts(Text::Api),
+        FieldType::Texts(Text::Api),
         "APIs, as group/version/Kind, or version/Kind for the core group.",
     ),
     field(
         "packages",
-        Holds::Maps(&REQUIREMENT),
+        FieldType::Maps(&REQUIREMENT),
         "Packages that must be installed.",
     ),
 ]);
@@ -294,7 +294,7 @@ static CONFIG: Shape = shape(&[
     ),
     field(
         "patches",
-        Holds::Maps(&PATCH),
+        FieldType::Maps(&PATCH),
         "Fields of objects that get values of the configuration, for plain+v0. Requires schema.",
     ),
 ]);
@@ -377,17 +377,17 @@ static SECURITY: Shape = shape(&[
     ),
     field(
         "languages",
-        Holds::Texts(Text::Title),
+        FieldType::Texts(Text::Title),
         "Languages of the source: go, python, …",
     ),
     field(
         "exclude",
-        Holds::Texts(Text::Title),
+        FieldType::Texts(Text::Title),
         "Excluded paths of the source, as patterns.",
     ),
     field(
         "images",
-        Holds::Texts(Text::Title),
+        FieldType::Texts(Text::Title),
         "Images that are scanned. Default: all images of the bundle.",
     ),
     text(

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{API_VERSION, About, Format, KIND, Package, SCHEMA_ID, parse};
+use super::{API_VERSION, Format, KIND, Package, PackageInfo, SCHEMA_ID, parse};
 use crate::{diagnostic::Finding, yaml};
 
 impl Package {
@@ -21,7 +21,7 @@ impl Package {
             images: Vec::new(),
             config: None,
             resources: Vec::new(),
-            about: About::default(),
+            about: PackageInfo::default(),
         })
     }
 

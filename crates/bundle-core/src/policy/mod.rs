@@ -27,5 +27,5 @@ pub use found::{
 };
 pub use identity::{Identity, IdentityName, Matcher};
 pub use key_id::KeyId;
-pub use ready::{Material, ReadyAuthority, ReadyPolicy, Who};
+pub use ready::{AcceptedSigner, Material, ReadyAuthority, ReadyPolicy};
 pub use rejection::{Fault, MOST_EVIDENCE, Rejection};

@@ -22,7 +22,7 @@ pub trait Material {
 
 /// Parsed key or identities of an authority.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Who {
+pub enum AcceptedSigner {
     /// Key.
     Key(KeyId),
     /// Certificate for one of these identities, valid under the trust root.
@@ -34,7 +34,7 @@ pub enum Who {
     },
 }
 
-impl Who {
+impl AcceptedSigner {
     /// Returns `true` if the signer is this authority.
     pub fn is(&self, accepted: &Accepted) -> bool {
         match (self, &accepted.signer) {
@@ -53,7 +53,7 @@ pub struct ReadyAuthority {
     /// Name of the authority.
     pub name: String,
     /// Key or identities.
-    pub who: Who,
+    pub who: AcceptedSigner,
     /// Predicate types of the required attestations.
     pub attestations: Vec<String>,
 }
@@ -130,7 +130,7 @@ impl Policy {
         path: &str,
         material: &mut impl Material,
         problems: &mut Findings,
-    ) -> Option<Who> {
+    ) -> Option<AcceptedSigner> {
         let mut refuse = |path: String, why: &str| {
             problems.push(unreadable(&self.name, &path, why));
             None
@@ -139,7 +139,7 @@ impl Policy {
         let looked_up = !self.problems.is_empty() || !self.unavailable.is_empty();
         match authority.kind.as_ref()? {
             AuthorityKind::Key(KeySource::Inline(pem)) => match material.key(pem) {
-                Ok(key) => Some(Who::Key(key)),
+                Ok(key) => Some(AcceptedSigner::Key(key)),
                 Err(why) => refuse(format!("{path}.key"), &why.message),
             },
             AuthorityKind::Keyless(keyless) => {
@@ -153,7 +153,7 @@ impl Policy {
                     }
                 };
                 match root {
-                    Ok(root) => Some(Who::Identities {
+                    Ok(root) => Some(AcceptedSigner::Identities {
                         identities: keyless.identities.clone(),
                         root,
                     }),
@@ -172,7 +172,7 @@ impl Policy {
 impl ReadyPolicy<'_> {
     /// Returns a lower bound for the number of different authorities. Names are ignored.
     pub fn distinct(&self) -> usize {
-        let mut seen: Vec<&Who> = Vec::new();
+        let mut seen: Vec<&AcceptedSigner> = Vec::new();
         for authority in &self.authorities {
             if !seen.contains(&&authority.who) {
                 seen.push(&authority.who);

@@ -10,12 +10,12 @@ use super::key_id::KeyId;
 /// Identity of a signer for comparison: the key, or the identity of the certificate. The name of
 /// the authority and the trust root are ignored.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum Same<'a> {
+enum SignerIdentity<'a> {
     Key(&'a KeyId),
     Identity(&'a IdentityName),
 }
 
-impl<'a> From<&'a Signer> for Same<'a> {
+impl<'a> From<&'a Signer> for SignerIdentity<'a> {
     fn from(signer: &'a Signer) -> Self {
         match signer {
             Signer::Key(key) => Self::Key(key),
@@ -30,14 +30,16 @@ impl<'a> From<&'a Signer> for Same<'a> {
 /// An authority may accept several signers (a pattern), and a signer may be accepted by several
 /// authorities. Assigning in order could leave an authority without signer unnecessarily.
 pub(super) fn distinct<'a>(candidates: &[Vec<&'a Accepted>]) -> Vec<Option<&'a Accepted>> {
-    let mut numbers: BTreeMap<Same<'a>, usize> = BTreeMap::new();
+    let mut numbers: BTreeMap<SignerIdentity<'a>, usize> = BTreeMap::new();
     let choices: Vec<Vec<(usize, &'a Accepted)>> = candidates
         .iter()
         .map(|signatures| {
             let mut choices: Vec<(usize, &'a Accepted)> = Vec::new();
             for &accepted in signatures {
                 let next = numbers.len();
-                let signer = *numbers.entry(Same::from(&accepted.signer)).or_insert(next);
+                let signer = *numbers
+                    .entry(SignerIdentity::from(&accepted.signer))
+                    .or_insert(next);
                 if choices.iter().all(|(known, _)| *known != signer) {
                     choices.push((signer, accepted));
                 }

@@ -22,7 +22,7 @@ pub mod text;
 pub use canonical::{same, spec_digest, template_hash, written_digest};
 pub use class::Class;
 pub use deployment::CheckedDeploymentSpec;
-pub use facts::needs::{CheckedApprovalSpec, Image, Needs, needs};
+pub use facts::needs::{CheckedApprovalSpec, Image, RequiredLookups, needs};
 pub use facts::{
     Answer, ClassFact, ConfigMapFact, ContentFact, DeploymentFact, Facts, Kind, StampState, Subject,
 };
@@ -30,8 +30,8 @@ pub use judge::{Stamping, Verdict, judge, may_look};
 pub use parts::{ChangedParts, PartRequesters};
 pub use requester::{Requester, service_account};
 pub use seal::{
-    SealMoment, SealedContent, StoredObject, VouchState, Vouched, content_seal, is_written_with,
-    last_written, seal, sealed_content, vouch_state,
+    ConfirmedFacts, SealMoment, SealedContent, StoredObject, VouchState, content_seal,
+    is_written_with, last_written, seal, sealed_content, vouch_state,
 };
 pub use source::{CheckedBundleSpec, Source};
 pub use stamp::{GeneratedFor, Stamp, StampError, StampTarget};

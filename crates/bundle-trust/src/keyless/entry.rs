@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::{Signed, What, hexadecimal, pem_of, unusable};
+use super::{Signed, SigningInput, hexadecimal, pem_of, unusable};
 use crate::verify::Content;
 use crate::{dsse, legacy};
 
@@ -166,7 +166,7 @@ impl Signed {
         let verifier = dsse::encode(pem_of(&self.certificates.0[0]).as_bytes());
         let signature = dsse::encode(&self.signature);
         match &self.what {
-            What::Statement(payload) => json!({
+            SigningInput::Statement(payload) => json!({
                 "apiVersion": "0.0.1",
                 "kind": "dsse",
                 "spec": { "proposedContent": {
@@ -174,7 +174,7 @@ impl Signed {
                     "verifiers": [verifier],
                 } },
             }),
-            What::Bytes(_) | What::Digest(_) => json!({
+            SigningInput::Bytes(_) | SigningInput::Digest(_) => json!({
                 "apiVersion": "0.0.1",
                 "kind": "hashedrekord",
                 "spec": {
@@ -188,9 +188,11 @@ impl Signed {
     /// Returns the sha256 of the signed bytes.
     pub(super) fn digest(&self) -> Vec<u8> {
         match &self.what {
-            What::Statement(payload) => Sha256::digest(dsse::pre_authentication(payload)).to_vec(),
-            What::Bytes(bytes) => Sha256::digest(bytes).to_vec(),
-            What::Digest(digest) => Content::named(digest).sha256(),
+            SigningInput::Statement(payload) => {
+                Sha256::digest(dsse::pre_authentication(payload)).to_vec()
+            }
+            SigningInput::Bytes(bytes) => Sha256::digest(bytes).to_vec(),
+            SigningInput::Digest(digest) => Content::named(digest).sha256(),
         }
     }
 

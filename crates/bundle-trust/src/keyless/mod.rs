@@ -198,12 +198,14 @@ impl Ephemeral {
     }
 
     /// Signs with the certificates in Fulcio's response. The private key is dropped afterwards.
-    pub fn sign(self, what: What, answer: &[u8]) -> Result<Signed, Finding> {
+    pub fn sign(self, what: SigningInput, answer: &[u8]) -> Result<Signed, Finding> {
         let certificates = self.certificates(answer)?;
         let signature = match &what {
-            What::Statement(payload) => sign::held(&self.0, &dsse::pre_authentication(payload))?,
-            What::Bytes(bytes) => sign::held(&self.0, bytes)?,
-            What::Digest(digest) => {
+            SigningInput::Statement(payload) => {
+                sign::held(&self.0, &dsse::pre_authentication(payload))?
+            }
+            SigningInput::Bytes(bytes) => sign::held(&self.0, bytes)?,
+            SigningInput::Digest(digest) => {
                 let sha256 = Content::named(digest).sha256();
                 sign::held_by_digest(&self.0, &sha256)?
             }
@@ -217,7 +219,7 @@ impl Ephemeral {
 }
 
 /// Input of a signature.
-pub enum What {
+pub enum SigningInput {
     /// An in-toto statement, in an envelope.
     Statement(Vec<u8>),
     /// Bytes without an envelope: the payload of cosign 2, or a file.
@@ -228,7 +230,7 @@ pub enum What {
 
 /// Signature without evidence.
 pub struct Signed {
-    what: What,
+    what: SigningInput,
     signature: Vec<u8>,
     certificates: Certificates,
 }
@@ -292,8 +294,8 @@ impl Signed {
             },
         });
         match &self.what {
-            What::Statement(payload) => bundle["dsseEnvelope"] = self.envelope(payload),
-            What::Bytes(_) | What::Digest(_) => {
+            SigningInput::Statement(payload) => bundle["dsseEnvelope"] = self.envelope(payload),
+            SigningInput::Bytes(_) | SigningInput::Digest(_) => {
                 bundle["messageSignature"] = json!({
                     "messageDigest": { "algorithm": "SHA2_256", "digest": dsse::encode(&self.digest()) },
                     "signature": dsse::encode(&self.signature),

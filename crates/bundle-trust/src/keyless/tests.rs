@@ -4,7 +4,7 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 
 use super::{
-    Certificates, Ephemeral, IdentityName, LogVersion, Signed, Token, What, check_timestamp,
+    Certificates, Ephemeral, IdentityName, LogVersion, Signed, SigningInput, Token, check_timestamp,
 };
 
 fn token(claims: &Value) -> String {
@@ -101,7 +101,10 @@ fn rejects_invalid_responses_of_services() {
     ] {
         let key = Ephemeral::new().unwrap();
         let refused = key
-            .sign(What::Bytes(b"x".to_vec()), answer.to_string().as_bytes())
+            .sign(
+                SigningInput::Bytes(b"x".to_vec()),
+                answer.to_string().as_bytes(),
+            )
             .err()
             .unwrap();
         assert!(refused.to_string().contains(why), "{refused}");
@@ -124,7 +127,7 @@ fn signed() -> Signed {
         issuer: "https://accounts.example.com".to_owned(),
     };
     Signed {
-        what: What::Statement(b"{}".to_vec()),
+        what: SigningInput::Statement(b"{}".to_vec()),
         signature: vec![1, 2, 3],
         certificates: Certificates(vec![vec![4, 5, 6]], name),
     }

@@ -45,7 +45,7 @@ struct Cipher {
 
 /// Reason why an encrypted key file was not decrypted.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Unopened {
+pub(super) enum DecryptError {
     /// The text is not an encrypted key file, with the reason.
     Unreadable(&'static str),
     /// The password is wrong.
@@ -53,8 +53,8 @@ pub(super) enum Unopened {
 }
 
 /// Decrypts a key file.
-pub(super) fn open(json: &[u8], password: &Password) -> Result<Zeroizing<Vec<u8>>, Unopened> {
-    use Unopened::Unreadable;
+pub(super) fn open(json: &[u8], password: &Password) -> Result<Zeroizing<Vec<u8>>, DecryptError> {
+    use DecryptError::Unreadable;
     let file: File = bundle_core::json::read(json)
         .map_err(|_| Unreadable("the encrypted part is not the JSON of a cosign key"))?;
     if file.kdf.name != "scrypt" || file.cipher.name != "nacl/secretbox" {
@@ -79,7 +79,7 @@ pub(super) fn open(json: &[u8], password: &Password) -> Result<Zeroizing<Vec<u8>
     cipher
         .decrypt((&nonce).into(), sealed.as_slice())
         .map(Zeroizing::new)
-        .map_err(|_| Unopened::WrongPassword)
+        .map_err(|_| DecryptError::WrongPassword)
 }
 
 /// Returns the JSON of a key file for `secret`; `None` if the system's random generator fails.

@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 
 use super::{
     LONGEST_FILE, P256, RSA,
-    encrypted::{self, Unopened},
+    encrypted::{self, DecryptError},
     names,
     public::PublicKey,
     text::{Password, pem_text},
@@ -201,8 +201,8 @@ pub fn load_private(pem: &str, password: &Password) -> Result<PrivateKey, Findin
         }
     }
     let pkcs8 = encrypted::open(block.contents(), password).map_err(|why| match why {
-        Unopened::Unreadable(why) => unreadable(why),
-        Unopened::WrongPassword => Finding::error(
+        DecryptError::Unreadable(why) => unreadable(why),
+        DecryptError::WrongPassword => Finding::error(
             codes::trust::WRONG_PASSWORD,
             "cannot decrypt the private key: the password is wrong, or the file is damaged",
         )

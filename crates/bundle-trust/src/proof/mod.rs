@@ -19,7 +19,7 @@ use bundle_core::{
 };
 use jiff::Timestamp;
 
-use crate::{keys::PublicKey, root::Root, verify::Against};
+use crate::{keys::PublicKey, root::Root, verify::TrustMaterial};
 
 pub use memory::Memory;
 #[cfg(test)]
@@ -149,14 +149,14 @@ impl Loader {
         reference: &PinnedReference,
         policies: impl IntoIterator<Item = &'a Policy>,
         now: Timestamp,
-    ) -> (Vec<ReadyPolicy<'a>>, Against) {
+    ) -> (Vec<ReadyPolicy<'a>>, TrustMaterial) {
         let mut loader = Self::new(now);
         let policies = policies
             .into_iter()
             .filter(|policy| policy.matches(reference.reference()))
             .map(|policy| policy.ready(&mut loader))
             .collect();
-        let against = Against {
+        let against = TrustMaterial {
             keys: loader.keys.into_values().collect(),
             roots: loader.roots.into_values().collect(),
             now,

@@ -12,7 +12,7 @@ use super::Annotations;
 use crate::attest::Predicate;
 use crate::keys::PublicKey;
 use crate::root::Root;
-use crate::verify::{self, Against, Content};
+use crate::verify::{self, Content, TrustMaterial};
 
 /// Identity that verifiers attribute new signatures to.
 pub enum Maker {
@@ -92,14 +92,14 @@ impl Maker {
         .hint(hint))
     }
 
-    fn against(&self) -> Against {
+    fn against(&self) -> TrustMaterial {
         match self {
-            Self::Key(key) => Against {
+            Self::Key(key) => TrustMaterial {
                 keys: vec![key.clone()],
                 roots: Vec::new(),
                 now: Timestamp::UNIX_EPOCH,
             },
-            Self::Certificate { root, now, .. } => Against {
+            Self::Certificate { root, now, .. } => TrustMaterial {
                 keys: Vec::new(),
                 roots: vec![Arc::clone(root)],
                 now: *now,

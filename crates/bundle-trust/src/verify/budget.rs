@@ -8,7 +8,7 @@ use bundle_core::policy::{Fault, MOST_EVIDENCE, RawSignature, Rejection};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::{Against, MAX_SIGNATURES};
+use super::{MAX_SIGNATURES, TrustMaterial};
 use crate::{dsse, json, legacy};
 
 /// Maximum number of public-key operations for one signature and one trust root. A signature with
@@ -35,7 +35,7 @@ type Identity<'a> = (&'a [u8], &'a str, &'a BTreeMap<String, String>);
 impl<'a> Budget<'a> {
     /// Creates the budget for `waiting` signatures. The total depends only on the keys and roots of
     /// the policies.
-    pub(super) fn new(waiting: usize, against: &Against) -> Self {
+    pub(super) fn new(waiting: usize, against: &TrustMaterial) -> Self {
         let share = against.keys.len() + SHARE * against.roots.len().max(1);
         Self {
             left: MAX_SIGNATURES * share,
@@ -50,7 +50,7 @@ impl<'a> Budget<'a> {
     pub(super) fn charge(
         &mut self,
         raw: &'a RawSignature,
-        against: &Against,
+        against: &TrustMaterial,
     ) -> Result<(), Rejection> {
         self.waiting = self.waiting.saturating_sub(1);
         if !self
@@ -145,7 +145,7 @@ struct Timestamped {
 
 /// Returns an upper bound of the public-key operations for `raw`. Invalid input costs none, because
 /// the examination rejects it.
-pub(super) fn operations(raw: &RawSignature, against: &Against) -> Result<usize, Rejection> {
+pub(super) fn operations(raw: &RawSignature, against: &TrustMaterial) -> Result<usize, Rejection> {
     let keys = against.keys.len().max(1);
     let roots = against.roots.len();
     if [legacy::ENVELOPE, legacy::SIMPLE_SIGNING].contains(&raw.artifact_type.as_str()) {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bundle_core::{
     diagnostic::{Finding, Findings, codes},
-    policy::{Accepted, RawSignature, Rejection, SignatureFound, Unread, Who, summary},
+    policy::{Accepted, AcceptedSigner, RawSignature, Rejection, SignatureFound, Unread, summary},
     reference::{Digest, PinnedReference},
 };
 use jiff::Timestamp;
@@ -37,7 +37,7 @@ pub const LEGACY: &str = "cosign 2";
 
 /// Keys, trust roots and time for an examination.
 #[derive(Debug, Clone)]
-pub struct Against {
+pub struct TrustMaterial {
     /// Accepted keys.
     pub keys: Vec<PublicKey>,
     /// Trust roots for certificates. For signatures by keys they only confirm the time.
@@ -50,7 +50,7 @@ pub struct Against {
 pub fn examine(
     signatures: &[RawSignature],
     digest: &Digest,
-    against: &Against,
+    against: &TrustMaterial,
 ) -> Vec<SignatureFound> {
     each(signatures, digest, against)
         .map(|found| SignatureFound(found.map(|opened| opened.accepted)))
@@ -62,7 +62,7 @@ pub fn examine(
 pub(crate) fn examine_while(
     signatures: &[RawSignature],
     digest: &Digest,
-    against: &Against,
+    against: &TrustMaterial,
     go_on: &dyn Fn() -> bool,
 ) -> Option<Vec<SignatureFound>> {
     let mut each = each(signatures, digest, against);
@@ -81,7 +81,7 @@ pub(crate) fn examine_while(
 fn each<'a>(
     signatures: &'a [RawSignature],
     digest: &'a Digest,
-    against: &'a Against,
+    against: &'a TrustMaterial,
 ) -> impl Iterator<Item = Result<Opened, Rejection>> + 'a {
     let examined = signatures.iter().take(MAX_SIGNATURES);
     let waiting = examined.filter(|raw| raw.unread.is_none()).count();
@@ -112,8 +112,8 @@ struct Opened {
 pub fn by(
     signatures: &[RawSignature],
     reference: &PinnedReference,
-    wanted: &[Who],
-    against: &Against,
+    wanted: &[AcceptedSigner],
+    against: &TrustMaterial,
 ) -> Result<Vec<Accepted>, Findings> {
     let found = examine(signatures, reference.digest(), against);
     let is_wanted = |accepted: &Accepted| wanted.iter().any(|who| who.is(accepted));
@@ -132,7 +132,9 @@ pub fn by(
     } else {
         codes::trust::NOT_ACCEPTED
     };
-    let only_keys = wanted.iter().all(|who| matches!(who, Who::Key(_)));
+    let only_keys = wanted
+        .iter()
+        .all(|who| matches!(who, AcceptedSigner::Key(_)));
     let hint = if only_keys {
         format!(
             "pass the public key of its signer, or sign it: kubectl bundle sign --key KEY {reference}"
@@ -153,10 +155,10 @@ pub fn by(
     .into())
 }
 
-fn described(who: &Who) -> String {
+fn described(who: &AcceptedSigner) -> String {
     match who {
-        Who::Key(key) => format!("key (hint {key})"),
-        Who::Identities { identities, .. } => {
+        AcceptedSigner::Key(key) => format!("key (hint {key})"),
+        AcceptedSigner::Identities { identities, .. } => {
             let names: Vec<String> = identities.iter().map(ToString::to_string).collect();
             format!("identity ({})", names.join(", "))
         }

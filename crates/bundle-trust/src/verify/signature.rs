@@ -8,7 +8,7 @@ use bundle_core::{
 };
 use sigstore_verify::types::{Artifact, Bundle as FullBundle, Sha256Hash, SignatureContent};
 
-use super::{Against, BUNDLE, Content, LEGACY, MAX_BYTES, Opened, blob};
+use super::{BUNDLE, Content, LEGACY, MAX_BYTES, Opened, TrustMaterial, blob};
 use crate::{
     bundle::{Bundle, Version},
     certified::{self, Held},
@@ -18,7 +18,7 @@ use crate::{
     legacy, statement,
 };
 
-impl Against {
+impl TrustMaterial {
     /// Verifies one signature. The payload is parsed only after the signature was verified.
     pub(super) fn examine(
         &self,

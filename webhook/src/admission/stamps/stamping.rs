@@ -6,8 +6,8 @@ use bundle_core::reference::Digest;
 use bundle_core::review::owners::owners_digest;
 use bundle_core::review::stamp::admit_token;
 use bundle_core::review::{
-    self, CheckedDeploymentSpec, GeneratedFor, Kind, PartRequesters, Requester, SealMoment, Stamp,
-    StampTarget, Stamping, Subject, VouchState, Vouched, vouch_state, written_digest,
+    self, CheckedDeploymentSpec, ConfirmedFacts, GeneratedFor, Kind, PartRequesters, Requester,
+    SealMoment, Stamp, StampTarget, Stamping, Subject, VouchState, vouch_state, written_digest,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ pub(in crate::admission) fn vouched(
     name: &str,
     object: &Value,
     moment: &SealMoment,
-) -> Option<Vouched> {
+) -> Option<ConfirmedFacts> {
     state(key, kind, name, object, moment).vouched().ok()
 }
 
@@ -134,7 +134,7 @@ pub(in crate::admission) struct StampInput<'a> {
     pub(in crate::admission) subject: &'a Subject<'a>,
     pub(in crate::admission) requester: &'a Requester,
     /// The facts that the stamp or seal of the stored object proves.
-    pub(in crate::admission) vouched: Option<&'a Vouched>,
+    pub(in crate::admission) vouched: Option<&'a ConfirmedFacts>,
     /// True if the stored object has a seal.
     pub(in crate::admission) is_sealed: bool,
     pub(in crate::admission) inherited: Option<&'a InheritedStamp>,
@@ -212,7 +212,7 @@ impl StampInput<'_> {
         }
     }
 
-    fn carried(&self, vouched: &Vouched) -> PartRequesters {
+    fn carried(&self, vouched: &ConfirmedFacts) -> PartRequesters {
         if self.subject.kind == Kind::BundleDeployment {
             let changed = self.subject.changed_parts();
             vouched.parts.changed_by(self.requester, changed)

@@ -51,12 +51,12 @@ struct Fake {
     stalled: AtomicBool,
     /// True if the policies are not loaded yet.
     early: bool,
-    world: Mutex<World>,
+    world: Mutex<FakeState>,
     examinations: proof::Memory,
 }
 
 /// State that tests change between reviews.
-struct World {
+struct FakeState {
     policies: (Policies, u64),
     /// The signatures of the registry, or its error.
     signatures: Result<Vec<RawSignature>, Finding>,
@@ -65,7 +65,7 @@ struct World {
     enforced_since: Option<Timestamp>,
 }
 
-impl Default for World {
+impl Default for FakeState {
     fn default() -> Self {
         Self {
             policies: (Policies::default(), 1),

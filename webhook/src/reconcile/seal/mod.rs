@@ -10,8 +10,8 @@ use bundle_cluster::ByName;
 use bundle_core::diagnostic::codes;
 use bundle_core::review::stamp::admit_token;
 use bundle_core::review::{
-    Kind, SealMoment, SealedContent, StampError, StoredObject, VouchState, Vouched, content_seal,
-    seal, sealed_content, vouch_state,
+    ConfirmedFacts, Kind, SealMoment, SealedContent, StampError, StoredObject, VouchState,
+    content_seal, seal, sealed_content, vouch_state,
 };
 use futures::StreamExt as _;
 use jiff::Timestamp;
@@ -34,7 +34,7 @@ pub(in crate::reconcile) fn vouched(
     ctx: &Context,
     object: &DynamicObject,
     kind: Kind,
-) -> Result<Vouched, String> {
+) -> Result<ConfirmedFacts, String> {
     let stored = stored(object, kind);
     state(ctx, &stored)
         .vouched()
@@ -45,7 +45,7 @@ pub(in crate::reconcile) fn vouched(
 /// rejects deletions that follow from such references.
 pub(in crate::reconcile) fn owner_warning(
     object: &DynamicObject,
-    vouched: &Vouched,
+    vouched: &ConfirmedFacts,
 ) -> Option<String> {
     let metadata = &object.metadata;
     let owners =

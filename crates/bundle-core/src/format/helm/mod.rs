@@ -17,7 +17,7 @@ use super::{
 use crate::{
     diagnostic::{Finding, Findings, codes},
     object::Manifest,
-    package::{About, Format, Link, Maintainer, Package},
+    package::{Format, Link, Maintainer, Package, PackageInfo},
     version::{Kubernetes, helm},
     yaml::{self, Allowance},
 };
@@ -287,7 +287,7 @@ impl Chart {
                     supported: Some(supported),
                     ..Kubernetes::default()
                 }),
-            about: About {
+            about: PackageInfo {
                 maintainers: self
                     .maintainers
                     .iter()
@@ -303,7 +303,7 @@ impl Chart {
                 links: Vec::<Link>::new(),
                 source: self.sources.first().cloned(),
                 url: filled(&self.home),
-                ..About::default()
+                ..PackageInfo::default()
             },
             ..Package::new(&self.name, self.bare_version(), Format::HelmV3)?
         })

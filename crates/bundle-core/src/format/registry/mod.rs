@@ -17,7 +17,7 @@ use super::{
 use crate::{
     diagnostic::{Finding, Findings, codes},
     object::Manifest,
-    package::{About, Format, Link, Maintainer, Package, Requires},
+    package::{Format, Link, Maintainer, Package, PackageInfo, Requires},
     version::{Kubernetes, Range},
     yaml::{self, Allowance, Weight},
 };
@@ -58,7 +58,7 @@ impl Operator {
                 apis,
                 packages: Vec::new(),
             }),
-            about: About {
+            about: PackageInfo {
                 maintainers: csv
                     .maintainers()
                     .iter()
@@ -79,7 +79,7 @@ impl Operator {
                     })
                     .collect(),
                 keywords: csv.keywords().to_vec(),
-                ..About::default()
+                ..PackageInfo::default()
             },
             ..Package::new(&self.package, csv.version(), Format::RegistryV1)?
         })

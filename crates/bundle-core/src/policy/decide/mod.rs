@@ -11,7 +11,7 @@ use super::{
     document::{Mode, Policy},
     found::{Accepted, SignatureFound, SignedAt, Signer, Unavailable, summary},
     reader::subject,
-    ready::{ReadyAuthority, ReadyPolicy, Who},
+    ready::{AcceptedSigner, ReadyAuthority, ReadyPolicy},
     threshold,
 };
 use crate::{
@@ -290,7 +290,7 @@ fn missing(
     let only_keys = ready
         .authorities
         .iter()
-        .all(|authority| matches!(authority.who, Who::Key(_)));
+        .all(|authority| matches!(authority.who, AcceptedSigner::Key(_)));
     let signers = if only_keys { "keys" } else { "signers" };
     let wanted = match (threshold, ready.authorities.len()) {
         (1, 1) => format!("a signature by {names}"),

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::policy::{AcceptedSigner, Material};
 use crate::policy::{KeyId, RootId};
-use crate::policy::{Material, Who};
 
 fn reference(text: &str) -> Reference {
     text.parse().unwrap()
@@ -297,8 +297,8 @@ fn reads_trust_roots_from_config_maps_or_uses_the_public_one() {
         assert!(!ready.problems.has_errors(), "{}", ready.problems);
         let each = ready.authorities.iter().map(|authority| &authority.who);
         each.map(|who| match who {
-            Who::Identities { root, .. } => root.to_string(),
-            Who::Key(_) => panic!("a key"),
+            AcceptedSigner::Identities { root, .. } => root.to_string(),
+            AcceptedSigner::Key(_) => panic!("a key"),
         })
         .collect()
     };

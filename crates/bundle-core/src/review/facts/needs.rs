@@ -19,7 +19,7 @@ use crate::{
 
 /// Required lookups.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Needs {
+pub struct RequiredLookups {
     /// Classes, by name: their spec, and an access review for verb `use`.
     pub classes: BTreeSet<KubeName>,
     /// Access review for verb `impersonate` on this ServiceAccount.
@@ -143,8 +143,8 @@ pub(in crate::review) fn content_is_checked(subject: &Subject<'_>) -> bool {
 
 /// Returns the lookups that a verdict on this write requires. Empty if the spec is invalid; the
 /// judge reports the errors.
-pub fn needs(subject: &Subject<'_>) -> Needs {
-    let mut needs = Needs::default();
+pub fn needs(subject: &Subject<'_>) -> RequiredLookups {
+    let mut needs = RequiredLookups::default();
     if !is_checked(subject) {
         return needs;
     }

@@ -79,7 +79,7 @@ pub struct SealMoment {
 
 /// Facts about an object that its seal or stamp confirms.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Vouched {
+pub struct ConfirmedFacts {
     /// Requester of each part.
     pub parts: PartRequesters,
     /// Approved terms, for an approval.
@@ -94,7 +94,7 @@ pub struct Vouched {
     time: i64,
 }
 
-impl Vouched {
+impl ConfirmedFacts {
     /// Returns `true` if the owner references of `object` are those that were reviewed. Seals of
     /// earlier versions do not contain owners; for a generated Bundle they cover one owner, the
     /// BundleDeployment that it was generated for and is named after.
@@ -136,16 +136,16 @@ fn deployment_of(bundle: &str) -> Option<&str> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VouchState {
     /// The object has a valid seal.
-    Sealed(Vouched),
+    Sealed(ConfirmedFacts),
     /// The object has a fresh stamp, and may be sealed.
-    Unsealed(Vouched),
+    Unsealed(ConfirmedFacts),
     /// Neither stamp nor seal is valid.
     NotVouched(StampError),
 }
 
 impl VouchState {
     /// Returns the confirmed facts of a sealed or unsealed object.
-    pub fn vouched(self) -> Result<Vouched, StampError> {
+    pub fn vouched(self) -> Result<ConfirmedFacts, StampError> {
         match self {
             Self::Sealed(vouched) | Self::Unsealed(vouched) => Ok(vouched),
             Self::NotVouched(why) => Err(why),
@@ -175,7 +175,7 @@ struct SealText {
 }
 
 /// Returns the seal of `object`, as text.
-pub fn seal(key: &[u8], object: &StoredObject<'_>, vouched: &Vouched) -> String {
+pub fn seal(key: &[u8], object: &StoredObject<'_>, vouched: &ConfirmedFacts) -> String {
     let text = SealText {
         time: vouched.time,
         kind: object.kind.as_str().to_owned(),
@@ -217,7 +217,7 @@ pub fn vouch_state(key: &[u8], object: &StoredObject<'_>, moment: &SealMoment) -
 /// Returns `true` if the object has a stamp for the generation of `seal` that is newer than `seal`.
 /// In that case `seal` was saved and written back, and is invalid even if the stamp is too old to
 /// be sealed.
-fn is_replaced(key: &[u8], object: &StoredObject<'_>, seal: &Vouched, age: Age) -> bool {
+fn is_replaced(key: &[u8], object: &StoredObject<'_>, seal: &ConfirmedFacts, age: Age) -> bool {
     let behind = match age {
         Age::Current => 0,
         Age::OneBefore => 1,
@@ -232,7 +232,7 @@ enum Age {
     OneBefore,
 }
 
-fn read_seal(key: &[u8], object: &StoredObject<'_>) -> Option<(Vouched, Age)> {
+fn read_seal(key: &[u8], object: &StoredObject<'_>) -> Option<(ConfirmedFacts, Age)> {
     let seal: SealText = verify(key, SEAL, object.seal?).ok()?;
     let same = seal.kind == object.kind.as_str()
         && seal.name == object.name
@@ -245,7 +245,7 @@ fn read_seal(key: &[u8], object: &StoredObject<'_>) -> Option<(Vouched, Age)> {
         1 => Age::OneBefore,
         _ => return None,
     };
-    let vouched = Vouched {
+    let vouched = ConfirmedFacts {
         parts: seal.parts,
         approves: seal.approves,
         generated_for: seal.generated_for,
@@ -260,7 +260,7 @@ fn read_fresh(
     key: &[u8],
     object: &StoredObject<'_>,
     moment: &SealMoment,
-) -> Result<Vouched, StampError> {
+) -> Result<ConfirmedFacts, StampError> {
     let (stamp, written) = stamp_of(key, object, 0)?;
     let is_in_time = written.is_some_and(|written| is_written_with(&stamp, written))
         || is_observed_with(&stamp, object, moment);
@@ -273,7 +273,7 @@ fn read_fresh(
     if !is_intact(Some(stamp.time), moment) {
         return Err(StampError::Gap);
     }
-    Ok(Vouched {
+    Ok(ConfirmedFacts {
         parts: stamp.parts,
         approves: stamp.approves,
         generated_for: stamp.generated_for,

@@ -352,7 +352,7 @@ fn seal_does_not_count_beside_a_later_stamp_however_old_that_is() {
     let own = super::seal(
         KEY,
         &taken_over,
-        &Vouched {
+        &ConfirmedFacts {
             time: NOON + 60_000,
             ..vouched
         },
@@ -497,7 +497,7 @@ fn seal_covers_only_the_owners_that_were_reviewed() {
         );
     }
     // Where the owners are sealed, only those count.
-    let sealed = Vouched {
+    let sealed = ConfirmedFacts {
         owners: owners_digest(&reviewed),
         ..generated
     };

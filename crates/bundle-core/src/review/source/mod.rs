@@ -335,7 +335,7 @@ impl SourceReader<'_> {
                     None
                 }
             },
-            Err(Outside::Absolute) => {
+            Err(PathError::Absolute) => {
                 let text = format!(
                     "{}.{} is absolute: directory must define path within the repository",
                     self.kind, directory.path
@@ -343,7 +343,7 @@ impl SourceReader<'_> {
                 self.report(codes::review::SOURCE_PATH, &directory, text);
                 None
             }
-            Err(Outside::Above) => {
+            Err(PathError::Above) => {
                 let text = format!(
                     "{}.{} begins with \"../\": directory must define path within the repository",
                     self.kind, directory.path
@@ -411,22 +411,22 @@ impl SourceReader<'_> {
     }
 }
 
-enum Outside {
+enum PathError {
     Absolute,
     Above,
 }
 
 /// Returns the path without `.` and `..`; `None` if it leaves the root.
-fn inside(path: &str) -> Result<String, Outside> {
+fn inside(path: &str) -> Result<String, PathError> {
     if path.starts_with('/') {
-        return Err(Outside::Absolute);
+        return Err(PathError::Absolute);
     }
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
         match part {
             "" | "." => {}
             ".." => {
-                parts.pop().ok_or(Outside::Above)?;
+                parts.pop().ok_or(PathError::Above)?;
             }
             part => parts.push(part),
         }

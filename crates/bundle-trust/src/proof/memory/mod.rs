@@ -14,7 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use sha2::{Digest as _, Sha256};
 
 use super::{Decided, Examined, Loader, Refusal, conclude_examined};
-use crate::verify::{self, Against};
+use crate::verify::{self, TrustMaterial};
 
 /// Maximum number of cached examinations.
 const MOST: usize = 4096;
@@ -63,7 +63,7 @@ impl Examination {
     fn make(
         signatures: &[RawSignature],
         digest: &Digest,
-        against: &Against,
+        against: &TrustMaterial,
         go_on: &dyn Fn() -> bool,
     ) -> Self {
         let now = against.now;
@@ -156,7 +156,7 @@ impl Memory {
         &self,
         signatures: &[RawSignature],
         digest: &Digest,
-        against: &Against,
+        against: &TrustMaterial,
         go_on: &dyn Fn() -> bool,
     ) -> Option<Vec<SignatureFound>> {
         if signatures.is_empty() {
@@ -295,7 +295,7 @@ fn weight(found: &SignatureFound) -> usize {
     }
 }
 
-fn key(signatures: &[RawSignature], digest: &Digest, against: &Against) -> Key {
+fn key(signatures: &[RawSignature], digest: &Digest, against: &TrustMaterial) -> Key {
     let mut hasher = Sha256::new();
     let mut part = |bytes: &[u8]| {
         // Lengths come first, so that no byte can be moved from one part to the next.

@@ -183,7 +183,7 @@ mod tests {
     use super::super::{Annotations, BUNDLE_MEDIA_TYPE, simple};
     use super::*;
     use crate::keys::{KeyKind, PrivateKey};
-    use crate::verify::{self, Against};
+    use crate::verify::{self, TrustMaterial};
     use crate::{dsse, legacy};
 
     #[test]
@@ -352,7 +352,7 @@ mod tests {
                     unread: None,
                 },
             ];
-            let against = Against {
+            let against = TrustMaterial {
                 keys: vec![key.public().clone()],
                 roots: Vec::new(),
                 now: jiff::Timestamp::UNIX_EPOCH,

@@ -3,12 +3,12 @@
 
 use bundle_core::diagnostic::{Finding, Findings, codes};
 use bundle_core::policy::{
-    Accepted, Meaning, RawSignature, SignatureFound, Who, summary_of_attestations,
+    Accepted, AcceptedSigner, Meaning, RawSignature, SignatureFound, summary_of_attestations,
 };
 use bundle_core::reference::{Digest, PinnedReference};
 use serde_json::Value;
 
-use super::{Against, Content, described, each};
+use super::{Content, TrustMaterial, described, each};
 use crate::attest::PredicateType;
 use crate::statement;
 
@@ -28,9 +28,9 @@ pub struct Attestation {
 pub fn attested(
     signatures: &[RawSignature],
     reference: &PinnedReference,
-    wanted: &[Who],
+    wanted: &[AcceptedSigner],
     kinds: &[PredicateType],
-    against: &Against,
+    against: &TrustMaterial,
 ) -> Result<Vec<Attestation>, Findings> {
     let is_wanted = |accepted: &Accepted| wanted.iter().any(|who| who.is(accepted));
     let mut found = Vec::new();
@@ -87,9 +87,9 @@ pub fn attested(
 pub fn blob_attested(
     bundle: Vec<u8>,
     content: &Content<'_>,
-    wanted: &[Who],
+    wanted: &[AcceptedSigner],
     kinds: &[PredicateType],
-    against: &Against,
+    against: &TrustMaterial,
 ) -> Result<Attestation, Finding> {
     let raw = RawSignature {
         bytes: bundle,
@@ -135,7 +135,7 @@ pub fn blob_attested(
 pub(crate) fn all_attested(
     signatures: &[RawSignature],
     digest: &Digest,
-    against: &Against,
+    against: &TrustMaterial,
 ) -> Vec<(Accepted, Value)> {
     each(signatures, digest, against)
         .filter_map(Result::ok)

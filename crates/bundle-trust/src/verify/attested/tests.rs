@@ -46,12 +46,12 @@ fn envelope(key: &PrivateKey, statement: &Value, change: impl Fn(&mut Value)) ->
 }
 
 fn ask(raw: &RawSignature, key: &PrivateKey) -> Result<Vec<Attestation>, String> {
-    let against = Against {
+    let against = TrustMaterial {
         keys: vec![key.public().clone()],
         roots: Vec::new(),
         now: Timestamp::UNIX_EPOCH,
     };
-    let wanted = [Who::Key(key.public().id().clone())];
+    let wanted = [AcceptedSigner::Key(key.public().id().clone())];
     let kinds = [PredicateType::parse(KIND).unwrap()];
     let signatures = std::slice::from_ref(raw);
     // An attestation is never a signature, whether it is valid or not.
@@ -155,7 +155,7 @@ fn rejects_altered_attestations() {
 #[test]
 fn rejects_attestation_in_the_format_of_the_other_cosign() {
     let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
-    let against = Against {
+    let against = TrustMaterial {
         keys: vec![key.public().clone()],
         roots: Vec::new(),
         now: Timestamp::UNIX_EPOCH,

@@ -1,11 +1,13 @@
 //! Files with a Sigstore bundle, and signatures over content without an envelope.
 
 use bundle_core::diagnostic::{Finding, codes};
-use bundle_core::policy::{Accepted, Meaning, RawSignature, Rejection, SignatureFound, Who};
+use bundle_core::policy::{
+    Accepted, AcceptedSigner, Meaning, RawSignature, Rejection, SignatureFound,
+};
 use bundle_core::reference::Digest;
 use sha2::{Digest as _, Sha256, Sha512};
 
-use super::{Against, Opened, described};
+use super::{Opened, TrustMaterial, described};
 use crate::bundle::MessageSignature;
 use crate::dsse;
 use crate::keys::PublicKey;
@@ -40,8 +42,8 @@ impl<'a> Content<'a> {
 pub fn blob(
     bundle: Vec<u8>,
     content: &Content<'_>,
-    wanted: &[Who],
-    against: &Against,
+    wanted: &[AcceptedSigner],
+    against: &TrustMaterial,
 ) -> Result<Accepted, Finding> {
     let accepted = blob_of_any_kind(bundle, content, wanted, against)?;
     match &accepted.meaning {
@@ -58,8 +60,8 @@ pub fn blob(
 pub fn blob_of_any_kind(
     bundle: Vec<u8>,
     content: &Content<'_>,
-    wanted: &[Who],
-    against: &Against,
+    wanted: &[AcceptedSigner],
+    against: &TrustMaterial,
 ) -> Result<Accepted, Finding> {
     let raw = RawSignature {
         bytes: bundle,
@@ -80,7 +82,7 @@ pub fn blob_of_any_kind(
 pub(crate) fn examine_one(
     raw: &RawSignature,
     content: &Content<'_>,
-    against: &Against,
+    against: &TrustMaterial,
 ) -> SignatureFound {
     SignatureFound(
         against
@@ -89,7 +91,7 @@ pub(crate) fn examine_one(
     )
 }
 
-fn refused(content: &Content<'_>, wanted: &[Who], why: &str) -> Finding {
+fn refused(content: &Content<'_>, wanted: &[AcceptedSigner], why: &str) -> Finding {
     let names: Vec<String> = wanted.iter().map(described).collect();
     Finding::error(
         codes::trust::NOT_ACCEPTED,

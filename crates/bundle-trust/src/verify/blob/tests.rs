@@ -15,12 +15,12 @@ fn verify(bundle: &[u8], file: &[u8], whole: bool, key: &PrivateKey) -> Result<A
         digest: &digest,
         bytes: whole.then_some(file),
     };
-    let against = Against {
+    let against = TrustMaterial {
         keys: vec![key.public().clone()],
         roots: Vec::new(),
         now: Timestamp::UNIX_EPOCH,
     };
-    let wanted = [Who::Key(key.public().id().clone())];
+    let wanted = [AcceptedSigner::Key(key.public().id().clone())];
     blob(bundle.to_vec(), &content, &wanted, &against).map_err(|finding| finding.to_string())
 }
 

@@ -133,7 +133,7 @@ fn expensive_signature_does_not_use_the_share_of_later_ones() {
     let flood: Vec<_> = (0..MAX_SIGNATURES)
         .map(|number| costly(&good, number))
         .collect();
-    let cost = |raw: &RawSignature, against: &Against| operations(raw, against).unwrap();
+    let cost = |raw: &RawSignature, against: &TrustMaterial| operations(raw, against).unwrap();
     assert!(cost(&flood[0], &against) <= SHARE);
     let mut budget = Budget::new(flood.len(), &against);
     assert!(flood.iter().all(|raw| budget.charge(raw, &against).is_ok()));

@@ -12,7 +12,7 @@ use rcgen::{
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::super::Against;
+use super::super::TrustMaterial;
 use crate::{dsse, root::Root, sign};
 
 /// Signing time of all fixtures: 2026-11-21T19:14:00Z.
@@ -207,8 +207,8 @@ impl Sigstore {
     }
 
     /// Returns the verifier's input: only this root, one day later.
-    pub(super) fn against(&self, more: &[&[u8]]) -> Against {
-        Against {
+    pub(super) fn against(&self, more: &[&[u8]]) -> TrustMaterial {
+        TrustMaterial {
             keys: Vec::new(),
             roots: vec![Root::from_text(&self.root(more)).unwrap()],
             now: Timestamp::from_second(AT + 86_400).unwrap(),

@@ -10,7 +10,7 @@ use super::forge::{
 };
 use super::*;
 
-fn judge(against: &Against, bundle: &Value) -> Result<Accepted, Rejection> {
+fn judge(against: &TrustMaterial, bundle: &Value) -> Result<Accepted, Rejection> {
     examine(&[raw(bundle)], &subject(), against).remove(0).0
 }
 
@@ -137,7 +137,7 @@ fn first_subject_alternative_name_is_compared_exactly() {
     };
     let two = signed(vec![email("eve@example.com"), email(SUBJECT)], ISSUER);
     assert_eq!(named(&two).0, "eve@example.com");
-    let wanted = Who::Identities {
+    let wanted = AcceptedSigner::Identities {
         identities: vec![bundle_core::policy::Identity {
             issuer: bundle_core::policy::Matcher::exact(ISSUER).unwrap(),
             subject: bundle_core::policy::Matcher::exact(SUBJECT).unwrap(),

@@ -30,8 +30,8 @@ fn key() -> PublicKey {
 }
 
 /// Returns the input of a verification long after the certificates of the fixtures expired.
-fn against(root: &Value) -> Against {
-    Against {
+fn against(root: &Value) -> TrustMaterial {
+    TrustMaterial {
         keys: vec![key()],
         roots: vec![Root::from_text(&root.to_string()).unwrap()],
         now: "2100-01-01T00:00:00Z".parse().unwrap(),

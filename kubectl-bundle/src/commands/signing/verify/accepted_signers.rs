@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bundle_core::diagnostic::{Finding, Findings};
-use bundle_core::policy::{self, Accepted, Identity, KeyId, RawSignature, Who};
+use bundle_core::policy::{self, Accepted, AcceptedSigner, Identity, KeyId, RawSignature};
 use bundle_core::reference::PinnedReference;
 use bundle_trust::attest::PredicateType;
 use bundle_trust::verify::{self, Content};
@@ -25,8 +25,8 @@ pub(crate) enum AcceptedSigners {
 
 /// Accepted signers with loaded keys and trust root.
 pub(crate) struct LoadedSigners {
-    accepted: Vec<Who>,
-    against: verify::Against,
+    accepted: Vec<AcceptedSigner>,
+    against: verify::TrustMaterial,
     /// Locations of the keys.
     locations: Vec<(KeyId, KeyLocation)>,
 }
@@ -45,7 +45,7 @@ impl AcceptedSigners {
         let root = &root.root;
         let mut ready = LoadedSigners {
             accepted: Vec::new(),
-            against: verify::Against {
+            against: verify::TrustMaterial {
                 keys: Vec::new(),
                 roots: vec![Arc::clone(root)],
                 now,
@@ -56,14 +56,14 @@ impl AcceptedSigners {
             Self::Keys(locations) => {
                 for location in locations {
                     let key = location.public()?;
-                    ready.accepted.push(Who::Key(key.id().clone()));
+                    ready.accepted.push(AcceptedSigner::Key(key.id().clone()));
                     ready.locations.push((key.id().clone(), location));
                     ready.against.keys.push(key);
                 }
             }
             Self::Identity(identity) => {
                 root.check(now)?;
-                ready.accepted.push(Who::Identities {
+                ready.accepted.push(AcceptedSigner::Identities {
                     identities: vec![identity],
                     root: root.id().clone(),
                 });

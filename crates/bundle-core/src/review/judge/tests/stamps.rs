@@ -19,7 +19,7 @@ fn rejects_changes_of_a_bundle_spec() {
     new["spec"]["source"]["image"]["ref"] = "registry.example.com/web:2".into();
     for stamp_state in [StampState::Stamped, StampState::Unstamped] {
         let subject = update(Kind::Bundle, &old, &new, stamp_state);
-        assert_eq!(needs(&subject), super::needs::Needs::default());
+        assert_eq!(needs(&subject), super::needs::RequiredLookups::default());
         let refusal = text::refusal(&judge(&subject, &Facts::default())).unwrap();
         assert_eq!(refusal.reason, "bundle.spec is immutable");
         assert_eq!(refusal.message, "bundle.spec is immutable");
@@ -32,7 +32,7 @@ fn write_with_unchanged_spec_needs_no_lookup() {
     new["metadata"]["labels"] = json!({"a": "b"});
     for stamp_state in [StampState::Stamped, StampState::Unstamped] {
         let subject = update(Kind::Bundle, &old, &new, stamp_state);
-        assert_eq!(needs(&subject), super::needs::Needs::default());
+        assert_eq!(needs(&subject), super::needs::RequiredLookups::default());
         let verdict = judge(&subject, &Facts::default());
         assert!(
             matches!(&verdict, Verdict::Admit { stamp: Stamping::Keep, warnings } if warnings.is_empty()),
@@ -42,7 +42,7 @@ fn write_with_unchanged_spec_needs_no_lookup() {
     // The same spec in another notation is another generation, which needs its own stamp.
     new["spec"]["source"]["git"] = Value::Null;
     let subject = update(Kind::Bundle, &old, &new, StampState::Stamped);
-    assert_eq!(needs(&subject), super::needs::Needs::default());
+    assert_eq!(needs(&subject), super::needs::RequiredLookups::default());
     assert_eq!(stamp_of(&subject, &Facts::default()), Stamping::Carry);
     let subject = update(Kind::Bundle, &old, &new, StampState::Unstamped);
     assert_eq!(stamp_of(&subject, &Facts::default()), Stamping::None);
@@ -71,12 +71,12 @@ fn object_without_stamp_needs_the_admit_annotation() {
         own: true,
         ..admits
     };
-    assert_eq!(needs(&own), super::needs::Needs::default());
+    assert_eq!(needs(&own), super::needs::RequiredLookups::default());
     assert_eq!(stamp_of(&own, &Facts::default()), Stamping::Keep);
     let mut leaving = new.clone();
     leaving["metadata"]["deletionTimestamp"] = "2026-11-21T12:00:00Z".into();
     let leaving = update(Kind::Bundle, &old, &leaving, StampState::Unstamped);
-    assert_eq!(needs(&leaving), super::needs::Needs::default());
+    assert_eq!(needs(&leaving), super::needs::RequiredLookups::default());
     assert!(matches!(
         judge(&leaving, &Facts::default()),
         Verdict::Admit { .. }
@@ -130,7 +130,7 @@ fn generated_bundle_inherits_the_checks_of_its_template() {
         own: true,
         ..create(Kind::Bundle, &new)
     };
-    assert_eq!(needs(&subject), super::needs::Needs::default());
+    assert_eq!(needs(&subject), super::needs::RequiredLookups::default());
     assert!(matches!(
         judge(&subject, &Facts::default()),
         Verdict::Admit {

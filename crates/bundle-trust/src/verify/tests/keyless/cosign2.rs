@@ -99,7 +99,7 @@ fn rejects_each_forged_cosign_2_signature() {
 #[test]
 fn rejects_cosign_2_payload_of_another_type() {
     let key = PrivateKey::unwritten(crate::keys::KeyKind::EcdsaP256);
-    let against = Against {
+    let against = TrustMaterial {
         keys: vec![key.public().clone()],
         roots: Vec::new(),
         now: later(),

@@ -260,7 +260,7 @@ fn rejects_malformed_bundles_before_reading_certificates() {
         );
     }
     // Only keys are accepted.
-    let keys_only = Against {
+    let keys_only = TrustMaterial {
         roots: Vec::new(),
         ..under(ROOT)
     };

@@ -38,8 +38,8 @@ fn later() -> Timestamp {
     Timestamp::from_second(at.as_str().unwrap().parse::<i64>().unwrap() + 86_400).unwrap()
 }
 
-pub(super) fn under(root: &str) -> Against {
-    Against {
+pub(super) fn under(root: &str) -> TrustMaterial {
+    TrustMaterial {
         keys: vec![key()],
         roots: vec![Root::from_text(root).unwrap()],
         now: later(),
@@ -127,7 +127,7 @@ fn rejects_other_identities_and_other_roots() {
     let pinned = reference.pin(subject());
     let against = under(ROOT);
     let signed = |issuer: Matcher, subject: Matcher| {
-        let wanted = [Who::Identities {
+        let wanted = [AcceptedSigner::Identities {
             identities: vec![Identity { issuer, subject }],
             root: against.roots[0].id().clone(),
         }];
@@ -180,7 +180,7 @@ fn inside(value: &mut Value, change: impl Fn(&mut Value)) {
     *value = json!(dsse::encode(inner.to_string().as_bytes()));
 }
 
-fn root_without(part: &str) -> Against {
+fn root_without(part: &str) -> TrustMaterial {
     let mut root: Value = serde_json::from_str(ROOT).unwrap();
     root[part] = json!([]);
     under(&root.to_string())
@@ -188,21 +188,21 @@ fn root_without(part: &str) -> Against {
 
 #[test]
 fn verdict_depends_on_trust_root_and_time() {
-    let fault = |against: &Against, raw: RawSignature| {
+    let fault = |against: &TrustMaterial, raw: RawSignature| {
         let found = examine(&[raw], &subject(), against).remove(0).0;
         match found {
             Err(Rejection::Certificate { fault, .. }) => fault,
             other => panic!("{other:?}"),
         }
     };
-    let public = Against {
+    let public = TrustMaterial {
         roots: vec![Root::public().unwrap()],
         ..under(ROOT)
     };
     assert_eq!(fault(&public, bundle(WORKFLOW)), Fault::UnknownLog);
     assert_eq!(fault(&public, legacy_workflow()), Fault::UnknownLog);
     // With both roots the signature is valid under the right one only.
-    let both = Against {
+    let both = TrustMaterial {
         roots: [public.roots.clone(), under(ROOT).roots].concat(),
         ..under(ROOT)
     };
@@ -210,7 +210,7 @@ fn verdict_depends_on_trust_root_and_time() {
         .remove(0)
         .0
         .unwrap();
-    let right = Who::Identities {
+    let right = AcceptedSigner::Identities {
         identities: vec![Identity {
             issuer: Matcher::exact(CI_ISSUER).unwrap(),
             subject: Matcher::exact(CI).unwrap(),
@@ -218,10 +218,10 @@ fn verdict_depends_on_trust_root_and_time() {
         root: both.roots[1].id().clone(),
     };
     assert!(right.is(&accepted));
-    let Who::Identities { identities, .. } = right else {
+    let AcceptedSigner::Identities { identities, .. } = right else {
         unreachable!()
     };
-    let wrong = Who::Identities {
+    let wrong = AcceptedSigner::Identities {
         identities,
         root: both.roots[0].id().clone(),
     };
@@ -234,7 +234,7 @@ fn verdict_depends_on_trust_root_and_time() {
     let stamps = root_without("timestampAuthorities");
     assert_eq!(fault(&stamps, bundle(WORKFLOW)), Fault::Timestamp);
     // Before the time of the signature.
-    let early = Against {
+    let early = TrustMaterial {
         now: later() - jiff::SignedDuration::from_hours(48),
         ..under(ROOT)
     };

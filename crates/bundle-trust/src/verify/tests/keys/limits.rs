@@ -16,7 +16,7 @@ fn wrong_key_hint_does_not_reject_a_matching_key() {
         let key = PrivateKey::unwritten(kind);
         let other = PrivateKey::unwritten(kind);
         let all = against(&[other.public().clone(), key.public().clone()]);
-        let judge = |bytes: &[u8], against: &Against| {
+        let judge = |bytes: &[u8], against: &TrustMaterial| {
             let mut found = examine(&[raw(bytes)], reference().digest(), against);
             found.remove(0).0
         };
@@ -61,7 +61,7 @@ fn wrong_key_hint_does_not_reject_a_message_signature() {
             bytes: Some(content),
         };
         let mut bundle: Value = serde_json::from_slice(&sign::blob(&key, &of).unwrap()).unwrap();
-        let wanted = [Who::Key(key.public().id().clone())];
+        let wanted = [AcceptedSigner::Key(key.public().id().clone())];
         let all = against(&[other.public().clone(), key.public().clone()]);
         for hint in [
             json!({}),

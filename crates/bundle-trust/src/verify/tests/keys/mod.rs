@@ -44,8 +44,8 @@ pub(super) fn judge(bytes: &[u8], key: &PrivateKey) -> Result<Accepted, Rejectio
 }
 
 /// Returns the input of a verification with these keys and no trust root.
-pub(super) fn against(keys: &[PublicKey]) -> Against {
-    Against {
+pub(super) fn against(keys: &[PublicKey]) -> TrustMaterial {
+    TrustMaterial {
         keys: keys.to_vec(),
         roots: Vec::new(),
         now: Timestamp::UNIX_EPOCH,
@@ -57,7 +57,10 @@ fn with_keys(
     reference: &PinnedReference,
     keys: &[PublicKey],
 ) -> Result<Vec<Accepted>, Findings> {
-    let wanted: Vec<Who> = keys.iter().map(|key| Who::Key(key.id().clone())).collect();
+    let wanted: Vec<AcceptedSigner> = keys
+        .iter()
+        .map(|key| AcceptedSigner::Key(key.id().clone()))
+        .collect();
     by(signatures, reference, &wanted, &against(keys))
 }
 
