@@ -82,6 +82,7 @@ impl<L: Lookups> Admission<L> {
                 body = review.unwrap_or_default().to_string();
             }
         }
+        drop(request);
         share.reduce(body.len() as u64);
         shares.push(share);
         let kind = [(header::CONTENT_TYPE, "application/json")];

@@ -31,6 +31,8 @@ const FOLDERS: u64 = 2;
 const OLDEST: (u32, u32) = (2, 37);
 /// Maximum number of bytes of the output of `git version`.
 const VERSION_BYTES: usize = 1024;
+/// Maximum length of the path of the programs of git, in bytes.
+const EXEC_PATH_BYTES: usize = 4096;
 
 /// The reason why git did not complete a command.
 #[derive(Debug, thiserror::Error)]
@@ -118,8 +120,9 @@ pub(crate) struct GitProgram {
     /// The memory for content.
     memory: Pool,
     limits: GitLimits,
-    /// Set after the version was found to be supported.
-    is_supported: OnceCell<()>,
+    /// The folder with the programs that git is made of. Set after the version was found to be
+    /// supported.
+    exec_path: OnceCell<PathBuf>,
 }
 
 impl GitProgram {
@@ -142,7 +145,7 @@ impl GitProgram {
             slots: Pool::divided(FOLDERS),
             memory,
             limits,
-            is_supported: OnceCell::new(),
+            exec_path: OnceCell::new(),
         }
     }
 
@@ -169,8 +172,9 @@ impl GitProgram {
         let settings = remote
             .write(folder.path(), self.authorities.as_deref())
             .map_err(GitError::Io)?;
-        let repository = GitFolder {
+        let mut repository = GitFolder {
             git,
+            programs: None,
             search_path: self.search_path.clone(),
             limits: self.limits,
             memory: self.memory.clone(),
@@ -181,8 +185,10 @@ impl GitProgram {
                 _slot: slot,
             }),
         };
-        let check = || check_version(&repository);
-        self.is_supported.get_or_try_init(check).await?;
+        let exec_path = || exec_path(&repository);
+        let exec_path = self.exec_path.get_or_try_init(exec_path).await?;
+        let programs = link_programs(exec_path, &repository).map_err(GitError::Io)?;
+        repository.programs = Some(programs);
         let arguments = ["init", "--quiet", "--bare", "--template="];
         repository.read(&arguments, &[], 0).await?;
         Ok(repository)
@@ -194,8 +200,30 @@ impl GitProgram {
             .prefix("repository-")
             .tempdir_in(&self.folder)?;
         fs_err::create_dir(folder.path().join(HOME))?;
+        fs_err::create_dir(folder.path().join(PROGRAMS))?;
         Ok(folder)
     }
+}
+
+/// Returns the folder with the programs that git is made of. Fails if git is too old.
+async fn exec_path(repository: &GitFolder) -> Result<PathBuf, GitError> {
+    check_version(repository).await?;
+    // Without the variable, git prints the folder that it was built for.
+    let output = repository
+        .read(&["--exec-path"], &[], EXEC_PATH_BYTES)
+        .await?;
+    let output = String::from_utf8_lossy(&output);
+    Ok(PathBuf::from(output.trim_end_matches('\n')))
+}
+
+/// Creates and returns the folder with the only programs that git can run: itself, and its client
+/// for https. A server can make it run others, for example `http-fetch` for a pack at any URL.
+fn link_programs(exec_path: &Path, repository: &GitFolder) -> io::Result<PathBuf> {
+    let programs = repository.path().join(PROGRAMS);
+    fs_err::os::unix::fs::symlink(&repository.git, programs.join("git"))?;
+    let https = "git-remote-https";
+    fs_err::os::unix::fs::symlink(exec_path.join(https), programs.join(https))?;
+    Ok(programs)
 }
 
 /// Fails if git is too old.
@@ -227,6 +255,8 @@ fn find(search_path: &OsStr, program: &str) -> Option<PathBuf> {
 
 /// An empty folder in place of the home directory.
 const HOME: &str = "home";
+/// A folder with links to the programs that git can run.
+const PROGRAMS: &str = "programs";
 /// The repository in a folder of git.
 const REPOSITORY: &str = "repository.git";
 
@@ -254,6 +284,8 @@ struct UsedByProcess {
 #[derive(Debug)]
 pub(crate) struct GitFolder {
     git: PathBuf,
+    /// The folder with the only programs that git can run; `None` until their place is known.
+    programs: Option<PathBuf>,
     search_path: OsString,
     limits: GitLimits,
     memory: Pool,
@@ -343,6 +375,9 @@ impl GitFolder {
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .into();
+        if let Some(programs) = &self.programs {
+            variables.push(("GIT_EXEC_PATH".to_owned(), programs.into()));
+        }
         variables.extend(VARIABLES.map(|(name, value)| (name.to_owned(), value.into())));
         let mut settings: Vec<(&str, &str)> = SETTINGS.into();
         if let Some(remote) = remote {

@@ -163,13 +163,15 @@ impl Connections {
         self.add(&mut lock(&self.state), stream, from.to_canonical())
     }
 
-    /// Adds a connection from this address once no younger one must be closed for it. If too many
-    /// wait for that, this one does not.
+    /// Adds a connection from this address once no younger one must be closed for it, or after
+    /// [`Limits::min_age`]. If too many wait for that, this one does not.
     async fn admit_delayed<S>(&self, mut stream: S, from: IpAddr) -> Connection<S> {
         let Ok(_place) = self.delayed.try_acquire() else {
             return self.admit(stream, from);
         };
         let freed = lock(&self.state).freed.clone();
+        // Other connections can be served before this one.
+        let latest = Instant::now() + self.limits.min_age;
         loop {
             let mut notified = std::pin::pin!(freed.notified());
             // From here on, it sees each notification.
@@ -181,8 +183,11 @@ impl Connections {
                     until
                 }
             };
+            if latest <= Instant::now() {
+                return self.admit(stream, from);
+            }
             // Without a notification, another connection is old enough to be closed.
-            let _elapsed = timeout_at(until, notified).await;
+            let _elapsed = timeout_at(until.min(latest), notified).await;
         }
     }
 

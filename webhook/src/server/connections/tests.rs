@@ -247,3 +247,26 @@ async fn age_of_a_connection_above_the_limit_begins_with_its_last_response() {
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     assert_eq!(began.elapsed(), accepted + LIMITS.max_age);
 }
+
+#[tokio::test(start_paused = true)]
+async fn connection_waits_at_most_the_minimum_age_although_others_are_served_first() {
+    let connections = Connections::new(LIMITS);
+    let _peers = [1; 3].map(|address| Peer::from(&connections, address));
+    let (stream, _other) = duplex(64);
+    let from = Ipv4Addr::new(10, 0, 0, 1).into();
+    let began = Instant::now();
+    let waiting = connections.admit_delayed(stream, from);
+    let younger = async {
+        loop {
+            tokio::time::sleep(LIMITS.min_age / 4).await;
+            drop([1; 3].map(|address| Peer::from(&connections, address)));
+            let _others = [1; 3].map(|address| Peer::from(&connections, address));
+            tokio::time::sleep(LIMITS.min_age / 4).await;
+        }
+    };
+    tokio::select! {
+        _admitted = waiting => {}
+        () = younger => {}
+    }
+    assert!(began.elapsed() <= LIMITS.min_age);
+}

@@ -135,6 +135,28 @@ async fn servers_without_the_smart_protocol_cannot_name_other_hosts() {
 }
 
 #[tokio::test]
+async fn servers_cannot_name_packs_of_other_hosts() {
+    let server = GitServer::start().await;
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    other.set_nonblocking(true).unwrap();
+    server.set(Behavior {
+        pack_url: Some(format!("https://{}/pack", other.local_addr().unwrap())),
+        ..Behavior::default()
+    });
+    let (code, told) = refused(&open(&server, "manifests", &branch("main")).await).await;
+    assert_eq!(code, codes::install::GIT_FAILED, "{told}");
+    let error = other.accept().unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+    let requests = server.requests();
+    assert!(
+        requests
+            .iter()
+            .any(|path| path.ends_with("git-upload-pack")),
+        "{requests:?}"
+    );
+}
+
+#[tokio::test]
 async fn endless_list_of_refs_ends_at_the_memory_limit() {
     let server = GitServer::start().await;
     server.set(Behavior {

@@ -37,6 +37,8 @@ pub(super) struct Behavior {
     pub(super) alternate: Option<String>,
     /// Sends this file in place of each pack.
     pub(super) pack: Option<PathBuf>,
+    /// Names this URL as that of a further pack, which the client did not ask for.
+    pub(super) pack_url: Option<String>,
 }
 
 struct Served {
@@ -253,7 +255,13 @@ async fn respond(State(served): State<Arc<Served>>, request: Request) -> Respons
             return response;
         }
     }
-    backend(&served.root, request, behavior.pack.as_deref()).await
+    let response = backend(&served.root, request, behavior.pack.as_deref()).await;
+    let Some(url) = behavior.pack_url else {
+        return response;
+    };
+    let (parts, body) = response.into_parts();
+    let body = to_bytes(body, usize::MAX).await.unwrap();
+    Response::from_parts(parts, with_pack_url(&body, &url).into())
 }
 
 /// Returns a file of the repository as a server without the smart protocol does, or `alternate` as
@@ -295,6 +303,17 @@ fn endless_refs() -> Response {
         http::HeaderValue::from_static("application/x-git-upload-pack-advertisement"),
     );
     response
+}
+
+/// Adds the section `packfile-uris` of protocol version 2 before the pack of a response.
+fn with_pack_url(body: &[u8], url: &str) -> Vec<u8> {
+    let section = b"000dpackfile\n";
+    let Some(at) = body.windows(section.len()).position(|it| it == section) else {
+        return body.to_vec();
+    };
+    let line = format!("{} {url}\n", "0".repeat(40));
+    let uris = format!("0012packfile-uris\n{:04x}{line}0001", line.len() + 4);
+    [&body[..at], uris.as_bytes(), &body[at..]].concat()
 }
 
 /// Runs `git http-backend` for one request.

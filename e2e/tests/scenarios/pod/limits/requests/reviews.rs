@@ -13,8 +13,9 @@ const PARALLEL: usize = 6;
 /// Memory that reviews with empty groups may add, in KiB: the largest body that is received at a
 /// time, and one more.
 const GROUPS_GROWTH: u64 = 24 << 10;
-/// Access reviews of a dry run that names ConfigMaps without permission to read them.
-const ACCESS_REVIEWS: u64 = 8;
+/// Access reviews of a dry run that names ConfigMaps without permission to read them, with those of
+/// the controllers at the same time.
+const ACCESS_REVIEWS: u64 = 32;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn parallel_reviews_of_tiny_lists_neither_exhaust_memory_nor_delay_others() {
