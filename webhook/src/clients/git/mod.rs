@@ -216,8 +216,9 @@ async fn exec_path(repository: &GitFolder) -> Result<PathBuf, GitError> {
     Ok(PathBuf::from(output.trim_end_matches('\n')))
 }
 
-/// Creates and returns the folder with the only programs that git can run: itself, and its client
-/// for https. A server can make it run others, for example `http-fetch` for a pack at any URL.
+/// Creates and returns the folder with the only programs of git that it can run: itself, and its
+/// client for https. A server can make it run others, for example `http-fetch` for a pack at any
+/// URL. Programs such as ssh are found in `PATH`.
 fn link_programs(exec_path: &Path, repository: &GitFolder) -> io::Result<PathBuf> {
     let programs = repository.path().join(PROGRAMS);
     fs_err::os::unix::fs::symlink(&repository.git, programs.join("git"))?;
@@ -255,7 +256,7 @@ fn find(search_path: &OsStr, program: &str) -> Option<PathBuf> {
 
 /// An empty folder in place of the home directory.
 const HOME: &str = "home";
-/// A folder with links to the programs that git can run.
+/// A folder with links to the programs of git that it can run.
 const PROGRAMS: &str = "programs";
 /// The repository in a folder of git.
 const REPOSITORY: &str = "repository.git";
@@ -284,7 +285,7 @@ struct UsedByProcess {
 #[derive(Debug)]
 pub(crate) struct GitFolder {
     git: PathBuf,
-    /// The folder with the only programs that git can run; `None` until their place is known.
+    /// The folder with the only programs of git that it can run; `None` until their place is known.
     programs: Option<PathBuf>,
     search_path: OsString,
     limits: GitLimits,

@@ -41,7 +41,7 @@ pub struct Limits {
     /// closes the oldest connection of the address with the most connections.
     pub unauthenticated: usize,
     /// Age up to which a connection is not closed for another one of its address: the API server
-    /// opens many at once. The other one is not served until then.
+    /// opens many at once. The other one is not served until then, and waits no longer than this.
     pub min_age: Duration,
     /// Connections that wait for that at the same time.
     pub delayed: usize,
