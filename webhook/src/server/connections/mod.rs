@@ -2,6 +2,7 @@
 //! that wait for their authentication. `stream` limits age, received bytes and stalled writes;
 //! `guard` authenticates clients.
 
+mod delayed;
 mod stream;
 
 use std::collections::{BTreeMap, HashMap};
@@ -18,11 +19,11 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::task::AtomicWaker;
 use tokio::net::TcpStream;
-use tokio::sync::{Notify, Semaphore};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tower::Layer as _;
 
+use self::delayed::{Delayed, Place};
 pub use self::stream::Connection;
 
 /// The connections of one listener. Clones share them.
@@ -30,8 +31,6 @@ pub use self::stream::Connection;
 pub struct Connections {
     limits: Limits,
     state: Arc<Mutex<State>>,
-    /// Places of connections that wait to be served.
-    delayed: Arc<Semaphore>,
 }
 
 /// The limits of a listener.
@@ -43,7 +42,8 @@ pub struct Limits {
     /// Age up to which a connection is not closed for another one of its address: the API server
     /// opens many at once. The other one is not served until then, and waits no longer than this.
     pub min_age: Duration,
-    /// Connections that wait for that at the same time.
+    /// Connections that wait for that at the same time, at least one. For an additional one, the
+    /// oldest of the address with the most waits no longer.
     pub delayed: usize,
     /// Maximum age of an unauthenticated connection.
     pub max_age: Duration,
@@ -71,14 +71,12 @@ pub struct Limits {
 #[derive(Debug, Default)]
 struct State {
     next: u64,
-    /// Ordered by number, so the oldest comes first.
     unauthenticated: BTreeMap<u64, OpenConnection>,
     authenticated: BTreeMap<u64, OpenConnection>,
     /// Requests that wait for their authentication, by address and number of the connection. A
     /// closed connection counts until its requests are dropped.
     waiting: BTreeMap<(IpAddr, u64), usize>,
-    /// Notified when an unauthenticated connection ends, or has an accepted request.
-    freed: Arc<Notify>,
+    delayed: Delayed,
 }
 
 #[derive(Debug)]
@@ -93,8 +91,8 @@ struct OpenConnection {
 
 impl State {
     /// Returns the connection to close for a further one from this address, if there are too many:
-    /// the oldest unauthenticated one without accepted requests, of the address with the most of
-    /// them. Of several such addresses, the one with the oldest connection.
+    /// the unauthenticated one without accepted requests for the longest time, of the address with
+    /// the most of them. Of several such addresses, of the one with that connection.
     fn replaceable(&self, from: IpAddr, limits: &Limits) -> Option<(u64, &OpenConnection)> {
         let idle = || (self.unauthenticated.iter()).filter(|(_, it)| it.requests == 0);
         if idle().count() < limits.unauthenticated {
@@ -105,7 +103,8 @@ impl State {
             *counts.entry(connection.from).or_default() += 1;
         }
         let most = counts.values().max()?;
-        let (number, connection) = idle().find(|(_, it)| counts.get(&it.from) == Some(most))?;
+        let of_most = idle().filter(|(_, it)| counts.get(&it.from) == Some(most));
+        let (number, connection) = of_most.min_by_key(|(_, it)| it.idle_since)?;
         Some((*number, connection))
     }
 
@@ -153,7 +152,6 @@ impl Connections {
         Self {
             limits,
             state: Arc::default(),
-            delayed: Arc::new(Semaphore::new(limits.delayed)),
         }
     }
 
@@ -164,30 +162,29 @@ impl Connections {
     }
 
     /// Adds a connection from this address once no younger one must be closed for it, or after
-    /// [`Limits::min_age`]. If too many wait for that, this one does not.
-    async fn admit_delayed<S>(&self, mut stream: S, from: IpAddr) -> Connection<S> {
-        let Ok(_place) = self.delayed.try_acquire() else {
-            return self.admit(stream, from);
+    /// [`Limits::min_age`], or when too many others wait for that.
+    async fn admit_delayed<S>(&self, stream: S, from: IpAddr) -> Connection<S> {
+        let from = from.to_canonical();
+        let (mut stream, mut until) = match self.try_admit(stream, from) {
+            Ok(connection) => return connection,
+            Err(delayed) => delayed,
         };
-        let freed = lock(&self.state).freed.clone();
+        let place = Place::new(&self.state, from, self.limits.delayed);
         // Other connections can be served before this one.
         let latest = Instant::now() + self.limits.min_age;
         loop {
-            let mut notified = std::pin::pin!(freed.notified());
-            // From here on, it sees each notification.
-            notified.as_mut().enable();
-            let until = match self.try_admit(stream, from.to_canonical()) {
-                Ok(connection) => return connection,
-                Err((same, until)) => {
-                    stream = same;
-                    until
-                }
-            };
+            // Without a notification, another connection is old enough to be closed.
+            tokio::select! {
+                _elapsed = timeout_at(until.min(latest), place.freed.notified()) => {}
+                () = place.ended.cancelled() => return self.admit(stream, from),
+            }
             if latest <= Instant::now() {
                 return self.admit(stream, from);
             }
-            // Without a notification, another connection is old enough to be closed.
-            let _elapsed = timeout_at(until.min(latest), notified).await;
+            (stream, until) = match self.try_admit(stream, from) {
+                Ok(connection) => return connection,
+                Err(delayed) => delayed,
+            };
         }
     }
 
@@ -315,7 +312,7 @@ impl Client {
             connection.requests += 1;
         }
         let closed = state.authenticate(self.number, &self.limits);
-        state.freed.notify_one();
+        state.delayed.wake();
         drop(state);
         if let Some(connection) = closed {
             connection.close.cancel();

@@ -90,7 +90,7 @@ impl<S> Drop for Connection<S> {
         let mut state = lock(&self.client.state);
         state.unauthenticated.remove(&self.client.number);
         state.authenticated.remove(&self.client.number);
-        state.freed.notify_one();
+        state.delayed.wake();
     }
 }
 

@@ -225,11 +225,51 @@ async fn additional_connection_waits_until_the_oldest_of_its_address_is_old_enou
     let (mut second, third) = (admit(1).await, admit(1).await);
     let mut fourth = std::pin::pin!(admit(1));
     assert!(fourth.as_mut().now_or_never().is_none());
-    // The only one that can wait does.
-    let _fifth = admit(1).now_or_never().unwrap();
+    let mut fifth = std::pin::pin!(admit(1));
+    assert!(fifth.as_mut().now_or_never().is_none());
+    // Only one can wait.
+    let _fourth = fourth.now_or_never().unwrap();
     assert!(!second.is_open());
     drop(third);
-    assert!(fourth.now_or_never().is_some(), "a place is free");
+    assert!(fifth.now_or_never().is_some(), "a place is free");
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_connections_are_divided_by_address() {
+    let connections = Connections::new(Limits {
+        delayed: 2,
+        ..LIMITS
+    });
+    let _peers = [2, 1, 1].map(|address| Peer::from(&connections, address));
+    let admit = |address: u8| {
+        let from = Ipv4Addr::new(10, 0, 0, address).into();
+        connections.admit_delayed(duplex(64).0, from)
+    };
+    let mut first = std::pin::pin!(admit(1));
+    let mut second = std::pin::pin!(admit(1));
+    let mut other = std::pin::pin!(admit(2));
+    for waiting in [&mut first, &mut second, &mut other] {
+        assert!(waiting.as_mut().now_or_never().is_none());
+    }
+    let _first = first.now_or_never().unwrap();
+    assert!(second.now_or_never().is_none() && other.now_or_never().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_ended_connection_lets_a_waiting_one_be_served_at_once() {
+    let connections = Connections::new(Limits {
+        delayed: 2,
+        ..LIMITS
+    });
+    let [first, second, _third] = [1; 3].map(|address| Peer::from(&connections, address));
+    let admit = || connections.admit_delayed(duplex(64).0, Ipv4Addr::new(10, 0, 0, 1).into());
+    let mut waiting = [Box::pin(admit()), Box::pin(admit())];
+    for waiting in &mut waiting {
+        assert!(waiting.as_mut().now_or_never().is_none());
+    }
+    drop((first, second));
+    let served = waiting.map(|waiting| waiting.now_or_never().unwrap());
+    assert_eq!(served.len(), 2);
 }
 
 #[tokio::test(start_paused = true)]

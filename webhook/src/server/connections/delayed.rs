@@ -1,0 +1,112 @@
+//! Connections that wait to be served.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::{State, lock};
+
+/// The waiting connections. Their number is divided by address: if there are too many, the oldest
+/// of the address with the most waits no longer.
+#[derive(Debug, Default)]
+pub(super) struct Delayed {
+    next: u64,
+    /// Ordered by number, so the oldest comes first.
+    places: BTreeMap<u64, DelayedConnection>,
+}
+
+#[derive(Debug)]
+struct DelayedConnection {
+    from: IpAddr,
+    /// Notified when a connection may be served.
+    freed: Arc<Notify>,
+    /// Cancelled when this connection must not wait any longer.
+    ended: CancellationToken,
+}
+
+impl Delayed {
+    /// Notifies the oldest waiting connection of each address: those of one address can be served
+    /// under the same condition.
+    pub(super) fn wake(&self) {
+        let mut addresses = BTreeSet::new();
+        for place in self.places.values() {
+            if addresses.insert(place.from) {
+                place.freed.notify_one();
+            }
+        }
+    }
+
+    /// Removes a waiting connection. Notifies the next one of its address, because two connections
+    /// may have ended since the last notification.
+    fn remove(&mut self, number: u64) {
+        let Some(removed) = self.places.remove(&number) else {
+            return;
+        };
+        let mut of_address = self.places.values().filter(|it| it.from == removed.from);
+        if let Some(next) = of_address.next() {
+            next.freed.notify_one();
+        }
+    }
+
+    /// Ends the wait of the oldest connection of the address with the most, including an
+    /// additional one from this address.
+    fn end_one(&mut self, from: IpAddr) {
+        let mut counts = HashMap::from([(from, 1_usize)]);
+        for place in self.places.values() {
+            *counts.entry(place.from).or_default() += 1;
+        }
+        let most = counts.values().max();
+        let oldest = (self.places.iter()).find(|(_, it)| counts.get(&it.from) == most);
+        let oldest = oldest.map(|(number, _)| *number);
+        if let Some(oldest) = oldest.and_then(|number| self.places.remove(&number)) {
+            oldest.ended.cancel();
+        }
+    }
+}
+
+/// The place of a connection that waits, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    number: u64,
+    state: Arc<Mutex<State>>,
+    /// Notified when the connection may be served.
+    pub(super) freed: Arc<Notify>,
+    /// Cancelled when the connection must not wait any longer.
+    pub(super) ended: CancellationToken,
+}
+
+impl Place {
+    /// Lets a connection from this address wait, with at most `limit` of all addresses.
+    pub(super) fn new(state: &Arc<Mutex<State>>, from: IpAddr, limit: usize) -> Self {
+        let (freed, ended) = (Arc::new(Notify::new()), CancellationToken::new());
+        let mut locked = lock(state);
+        let delayed = &mut locked.delayed;
+        if delayed.places.len() >= limit {
+            delayed.end_one(from);
+        }
+        let number = delayed.next;
+        delayed.next += 1;
+        let place = DelayedConnection {
+            from,
+            freed: freed.clone(),
+            ended: ended.clone(),
+        };
+        delayed.places.insert(number, place);
+        drop(locked);
+        Self {
+            number,
+            state: state.clone(),
+            freed,
+            ended,
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        lock(&self.state).delayed.remove(self.number);
+    }
+}
