@@ -156,12 +156,12 @@ impl Loader {
             .filter(|policy| policy.matches(reference.reference()))
             .map(|policy| policy.ready(&mut loader))
             .collect();
-        let against = TrustMaterial {
+        let material = TrustMaterial {
             keys: loader.keys.into_values().collect(),
             roots: loader.roots.into_values().collect(),
             now,
         };
-        (policies, against)
+        (policies, material)
     }
 }
 

@@ -43,7 +43,7 @@ impl Maker {
             let mut wanted = annotations.iter();
             wanted.all(|(name, value)| accepted.annotations.get(name) == Some(value))
         };
-        verify::examine(found, digest, &self.against())
+        verify::examine(found, digest, &self.material())
             .iter()
             .filter_map(|found| found.accepted())
             .any(|accepted| accepted.form == form && self.is(&accepted.signer) && says(accepted))
@@ -56,7 +56,7 @@ impl Maker {
         digest: &Digest,
         predicate: &Predicate,
     ) -> bool {
-        verify::all_attested(found, digest, &self.against())
+        verify::all_attested(found, digest, &self.material())
             .iter()
             .any(|(accepted, said)| {
                 self.is(&accepted.signer)
@@ -67,7 +67,7 @@ impl Maker {
 
     /// Verifies a new signature before it is uploaded.
     pub fn check(&self, made: &RawSignature, content: &Content<'_>) -> Result<(), Finding> {
-        let found = [verify::examine_one(made, content, &self.against())];
+        let found = [verify::examine_one(made, content, &self.material())];
         let holds = |accepted: &Accepted| self.is(&accepted.signer);
         if found.iter().filter_map(|found| found.holds()).any(holds) {
             return Ok(());
@@ -92,7 +92,7 @@ impl Maker {
         .hint(hint))
     }
 
-    fn against(&self) -> TrustMaterial {
+    fn material(&self) -> TrustMaterial {
         match self {
             Self::Key(key) => TrustMaterial {
                 keys: vec![key.clone()],

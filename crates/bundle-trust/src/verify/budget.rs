@@ -35,8 +35,8 @@ type Identity<'a> = (&'a [u8], &'a str, &'a BTreeMap<String, String>);
 impl<'a> Budget<'a> {
     /// Creates the budget for `waiting` signatures. The total depends only on the keys and roots of
     /// the policies.
-    pub(super) fn new(waiting: usize, against: &TrustMaterial) -> Self {
-        let share = against.keys.len() + SHARE * against.roots.len().max(1);
+    pub(super) fn new(waiting: usize, material: &TrustMaterial) -> Self {
+        let share = material.keys.len() + SHARE * material.roots.len().max(1);
         Self {
             left: MAX_SIGNATURES * share,
             share,
@@ -50,7 +50,7 @@ impl<'a> Budget<'a> {
     pub(super) fn charge(
         &mut self,
         raw: &'a RawSignature,
-        against: &TrustMaterial,
+        material: &TrustMaterial,
     ) -> Result<(), Rejection> {
         self.waiting = self.waiting.saturating_sub(1);
         if !self
@@ -59,7 +59,7 @@ impl<'a> Budget<'a> {
         {
             return Err(Rejection::Repeated);
         }
-        let operations = operations(raw, against)?;
+        let operations = operations(raw, material)?;
         let reserved = self.waiting * self.share;
         match self.left.checked_sub(operations) {
             Some(left) if left >= reserved => {
@@ -145,9 +145,9 @@ struct Timestamped {
 
 /// Returns an upper bound of the public-key operations for `raw`. Invalid input costs none, because
 /// the examination rejects it.
-pub(super) fn operations(raw: &RawSignature, against: &TrustMaterial) -> Result<usize, Rejection> {
-    let keys = against.keys.len().max(1);
-    let roots = against.roots.len();
+pub(super) fn operations(raw: &RawSignature, material: &TrustMaterial) -> Result<usize, Rejection> {
+    let keys = material.keys.len().max(1);
+    let roots = material.roots.len();
     if [legacy::ENVELOPE, legacy::SIMPLE_SIGNING].contains(&raw.artifact_type.as_str()) {
         // The annotations have space for one certificate with its chain, one SET and one timestamp.
         let chain = raw.annotations.get(legacy::CHAIN);

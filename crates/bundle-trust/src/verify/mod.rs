@@ -50,9 +50,9 @@ pub struct TrustMaterial {
 pub fn examine(
     signatures: &[RawSignature],
     digest: &Digest,
-    against: &TrustMaterial,
+    material: &TrustMaterial,
 ) -> Vec<SignatureFound> {
-    each(signatures, digest, against)
+    each(signatures, digest, material)
         .map(|found| SignatureFound(found.map(|opened| opened.accepted)))
         .collect()
 }
@@ -62,10 +62,10 @@ pub fn examine(
 pub(crate) fn examine_while(
     signatures: &[RawSignature],
     digest: &Digest,
-    against: &TrustMaterial,
+    material: &TrustMaterial,
     go_on: &dyn Fn() -> bool,
 ) -> Option<Vec<SignatureFound>> {
-    let mut each = each(signatures, digest, against);
+    let mut each = each(signatures, digest, material);
     let mut all = Vec::with_capacity(signatures.len());
     loop {
         if !go_on() {
@@ -81,11 +81,11 @@ pub(crate) fn examine_while(
 fn each<'a>(
     signatures: &'a [RawSignature],
     digest: &'a Digest,
-    against: &'a TrustMaterial,
+    material: &'a TrustMaterial,
 ) -> impl Iterator<Item = Result<Opened, Rejection>> + 'a {
     let examined = signatures.iter().take(MAX_SIGNATURES);
     let waiting = examined.filter(|raw| raw.unread.is_none()).count();
-    let mut budget = Budget::new(waiting, against);
+    let mut budget = Budget::new(waiting, material);
     let each = signatures.iter().enumerate();
     each.map(move |(index, raw)| match raw.unread {
         Some(Unread::TooLarge { bytes, limit }) => Err(Rejection::TooLarge { bytes, limit }),
@@ -95,8 +95,8 @@ fn each<'a>(
             limit: MAX_SIGNATURES,
         }),
         None => budget
-            .charge(raw, against)
-            .and_then(|()| against.examine(raw, &Content::named(digest)))
+            .charge(raw, material)
+            .and_then(|()| material.examine(raw, &Content::named(digest)))
             .map_err(Rejection::shortened),
     })
 }
@@ -113,9 +113,9 @@ pub fn by(
     signatures: &[RawSignature],
     reference: &PinnedReference,
     wanted: &[AcceptedSigner],
-    against: &TrustMaterial,
+    material: &TrustMaterial,
 ) -> Result<Vec<Accepted>, Findings> {
-    let found = examine(signatures, reference.digest(), against);
+    let found = examine(signatures, reference.digest(), material);
     let is_wanted = |accepted: &Accepted| wanted.iter().any(|who| who.is(accepted));
     let accepted: Vec<Accepted> = found
         .iter()

@@ -63,15 +63,15 @@ impl Examination {
     fn make(
         signatures: &[RawSignature],
         digest: &Digest,
-        against: &TrustMaterial,
+        material: &TrustMaterial,
         go_on: &dyn Fn() -> bool,
     ) -> Self {
-        let now = against.now;
-        let found = verify::examine_while(signatures, digest, against, go_on);
-        let roots = against.roots.iter().filter_map(|root| root.valid_until());
+        let now = material.now;
+        let found = verify::examine_while(signatures, digest, material, go_on);
+        let roots = material.roots.iter().filter_map(|root| root.valid_until());
         let mut until = roots.min().unwrap_or(Timestamp::MAX);
         let mut all = found.iter().flatten();
-        if all.any(|one| may_heal(one, against.roots.len())) {
+        if all.any(|one| may_heal(one, material.roots.len())) {
             until = until.min(now.saturating_add(INVALID_CERTIFICATE_TTL).unwrap_or(now));
         }
         Self {
@@ -108,10 +108,10 @@ impl Memory {
         now: Timestamp,
         go_on: &dyn Fn() -> bool,
     ) -> Examined<'a> {
-        let (policies, against) = Loader::load(reference, policies, now);
+        let (policies, material) = Loader::load(reference, policies, now);
         let found = match signatures {
             Ok(signatures) => self
-                .found(signatures, reference.digest(), &against, go_on)
+                .found(signatures, reference.digest(), &material, go_on)
                 .ok_or_else(|| interrupted(signatures.len(), reference)),
             Err(why) => Err(why.clone()),
         };
@@ -156,17 +156,17 @@ impl Memory {
         &self,
         signatures: &[RawSignature],
         digest: &Digest,
-        against: &TrustMaterial,
+        material: &TrustMaterial,
         go_on: &dyn Fn() -> bool,
     ) -> Option<Vec<SignatureFound>> {
         if signatures.is_empty() {
             return Some(Vec::new());
         }
-        let key = key(signatures, digest, against);
+        let key = key(signatures, digest, material);
         loop {
-            let cell = self.cell(key, against.now);
+            let cell = self.cell(key, material.now);
             let examination =
-                cell.get_or_init(|| Examination::make(signatures, digest, against, go_on));
+                cell.get_or_init(|| Examination::make(signatures, digest, material, go_on));
             if let Some(found) = &examination.found {
                 self.complete(key, &cell, || found.iter().map(weight).sum());
                 return Some(found.clone());
@@ -295,7 +295,7 @@ fn weight(found: &SignatureFound) -> usize {
     }
 }
 
-fn key(signatures: &[RawSignature], digest: &Digest, against: &TrustMaterial) -> Key {
+fn key(signatures: &[RawSignature], digest: &Digest, material: &TrustMaterial) -> Key {
     let mut hasher = Sha256::new();
     let mut part = |bytes: &[u8]| {
         // Lengths come first, so that no byte can be moved from one part to the next.
@@ -303,12 +303,12 @@ fn key(signatures: &[RawSignature], digest: &Digest, against: &TrustMaterial) ->
         hasher.update(bytes);
     };
     part(digest.as_str().as_bytes());
-    part(&(against.keys.len() as u64).to_le_bytes());
-    for key in &against.keys {
+    part(&(material.keys.len() as u64).to_le_bytes());
+    for key in &material.keys {
         part(key.id().as_str().as_bytes());
     }
-    part(&(against.roots.len() as u64).to_le_bytes());
-    for root in &against.roots {
+    part(&(material.roots.len() as u64).to_le_bytes());
+    for root in &material.roots {
         part(root.id().to_string().as_bytes());
     }
     for signature in signatures {

@@ -352,12 +352,12 @@ mod tests {
                     unread: None,
                 },
             ];
-            let against = TrustMaterial {
+            let material = TrustMaterial {
                 keys: vec![key.public().clone()],
                 roots: Vec::new(),
                 now: jiff::Timestamp::UNIX_EPOCH,
             };
-            for found in verify::examine(&forged, image.digest(), &against) {
+            for found in verify::examine(&forged, image.digest(), &material) {
                 assert_eq!(found.accepted().unwrap().meaning, Meaning::Signed);
             }
         }

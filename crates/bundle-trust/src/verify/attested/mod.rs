@@ -30,12 +30,12 @@ pub fn attested(
     reference: &PinnedReference,
     wanted: &[AcceptedSigner],
     kinds: &[PredicateType],
-    against: &TrustMaterial,
+    material: &TrustMaterial,
 ) -> Result<Vec<Attestation>, Findings> {
     let is_wanted = |accepted: &Accepted| wanted.iter().any(|who| who.is(accepted));
     let mut found = Vec::new();
     let mut attestations: Vec<Attestation> = Vec::new();
-    for result in each(signatures, reference.digest(), against) {
+    for result in each(signatures, reference.digest(), material) {
         if let Ok(opened) = &result
             && is_wanted(&opened.accepted)
             && let Meaning::Attested(kind) = &opened.accepted.meaning
@@ -89,14 +89,14 @@ pub fn blob_attested(
     content: &Content<'_>,
     wanted: &[AcceptedSigner],
     kinds: &[PredicateType],
-    against: &TrustMaterial,
+    material: &TrustMaterial,
 ) -> Result<Attestation, Finding> {
     let raw = RawSignature {
         bytes: bundle,
         ..RawSignature::default()
     };
     let is_wanted = |accepted: &Accepted| wanted.iter().any(|who| who.is(accepted));
-    let why = match against.examine(&raw, content) {
+    let why = match material.examine(&raw, content) {
         Ok(opened) if !is_wanted(&opened.accepted) => {
             format!("by another {}", opened.accepted.signer)
         }
@@ -135,9 +135,9 @@ pub fn blob_attested(
 pub(crate) fn all_attested(
     signatures: &[RawSignature],
     digest: &Digest,
-    against: &TrustMaterial,
+    material: &TrustMaterial,
 ) -> Vec<(Accepted, Value)> {
-    each(signatures, digest, against)
+    each(signatures, digest, material)
         .filter_map(Result::ok)
         .filter(|opened| opened.accepted.meaning != Meaning::Signed)
         .filter_map(|opened| Some((opened.accepted, statement::predicate(&opened.payload)?)))

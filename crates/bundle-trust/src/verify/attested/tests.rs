@@ -46,7 +46,7 @@ fn envelope(key: &PrivateKey, statement: &Value, change: impl Fn(&mut Value)) ->
 }
 
 fn ask(raw: &RawSignature, key: &PrivateKey) -> Result<Vec<Attestation>, String> {
-    let against = TrustMaterial {
+    let material = TrustMaterial {
         keys: vec![key.public().clone()],
         roots: Vec::new(),
         now: Timestamp::UNIX_EPOCH,
@@ -55,8 +55,8 @@ fn ask(raw: &RawSignature, key: &PrivateKey) -> Result<Vec<Attestation>, String>
     let kinds = [PredicateType::parse(KIND).unwrap()];
     let signatures = std::slice::from_ref(raw);
     // An attestation is never a signature, whether it is valid or not.
-    assert!(super::super::by(signatures, &pinned(), &wanted, &against).is_err());
-    attested(signatures, &pinned(), &wanted, &kinds, &against)
+    assert!(super::super::by(signatures, &pinned(), &wanted, &material).is_err());
+    attested(signatures, &pinned(), &wanted, &kinds, &material)
         .map_err(|findings| findings.to_string())
 }
 
@@ -155,7 +155,7 @@ fn rejects_altered_attestations() {
 #[test]
 fn rejects_attestation_in_the_format_of_the_other_cosign() {
     let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
-    let against = TrustMaterial {
+    let material = TrustMaterial {
         keys: vec![key.public().clone()],
         roots: Vec::new(),
         now: Timestamp::UNIX_EPOCH,
@@ -168,7 +168,7 @@ fn rejects_attestation_in_the_format_of_the_other_cosign() {
             artifact_type: artifact_type.to_owned(),
             ..RawSignature::default()
         };
-        let found = super::super::examine(&[raw], pinned().digest(), &against);
+        let found = super::super::examine(&[raw], pinned().digest(), &material);
         assert!(
             matches!(found[0].0, Err(Rejection::Unreadable(_))),
             "{artifact_type}"
@@ -176,6 +176,6 @@ fn rejects_attestation_in_the_format_of_the_other_cosign() {
     }
     let mut raw = envelope(&key, &statement(|_| {}), |_| {});
     raw.artifact_type = sign::BUNDLE_MEDIA_TYPE.to_owned();
-    let found = super::super::examine(&[raw], pinned().digest(), &against);
+    let found = super::super::examine(&[raw], pinned().digest(), &material);
     assert!(found[0].holds().is_none());
 }

@@ -43,9 +43,9 @@ pub fn blob(
     bundle: Vec<u8>,
     content: &Content<'_>,
     wanted: &[AcceptedSigner],
-    against: &TrustMaterial,
+    material: &TrustMaterial,
 ) -> Result<Accepted, Finding> {
-    let accepted = blob_of_any_kind(bundle, content, wanted, against)?;
+    let accepted = blob_of_any_kind(bundle, content, wanted, material)?;
     match &accepted.meaning {
         Meaning::Signed => Ok(accepted),
         Meaning::Attested(kind) => Err(refused(
@@ -61,13 +61,13 @@ pub fn blob_of_any_kind(
     bundle: Vec<u8>,
     content: &Content<'_>,
     wanted: &[AcceptedSigner],
-    against: &TrustMaterial,
+    material: &TrustMaterial,
 ) -> Result<Accepted, Finding> {
     let raw = RawSignature {
         bytes: bundle,
         ..RawSignature::default()
     };
-    match examine_one(&raw, content, against).0 {
+    match examine_one(&raw, content, material).0 {
         Ok(accepted) if wanted.iter().any(|who| who.is(&accepted)) => Ok(accepted),
         Ok(accepted) => Err(refused(
             content,
@@ -82,10 +82,10 @@ pub fn blob_of_any_kind(
 pub(crate) fn examine_one(
     raw: &RawSignature,
     content: &Content<'_>,
-    against: &TrustMaterial,
+    material: &TrustMaterial,
 ) -> SignatureFound {
     SignatureFound(
-        against
+        material
             .examine(raw, content)
             .map(|Opened { accepted, .. }| accepted),
     )

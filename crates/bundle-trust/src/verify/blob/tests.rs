@@ -15,13 +15,13 @@ fn verify(bundle: &[u8], file: &[u8], whole: bool, key: &PrivateKey) -> Result<A
         digest: &digest,
         bytes: whole.then_some(file),
     };
-    let against = TrustMaterial {
+    let material = TrustMaterial {
         keys: vec![key.public().clone()],
         roots: Vec::new(),
         now: Timestamp::UNIX_EPOCH,
     };
     let wanted = [AcceptedSigner::Key(key.public().id().clone())];
-    blob(bundle.to_vec(), &content, &wanted, &against).map_err(|finding| finding.to_string())
+    blob(bundle.to_vec(), &content, &wanted, &material).map_err(|finding| finding.to_string())
 }
 
 fn signed(key: &PrivateKey, change: impl Fn(&mut Value)) -> Vec<u8> {

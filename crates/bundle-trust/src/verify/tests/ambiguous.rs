@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::forge::{Sigstore, Wanted};
-use super::keys::{OURS, against, altered, judge, raw, reference, signed};
+use super::keys::{OURS, altered, judge, material, raw, reference, signed};
 use super::*;
 use crate::keys::{KeyKind, PrivateKey};
 use crate::{carried, sign};
@@ -25,8 +25,8 @@ fn simple(key: &PrivateKey, payload: &str) -> Result<Accepted, Rejection> {
         annotations: sign::annotations(key, payload.as_bytes()).unwrap(),
         unread: None,
     };
-    let against = against(std::slice::from_ref(key.public()));
-    examine(&[raw], reference().digest(), &against).remove(0).0
+    let material = material(std::slice::from_ref(key.public()));
+    examine(&[raw], reference().digest(), &material).remove(0).0
 }
 
 #[test]
@@ -208,12 +208,12 @@ fn rejects_ambiguous_json_in_bundles() {
 #[test]
 fn rejects_ambiguous_json_in_log_entries() {
     let sigstore = Sigstore::new();
-    let against = sigstore.against(&[]);
+    let material = sigstore.material(&[]);
     let payload = super::forge::statement();
     let under = |change: &dyn Fn(&mut Value)| {
         let bundle = sigstore.entered(&Wanted::default(), &payload, change);
         let raw = super::forge::raw(&bundle);
-        examine(&[raw], &super::forge::subject(), &against)
+        examine(&[raw], &super::forge::subject(), &material)
             .remove(0)
             .0
     };
@@ -297,5 +297,5 @@ fn accepts_predicate_keys_that_differ_only_by_case() {
     let annotations = BTreeMap::from([("Name".to_owned(), "a".to_owned())]);
     let bytes = sign::sign_digest(&key, &reference(), &annotations).unwrap();
     assert_eq!(judge(&bytes, &key).unwrap().annotations, annotations);
-    assert!(examine(&[raw(bytes)], &Digest::of(b"x"), &against(&[])).len() == 1);
+    assert!(examine(&[raw(bytes)], &Digest::of(b"x"), &material(&[])).len() == 1);
 }

@@ -75,13 +75,13 @@ fn fault(found: &SignatureFound) -> Option<Fault> {
 #[test]
 fn expensive_bundles_do_not_hide_a_valid_one() {
     let sigstore = Sigstore::new();
-    let against = sigstore.against(&[]);
+    let material = sigstore.material(&[]);
     let good = sigstore.signed(&Wanted::default(), &statement());
     let mut flood: Vec<_> = (0..MAX_SIGNATURES - 1)
         .map(|number| flooded(&good, number))
         .collect();
     flood.push(raw(&good));
-    let found = examine(&flood, &subject(), &against);
+    let found = examine(&flood, &subject(), &material);
     let (last, others) = found.split_last().unwrap();
     assert!(last.accepted().is_some());
     let refused =
@@ -92,7 +92,7 @@ fn expensive_bundles_do_not_hide_a_valid_one() {
 #[test]
 fn duplicate_entries_and_timestamps_count_once() {
     let sigstore = Sigstore::new();
-    let against = sigstore.against(&[]);
+    let material = sigstore.material(&[]);
     let good = sigstore.signed(&Wanted::default(), &statement());
     let mut twice = good.clone();
     let entry = entries(&mut twice)[0].clone();
@@ -104,7 +104,7 @@ fn duplicate_entries_and_timestamps_count_once() {
     let mut crowded = good.clone();
     flood_checkpoint(&mut entries(&mut crowded)[0], 8, 1);
     let bundles = [twice, stamped, crowded, good];
-    let found = examine(&bundles.each_ref().map(raw), &subject(), &against);
+    let found = examine(&bundles.each_ref().map(raw), &subject(), &material);
     let faults: Vec<_> = found.iter().map(fault).collect();
     let expected = [Fault::Entry, Fault::Timestamp, Fault::Checkpoint].map(Some);
     assert_eq!(faults[..3], expected);
@@ -114,11 +114,11 @@ fn duplicate_entries_and_timestamps_count_once() {
 #[test]
 fn duplicate_signature_is_examined_once() {
     let sigstore = Sigstore::new();
-    let against = sigstore.against(&[]);
+    let material = sigstore.material(&[]);
     let good = raw(&sigstore.signed(&Wanted::default(), &statement()));
     let mut annotated = good.clone();
     annotated.annotations.insert("a".into(), "b".into());
-    let found = examine(&[good.clone(), good, annotated], &subject(), &against);
+    let found = examine(&[good.clone(), good, annotated], &subject(), &material);
     assert!(found[0].accepted().is_some());
     assert_eq!(found[1].0, Err(Rejection::Repeated));
     assert!(found[2].accepted().is_some());
@@ -127,16 +127,20 @@ fn duplicate_signature_is_examined_once() {
 #[test]
 fn expensive_signature_does_not_use_the_share_of_later_ones() {
     let sigstore = Sigstore::new();
-    let mut against = sigstore.against(&[]);
+    let mut material = sigstore.material(&[]);
     let good = sigstore.signed(&Wanted::default(), &statement());
     // Each signature has the maximum cost of one log entry, which is within its share.
     let flood: Vec<_> = (0..MAX_SIGNATURES)
         .map(|number| costly(&good, number))
         .collect();
-    let cost = |raw: &RawSignature, against: &TrustMaterial| operations(raw, against).unwrap();
-    assert!(cost(&flood[0], &against) <= SHARE);
-    let mut budget = Budget::new(flood.len(), &against);
-    assert!(flood.iter().all(|raw| budget.charge(raw, &against).is_ok()));
+    let cost = |raw: &RawSignature, material: &TrustMaterial| operations(raw, material).unwrap();
+    assert!(cost(&flood[0], &material) <= SHARE);
+    let mut budget = Budget::new(flood.len(), &material);
+    assert!(
+        flood
+            .iter()
+            .all(|raw| budget.charge(raw, &material).is_ok())
+    );
     // Costs above the share: the first signatures are examined only if the following ones do not
     // need the budget.
     let mut dear = good.clone();
@@ -156,16 +160,16 @@ fn expensive_signature_does_not_use_the_share_of_later_ones() {
             one
         })
         .collect();
-    let wanted = cost(&dear[0], &against);
+    let wanted = cost(&dear[0], &material);
     assert!(wanted > SHARE && wanted < MAX_SIGNATURES * SHARE);
-    let mut budget = Budget::new(dear.len(), &against);
-    let mut lone = Budget::new(1, &against);
-    assert_eq!(lone.charge(&dear[0], &against), Ok(()));
+    let mut budget = Budget::new(dear.len(), &material);
+    let mut lone = Budget::new(1, &material);
+    assert_eq!(lone.charge(&dear[0], &material), Ok(()));
     let refused = Err(Rejection::TooCostly { operations: wanted });
-    assert_eq!(budget.charge(&dear[0], &against), refused);
+    assert_eq!(budget.charge(&dear[0], &material), refused);
     // More roots and keys increase the cost of each signature, and the budget.
-    against.roots.push(against.roots[0].clone());
-    assert_eq!(cost(&dear[0], &against), 2 * wanted - 1);
+    material.roots.push(material.roots[0].clone());
+    assert_eq!(cost(&dear[0], &material), 2 * wanted - 1);
 }
 
 #[test]
@@ -177,7 +181,7 @@ fn signature_beyond_the_budget_is_rejected_with_message() {
 #[test]
 fn examination_stops_between_signatures_on_request() {
     let sigstore = Sigstore::new();
-    let against = sigstore.against(&[]);
+    let material = sigstore.material(&[]);
     let good = sigstore.signed(&Wanted::default(), &statement());
     let signatures: Vec<_> = (0..4).map(|number| costly(&good, number)).collect();
     let asked = Cell::new(0);
@@ -187,7 +191,7 @@ fn examination_stops_between_signatures_on_request() {
             asked.set(asked.get() + 1);
             asked.get() <= most
         };
-        examine_while(&signatures, &subject(), &against, &go_on)
+        examine_while(&signatures, &subject(), &material, &go_on)
     };
     assert_eq!(until(2), None);
     assert_eq!(asked.get(), 3);

@@ -207,7 +207,7 @@ impl Sigstore {
     }
 
     /// Returns the verifier's input: only this root, one day later.
-    pub(super) fn against(&self, more: &[&[u8]]) -> TrustMaterial {
+    pub(super) fn material(&self, more: &[&[u8]]) -> TrustMaterial {
         TrustMaterial {
             keys: Vec::new(),
             roots: vec![Root::from_text(&self.root(more)).unwrap()],

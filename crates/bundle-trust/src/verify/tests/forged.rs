@@ -10,8 +10,8 @@ use super::forge::{
 };
 use super::*;
 
-fn judge(against: &TrustMaterial, bundle: &Value) -> Result<Accepted, Rejection> {
-    examine(&[raw(bundle)], &subject(), against).remove(0).0
+fn judge(material: &TrustMaterial, bundle: &Value) -> Result<Accepted, Rejection> {
+    examine(&[raw(bundle)], &subject(), material).remove(0).0
 }
 
 #[track_caller]
@@ -32,8 +32,8 @@ fn named(accepted: &Accepted) -> (&str, &str) {
 #[test]
 fn rejects_certificates_with_any_invalid_part() {
     let sigstore = Sigstore::new();
-    let against = sigstore.against(&[]);
-    let signed = |wanted: Wanted| judge(&against, &sigstore.signed(&wanted, &statement()));
+    let material = sigstore.material(&[]);
+    let signed = |wanted: Wanted| judge(&material, &sigstore.signed(&wanted, &statement()));
     let good = signed(Wanted::default()).unwrap();
     assert_eq!(named(&good), (SUBJECT, ISSUER));
     let promise = |promise| Wanted {
@@ -109,7 +109,7 @@ fn rejects_authority_with_equal_name_and_other_key() {
     let (ours, theirs) = (Sigstore::new(), Sigstore::new());
     let bundle = theirs.signed(&Wanted::default(), &statement());
     assert_eq!(
-        fault(judge(&ours.against(&[]), &bundle), "theirs"),
+        fault(judge(&ours.material(&[]), &bundle), "theirs"),
         Fault::UnknownLog
     );
     // A certificate of another authority, with evidence of the trusted log.
@@ -118,7 +118,7 @@ fn rejects_authority_with_equal_name_and_other_key() {
     let signature = key.sign(&dsse::pre_authentication(&statement())).unwrap();
     let mixed = ours.bundle(&certificate, &statement(), &signature);
     assert_eq!(
-        fault(judge(&ours.against(&[]), &mixed), "mixed"),
+        fault(judge(&ours.material(&[]), &mixed), "mixed"),
         Fault::Chain
     );
 }
@@ -126,14 +126,14 @@ fn rejects_authority_with_equal_name_and_other_key() {
 #[test]
 fn first_subject_alternative_name_is_compared_exactly() {
     let sigstore = Sigstore::new();
-    let against = sigstore.against(&[]);
+    let material = sigstore.material(&[]);
     let signed = |names, issuer: &str| {
         let wanted = Wanted {
             names,
             issuer: Some(issuer.to_owned()),
             ..Wanted::default()
         };
-        judge(&against, &sigstore.signed(&wanted, &statement())).unwrap()
+        judge(&material, &sigstore.signed(&wanted, &statement())).unwrap()
     };
     let two = signed(vec![email("eve@example.com"), email(SUBJECT)], ISSUER);
     assert_eq!(named(&two).0, "eve@example.com");
@@ -142,7 +142,7 @@ fn first_subject_alternative_name_is_compared_exactly() {
             issuer: bundle_core::policy::Matcher::exact(ISSUER).unwrap(),
             subject: bundle_core::policy::Matcher::exact(SUBJECT).unwrap(),
         }],
-        root: against.roots[0].id().clone(),
+        root: material.roots[0].id().clone(),
     };
     assert!(!wanted.is(&two));
     assert!(wanted.is(&signed(vec![email(SUBJECT)], ISSUER)));
@@ -171,10 +171,10 @@ fn rejects_certificate_signed_with_sha1() {
     const CA: &[u8] = include_bytes!("../../../testdata/weak/ca.der");
     const SIGNATURE: &[u8] = include_bytes!("../../../testdata/weak/leaf.sig");
     let sigstore = Sigstore::new();
-    let against = sigstore.against(&[CA]);
+    let material = sigstore.material(&[CA]);
     let by = |certificate: &[u8]| {
         let bundle = sigstore.bundle(certificate, &statement(), SIGNATURE);
-        fault(judge(&against, &bundle), "weak")
+        fault(judge(&material, &bundle), "weak")
     };
     // The same certificate with SHA-256 is rejected only for its missing SCT.
     assert_eq!(
@@ -192,18 +192,18 @@ fn rejects_certificate_with_short_rsa_key() {
     const KEY: &[u8] = include_bytes!("../../../testdata/weak/rsa1024.spki.der");
     const SIGNATURE: &[u8] = include_bytes!("../../../testdata/weak/rsa1024.sig");
     let sigstore = Sigstore::new();
-    let against = sigstore.against(&[]);
+    let material = sigstore.material(&[]);
     let short = SubjectPublicKeyInfo::from_der(KEY).unwrap();
     let certificate = sigstore.certificate(&short, &Wanted::default());
     let bundle = sigstore.bundle(&certificate, &statement(), SIGNATURE);
-    assert_eq!(fault(judge(&against, &bundle), "short"), Fault::Forged);
+    assert_eq!(fault(judge(&material, &bundle), "short"), Fault::Forged);
 
     // A signature by a key of sufficient length is valid.
     let long = KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).unwrap();
     let certificate = sigstore.certificate(&long, &Wanted::default());
     let signature = long.sign(&dsse::pre_authentication(&statement())).unwrap();
     judge(
-        &against,
+        &material,
         &sigstore.bundle(&certificate, &statement(), &signature),
     )
     .unwrap();
@@ -212,12 +212,12 @@ fn rejects_certificate_with_short_rsa_key() {
 #[test]
 fn payload_rules_apply_to_certificates_as_to_keys() {
     let sigstore = Sigstore::new();
-    let against = sigstore.against(&[]);
+    let material = sigstore.material(&[]);
     let text = String::from_utf8(statement()).unwrap();
     let hex = subject().hex().to_owned();
     let signed = |payload: &str| {
         judge(
-            &against,
+            &material,
             &sigstore.signed(&Wanted::default(), payload.as_bytes()),
         )
     };
@@ -278,19 +278,19 @@ fn payload_rules_apply_to_certificates_as_to_keys() {
 #[test]
 fn rejects_checkpoint_with_too_many_signatures() {
     let sigstore = Sigstore::new();
-    let against = sigstore.against(&[]);
+    let material = sigstore.material(&[]);
     let mut bundle = sigstore.signed(&Wanted::default(), &statement());
     let note = &mut bundle["verificationMaterial"]["tlogEntries"][0]["inclusionProof"]["checkpoint"]
         ["envelope"];
     let text = note.as_str().unwrap().to_owned();
     let line = text.lines().last().unwrap().to_owned();
     *note = json!(format!("{text}{}", format!("{line}\n").repeat(5)));
-    judge(&against, &bundle).unwrap();
+    judge(&material, &bundle).unwrap();
     let note = &mut bundle["verificationMaterial"]["tlogEntries"][0]["inclusionProof"]["checkpoint"]
         ["envelope"];
     *note = json!(format!("{text}{}", format!("{line}\n").repeat(5_000)));
     assert_eq!(
-        fault(judge(&against, &bundle), "a flood"),
+        fault(judge(&material, &bundle), "a flood"),
         Fault::Checkpoint
     );
 }
@@ -298,18 +298,18 @@ fn rejects_checkpoint_with_too_many_signatures() {
 #[test]
 fn rejects_additional_message_signature_and_malleable_signature() {
     let sigstore = Sigstore::new();
-    let against = sigstore.against(&[]);
+    let material = sigstore.material(&[]);
     let mut bundle = sigstore.signed(&Wanted::default(), &statement());
     bundle["messageSignature"] = json!({
         "messageDigest": { "algorithm": "SHA2_256", "digest": dsse::encode(&[0; 32]) },
         "signature": "MAYCAQECAQE=",
     });
     let why = "it has both a DSSE envelope and a message signature".to_owned();
-    assert_eq!(judge(&against, &bundle), Err(Rejection::Unreadable(why)));
+    assert_eq!(judge(&material, &bundle), Err(Rejection::Unreadable(why)));
     // The log entry has another encoding of the same signature.
     let mut bundle = sigstore.signed(&Wanted::default(), &statement());
     let sig = &mut bundle["dsseEnvelope"]["signatures"][0]["sig"];
     let other = super::keys::mirrored(&dsse::decode(sig.as_str().unwrap()).unwrap());
     *sig = json!(dsse::encode(&other));
-    assert_eq!(fault(judge(&against, &bundle), "mirrored"), Fault::Entry);
+    assert_eq!(fault(judge(&material, &bundle), "mirrored"), Fault::Entry);
 }

@@ -30,7 +30,7 @@ fn key() -> PublicKey {
 }
 
 /// Returns the input of a verification long after the certificates of the fixtures expired.
-fn against(root: &Value) -> TrustMaterial {
+fn material(root: &Value) -> TrustMaterial {
     TrustMaterial {
         keys: vec![key()],
         roots: vec![Root::from_text(&root.to_string()).unwrap()],
@@ -48,7 +48,7 @@ pub(super) fn judge_under(root: &Value, bundle: &Value) -> Result<Accepted, Reje
         artifact_type: sign::BUNDLE_MEDIA_TYPE.to_owned(),
         ..RawSignature::default()
     };
-    examine(&[raw], &subject(), &against(root)).remove(0).0
+    examine(&[raw], &subject(), &material(root)).remove(0).0
 }
 
 pub(super) fn judge(bundle: &Value) -> Result<Accepted, Rejection> {

@@ -156,7 +156,7 @@ fn requires_the_certificate_field_of_each_version() {
 #[test]
 fn chain_supplies_intermediates_and_never_a_root() {
     let sigstore = Sigstore::below_root();
-    let against = sigstore.against(&[]);
+    let material = sigstore.material(&[]);
     let signed = sigstore.signed(&Wanted::default(), &statement());
     let old = |more: &[&[u8]]| {
         let mut bundle = as_version(&signed.to_string(), V0_2);
@@ -168,7 +168,7 @@ fn chain_supplies_intermediates_and_never_a_root() {
     };
     let judged = |bundle: &Value| {
         let signature = raw(bundle);
-        examine(&[signature], &super::forge::subject(), &against)
+        examine(&[signature], &super::forge::subject(), &material)
             .remove(0)
             .0
     };
@@ -211,11 +211,11 @@ fn signatures_by_key_count_in_every_version() {
 
 #[test]
 fn files_are_verified_by_bundles_of_every_version() {
-    let against = under(ROOT);
+    let material = under(ROOT);
     let digest = subject();
     let bundle = as_version(WORKFLOW, V0_2);
     let raw = raw(&bundle);
-    examine_one(&raw, &Content::named(&digest), &against)
+    examine_one(&raw, &Content::named(&digest), &material)
         .0
         .unwrap();
     // A message signature over the file, in a tiled log, which issues no SET.

@@ -99,7 +99,7 @@ fn rejects_each_forged_cosign_2_signature() {
 #[test]
 fn rejects_cosign_2_payload_of_another_type() {
     let key = PrivateKey::unwritten(crate::keys::KeyKind::EcdsaP256);
-    let against = TrustMaterial {
+    let material = TrustMaterial {
         keys: vec![key.public().clone()],
         roots: Vec::new(),
         now: later(),
@@ -125,7 +125,7 @@ fn rejects_cosign_2_payload_of_another_type() {
             artifact_type: legacy::SIMPLE_SIGNING.to_owned(),
             unread: None,
         };
-        examine(&[raw], &subject(), &against).remove(0).0
+        examine(&[raw], &subject(), &material).remove(0).0
     };
     // The name in the payload is not compared: a signature covers content wherever it is copied to.
     assert_eq!(judge(&|_| {}).unwrap().annotations["version"], "1.4.0");

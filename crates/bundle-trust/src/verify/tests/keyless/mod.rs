@@ -125,13 +125,13 @@ fn rejects_other_identities_and_other_roots() {
     let reference: bundle_core::reference::Reference =
         "registry.example.com/team/shop:1".parse().unwrap();
     let pinned = reference.pin(subject());
-    let against = under(ROOT);
+    let material = under(ROOT);
     let signed = |issuer: Matcher, subject: Matcher| {
         let wanted = [AcceptedSigner::Identities {
             identities: vec![Identity { issuer, subject }],
-            root: against.roots[0].id().clone(),
+            root: material.roots[0].id().clone(),
         }];
-        by(&[bundle(WORKFLOW)], &pinned, &wanted, &against)
+        by(&[bundle(WORKFLOW)], &pinned, &wanted, &material)
     };
     let exact = |text: &str| Matcher::exact(text).unwrap();
     let pattern = |text: &str| Matcher::pattern(text).unwrap();
@@ -188,8 +188,8 @@ fn root_without(part: &str) -> TrustMaterial {
 
 #[test]
 fn verdict_depends_on_trust_root_and_time() {
-    let fault = |against: &TrustMaterial, raw: RawSignature| {
-        let found = examine(&[raw], &subject(), against).remove(0).0;
+    let fault = |material: &TrustMaterial, raw: RawSignature| {
+        let found = examine(&[raw], &subject(), material).remove(0).0;
         match found {
             Err(Rejection::Certificate { fault, .. }) => fault,
             other => panic!("{other:?}"),
@@ -256,8 +256,8 @@ fn examines_at_most_the_limit_of_ten_thousand_signatures() {
         one
     };
     let signatures: Vec<_> = (0..10_000).map(numbered).collect();
-    let against = under(ROOT);
-    let found = examine(&signatures, &subject(), &against);
+    let material = under(ROOT);
+    let found = examine(&signatures, &subject(), &material);
     let held = found.iter().filter(|found| found.accepted().is_some());
     assert_eq!(held.count(), MAX_SIGNATURES);
     let beyond = Rejection::NotExamined {

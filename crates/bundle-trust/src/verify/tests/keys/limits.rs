@@ -15,9 +15,9 @@ fn wrong_key_hint_does_not_reject_a_matching_key() {
     for kind in [KeyKind::EcdsaP256, KeyKind::Ed25519] {
         let key = PrivateKey::unwritten(kind);
         let other = PrivateKey::unwritten(kind);
-        let all = against(&[other.public().clone(), key.public().clone()]);
-        let judge = |bytes: &[u8], against: &TrustMaterial| {
-            let mut found = examine(&[raw(bytes)], reference().digest(), against);
+        let all = material(&[other.public().clone(), key.public().clone()]);
+        let judge = |bytes: &[u8], material: &TrustMaterial| {
+            let mut found = examine(&[raw(bytes)], reference().digest(), material);
             found.remove(0).0
         };
         let signer = Signer::Key(key.public().id().clone());
@@ -37,7 +37,7 @@ fn wrong_key_hint_does_not_reject_a_matching_key() {
             let accepted = judge(&bytes, &all).unwrap();
             assert_eq!(accepted.signer, signer, "{said}");
             // If no key verifies the signature, the message contains the hint.
-            let none = against(std::slice::from_ref(other.public()));
+            let none = material(std::slice::from_ref(other.public()));
             let expected = if said == other.public().id().as_str() {
                 Rejection::Forged(KeyId::new(said))
             } else if said.is_empty() {
@@ -62,7 +62,7 @@ fn wrong_key_hint_does_not_reject_a_message_signature() {
         };
         let mut bundle: Value = serde_json::from_slice(&sign::blob(&key, &of).unwrap()).unwrap();
         let wanted = [AcceptedSigner::Key(key.public().id().clone())];
-        let all = against(&[other.public().clone(), key.public().clone()]);
+        let all = material(&[other.public().clone(), key.public().clone()]);
         for hint in [
             json!({}),
             json!({"hint": "AAAA"}),
@@ -71,7 +71,7 @@ fn wrong_key_hint_does_not_reject_a_message_signature() {
             bundle["verificationMaterial"]["publicKey"] = hint;
             let bytes = bundle.to_string().into_bytes();
             blob(bytes.clone(), &of, &wanted, &all).unwrap();
-            let none = against(std::slice::from_ref(other.public()));
+            let none = material(std::slice::from_ref(other.public()));
             blob(bytes, &of, &wanted, &none).unwrap_err();
         }
     }
@@ -107,8 +107,8 @@ fn does_not_examine_signatures_beyond_the_limit() {
     let key = PrivateKey::unwritten(KeyKind::Ed25519);
     let mut signatures = vec![raw("{}"); MAX_SIGNATURES];
     signatures.push(raw(signed(&key, |_| {})));
-    let against = against(&[key.public().clone()]);
-    let found = examine(&signatures, reference().digest(), &against);
+    let material = material(&[key.public().clone()]);
+    let found = examine(&signatures, reference().digest(), &material);
     assert!(found.iter().all(|found| found.accepted().is_none()));
     let last = found.last().unwrap();
     assert_eq!(

@@ -38,13 +38,13 @@ pub(super) fn raw(bytes: impl Into<Vec<u8>>) -> RawSignature {
 }
 
 pub(super) fn judge(bytes: &[u8], key: &PrivateKey) -> Result<Accepted, Rejection> {
-    let against = against(std::slice::from_ref(key.public()));
-    let mut found = examine(&[raw(bytes)], reference().digest(), &against);
+    let material = material(std::slice::from_ref(key.public()));
+    let mut found = examine(&[raw(bytes)], reference().digest(), &material);
     found.remove(0).0
 }
 
 /// Returns the input of a verification with these keys and no trust root.
-pub(super) fn against(keys: &[PublicKey]) -> TrustMaterial {
+pub(super) fn material(keys: &[PublicKey]) -> TrustMaterial {
     TrustMaterial {
         keys: keys.to_vec(),
         roots: Vec::new(),
@@ -61,7 +61,7 @@ fn with_keys(
         .iter()
         .map(|key| AcceptedSigner::Key(key.id().clone()))
         .collect();
-    by(signatures, reference, &wanted, &against(keys))
+    by(signatures, reference, &wanted, &material(keys))
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn verifies_cosign_signature_and_rejects_cosign_attestation() {
             )),
         ],
         reference().digest(),
-        &against(&[key]),
+        &material(&[key]),
     );
     assert_eq!(found[0].accepted().unwrap().annotations["version"], "1.4.0");
     assert_eq!(found[1].accepted(), None);
