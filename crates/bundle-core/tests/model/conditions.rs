@@ -135,7 +135,7 @@ impl State {
                 coverage: match (self.memory.known, self.record.installed) {
                     _ if self.memory.is_partly_applied => Coverage::Partly,
                     (Some(_), _) => Coverage::All,
-                    (None, Some(_)) => Coverage::NotLookedAt,
+                    (None, Some(_)) => Coverage::NotChecked,
                     (None, None) => Coverage::Nothing,
                 },
                 drifted: [drifted(Drift::Changed), missing.clone()].concat(),

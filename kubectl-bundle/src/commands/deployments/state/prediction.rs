@@ -57,7 +57,7 @@ pub(crate) struct ReportedFailure<'a> {
 const NO_FAILURES: [&str; 8] = [
     "ObjectsMissing",
     "OutOfLine",
-    "NotLookedAt",
+    "NotChecked",
     "Unhealthy",
     "Installing",
     "Removing",

@@ -280,7 +280,7 @@ impl InstalledStates {
             } else if !state.content_key.is_empty() {
                 Coverage::All
             } else if is_recorded {
-                Coverage::NotLookedAt
+                Coverage::NotChecked
             } else {
                 Coverage::Nothing
             }

@@ -24,7 +24,7 @@ pub enum Coverage {
     /// No content was installed.
     Nothing,
     /// Content is installed, and its objects were not observed since the process started.
-    NotLookedAt,
+    NotChecked,
     /// An installation was interrupted. Only the objects that were applied are observed.
     Partly,
     /// All objects of the content.
@@ -251,8 +251,8 @@ impl Coverage {
     fn not_known(self) -> ConditionValue {
         let (found, message) = match self {
             Self::Nothing => ("NotInstalled", "nothing is installed yet"),
-            Self::NotLookedAt => (
-                "NotLookedAt",
+            Self::NotChecked => (
+                "NotChecked",
                 "the installed objects were not read since bundle-webhook started",
             ),
             Self::Partly | Self::All => (

@@ -46,7 +46,7 @@ type Row = (
 fn conditions_depend_on_observed_objects() {
     use ConditionStatus::{False, True, Unknown};
     use Correction::{Paused, Reported, Restored, RightsWithdrawn};
-    use Coverage::{All, NotLookedAt, Nothing, Partly};
+    use Coverage::{All, NotChecked, Nothing, Partly};
     let fine = (0, 0, 0, false);
     let drifted = (1, 0, 0, false);
     let missing = (1, 1, 0, false);
@@ -67,12 +67,12 @@ fn conditions_depend_on_observed_objects() {
         (COMPLETE, All, Reported, missing, [True, True, False, False], "ObjectsMissing"),
         (COMPLETE, All, Reported, (1, 0, 1, false), [True, False, False, False], "Unhealthy"),
         (COMPLETE, Partly, Restored, fine, [Unknown, Unknown, False, Unknown], "Installing"),
-        (COMPLETE, NotLookedAt, Restored, fine, [Unknown, Unknown, False, Unknown], "NotLookedAt"),
+        (COMPLETE, NotChecked, Restored, fine, [Unknown, Unknown, False, Unknown], "NotChecked"),
         (COMPLETE, Nothing, Restored, fine, [Unknown, Unknown, False, Unknown], "NotInstalled"),
         (FAILED, Partly, Restored, fine, [Unknown, Unknown, True, False], "UpgradeFailed"),
         (FAILED, Partly, Restored, missing, [True, Unknown, True, False], "UpgradeFailed"),
         (FAILED, All, Restored, fine, [False, True, True, False], "UpgradeFailed"),
-        (FAILED, NotLookedAt, Restored, fine, [Unknown, Unknown, True, False], "UpgradeFailed"),
+        (FAILED, NotChecked, Restored, fine, [Unknown, Unknown, True, False], "UpgradeFailed"),
         (NO_BUNDLE, All, Restored, fine, [False, True, False, False], "UnpackFailed"),
         (GOES_ON, Nothing, Restored, fine, [Unknown, Unknown, True, False], "Installing"),
         (PAUSED_COMPLETE, All, Paused, fine, [False, True, False, True], "Paused"),
