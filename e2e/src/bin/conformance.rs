@@ -146,7 +146,7 @@ impl Sign {
             bundle.clone(),
             &content,
             &[wanted],
-            &against(Vec::new(), root),
+            &material(Vec::new(), root),
         )?;
         Ok(fs_err::write(&self.bundle, bundle)?)
     }
@@ -169,7 +169,8 @@ impl Verify {
             (None, None) => bail!("neither a key nor an identity is given"),
         };
         let content = Content::named(&digest);
-        let accepted = verify::blob_of_any_kind(bundle, &content, &[wanted], &against(keys, root))?;
+        let accepted =
+            verify::blob_of_any_kind(bundle, &content, &[wanted], &material(keys, root))?;
         eprintln!(
             "verified {digest}; checked: {}",
             accepted.checked.join(", ")
@@ -178,7 +179,7 @@ impl Verify {
     }
 }
 
-fn against(keys: Vec<PublicKey>, root: std::sync::Arc<Root>) -> TrustMaterial {
+fn material(keys: Vec<PublicKey>, root: std::sync::Arc<Root>) -> TrustMaterial {
     TrustMaterial {
         keys,
         roots: vec![root],

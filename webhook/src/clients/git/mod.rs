@@ -137,7 +137,11 @@ impl GitProgram {
         limits: GitLimits,
     ) -> Self {
         // It does not exist at the first start.
-        fs_err::remove_dir_all(&folder).ok();
+        if let Err(error) = fs_err::remove_dir_all(&folder)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(%error, "cannot remove the folders of git of an earlier process");
+        }
         Self {
             folder,
             search_path,

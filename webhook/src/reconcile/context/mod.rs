@@ -152,6 +152,7 @@ impl Context {
             store: Store::new(
                 shared.settings.cache_dir.join("content"),
                 shared.settings.cache_limit,
+                shared.metrics.cache.clone(),
             ),
             unpacking: BackgroundTasks::new(wake_bundle.clone()),
             resolving: BackgroundTasks::new(wake_bundle),

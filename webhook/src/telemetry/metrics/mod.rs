@@ -1,5 +1,6 @@
 //! The metrics of the process, and the page `/metrics`.
 
+mod cache;
 mod process;
 
 use std::sync::Arc;
@@ -13,6 +14,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
+
+pub use self::cache::{CacheLookup, CacheMetrics};
 
 /// Content type of the page.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -72,6 +75,8 @@ struct KindLabel {
 #[derive(Debug, Clone)]
 pub struct Metrics {
     registry: Arc<Registry>,
+    /// Metrics of the content cache.
+    pub cache: CacheMetrics,
     reviews: Family<ReviewLabels, Counter>,
     review_duration: Histogram,
     reconciles: Family<ReconcileLabels, Counter>,
@@ -89,6 +94,7 @@ pub struct Metrics {
 impl Default for Metrics {
     fn default() -> Self {
         let mut registry = Registry::default();
+        let cache = CacheMetrics::registered(&mut registry);
         let reviews = Family::default();
         registry.register(
             "bundle_reviews",
@@ -168,6 +174,7 @@ impl Default for Metrics {
         );
         Self {
             registry: Arc::new(registry),
+            cache,
             reviews,
             review_duration,
             reconciles,
@@ -291,6 +298,10 @@ mod tests {
         metrics.authorization_disagreed(3);
         metrics.certificate_ends(1_800_000_000);
         metrics.leading(true);
+        metrics.cache.looked_up("content", CacheLookup::Miss);
+        metrics.cache.evicted("rendered");
+        metrics.cache.holds("content", 2, 300);
+        metrics.cache.limit(1000);
         let page = metrics.page();
         for line in [
             r#"bundle_reviews_total{kind="Bundle",operation="UPDATE",outcome="admitted",code=""} 1"#,
@@ -300,6 +311,11 @@ mod tests {
             "bundle_authorization_disagreements_total 3",
             "tls_certificate_not_after_seconds 1800000000",
             "bundle_is_leader 1",
+            r#"bundle_cache_lookups_total{copy="content",outcome="miss"} 1"#,
+            r#"bundle_cache_evictions_total{copy="rendered"} 1"#,
+            r#"bundle_cache_copies{copy="content"} 2"#,
+            r#"bundle_cache_size_bytes{copy="content"} 300"#,
+            "bundle_cache_limit_bytes 1000",
         ] {
             assert!(page.lines().any(|found| found == line), "{line}\n{page}");
         }

@@ -26,7 +26,7 @@ pub(crate) enum AcceptedSigners {
 /// Accepted signers with loaded keys and trust root.
 pub(crate) struct LoadedSigners {
     accepted: Vec<AcceptedSigner>,
-    against: verify::TrustMaterial,
+    material: verify::TrustMaterial,
     /// Locations of the keys.
     locations: Vec<(KeyId, KeyLocation)>,
 }
@@ -45,7 +45,7 @@ impl AcceptedSigners {
         let root = &root.root;
         let mut ready = LoadedSigners {
             accepted: Vec::new(),
-            against: verify::TrustMaterial {
+            material: verify::TrustMaterial {
                 keys: Vec::new(),
                 roots: vec![Arc::clone(root)],
                 now,
@@ -58,7 +58,7 @@ impl AcceptedSigners {
                     let key = location.public()?;
                     ready.accepted.push(AcceptedSigner::Key(key.id().clone()));
                     ready.locations.push((key.id().clone(), location));
-                    ready.against.keys.push(key);
+                    ready.material.keys.push(key);
                 }
             }
             Self::Identity(identity) => {
@@ -83,13 +83,13 @@ impl LoadedSigners {
         signatures: &[RawSignature],
     ) -> Result<Vec<Signer>, Findings> {
         if kinds.is_empty() {
-            let accepted = verify::by(signatures, pinned, &self.accepted, &self.against)?;
+            let accepted = verify::by(signatures, pinned, &self.accepted, &self.material)?;
             let accepted = accepted.into_iter();
             return Ok(accepted
                 .map(|one| Signer::found(self.name(&one), one))
                 .collect());
         }
-        let attested = verify::attested(signatures, pinned, &self.accepted, kinds, &self.against)?;
+        let attested = verify::attested(signatures, pinned, &self.accepted, kinds, &self.material)?;
         let attested = attested.into_iter();
         Ok(attested
             .map(|one| Signer::attested(self.name(&one.accepted), one))
@@ -104,10 +104,10 @@ impl LoadedSigners {
         content: &Content<'_>,
     ) -> Result<Signer, Finding> {
         if kinds.is_empty() {
-            let accepted = verify::blob(bundle, content, &self.accepted, &self.against)?;
+            let accepted = verify::blob(bundle, content, &self.accepted, &self.material)?;
             return Ok(Signer::found(self.name(&accepted), accepted));
         }
-        let one = verify::blob_attested(bundle, content, &self.accepted, kinds, &self.against)?;
+        let one = verify::blob_attested(bundle, content, &self.accepted, kinds, &self.material)?;
         Ok(Signer::attested(self.name(&one.accepted), one))
     }
 

@@ -17,6 +17,7 @@ use crate::budget::requester_key;
 use crate::reconcile::content::rendered::{self, RenderedContent, SelectedObjects};
 use crate::reconcile::content::sealed_file::{SealedFileWriter, ValidSeal};
 use crate::reconcile::content::stored::{self, StoredContent, StoredFile, Summary};
+use crate::telemetry::metrics::{CacheLookup, CacheMetrics};
 
 /// Age at which an unfinished file counts as abandoned.
 const ABANDONED_AGE: Duration = Duration::from_secs(3600);
@@ -46,6 +47,7 @@ pub(in crate::reconcile) struct Store {
     owners: Mutex<HashMap<PathBuf, String>>,
     /// Digests that existing Bundles need, as of the last sweep.
     needed: Mutex<BTreeSet<String>>,
+    metrics: CacheMetrics,
 }
 
 /// A finished copy.
@@ -73,15 +75,25 @@ impl CopyKind {
             _ => None,
         }
     }
+
+    /// Returns the label of metrics.
+    fn label(self) -> &'static str {
+        match self {
+            Self::Rendered => "rendered",
+            Self::Content => "content",
+        }
+    }
 }
 
 impl Store {
-    pub(in crate::reconcile) fn new(folder: PathBuf, limit: u64) -> Self {
+    pub(in crate::reconcile) fn new(folder: PathBuf, limit: u64, metrics: CacheMetrics) -> Self {
+        metrics.limit(limit);
         let store = Self {
             folder,
             limit,
             owners: Mutex::default(),
             needed: Mutex::default(),
+            metrics,
         };
         // An earlier process wrote these files.
         store.retain(|name, _| !name.ends_with(".unfinished"));
@@ -108,7 +120,9 @@ impl Store {
         key: &[u8],
     ) -> Option<StoredContent> {
         let path = self.path(content);
-        let stored = match StoredContent::open(&path, &seal_name(content), key) {
+        let opened = StoredContent::open(&path, &seal_name(content), key);
+        self.count_lookup(CopyKind::Content, &opened);
+        let stored = match opened {
             Ok(stored) => stored,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
             Err(error) => {
@@ -133,7 +147,9 @@ impl Store {
     ) -> Option<SelectedObjects> {
         let path = self.rendered_path(content, rendered_for);
         let name = rendered_seal_name(content, rendered_for);
-        let selected = match SelectedObjects::find(&path, (&name, key), keys) {
+        let found = SelectedObjects::find(&path, (&name, key), keys);
+        self.count_lookup(CopyKind::Rendered, &found);
+        let selected = match found {
             Ok(selected) => selected,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
             Err(error) => {
@@ -174,6 +190,7 @@ impl Store {
         self.free_space(finished.bytes()?, owner, &path)?;
         finished.rename(&path)?;
         lock(&self.owners).insert(path, owner.to_owned());
+        self.record_size();
         Ok(())
     }
 
@@ -195,6 +212,7 @@ impl Store {
         let path = self.rendered_path(content, rendered_for);
         fs_err::remove_file(&path).ok();
         lock(&self.owners).remove(&path);
+        self.record_size();
     }
 
     /// Creates a file for a copy. The copy becomes visible with [`Store::keep`].
@@ -220,7 +238,29 @@ impl Store {
         self.free_space(finished.bytes()?, owner, &path)?;
         finished.rename(&path)?;
         lock(&self.owners).insert(path, owner.to_owned());
+        self.record_size();
         Ok(())
+    }
+
+    fn count_lookup<T>(&self, kind: CopyKind, found: &io::Result<T>) {
+        let result = match found {
+            Ok(_) => CacheLookup::Hit,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => CacheLookup::Miss,
+            Err(_) => CacheLookup::Damaged,
+        };
+        self.metrics.looked_up(kind.label(), result);
+    }
+
+    /// Sets the metrics of number and size to those of the copies in the folder.
+    fn record_size(&self) {
+        let copies = self.copies();
+        for kind in [CopyKind::Rendered, CopyKind::Content] {
+            let sizes = copies.iter().filter(|copy| copy.kind == kind);
+            let (count, bytes) = sizes.fold((0, 0), |(count, bytes), copy| {
+                (count + 1, bytes + copy.bytes)
+            });
+            self.metrics.holds(kind.label(), count, bytes);
+        }
     }
 
     fn free_space(&self, bytes: u64, owner: &str, replaced: &Path) -> io::Result<()> {
@@ -261,6 +301,7 @@ impl Store {
                     continue;
                 }
                 fs_err::remove_file(&copy.path)?;
+                self.metrics.evicted(copy.kind.label());
                 total -= copy.bytes;
                 if is_own {
                     own -= copy.bytes;
@@ -329,6 +370,7 @@ impl Store {
                 lock(&self.owners).remove(&entry.path());
             }
         }
+        self.record_size();
     }
 }
 

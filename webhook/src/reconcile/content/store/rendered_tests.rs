@@ -3,7 +3,7 @@ use std::os::unix::fs::MetadataExt as _;
 use bundle_core::format::{self, Content, Files};
 use serde_json::{Value, json};
 
-use super::tests::{LARGE, first, image, keep, names};
+use super::tests::{LARGE, first, image, keep, names, new_store};
 use super::*;
 
 const PACKAGE: &str = "apiVersion: bundle.core.rukpak.io/v1alpha1\nkind: Package\nname: web\nversion: 1.4.0\nformat: plain+v0\nkubernetes: {supported: '>=1.30'}\n";
@@ -77,7 +77,7 @@ fn texts(store: &Store, origin: &ContentId, wanted: &[&str]) -> Option<Vec<Value
 fn only_content_with_a_sealed_copy_of_its_objects_was_rendered() {
     let folder = tempfile::tempdir().unwrap();
     let origin = image("a:1", b"1", None);
-    let store = Store::new(folder.path().to_owned(), LARGE);
+    let store = new_store(folder.path().to_owned(), LARGE);
     let is_rendered = |target: &[u8], key| {
         let seal = store.rendered_seal(&origin, &Digest::of(target), key);
         seal.is_some()
@@ -95,7 +95,7 @@ fn only_content_with_a_sealed_copy_of_its_objects_was_rendered() {
 fn rendered_copy_is_written_again_only_if_its_objects_or_its_index_changed() {
     let folder = tempfile::tempdir().unwrap();
     let origin = image("a:1", b"1", None);
-    let store = Store::new(folder.path().to_owned(), LARGE);
+    let store = new_store(folder.path().to_owned(), LARGE);
     let path = store.rendered_path(&origin, &web());
     // An open file keeps its number.
     let written = |text: &str| {
@@ -122,10 +122,10 @@ fn rendered_copy_is_written_again_only_if_its_objects_or_its_index_changed() {
 fn single_rendered_objects_are_read_also_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let origin = image("a:1", b"1", None);
-    let store = Store::new(folder.path().to_owned(), LARGE);
+    let store = new_store(folder.path().to_owned(), LARGE);
     assert!(select(&store, &origin, &["ConfigMap/other/two"]).is_none());
     keep_rendered(&store, &origin, OBJECTS).unwrap();
-    let store = Store::new(folder.path().to_owned(), LARGE);
+    let store = new_store(folder.path().to_owned(), LARGE);
     let read = |wanted: &[&str]| texts(&store, &origin, wanted).unwrap();
     assert_eq!(read(&["ConfigMap/other/two"]), ["third"]);
     // The object without a namespace can get this one.
@@ -153,7 +153,7 @@ fn single_rendered_objects_are_read_also_after_a_restart() {
 #[test]
 fn weight_of_selected_objects_excludes_other_objects() {
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::new(folder.path().to_owned(), LARGE);
+    let store = new_store(folder.path().to_owned(), LARGE);
     let origin = image("a:1", b"1", None);
     let large = format!(
         "{OBJECTS}---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: large}}\ndata: {{text: {}}}\n",
@@ -168,7 +168,7 @@ fn weight_of_selected_objects_excludes_other_objects() {
 #[test]
 fn tampered_rendered_objects_are_not_used() {
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::new(folder.path().to_owned(), LARGE);
+    let store = new_store(folder.path().to_owned(), LARGE);
     let origin = image("a:1", b"1", None);
     keep_rendered(&store, &origin, OBJECTS).unwrap();
     let path = store.rendered_path(&origin, &web());
@@ -194,7 +194,7 @@ fn tampered_rendered_objects_are_not_used() {
 #[test]
 fn rendered_objects_are_those_of_one_content_target_and_key() {
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::new(folder.path().to_owned(), LARGE);
+    let store = new_store(folder.path().to_owned(), LARGE);
     let origin = image("team/private:1", b"1", Some("robot"));
     keep_rendered(&store, &origin, OBJECTS).unwrap();
     let path = store.rendered_path(&origin, &web());
@@ -216,7 +216,7 @@ fn rendered_objects_are_those_of_one_content_target_and_key() {
 #[test]
 fn rendered_objects_are_replaced_if_the_content_renders_to_others() {
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::new(folder.path().to_owned(), LARGE);
+    let store = new_store(folder.path().to_owned(), LARGE);
     let origin = image("a:1", b"1", None);
     keep_rendered(&store, &origin, OBJECTS).unwrap();
     keep_rendered(&store, &origin, &OBJECTS.replace("third", "fourth")).unwrap();
@@ -228,7 +228,7 @@ fn rendered_objects_are_replaced_if_the_content_renders_to_others() {
 #[test]
 fn rendered_objects_are_evicted_for_content_and_never_the_reverse() {
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::new(folder.path().to_owned(), 10_000);
+    let store = new_store(folder.path().to_owned(), 10_000);
     let origin = image("a:1", b"1", None);
     let other = image("a:1", b"2", None);
     keep(&store, &origin, b"key", "ana", 9_000).unwrap();
@@ -244,7 +244,7 @@ fn rendered_objects_are_evicted_for_content_and_never_the_reverse() {
 #[test]
 fn rendered_objects_are_removed_with_their_content() {
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::new(folder.path().to_owned(), LARGE);
+    let store = new_store(folder.path().to_owned(), LARGE);
     let [needed, other] = [b"1", b"2"].map(|bytes| image("a:1", bytes, None));
     for origin in [&needed, &other] {
         keep_rendered(&store, origin, OBJECTS).unwrap();
@@ -258,7 +258,7 @@ fn rendered_objects_are_removed_with_their_content() {
 #[test]
 fn objects_that_json_does_not_preserve_are_not_stored() {
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::new(folder.path().to_owned(), LARGE);
+    let store = new_store(folder.path().to_owned(), LARGE);
     let origin = image("a:1", b"1", None);
     let mut deep = json!([]);
     for _ in 0..127 {

@@ -5,6 +5,7 @@ use bundle_core::review::Source;
 use bundle_oci::unpack::FileSink as _;
 
 use super::*;
+use crate::telemetry::metrics::Metrics;
 
 pub(super) const LARGE: u64 = 1 << 20;
 
@@ -24,6 +25,10 @@ fn summary() -> Summary {
         bytes: 4,
         weight: 100,
     }
+}
+
+pub(super) fn new_store(folder: PathBuf, limit: u64) -> Store {
+    Store::new(folder, limit, CacheMetrics::default())
 }
 
 /// Stores two files, the second with this number of bytes.
@@ -67,7 +72,7 @@ pub(super) fn names(folder: &Path) -> usize {
 #[test]
 fn stored_content_is_read_only_under_its_identity() {
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::new(folder.path().join("content"), LARGE);
+    let store = new_store(folder.path().join("content"), LARGE);
     let origin = image("a:1", b"1", None);
     let other = image("a:1", b"2", None);
     assert_eq!(first(&store, &origin, b"key"), None);
@@ -84,7 +89,7 @@ fn stored_content_is_read_only_under_its_identity() {
 #[test]
 fn cached_content_is_scoped_to_repository_and_pull_secret() {
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::new(folder.path().to_owned(), LARGE);
+    let store = new_store(folder.path().to_owned(), LARGE);
     let origin = image("team/private:1", b"1", Some("robot"));
     keep(&store, &origin, b"key", "ana", 0).unwrap();
     let same = image("team/private:2", b"1", Some("robot"));
@@ -100,7 +105,7 @@ fn cached_content_is_scoped_to_repository_and_pull_secret() {
 #[test]
 fn damaged_copies_count_as_missing() {
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::new(folder.path().to_owned(), LARGE);
+    let store = new_store(folder.path().to_owned(), LARGE);
     let origin = image("a:1", b"1", None);
     keep(&store, &origin, b"key", "ana", 10).unwrap();
     let good = fs_err::read(store.path(&origin)).unwrap();
@@ -119,7 +124,7 @@ fn damaged_copies_count_as_missing() {
 #[test]
 fn unfinished_copies_are_removed() {
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::new(folder.path().to_owned(), LARGE);
+    let store = new_store(folder.path().to_owned(), LARGE);
     let writer = store.begin().unwrap();
     assert_eq!(names(folder.path()), 1);
     drop(writer);
@@ -128,14 +133,14 @@ fn unfinished_copies_are_removed() {
     // The file can belong to a running fetch. Only a new process knows that it does not.
     store.sweep(BTreeSet::new());
     assert_eq!(names(folder.path()), 1);
-    Store::new(folder.path().to_owned(), LARGE);
+    new_store(folder.path().to_owned(), LARGE);
     assert_eq!(names(folder.path()), 0);
 }
 
 #[test]
 fn sweep_removes_only_unneeded_copies() {
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::new(folder.path().to_owned(), LARGE);
+    let store = new_store(folder.path().to_owned(), LARGE);
     let needed = image("a:1", b"1", None);
     let other = image("a:1", b"2", None);
     for origin in [&needed, &other] {
@@ -144,13 +149,13 @@ fn sweep_removes_only_unneeded_copies() {
     store.sweep([needed.digest().to_string()].into());
     assert!(first(&store, &needed, b"key").is_some());
     assert_eq!(names(folder.path()), 1);
-    Store::new(folder.path().join("not there"), LARGE).sweep(BTreeSet::new());
+    new_store(folder.path().join("not there"), LARGE).sweep(BTreeSet::new());
 }
 
 #[test]
 fn eviction_begins_with_large_requesters_and_unneeded_copies() {
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::new(folder.path().to_owned(), 10_000);
+    let store = new_store(folder.path().to_owned(), 10_000);
     let origins: Vec<ContentId> = (0..5).map(|number| image("a:1", &[number], None)).collect();
     let there = |index: usize| first(&store, &origins[index], b"key").is_some();
     keep(&store, &origins[0], b"key", "ana", 3_000).unwrap();
@@ -161,4 +166,39 @@ fn eviction_begins_with_large_requesters_and_unneeded_copies() {
     assert!(there(0) && !there(1) && there(2) && there(3));
     assert!(keep(&store, &origins[4], b"key", "eve", 20_000).is_err());
     assert!(there(0) && there(3));
+}
+
+#[test]
+fn metrics_count_lookups_and_evictions_and_have_the_size_of_the_copies() {
+    let folder = tempfile::tempdir().unwrap();
+    let metrics = Metrics::default();
+    let new = || Store::new(folder.path().to_owned(), 10_000, metrics.cache.clone());
+    let store = new();
+    let [small, large] = [b"1", b"2"].map(|content| image("a:1", content, None));
+    assert!(store.open(&small, b"key").is_none());
+    keep(&store, &small, b"key", "ana", 3_000).unwrap();
+    assert!(store.open(&small, b"key").is_some());
+    assert!(store.open(&small, b"another key").is_none());
+    let has = |line: &str| {
+        let page = metrics.page();
+        assert!(page.lines().any(|found| found == line), "{line}\n{page}");
+    };
+    for (outcome, count) in [("miss", 1), ("hit", 1), ("damaged", 1)] {
+        has(&format!(
+            r#"bundle_cache_lookups_total{{copy="content",outcome="{outcome}"}} {count}"#
+        ));
+    }
+    keep(&store, &large, b"key", "ana", 9_000).unwrap();
+    has(r#"bundle_cache_evictions_total{copy="content"} 1"#);
+    has(r#"bundle_cache_copies{copy="content"} 1"#);
+    has("bundle_cache_limit_bytes 10000");
+    let bytes = fs_err::metadata(store.path(&large)).unwrap().len();
+    let size = format!(r#"bundle_cache_size_bytes{{copy="content"}} {bytes}"#);
+    has(&size);
+    // Copies of an earlier process count as well.
+    metrics.cache.holds("content", 0, 0);
+    drop(new());
+    has(&size);
+    store.sweep(BTreeSet::new());
+    has(r#"bundle_cache_copies{copy="content"} 0"#);
 }
