@@ -12,6 +12,9 @@ const FOLDER_BYTES: u64 = 192 << 20;
 const PROCESS_MEMORY: u64 = 24 << 20;
 /// Maximum memory of all processes of one command, in bytes. It is reserved while the command runs.
 const COMMAND_MEMORY: u64 = 32 << 20;
+/// Commands whose memory the pod must have: that of one requester can wait for a slow server while
+/// another requester's runs.
+pub(super) const CONCURRENT_COMMANDS: u64 = 2;
 /// Time limit of one process that uses the network.
 const NETWORK_TIMEOUT: Duration = Duration::from_secs(120);
 /// Time limit of one process that reads a folder.

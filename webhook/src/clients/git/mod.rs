@@ -18,6 +18,7 @@ use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
 pub(crate) use self::failure::GitFailure;
+use self::limits::CONCURRENT_COMMANDS;
 pub(crate) use self::limits::GitLimits;
 pub(crate) use self::process::{GitProcess, write_all};
 pub(crate) use self::remote::{GitCredentials, GitRemote};
@@ -159,12 +160,21 @@ impl GitProgram {
     }
 
     /// Creates a folder with an empty repository for `requester`. Waits until few enough exist.
+    /// Fails if the pod does not have the memory of two commands: one slow server would then delay
+    /// all requesters.
     pub(crate) async fn repository(
         &self,
         requester: &str,
         remote: GitRemote,
     ) -> Result<GitFolder, GitError> {
         let git = find(&self.search_path, "git").ok_or(GitError::Missing("git"))?;
+        let (wanted, capacity) = (
+            self.limits.command_memory * CONCURRENT_COMMANDS,
+            self.memory.capacity(),
+        );
+        if capacity < wanted {
+            return Err(GitError::MemoryTooSmall { wanted, capacity });
+        }
         let caps = vec![Cap {
             key: requester_key(requester),
             most: self.slots.capacity(),

@@ -226,13 +226,13 @@ async fn commands_reserve_memory_while_they_run() {
 async fn pods_with_too_little_memory_report_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = std::env::var_os("PATH").unwrap();
-    let (memory, limits) = (Pool::new(20 << 20), GitLimits::default());
+    let (memory, limits) = (Pool::new(63 << 20), GitLimits::default());
     let program = GitProgram::new(folder.path().join("git"), path, None, memory, limits);
     let remote = remote("https://git.example.com/web", None);
     let error = program.repository("ana", remote).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "git needs 32 MiB of the memory for content, and the pod has 20 MiB"
+        "git needs 64 MiB of the memory for content, and the pod has 63 MiB"
     );
     assert_eq!(
         error.finding(String::new()).code,

@@ -125,6 +125,27 @@ async fn one_requester_uses_half_of_the_folders() {
 }
 
 #[tokio::test]
+async fn stalled_server_of_one_requester_does_not_delay_another() {
+    let server = GitServer::start().await;
+    let program = program(&server, GitLimits::default());
+    server.set(Behavior {
+        stalls: true,
+        ..Behavior::default()
+    });
+    let source = open_with(&server, &program, ("manifests", &branch("main")), None).await;
+    let stalled = tokio::spawn(async move { source.resolve().await.map(drop) });
+    while server.requests().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    server.set(Behavior::default());
+    let checkout = ("manifests", &branch("main"));
+    let other = open_for("bob", &server, &program, checkout, None).await;
+    assert!(fetched(&other).await.is_ok());
+    assert!(!stalled.is_finished());
+    stalled.abort();
+}
+
+#[tokio::test]
 async fn wait_for_a_folder_ends_with_an_error_that_is_retried() {
     let server = GitServer::start().await;
     let limits = GitLimits {

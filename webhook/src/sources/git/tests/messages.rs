@@ -28,8 +28,8 @@ fn messages_of_git_sources_are_recorded() {
         fetch(GitError::TooLarge(192 << 20)),
         fetch(GitError::OutOfMemory(24 << 20)),
         fetch(GitError::MemoryTooSmall {
-            wanted: 32 << 20,
-            capacity: 24 << 20,
+            wanted: 64 << 20,
+            capacity: 41 << 20,
         }),
         fetch(GitError::MemoryBusy),
         fetch(GitError::FoldersBusy),

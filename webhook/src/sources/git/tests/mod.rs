@@ -47,6 +47,16 @@ fn cache(server: &GitServer) -> std::path::PathBuf {
 async fn open_with(
     server: &GitServer,
     program: &Arc<GitProgram>,
+    checkout: (&str, &GitRef),
+    login: Option<(&str, &str)>,
+) -> GitSource {
+    open_for("ana", server, program, checkout, login).await
+}
+
+async fn open_for(
+    requester: &str,
+    server: &GitServer,
+    program: &Arc<GitProgram>,
     (directory, checkout): (&str, &GitRef),
     login: Option<(&str, &str)>,
 ) -> GitSource {
@@ -60,7 +70,7 @@ async fn open_with(
             password: Zeroizing::new(password.to_owned()),
         }),
     };
-    let folder = program.repository("ana", remote).await.unwrap();
+    let folder = program.repository(requester, remote).await.unwrap();
     GitSource {
         source: Source::Git {
             repository: repository.clone(),
@@ -77,7 +87,7 @@ async fn open_with(
             secrets: Api::namespaced(kube::Client::new(service, "sys"), "sys"),
             secret: None,
             allows_private: true,
-            requester: "ana".to_owned(),
+            requester: requester.to_owned(),
         },
         folder: OnceCell::new_with(Some(folder)),
         fetched: Mutex::default(),

@@ -6,14 +6,23 @@ mod permissions;
 use std::path::PathBuf;
 
 use e2e::ssh_server::SshServer;
-use e2e::webhook::{NAMESPACE, shared};
+use e2e::webhook::{NAMESPACE, Webhook, WebhookOptions, shared};
 use e2e::{Cluster, wait};
 use serde_json::{Value, json};
 
 use crate::scenarios::objects::apply_as;
-use crate::scenarios::reconcile::{
-    CLASS, LONG, apply, condition, get, installed, kubectl, stage, until,
-};
+use crate::scenarios::reconcile::{CLASS, LONG, apply, condition, get, installed, kubectl, until};
+
+/// Starts a cluster, and a webhook with the memory that git sources need.
+async fn stage() -> (Cluster, Webhook) {
+    let cluster = Cluster::builder().registries(1).start().await.unwrap();
+    let options = WebhookOptions {
+        flags: ["--memory-limit", "192Mi"].map(str::to_owned).into(),
+        ..WebhookOptions::default()
+    };
+    let webhook = cluster.start_webhook(options).await.unwrap();
+    (cluster, webhook)
+}
 
 /// An SSH server with a repository, and the folder in which commits are made.
 struct Repository {
@@ -233,8 +242,7 @@ async fn git_content_is_installed_and_rewritten_refs_are_not_followed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn git_repositories_without_a_valid_bundle_are_rejected() {
-    let cluster = shared().await.unwrap();
-    cluster.webhook().await.unwrap();
+    let (cluster, _webhook) = stage().await;
     let class = "githostile";
     let repository = Repository::start(&cluster, class).await;
     let symlink = |folder: &str, target: &str| {

@@ -5,9 +5,9 @@ use e2e::webhook::NAMESPACE;
 use e2e::{Cluster, wait};
 use serde_json::{Value, json};
 
-use super::{Repository, apply_admitted, bundle, deployment, text_of, until_reported};
+use super::{Repository, apply_admitted, bundle, deployment, stage, text_of, until_reported};
 use crate::scenarios::objects::apply_as;
-use crate::scenarios::reconcile::{LONG, apply, condition, get, installed, kubectl, stage, until};
+use crate::scenarios::reconcile::{LONG, apply, condition, get, installed, kubectl, until};
 
 const USER: &str = "gitrights-mallory";
 
