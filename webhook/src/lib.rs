@@ -9,6 +9,7 @@ pub mod caller;
 pub mod certs;
 pub mod clients;
 pub mod config;
+mod content_service;
 pub mod lease;
 pub mod object_cache;
 pub mod readiness;

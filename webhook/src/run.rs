@@ -15,12 +15,15 @@ use crate::certs::Resolver;
 use crate::clients::cluster::ReplicaClients;
 use crate::clients::registries::Registries;
 use crate::config::settings::Settings;
+use crate::content_service::callers::Callers;
+use crate::content_service::{self, ContentService};
 use crate::lease::Election;
 use crate::readiness::Readiness;
-use crate::server::admission_listener::{self, Access, Drain};
 use crate::server::guard;
 use crate::server::health::{self, Health};
 use crate::server::listener;
+use crate::server::tls_listener::{Access, Drain};
+use crate::server::{admission_listener, content_listener};
 use crate::shared::Shared;
 use crate::telemetry::metrics::Metrics;
 use crate::{BoxError, api_server, certs, reconcile, watches};
@@ -101,10 +104,14 @@ pub async fn run(
     let listen =
         |address| listener::bind(address).map_err(|source| RunError::Listen { address, source });
     let health_listener = listen(settings.health_listen)?;
-    let admission_listener = listen(settings.listen)?;
+    let listeners = Listeners {
+        admission: listen(settings.listen)?,
+        content: listen(settings.content_listen)?,
+    };
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         admission = %settings.listen,
+        content = %settings.content_listen,
         health = %settings.health_listen,
         identity = settings.identity,
         "bundle-webhook starts"
@@ -120,7 +127,7 @@ pub async fn run(
         shared = prepare(settings, clients, registries, metrics, readiness.clone()) => Some(shared),
     };
     if let Some(shared) = &prepared {
-        start(&mut tasks, shared, admission_listener, &shutdown);
+        start(&mut tasks, shared, listeners, &shutdown);
     }
     let ended = join(tasks, &readiness, &shutdown, &last, end).await;
     if let Some(shared) = prepared {
@@ -146,10 +153,16 @@ async fn prepare(
     ))
 }
 
+/// The listeners that need the shared state.
+struct Listeners {
+    admission: TcpListener,
+    content: TcpListener,
+}
+
 fn start(
     tasks: &mut Tasks,
     shared: &Arc<Shared>,
-    listener: TcpListener,
+    listeners: Listeners,
     shutdown: &CancellationToken,
 ) {
     let settings = &shared.settings;
@@ -164,12 +177,24 @@ fn start(
     let deadline = settings.review_deadline + DEADLINE_MARGIN;
     let guarded = guard::guarded(shared.clone(), crate::admission::router(shared));
     let access = Access {
-        resolver,
+        resolver: resolver.clone(),
         client_ca_file: settings.client_ca_file.clone(),
     };
+    let listener = listeners.admission;
     let serving =
         admission_listener::serve(listener, guarded, access, deadline, drain, shutdown.clone());
     spawn(tasks, "admission", serving);
+
+    let callers = Callers::new(shared.client());
+    let content = ContentService::new(callers, shared.leader_archives.clone());
+    let gated = (content_service::gate, content_service::router(content));
+    let access = Access {
+        resolver,
+        client_ca_file: None,
+    };
+    let serving =
+        content_listener::serve(listeners.content, gated, access, drain, shutdown.clone());
+    spawn(tasks, "content", serving);
 
     // Tasks that read the project's own kinds wait until these are served.
     let served = CancellationToken::new();

@@ -22,6 +22,7 @@ use crate::clients::names::LimitedResolver;
 use crate::clients::recent_digests::RecentDigests;
 use crate::clients::registries::{PullSecretError, Registries};
 use crate::config::settings::Settings;
+use crate::content_service::LeaderArchives;
 use crate::dry_run::{IdentityError, RequesterDryRun};
 use crate::lease::Fence;
 use crate::object_cache::ObjectCache;
@@ -69,6 +70,8 @@ pub struct Shared {
     pub attempts: Arc<Attempts>,
     /// The digests of archives that were downloaded recently.
     pub(crate) recent_archives: RecentDigests,
+    /// The archives of Bundles while this replica is the leader.
+    pub(crate) leader_archives: Arc<LeaderArchives>,
     clients: ReplicaClients,
     registries: Registries,
     git: Arc<GitProgram>,
@@ -106,6 +109,7 @@ impl Shared {
             classes: ObjectCache::default(),
             policies: ObjectCache::default(),
             examinations: proof::Memory::default(),
+            leader_archives: Arc::default(),
             clients,
             registries,
             stamp_key: ArcSwap::from_pointee(stamp_key),

@@ -2,7 +2,9 @@
 
 use bundle_core::review::Requester;
 use bundle_core::rights::Question;
-use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use k8s_openapi::api::authentication::v1::{
+    SelfSubjectReview, TokenReview, TokenReviewSpec, UserInfo,
+};
 use k8s_openapi::api::authorization::v1::{
     NonResourceAttributes, ResourceAttributes, SelfSubjectAccessReview,
     SelfSubjectAccessReviewSpec, SubjectAccessReview, SubjectAccessReviewSpec,
@@ -58,13 +60,38 @@ pub async fn own_identity(client: &Client) -> Result<Requester, kube::Error> {
         .create(&PostParams::default(), &SelfSubjectReview::default())
         .await?;
     let user = answer.status.and_then(|status| status.user_info);
-    let user = user.unwrap_or_default();
-    Ok(Requester {
+    Ok(requester(user.unwrap_or_default()))
+}
+
+/// Returns the identity of a bearer token for the API server, or `None` if the token is not valid.
+/// `client` needs verb `create` on `tokenreviews`.
+pub async fn identity_of_token(
+    client: &Client,
+    token: &str,
+) -> Result<Option<Requester>, kube::Error> {
+    let review = TokenReview {
+        spec: TokenReviewSpec {
+            token: Some(token.to_owned()),
+            ..TokenReviewSpec::default()
+        },
+        ..TokenReview::default()
+    };
+    let api: Api<TokenReview> = Api::all(client.clone());
+    let answer = api.create(&PostParams::default(), &review).await?;
+    let status = answer.status.unwrap_or_default();
+    let is_valid =
+        status.authenticated == Some(true) && status.error.is_none_or(|it| it.is_empty());
+    let identity = requester(status.user.unwrap_or_default());
+    Ok((is_valid && !identity.user.is_empty()).then_some(identity))
+}
+
+fn requester(user: UserInfo) -> Requester {
+    Requester {
         user: user.username.unwrap_or_default(),
         uid: user.uid.unwrap_or_default(),
         groups: user.groups.unwrap_or_default(),
         extra: user.extra.unwrap_or_default(),
-    })
+    }
 }
 
 /// `denied` overrides `allowed`.

@@ -67,6 +67,7 @@ pub struct Webhook {
     flags: Vec<String>,
     environment: Vec<(String, String)>,
     health: SocketAddr,
+    content: SocketAddr,
     address: SocketAddr,
     log: PathBuf,
     cache: PathBuf,
@@ -94,6 +95,7 @@ impl Cluster {
         manifests::apply(&client, &product).await?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, ports::free()?));
         let health = SocketAddr::from((Ipv4Addr::LOCALHOST, ports::free()?));
+        let content = SocketAddr::from((Ipv4Addr::LOCALHOST, ports::free()?));
         if options.admission {
             register(&client, address).await?;
         }
@@ -107,6 +109,7 @@ impl Cluster {
         let mut flags: Vec<String> = [
             ("--kubeconfig", kubeconfig.display().to_string()),
             ("--listen", address.to_string()),
+            ("--content-listen", content.to_string()),
             ("--health-listen", health.to_string()),
             ("--namespace", NAMESPACE.to_owned()),
             ("--state-namespace", STATE_NAMESPACE.to_owned()),
@@ -132,6 +135,7 @@ impl Cluster {
             flags,
             environment: options.environment,
             health,
+            content,
             address,
             log: self
                 .logs()
@@ -311,6 +315,11 @@ impl Webhook {
     /// Returns the address of the admission endpoint.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Returns the address of the content service.
+    pub fn content_address(&self) -> SocketAddr {
+        self.content
     }
 
     /// Returns the address of `/healthz`, `/readyz` and `/metrics`.

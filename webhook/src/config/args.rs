@@ -23,6 +23,15 @@ pub struct Args {
     #[arg(long, value_name = "ADDR", default_value_t = any(9443))]
     pub listen: SocketAddr,
 
+    /// Address of the content service, over TLS
+    #[arg(long, value_name = "ADDR", default_value_t = any(8443))]
+    pub content_listen: SocketAddr,
+
+    /// URL of the content service for `status.contentURL` [default: the Service
+    /// `bundle-webhook-content`]
+    #[arg(long, value_name = "URL")]
+    pub content_url: Option<String>,
+
     /// Address of /healthz, /readyz and /metrics, over plain HTTP
     #[arg(long, value_name = "ADDR", default_value_t = any(8080))]
     pub health_listen: SocketAddr,

@@ -27,6 +27,9 @@ const HOSTNAME_FILE: &str = "/proc/sys/kernel/hostname";
 pub struct Settings {
     pub kubeconfig: Option<PathBuf>,
     pub listen: SocketAddr,
+    pub content_listen: SocketAddr,
+    /// Base of content URLs, without a slash at its end.
+    pub content_url: String,
     pub health_listen: SocketAddr,
     pub namespace: String,
     /// Namespace of the keys and inventories, which only the pod reads. Never the system namespace.
@@ -152,6 +155,8 @@ impl Settings {
             names: names(&args.service, &args.namespace, args.san),
             kubeconfig: args.kubeconfig,
             listen: args.listen,
+            content_listen: args.content_listen,
+            content_url: content_url(args.content_url, &args.service, &args.namespace),
             health_listen: args.health_listen,
             namespace: args.namespace,
             state_namespace,
@@ -180,12 +185,21 @@ impl Settings {
     }
 }
 
-/// Returns the DNS names of the Service, then the additional names.
+/// Returns the base of content URLs without a slash at its end: `given`, or that of the Service.
+fn content_url(given: Option<String>, service: &str, namespace: &str) -> String {
+    let own = || format!("https://{service}-content.{namespace}.svc");
+    let url = given.unwrap_or_else(own);
+    url.trim_end_matches('/').to_owned()
+}
+
+/// Returns the DNS names of the Services, then the additional names.
 fn names(service: &str, namespace: &str, more: Vec<String>) -> Vec<String> {
     let mut names = vec![
         format!("{service}.{namespace}.svc"),
         format!("{service}.{namespace}.svc.cluster.local"),
         format!("{service}.{namespace}"),
+        format!("{service}-content.{namespace}.svc"),
+        format!("{service}-content.{namespace}.svc.cluster.local"),
     ];
     for name in more {
         if !names.contains(&name) {

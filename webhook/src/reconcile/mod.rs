@@ -40,6 +40,7 @@ use rand::Rng as _;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use self::content::served::ServedContent;
 use self::context::Context;
 use self::drift::states::InstalledStates;
 use self::watched::WatchedObject;
@@ -77,6 +78,8 @@ pub async fn run(shared: Arc<Shared>, stop: CancellationToken) -> Result<(), Box
         ctx.states
             .set_inventory(&inventory.deployment, inventory.clone());
     }
+    let served = Arc::new(ServedContent(ctx.clone()));
+    let _leading = ctx.shared.leader_archives.provide(served);
     let sweeping = sweep(ctx.clone());
     let departing = self::removal::departed::watch(ctx.clone());
     let bundles = bundles(ctx.clone(), woken_bundles);

@@ -6,14 +6,14 @@ use bundle_core::diagnostic::{Finding, codes};
 use tar::{EntryType, Header};
 
 /// Writes entries with owner and group 0, modes 0644 and 0755, and one timestamp.
-pub(super) struct Archive<W> {
+pub struct TarWriter<W> {
     inner: W,
     time: u64,
 }
 
 /// Error when an entry is written.
 #[derive(Debug)]
-pub(super) enum EntryError {
+pub enum EntryError {
     /// The path is too long for a header.
     Path(Finding),
     /// The content cannot be read, or its size differs from the announced one.
@@ -22,12 +22,14 @@ pub(super) enum EntryError {
     Write(io::Error),
 }
 
-impl<W: Write> Archive<W> {
-    pub(super) fn new(inner: W, time: u64) -> Self {
+impl<W: Write> TarWriter<W> {
+    /// Writes entries with this time, in Unix seconds, to `inner`.
+    pub fn new(inner: W, time: u64) -> Self {
         Self { inner, time }
     }
 
-    pub(super) fn folder(&mut self, path: &str) -> Result<(), EntryError> {
+    /// Writes a folder.
+    pub fn folder(&mut self, path: &str) -> Result<(), EntryError> {
         let header = self.header(path, None).map_err(EntryError::Path)?;
         self.inner
             .write_all(header.as_bytes())
@@ -36,7 +38,7 @@ impl<W: Write> Archive<W> {
 
     /// Writes a file of `size` bytes. Returns an error if `content` is longer or shorter, which
     /// means that the file changed while it was read.
-    pub(super) fn file(
+    pub fn file(
         &mut self,
         path: &str,
         size: u64,
@@ -76,7 +78,7 @@ impl<W: Write> Archive<W> {
     }
 
     /// Ends the archive and returns the inner writer.
-    pub(super) fn finish(mut self) -> io::Result<W> {
+    pub fn finish(mut self) -> io::Result<W> {
         self.inner.write_all(&[0; 1024])?;
         Ok(self.inner)
     }

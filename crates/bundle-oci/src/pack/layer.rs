@@ -9,7 +9,7 @@ use bundle_core::reference::Digest;
 use bytes::Bytes;
 use tempfile::NamedTempFile;
 
-use super::archive::{Archive, EntryError, refused};
+use super::archive::{EntryError, TarWriter, refused};
 use super::gzip::Gzip;
 use crate::blob::{Blob, BlobContent, FilePart};
 use crate::hash::Hasher;
@@ -27,12 +27,12 @@ pub(super) struct Layer {
 }
 
 /// An archive that is compressed and hashed while it is written.
-pub(super) struct LayerWriter(Archive<HashingWriter<Gzip<HashingWriter<Spool>>>>);
+pub(super) struct LayerWriter(TarWriter<HashingWriter<Gzip<HashingWriter<Spool>>>>);
 
 impl LayerWriter {
     pub(super) fn new(time: u64) -> Self {
         let spool = HashingWriter::new(Spool::Memory(Vec::new()));
-        Self(Archive::new(HashingWriter::new(Gzip::new(spool)), time))
+        Self(TarWriter::new(HashingWriter::new(Gzip::new(spool)), time))
     }
 
     pub(super) fn folder(&mut self, path: &str) -> Result<(), Finding> {

@@ -20,6 +20,7 @@ use crate::blob::Blob;
 use crate::limits::{Limits, MANIFEST_BYTES};
 use crate::manifest::Manifest;
 use crate::unpack::{UnpackError, Unpacker};
+pub use archive::{EntryError, TarWriter};
 pub use base::BaseImage;
 pub use plan::{ImagePlan, SourceDate};
 pub use resource::Resource;

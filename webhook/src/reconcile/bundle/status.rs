@@ -6,6 +6,7 @@ use bundle_api::source::{BundleSource, GitRef};
 use bundle_core::content::ContentId;
 use bundle_core::plan::bundle::StatusPlan;
 use bundle_core::review::SealedContent;
+use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 
 use crate::reconcile::context::Context;
@@ -50,6 +51,12 @@ pub(super) fn resolved_source(object: &DynamicObject, id: &ContentId) -> BundleS
         };
     }
     source
+}
+
+/// Returns the URL of the content of a Bundle at the content service.
+pub(super) fn content_url(ctx: &Context, object: &DynamicObject) -> String {
+    let base = &ctx.shared.settings.content_url;
+    format!("{base}/bundles/{}.tgz", object.name_any())
 }
 
 /// Returns the status fields of sealed content. Fields that are not sealed come from `described`,

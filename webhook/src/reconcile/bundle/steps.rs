@@ -87,6 +87,7 @@ impl<'a> BundleReconcile<'a> {
         let sealed = seal::content(ctx, object);
         let status = BundleStatus {
             observed_generation: Some(object.metadata.generation.unwrap_or_default()),
+            content_url: sealed.as_ref().map(|_| status::content_url(ctx, object)),
             content: sealed
                 .as_ref()
                 .map(|sealed| status::content(ctx, object, sealed, old.content.as_ref())),
@@ -281,6 +282,7 @@ impl<'a> BundleReconcile<'a> {
         };
         let content = status::content(self.ctx, self.object, &sealed, Some(&unpacked.content));
         self.status.content = Some(content);
+        self.status.content_url = Some(status::content_url(self.ctx, self.object));
         Ok(ContentState::Unpacked(Box::new(unpacked)))
     }
 

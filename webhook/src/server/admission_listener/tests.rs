@@ -1,5 +1,8 @@
 use std::io::{Read as _, Write as _};
+use std::net::SocketAddr;
+use std::path::PathBuf;
 
+use axum::body::Bytes;
 use axum::routing::post;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
@@ -7,7 +10,8 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::certs;
+use crate::certs::{self, Resolver};
+use crate::server::tls_listener::HEAD_BYTES;
 
 const NAME: &str = "hook.sys.svc";
 const SHORT: Duration = Duration::from_millis(50);

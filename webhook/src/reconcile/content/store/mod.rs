@@ -9,11 +9,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use bundle_core::cancellation::Cancellation;
 use bundle_core::content::ContentId;
 use bundle_core::format::Content;
 use bundle_core::reference::Digest;
 
 use crate::budget::requester_key;
+use crate::reconcile::content::archive::{self, StoredArchive};
 use crate::reconcile::content::rendered::{self, RenderedContent, SelectedObjects};
 use crate::reconcile::content::sealed_file::{SealedFileWriter, ValidSeal};
 use crate::reconcile::content::stored::{self, StoredContent, StoredFile, Summary};
@@ -61,6 +63,8 @@ struct CachedCopy {
 /// Kinds of copies. The kind that is easier to create again comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum CopyKind {
+    /// The archive for downloads.
+    Archive,
     /// Rendered objects.
     Rendered,
     /// The files of content.
@@ -70,6 +74,7 @@ enum CopyKind {
 impl CopyKind {
     fn of(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()? {
+            "archive" => Some(Self::Archive),
             "content" => Some(Self::Content),
             "rendered" => Some(Self::Rendered),
             _ => None,
@@ -79,6 +84,7 @@ impl CopyKind {
     /// Returns the label of metrics.
     fn label(self) -> &'static str {
         match self {
+            Self::Archive => "archive",
             Self::Rendered => "rendered",
             Self::Content => "content",
         }
@@ -134,6 +140,44 @@ impl Store {
         // If the time of use cannot be set, the copy is only removed earlier than others.
         stored.touch().ok();
         Some(stored)
+    }
+
+    fn archive_path(&self, content: &ContentId) -> PathBuf {
+        self.path(content).with_extension("archive")
+    }
+
+    /// Opens the archive of `content` if its seal was made with this key.
+    pub(in crate::reconcile) fn open_archive(
+        &self,
+        content: &ContentId,
+        key: &[u8],
+    ) -> Option<StoredArchive> {
+        let opened = StoredArchive::open(&self.archive_path(content), (&seal_name(content), key));
+        self.count_lookup(CopyKind::Archive, &opened);
+        let archive = opened.ok()?;
+        archive.touch().ok();
+        Some(archive)
+    }
+
+    /// Writes the archive of `stored`, which is the copy of `content`, and opens it. Only archives
+    /// are removed to free space.
+    pub(in crate::reconcile) fn keep_archive(
+        &self,
+        mut stored: StoredContent,
+        content: &ContentId,
+        (key, owner): (&[u8], &str),
+        cancellation: &Cancellation,
+    ) -> io::Result<StoredArchive> {
+        let (path, owner) = (self.archive_path(content), &requester_key(owner));
+        let name = seal_name(content);
+        let finished = archive::write(&mut stored, self.begin()?, (&name, key), cancellation)?;
+        self.free_space(finished.bytes()?, owner, &path)?;
+        finished.rename(&path)?;
+        // Opened before another archive can replace it.
+        let archive = StoredArchive::open(&path, (&name, key));
+        lock(&self.owners).insert(path, owner.to_owned());
+        self.record_size();
+        archive
     }
 
     /// Finds the objects with `keys` in the rendered copy of `content` for this cache key. Returns
@@ -254,7 +298,7 @@ impl Store {
     /// Sets the metrics of number and size to those of the copies in the folder.
     fn record_size(&self) {
         let copies = self.copies();
-        for kind in [CopyKind::Rendered, CopyKind::Content] {
+        for kind in [CopyKind::Archive, CopyKind::Rendered, CopyKind::Content] {
             let sizes = copies.iter().filter(|copy| copy.kind == kind);
             let (count, bytes) = sizes.fold((0, 0), |(count, bytes), copy| {
                 (count + 1, bytes + copy.bytes)

@@ -1,0 +1,196 @@
+//! Callers with bearer tokens: the API server authenticates the token (TokenReview) and authorizes
+//! the path (SubjectAccessReview). Nothing is decided here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bundle_cluster::access;
+use bundle_core::review::Requester;
+use bundle_core::rights::Question;
+use kube::Client;
+use moka::future::Cache;
+use sha2::{Digest as _, Sha256};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+/// Time for which the identity of a token is cached. A revoked token is accepted for that time.
+const IDENTITY_TTL: Duration = Duration::from_secs(10);
+/// Maximum number of cached identities, and of cached unknown tokens.
+const MAX_IDENTITIES: u64 = 128;
+/// Maximum length of a token, in bytes. The listener limits the whole head.
+const MAX_TOKEN: usize = 12 << 10;
+/// Maximum size of a cached identity, in bytes. A larger one is authenticated each time.
+const MAX_IDENTITY: usize = 16 << 10;
+/// Concurrent requests to the API server, so that wrong tokens do not flood it.
+const CONCURRENT_REVIEWS: usize = 8;
+/// Time limit of the wait for such a request and its response.
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The reason why a caller is rejected.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(crate) enum CallerError {
+    /// The request has no valid token.
+    #[error("a valid bearer token is required")]
+    Unauthenticated,
+    /// The caller lacks a permission.
+    #[error("{user} must have permission {verb} on {path}: bind ClusterRole {role}")]
+    Forbidden {
+        user: String,
+        verb: &'static str,
+        path: String,
+        role: &'static str,
+    },
+    /// The API server did not respond in time.
+    #[error("the API server did not review the caller; try again")]
+    Unavailable,
+}
+
+impl IntoResponse for CallerError {
+    fn into_response(self) -> Response {
+        let status = match &self {
+            Self::Unauthenticated => StatusCode::UNAUTHORIZED,
+            Self::Forbidden { .. } => StatusCode::FORBIDDEN,
+            Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        let mut response = (status, format!("{self}\n")).into_response();
+        let (name, value) = match &self {
+            Self::Unauthenticated => (header::WWW_AUTHENTICATE, "Bearer"),
+            Self::Forbidden { .. } => return response,
+            Self::Unavailable => (header::RETRY_AFTER, "5"),
+        };
+        let value = HeaderValue::from_static(value);
+        response.headers_mut().insert(name, value);
+        response
+    }
+}
+
+/// Authenticates and authorizes callers.
+pub(crate) struct Callers {
+    client: Client,
+    /// By the hash of the token. `None`: the token is not valid.
+    identities: Cache<[u8; 32], Option<Arc<Requester>>>,
+    reviews: Semaphore,
+}
+
+/// Returns the token of a request, if it has exactly one of the right form.
+pub(crate) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let value = values.next()?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    let is_token = !token.is_empty()
+        && token.len() <= MAX_TOKEN
+        && token.bytes().all(|byte| byte.is_ascii_graphic());
+    let is_bearer = scheme.eq_ignore_ascii_case("bearer") && values.next().is_none();
+    (is_bearer && is_token).then_some(token)
+}
+
+impl Callers {
+    /// `client` needs verb `create` on `tokenreviews` and `subjectaccessreviews`.
+    pub(crate) fn new(client: Client) -> Self {
+        Self {
+            client,
+            identities: Cache::builder()
+                .max_capacity(MAX_IDENTITIES)
+                .time_to_live(IDENTITY_TTL)
+                .build(),
+            reviews: Semaphore::new(CONCURRENT_REVIEWS),
+        }
+    }
+
+    /// Returns the identity of the caller.
+    pub(crate) async fn authenticate(
+        &self,
+        headers: &HeaderMap,
+    ) -> Result<Arc<Requester>, CallerError> {
+        let token = bearer_token(headers).ok_or(CallerError::Unauthenticated)?;
+        let key: [u8; 32] = Sha256::digest(token).into();
+        let review = async {
+            let reviewed = access::identity_of_token(&self.client, token);
+            let identity = self.reviewed(reviewed).await?.map(Arc::new);
+            match identity {
+                Some(identity) if size_of_identity(&identity) > MAX_IDENTITY => {
+                    Err(Uncached::Identity(identity))
+                }
+                identity => Ok(identity),
+            }
+        };
+        let identity = match self.identities.try_get_with(key, review).await {
+            Ok(identity) => identity,
+            Err(uncached) => match Arc::unwrap_or_clone(uncached) {
+                Uncached::Identity(identity) => Some(identity),
+                Uncached::Error(error) => return Err(error),
+            },
+        };
+        identity.ok_or(CallerError::Unauthenticated)
+    }
+
+    /// Fails if the caller has no permission for `verb` on `path`.
+    pub(crate) async fn authorize(
+        &self,
+        requester: &Requester,
+        verb: &'static str,
+        path: &str,
+    ) -> Result<(), CallerError> {
+        let question = Question::Path {
+            verb: verb.to_owned(),
+            path: path.to_owned(),
+        };
+        let reviewed = access::has_permission(&self.client, requester, &question);
+        if self.reviewed(reviewed).await? {
+            return Ok(());
+        }
+        Err(CallerError::Forbidden {
+            user: requester.user.clone(),
+            verb,
+            path: path.to_owned(),
+            role: "bundle-reader",
+        })
+    }
+
+    async fn reviewed<T>(
+        &self,
+        review: impl Future<Output = Result<T, kube::Error>>,
+    ) -> Result<T, CallerError> {
+        let limited = async {
+            // The semaphore is never closed.
+            let _permit = self.reviews.acquire().await;
+            review.await
+        };
+        match timeout(REVIEW_TIMEOUT, limited).await {
+            Ok(Ok(result)) => Ok(result),
+            Ok(Err(error)) => {
+                let error = crate::chain(&error);
+                tracing::warn!(error, "cannot review a caller of the content service");
+                Err(CallerError::Unavailable)
+            }
+            Err(_) => Err(CallerError::Unavailable),
+        }
+    }
+}
+
+/// A result that is not cached.
+#[derive(Debug, Clone)]
+enum Uncached {
+    Identity(Arc<Requester>),
+    Error(CallerError),
+}
+
+impl From<CallerError> for Uncached {
+    fn from(error: CallerError) -> Self {
+        Self::Error(error)
+    }
+}
+
+fn size_of_identity(identity: &Requester) -> usize {
+    let groups = identity.groups.iter().map(String::len);
+    let extra = identity.extra.iter();
+    let extra = extra.map(|(name, values)| {
+        name.len() + values.iter().map(|value| value.len() + 64).sum::<usize>()
+    });
+    identity.user.len()
+        + identity.uid.len()
+        + groups.map(|length| length + 64).sum::<usize>()
+        + extra.sum::<usize>()
+}

@@ -1,0 +1,234 @@
+//! The content service: `GET /bundles/NAME.tgz` returns the content of an unpacked Bundle to callers
+//! with permission `get` on this path. RukPak: `internal/storage/localdir.go`. Only the leader has
+//! content.
+
+pub(crate) mod callers;
+mod download;
+mod request;
+
+use std::convert::Infallible;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use bundle_core::names::KubeName;
+use bundle_core::reference::Digest;
+use bundle_core::review::Requester;
+use futures::future::BoxFuture;
+
+use self::callers::Callers;
+use self::request::{Selected, bundle_of};
+use crate::budget::{Cap, Pool, requester_key};
+use crate::server::connections::Client;
+
+/// Concurrent downloads. One requester can have half, two of them three quarters.
+const DOWNLOADS: u64 = 8;
+
+/// The content of a Bundle as a gzipped tar.
+pub(crate) trait BundleArchive: Send {
+    /// Returns the size in bytes.
+    fn size(&self) -> u64;
+
+    /// Returns the digest of all bytes.
+    fn digest(&self) -> &Digest;
+
+    /// Returns bytes from `offset` on, at least one. Fails if they were changed on disk.
+    fn read(&mut self, offset: u64) -> io::Result<Vec<u8>>;
+}
+
+/// The archives of Bundles that the leader has.
+pub(crate) trait BundleArchives: Send + Sync {
+    /// Opens the archive of `bundle` for `requester`, whose limits count.
+    fn open<'a>(
+        &'a self,
+        bundle: &'a KubeName,
+        requester: &'a Requester,
+    ) -> BoxFuture<'a, Result<Box<dyn BundleArchive>, ArchiveError>>;
+}
+
+/// The reason why there is no archive.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ArchiveError {
+    /// The Bundle does not exist.
+    #[error("Bundle {0} does not exist")]
+    NoBundle(KubeName),
+    /// The Bundle has no content yet, or its record is not valid.
+    #[error("Bundle {0} is not unpacked: see its conditions")]
+    NotUnpacked(KubeName),
+    /// The copy in the cache was lost.
+    #[error("the content of Bundle {0} is not in the cache: it is fetched again when it is needed")]
+    NotCached(KubeName),
+    /// Other work uses the memory, or the content needs too much of it.
+    #[error("not enough memory to read the content of Bundle {0}; try again")]
+    Busy(KubeName),
+    /// The API server failed.
+    #[error("cannot read Bundle {0}")]
+    Api(KubeName, #[source] kube::Error),
+    /// The archive cannot be written.
+    #[error("cannot store the archive of Bundle {0} in the cache")]
+    Unstorable(KubeName, #[source] io::Error),
+}
+
+/// The archives while this replica is the leader.
+#[derive(Default)]
+pub(crate) struct LeaderArchives(Mutex<Option<Arc<dyn BundleArchives>>>);
+
+/// Removes the archives of a leader on drop.
+pub(crate) struct Leading(Arc<LeaderArchives>);
+
+impl LeaderArchives {
+    /// Provides `archives` until the result is dropped.
+    pub(crate) fn provide(self: &Arc<Self>, archives: Arc<dyn BundleArchives>) -> Leading {
+        *self.lock() = Some(archives);
+        Leading(self.clone())
+    }
+
+    fn get(&self) -> Option<Arc<dyn BundleArchives>> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<dyn BundleArchives>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Leading {
+    fn drop(&mut self) {
+        *self.0.lock() = None;
+    }
+}
+
+/// The state of the handler.
+pub(crate) struct ContentService {
+    callers: Callers,
+    archives: Arc<LeaderArchives>,
+    downloads: Pool,
+}
+
+impl ContentService {
+    pub(crate) fn new(callers: Callers, archives: Arc<LeaderArchives>) -> Self {
+        Self {
+            callers,
+            archives,
+            downloads: Pool::divided(DOWNLOADS),
+        }
+    }
+}
+
+/// Returns the router. Every request is authenticated before anything else.
+pub(crate) fn router(service: ContentService) -> Router {
+    Router::new()
+        .fallback(respond)
+        .with_state(Arc::new(service))
+}
+
+/// Returns the response to a request without credentials, before anything is stored for it.
+pub(crate) fn gate(request: &mut Request) -> Result<(), Response> {
+    if callers::bearer_token(request.headers()).is_some() {
+        return Ok(());
+    }
+    if let Some(client) = request.extensions().get::<Arc<Client>>() {
+        client.reject();
+    }
+    Err(callers::CallerError::Unauthenticated.into_response())
+}
+
+async fn respond(
+    State(service): State<Arc<ContentService>>,
+    request: Request,
+) -> Result<Response, Infallible> {
+    let (parts, _) = request.into_parts();
+    let Some(client) = parts.extensions.get::<Arc<Client>>().cloned() else {
+        return Ok(StatusCode::INTERNAL_SERVER_ERROR.into_response());
+    };
+    let requester = match service.callers.authenticate(&parts.headers).await {
+        Ok(requester) => requester,
+        Err(error) => {
+            client.reject();
+            return Ok(error.into_response());
+        }
+    };
+    let accepted = client.accept();
+    let path = parts.uri.path();
+    let response = match bundle_of(path) {
+        None => text(StatusCode::NOT_FOUND, "no such path\n"),
+        Some(_) if !matches!(parts.method, Method::GET | Method::HEAD) => {
+            let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
+            let allowed = HeaderValue::from_static("GET, HEAD");
+            response.headers_mut().insert(header::ALLOW, allowed);
+            response
+        }
+        Some(bundle) => match service.callers.authorize(&requester, "get", path).await {
+            Ok(()) => {
+                let is_head = parts.method == Method::HEAD;
+                let wanted = (&bundle, &parts.headers, is_head);
+                service.content(wanted, &requester, client).await
+            }
+            Err(error) => error.into_response(),
+        },
+    };
+    drop(accepted);
+    Ok(response)
+}
+
+impl ContentService {
+    async fn content(
+        &self,
+        (bundle, headers, is_head): (&KubeName, &HeaderMap, bool),
+        requester: &Requester,
+        client: Arc<Client>,
+    ) -> Response {
+        let caps = vec![Cap {
+            key: requester_key(&requester.user),
+            most: self.downloads.capacity(),
+        }];
+        let Some(slot) = self.downloads.try_take(1, caps) else {
+            let message = "too many downloads at once; try again\n";
+            return retried(StatusCode::TOO_MANY_REQUESTS, message);
+        };
+        let Some(archives) = self.archives.get() else {
+            let message = "this replica is not the leader, which has the content; try again\n";
+            return retried(StatusCode::SERVICE_UNAVAILABLE, message);
+        };
+        let archive = match archives.open(bundle, requester).await {
+            Ok(archive) => archive,
+            Err(error) => return failed(&error),
+        };
+        let selected = Selected::of(headers, archive.size(), archive.digest());
+        download::response(archive, selected, is_head, (slot, client))
+    }
+}
+
+fn failed(error: &ArchiveError) -> Response {
+    let message = format!("{error}\n");
+    match error {
+        ArchiveError::NoBundle(_) | ArchiveError::NotUnpacked(_) => {
+            text(StatusCode::NOT_FOUND, message)
+        }
+        ArchiveError::NotCached(_) | ArchiveError::Busy(_) => {
+            retried(StatusCode::SERVICE_UNAVAILABLE, message)
+        }
+        ArchiveError::Api(..) | ArchiveError::Unstorable(..) => {
+            tracing::warn!(error = crate::chain(error), "a download failed");
+            retried(StatusCode::SERVICE_UNAVAILABLE, message)
+        }
+    }
+}
+
+fn text(status: StatusCode, message: impl Into<String>) -> Response {
+    (status, message.into()).into_response()
+}
+
+/// Returns a response after which clients try again.
+fn retried(status: StatusCode, message: impl Into<String>) -> Response {
+    let mut response = text(status, message);
+    let after = HeaderValue::from_static("5");
+    response.headers_mut().insert(header::RETRY_AFTER, after);
+    response
+}
+
+#[cfg(test)]
+mod tests;

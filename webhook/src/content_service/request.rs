@@ -1,0 +1,129 @@
+//! The path and the headers of a request: which Bundle, and which of its bytes.
+
+use axum::http::{HeaderMap, header};
+use bundle_core::names::KubeName;
+use bundle_core::reference::Digest;
+
+/// Returns the Bundle of a path `/bundles/NAME.tgz`. The path is not decoded: no name needs it.
+pub(super) fn bundle_of(path: &str) -> Option<KubeName> {
+    let file = path.strip_prefix("/bundles/")?;
+    file.strip_suffix(".tgz")?.parse().ok()
+}
+
+/// The bytes that a request selects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Selected {
+    /// All bytes.
+    All,
+    /// Bytes from `first` to `last`, which is included.
+    Range { first: u64, last: u64 },
+    /// The caller has the same bytes already.
+    NotModified,
+    /// The range is outside of the archive.
+    OutOfRange,
+}
+
+impl Selected {
+    /// Returns what `headers` select of an archive. A range that is not understood, and several
+    /// ranges, select all bytes (RFC 9110, section 14.2).
+    pub(super) fn of(headers: &HeaderMap, size: u64, digest: &Digest) -> Self {
+        let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+        let tag = entity_tag(digest);
+        let has_same = |known: &str| {
+            let mut known = known.split(',').map(str::trim);
+            known.any(|known| known == "*" || known.trim_start_matches("W/") == tag)
+        };
+        if text(header::IF_NONE_MATCH).is_some_and(has_same) {
+            return Self::NotModified;
+        }
+        // A range of other bytes than those that the caller has is no continuation.
+        if text(header::IF_RANGE).is_some_and(|known| known != tag) {
+            return Self::All;
+        }
+        let Some(Ok(ranges)) = text(header::RANGE).map(http_range_header::parse_range_header)
+        else {
+            return Self::All;
+        };
+        if ranges.ranges.len() != 1 {
+            return Self::All;
+        }
+        match ranges.validate(size).as_deref() {
+            Ok([range]) => Self::Range {
+                first: *range.start(),
+                last: *range.end(),
+            },
+            _ => Self::OutOfRange,
+        }
+    }
+}
+
+/// Returns the `ETag` of an archive with this digest.
+pub(super) fn entity_tag(digest: &Digest) -> String {
+    format!("\"{digest}\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_name_one_bundle_and_nothing_else() {
+        for (path, name) in [
+            ("/bundles/web-4f2a9c.tgz", Some("web-4f2a9c")),
+            ("/bundles/web.v1.tgz", Some("web.v1")),
+            ("/bundles/x.tgz.tgz", Some("x.tgz")),
+            ("/bundles/", None),
+            ("/bundles", None),
+            ("/bundles/.tgz", None),
+            ("/bundles/web", None),
+            ("/bundles/web.tgz/", None),
+            ("/bundles/../x.tgz", None),
+            ("/bundles/..tgz", None),
+            ("/bundles/a/b.tgz", None),
+            ("/bundles/a%2fb.tgz", None),
+            ("/bundles/%2e%2e.tgz", None),
+            ("//bundles/web.tgz", None),
+            ("/bundles//web.tgz", None),
+            ("/bundles/Web.tgz", None),
+            ("/other/web.tgz", None),
+        ] {
+            assert_eq!(bundle_of(path).as_deref(), name, "{path}");
+        }
+    }
+
+    #[test]
+    fn headers_select_bytes() {
+        let digest = Digest::of(b"archive");
+        let tag = entity_tag(&digest);
+        let range = |first, last| Selected::Range { first, last };
+        for (name, value, selected) in [
+            ("range", "bytes=0-9", range(0, 9)),
+            ("range", "bytes=5-", range(5, 99)),
+            ("range", "bytes=-10", range(90, 99)),
+            ("range", "bytes=99-99", range(99, 99)),
+            ("range", "bytes=90-200", range(90, 99)),
+            ("range", "bytes=100-", Selected::OutOfRange),
+            ("range", "bytes=9-5", Selected::OutOfRange),
+            ("range", "bytes=0-9,20-29", Selected::All),
+            ("range", "lines=0-9", Selected::All),
+            ("range", "bytes=a-b", Selected::All),
+            ("if-none-match", &tag, Selected::NotModified),
+            ("if-none-match", "*", Selected::NotModified),
+            ("if-none-match", "\"sha256:00\"", Selected::All),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(name, value.parse().unwrap());
+            assert_eq!(
+                Selected::of(&headers, 100, &digest),
+                selected,
+                "{name}: {value}"
+            );
+        }
+        let mut headers = HeaderMap::new();
+        headers.insert(header::RANGE, "bytes=5-".parse().unwrap());
+        headers.insert(header::IF_RANGE, tag.parse().unwrap());
+        assert_eq!(Selected::of(&headers, 100, &digest), range(5, 99));
+        headers.insert(header::IF_RANGE, "\"sha256:00\"".parse().unwrap());
+        assert_eq!(Selected::of(&headers, 100, &digest), Selected::All);
+    }
+}

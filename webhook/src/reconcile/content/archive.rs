@@ -1,0 +1,183 @@
+//! The archive of content that callers download, as a sealed file (`content::sealed_file`): a
+//! gzipped tar in parts, so that a range is read and checked without the rest. Its bytes depend on
+//! the files alone.
+
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+use std::path::Path;
+
+use bundle_core::cancellation::Cancellation;
+use bundle_core::reference::Digest;
+use bundle_oci::hash::Hasher;
+use bundle_oci::pack::{EntryError, TarWriter};
+use bundle_oci::unpack::FileSink as _;
+use flate2::{Compression, GzBuilder};
+
+use crate::content_service::BundleArchive;
+use crate::reconcile::content::sealed_file::{
+    FileLocation, FinishedFile, IndexDecoder, Seal, SealedFile, SealedFileWriter, damaged,
+    encode_bytes,
+};
+use crate::reconcile::content::stored::StoredContent;
+
+/// Kind and version of the file, which the seal covers. The version changes with the bytes of
+/// archives: an archive of an earlier version must not be continued with these.
+const PURPOSE: &str = "archive 1";
+/// Maximum length of an index, in bytes. 1 GiB has 16,384 parts of 48 bytes.
+const MAX_INDEX_BYTES: u64 = 1 << 20;
+/// Length of all parts but the last, in bytes.
+const PART: u64 = 64 << 10;
+/// Memory that writing an archive needs in addition to its largest file, in bytes: compressor,
+/// buffers and paths.
+pub(in crate::reconcile) const WRITE_MEMORY: u64 = 4 << 20;
+/// Time of all entries, in Unix seconds.
+const TIME: u64 = 0;
+
+/// The name that a seal covers, and its key.
+type SealName<'a> = (&'a str, &'a [u8]);
+
+fn seal<'a>((name, key): SealName<'a>) -> Seal<'a> {
+    Seal {
+        purpose: PURPOSE,
+        name,
+        key,
+    }
+}
+
+/// A writer that divides a sealed file into parts, and computes the digest of all bytes.
+struct PartWriter {
+    file: SealedFileWriter,
+    parts: Vec<FileLocation>,
+    /// Bytes of the current part.
+    length: u64,
+    hash: Hasher,
+}
+
+impl PartWriter {
+    fn end_part(&mut self) -> io::Result<()> {
+        if self.length > 0 {
+            self.parts.push(self.file.end_file()?);
+            self.length = 0;
+        }
+        Ok(())
+    }
+}
+
+impl Write for PartWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let most = usize::try_from(PART - self.length).unwrap_or(bytes.len());
+        let written = self.file.write(&bytes[..bytes.len().min(most)])?;
+        self.hash.update(&bytes[..written]);
+        self.length += written as u64;
+        if self.length == PART {
+            self.end_part()?;
+        }
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// Writes the archive of `content`. Reads one file at a time.
+pub(super) fn write(
+    content: &mut StoredContent,
+    file: SealedFileWriter,
+    name: SealName<'_>,
+    cancellation: &Cancellation,
+) -> io::Result<FinishedFile> {
+    let mut files = content.files().to_vec();
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    let parts = PartWriter {
+        file,
+        parts: Vec::new(),
+        length: 0,
+        hash: Hasher::new(),
+    };
+    let gzip = GzBuilder::new().write(parts, Compression::default());
+    let mut tar = TarWriter::new(gzip, TIME);
+    let mut folders = BTreeSet::new();
+    for file in files {
+        if cancellation.is_cancelled() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        for (at, _) in file.path.match_indices('/') {
+            if folders.insert(file.path[..at].to_owned()) {
+                tar.folder(&file.path[..at]).map_err(entry_error)?;
+            }
+        }
+        let bytes = content.read(&file.location)?;
+        let size = bytes.len() as u64;
+        tar.file(&file.path, size, bytes.as_slice())
+            .map_err(entry_error)?;
+    }
+    let mut parts = tar.finish()?.finish()?;
+    parts.end_part()?;
+    let mut index = Vec::new();
+    encode_bytes(&mut index, parts.hash.finish().as_str().as_bytes());
+    for part in &parts.parts {
+        part.encode(&mut index);
+    }
+    parts.file.finish(&index, seal(name))
+}
+
+fn entry_error(error: EntryError) -> io::Error {
+    match error {
+        EntryError::Path(finding) => io::Error::other(finding.message),
+        EntryError::Read(error) | EntryError::Write(error) => error,
+    }
+}
+
+/// An archive with a valid seal.
+pub(in crate::reconcile) struct StoredArchive {
+    file: SealedFile,
+    digest: Digest,
+    parts: Vec<FileLocation>,
+}
+
+impl StoredArchive {
+    /// Opens an archive. Fails if it was not written under this name, or was changed.
+    pub(super) fn open(path: &Path, name: SealName<'_>) -> io::Result<Self> {
+        let (file, index) = SealedFile::open(path, seal(name), MAX_INDEX_BYTES)?;
+        Self::decode(file, &index).ok_or_else(damaged)
+    }
+
+    fn decode(file: SealedFile, index: &[u8]) -> Option<Self> {
+        let mut from = IndexDecoder::new(index);
+        let digest = from.text()?.parse().ok()?;
+        let mut parts = Vec::new();
+        while !from.is_empty() {
+            parts.push(from.location()?);
+        }
+        Some(Self {
+            file,
+            digest,
+            parts,
+        })
+    }
+
+    /// Sets the time of last use to now.
+    pub(super) fn touch(&self) -> io::Result<()> {
+        self.file.touch()
+    }
+}
+
+impl BundleArchive for StoredArchive {
+    fn size(&self) -> u64 {
+        self.parts.iter().map(|part| part.length).sum()
+    }
+
+    fn digest(&self) -> &Digest {
+        &self.digest
+    }
+
+    fn read(&mut self, offset: u64) -> io::Result<Vec<u8>> {
+        let index = usize::try_from(offset / PART).unwrap_or(usize::MAX);
+        let part = self.parts.get(index).ok_or(io::ErrorKind::UnexpectedEof)?;
+        let mut bytes = self.file.read(part)?;
+        let skipped = usize::try_from(offset % PART).unwrap_or(usize::MAX);
+        bytes.drain(..skipped.min(bytes.len()));
+        Ok(bytes)
+    }
+}

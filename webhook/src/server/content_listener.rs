@@ -1,0 +1,53 @@
+//! The listener of the content service and its limits. They are separate from those of admission,
+//! so that downloads never delay reviews.
+
+use std::io;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::response::Response;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::connections::Limits;
+use super::tls_listener::{self, Access, Drain, TlsLimits};
+
+/// Concurrent requests of one connection.
+const STREAMS: u32 = 4;
+/// The limits of the listener. Authenticated clients have sent a valid token.
+const LIMITS: TlsLimits = TlsLimits {
+    connections: Limits {
+        unauthenticated: 32,
+        min_age: Duration::ZERO,
+        delayed: 1,
+        max_age: Duration::from_secs(10),
+        max_stall: Duration::from_secs(20),
+        // A handshake, and the largest head.
+        received: 32 << 10,
+        authenticated: 32,
+        authenticated_by_address: 16,
+        // Requests wait in the handler.
+        waiting: 0,
+        waiting_in_all: 0,
+        waiting_by_address: 0,
+        rejected: STREAMS,
+    },
+    streams: STREAMS,
+    // No request has a body.
+    stream_window: 1 << 10,
+};
+
+/// Serves `router` until `shutdown`, then drains as configured.
+pub async fn serve<G>(
+    listener: TcpListener,
+    gated: (G, Router),
+    access: Access,
+    drain: Drain,
+    shutdown: CancellationToken,
+) -> io::Result<()>
+where
+    G: Fn(&mut Request) -> Result<(), Response> + Clone + Send + Sync + 'static,
+{
+    tls_listener::serve(listener, gated, access, LIMITS, drain, shutdown).await
+}
