@@ -3,6 +3,7 @@
 
 pub mod admission;
 mod api_server;
+mod archives;
 pub mod attempts;
 pub mod budget;
 pub mod caller;

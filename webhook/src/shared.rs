@@ -13,6 +13,7 @@ use bundle_oci::registry;
 use bundle_trust::proof;
 use kube::{Api, Client};
 
+use crate::archives::LeaderArchives;
 use crate::attempts::Attempts;
 use crate::budget::Budget;
 use crate::caller::Paths;
@@ -22,7 +23,6 @@ use crate::clients::names::LimitedResolver;
 use crate::clients::recent_digests::RecentDigests;
 use crate::clients::registries::{PullSecretError, Registries};
 use crate::config::settings::Settings;
-use crate::content_service::LeaderArchives;
 use crate::dry_run::{IdentityError, RequesterDryRun};
 use crate::lease::Fence;
 use crate::object_cache::ObjectCache;

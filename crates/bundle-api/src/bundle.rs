@@ -69,7 +69,8 @@ pub struct BundleStatus {
     /// unless the phase is `Unpacked`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved_source: Option<BundleSource>,
-    /// URL of the unpacked content inside the cluster. Not implemented yet: never set.
+    /// URL of the unpacked content inside the cluster, as a gzipped tar. Callers need permission
+    /// `get` on its path, as in ClusterRole `bundle-reader`.
     #[serde(
         default,
         rename = "contentURL",

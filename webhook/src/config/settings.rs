@@ -279,9 +279,12 @@ mod tests {
                 "hook.sys.svc",
                 "hook.sys.svc.cluster.local",
                 "hook.sys",
+                "hook-content.sys.svc",
+                "hook-content.sys.svc.cluster.local",
                 "127.0.0.1"
             ]
         );
+        assert_eq!(settings.content_url, "https://hook-content.sys.svc");
     }
 
     #[test]

@@ -9,8 +9,8 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use tokio::task::JoinHandle;
 
-use super::BundleArchive;
 use super::request::{Selected, entity_tag};
+use crate::archives::BundleArchive;
 use crate::budget::Share;
 use crate::server::connections::{AcceptedRequest, Client};
 

@@ -7,99 +7,23 @@ mod download;
 mod request;
 
 use std::convert::Infallible;
-use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use bundle_core::names::KubeName;
-use bundle_core::reference::Digest;
 use bundle_core::review::Requester;
-use futures::future::BoxFuture;
 
 use self::callers::Callers;
 use self::request::{Selected, bundle_of};
+use crate::archives::{ArchiveError, LeaderArchives};
 use crate::budget::{Cap, Pool, requester_key};
 use crate::server::connections::Client;
 
 /// Concurrent downloads. One requester can have half, two of them three quarters.
 const DOWNLOADS: u64 = 8;
-
-/// The content of a Bundle as a gzipped tar.
-pub(crate) trait BundleArchive: Send {
-    /// Returns the size in bytes.
-    fn size(&self) -> u64;
-
-    /// Returns the digest of all bytes.
-    fn digest(&self) -> &Digest;
-
-    /// Returns bytes from `offset` on, at least one. Fails if they were changed on disk.
-    fn read(&mut self, offset: u64) -> io::Result<Vec<u8>>;
-}
-
-/// The archives of Bundles that the leader has.
-pub(crate) trait BundleArchives: Send + Sync {
-    /// Opens the archive of `bundle` for `requester`, whose limits count.
-    fn open<'a>(
-        &'a self,
-        bundle: &'a KubeName,
-        requester: &'a Requester,
-    ) -> BoxFuture<'a, Result<Box<dyn BundleArchive>, ArchiveError>>;
-}
-
-/// The reason why there is no archive.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ArchiveError {
-    /// The Bundle does not exist.
-    #[error("Bundle {0} does not exist")]
-    NoBundle(KubeName),
-    /// The Bundle has no content yet, or its record is not valid.
-    #[error("Bundle {0} is not unpacked: see its conditions")]
-    NotUnpacked(KubeName),
-    /// The copy in the cache was lost.
-    #[error("the content of Bundle {0} is not in the cache: it is fetched again when it is needed")]
-    NotCached(KubeName),
-    /// Other work uses the memory, or the content needs too much of it.
-    #[error("not enough memory to read the content of Bundle {0}; try again")]
-    Busy(KubeName),
-    /// The API server failed.
-    #[error("cannot read Bundle {0}")]
-    Api(KubeName, #[source] kube::Error),
-    /// The archive cannot be written.
-    #[error("cannot store the archive of Bundle {0} in the cache")]
-    Unstorable(KubeName, #[source] io::Error),
-}
-
-/// The archives while this replica is the leader.
-#[derive(Default)]
-pub(crate) struct LeaderArchives(Mutex<Option<Arc<dyn BundleArchives>>>);
-
-/// Removes the archives of a leader on drop.
-pub(crate) struct Leading(Arc<LeaderArchives>);
-
-impl LeaderArchives {
-    /// Provides `archives` until the result is dropped.
-    pub(crate) fn provide(self: &Arc<Self>, archives: Arc<dyn BundleArchives>) -> Leading {
-        *self.lock() = Some(archives);
-        Leading(self.clone())
-    }
-
-    fn get(&self) -> Option<Arc<dyn BundleArchives>> {
-        self.lock().clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Arc<dyn BundleArchives>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Leading {
-    fn drop(&mut self) {
-        *self.0.lock() = None;
-    }
-}
 
 /// The state of the handler.
 pub(crate) struct ContentService {

@@ -1,13 +1,18 @@
 use std::collections::HashMap;
+use std::io;
 use std::net::Ipv4Addr;
+use std::sync::Mutex;
 
 use axum::body::{Body, to_bytes};
+use bundle_core::reference::Digest;
+use futures::future::BoxFuture;
 use http::{Request, Response as HttpResponse};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, DuplexStream, duplex};
 use tower::ServiceExt as _;
 
 use super::*;
+use crate::archives::{BundleArchive, BundleArchives, Leading};
 use crate::server::connections::{Connection, Connections, Limits};
 
 /// Longer than a part that the fake archive returns.
@@ -263,7 +268,7 @@ async fn all_other_requests_are_rejected() {
             "/bundles/lost.tgz",
             "ana",
             503,
-            "the content of Bundle lost is not in the cache: it is fetched again when it is needed\n",
+            "the content of Bundle lost is not in the cache: it is fetched again when a BundleDeployment needs it\n",
         ),
     ] {
         let (found, message) = service.get(path, token).await;

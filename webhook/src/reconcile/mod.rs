@@ -21,6 +21,7 @@ mod reader;
 mod removal;
 mod rights;
 mod seal;
+mod served;
 mod slots;
 mod status;
 mod watched;
@@ -40,9 +41,9 @@ use rand::Rng as _;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use self::content::served::ServedContent;
 use self::context::Context;
 use self::drift::states::InstalledStates;
+use self::served::ServedContent;
 use self::watched::WatchedObject;
 use crate::BoxError;
 use crate::shared::Shared;

@@ -18,7 +18,7 @@ const MUTATING: &str = "mutatingwebhookconfiguration";
 /// Returns a client that trusts the webhook's certificate authority, which every reader of a
 /// registration knows. Each request has its own connection, because the webhook closes the
 /// connections of unknown callers after a few requests.
-async fn another_user(cluster: &Cluster) -> reqwest::Client {
+pub(in crate::scenarios) async fn another_user(cluster: &Cluster) -> reqwest::Client {
     let encoded = kubectl(
         cluster,
         "get secret bundle-webhook-tls -n bundle-system-state -o jsonpath={.data.ca-bundle\\.crt}",

@@ -1,7 +1,7 @@
 //! Admission of Bundles and BundleDeployments by the webhook: responses, callers, deletions, and
 //! stamps.
 
-mod callers;
+pub(super) mod callers;
 mod deletions;
 mod responses;
 mod service_path;

@@ -162,6 +162,7 @@ fn combinations() -> Vec<(&'static str, Value, Vec<&'static str>, Vec<&'static s
                 "resources: [users, groups]",
                 "name: cluster-admin",
                 "bundle-viewer",
+                "bundle-reader",
                 "kind: NetworkPolicy",
                 "kind: PodDisruptionBudget",
                 "kind: CustomResourceDefinition",

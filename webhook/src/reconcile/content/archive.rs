@@ -13,7 +13,7 @@ use bundle_oci::pack::{EntryError, TarWriter};
 use bundle_oci::unpack::FileSink as _;
 use flate2::{Compression, GzBuilder};
 
-use crate::content_service::BundleArchive;
+use crate::archives::BundleArchive;
 use crate::reconcile::content::sealed_file::{
     FileLocation, FinishedFile, IndexDecoder, Seal, SealedFile, SealedFileWriter, damaged,
     encode_bytes,
@@ -36,7 +36,7 @@ const TIME: u64 = 0;
 /// The name that a seal covers, and its key.
 type SealName<'a> = (&'a str, &'a [u8]);
 
-fn seal<'a>((name, key): SealName<'a>) -> Seal<'a> {
+fn seal((name, key): SealName<'_>) -> Seal<'_> {
     Seal {
         purpose: PURPOSE,
         name,

@@ -4,7 +4,6 @@ pub(super) mod archive;
 pub(super) mod objects;
 pub(super) mod rendered;
 pub(super) mod sealed_file;
-pub(super) mod served;
 pub(super) mod store;
 pub(super) mod stored;
 pub(super) mod unpacked;

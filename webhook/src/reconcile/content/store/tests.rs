@@ -5,6 +5,7 @@ use bundle_core::review::Source;
 use bundle_oci::unpack::FileSink as _;
 
 use super::*;
+use crate::archives::BundleArchive as _;
 use crate::telemetry::metrics::Metrics;
 
 pub(super) const LARGE: u64 = 1 << 20;
@@ -31,6 +32,18 @@ pub(super) fn new_store(folder: PathBuf, limit: u64) -> Store {
     Store::new(folder, limit, CacheMetrics::default())
 }
 
+/// Returns bytes that cannot be compressed.
+fn noise(size: usize) -> Vec<u8> {
+    let mut state = 1_u64;
+    let next = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        state.to_be_bytes()[0]
+    };
+    std::iter::repeat_with(next).take(size).collect()
+}
+
 /// Stores two files, the second with this number of bytes.
 pub(super) fn keep(
     store: &Store,
@@ -43,7 +56,7 @@ pub(super) fn keep(
     let mut files = Vec::new();
     for (path, bytes) in [
         ("manifests/a.yaml", b"a: 1".to_vec()),
-        ("noise", vec![b'x'; size]),
+        ("noise", noise(size)),
     ] {
         writer.write_all(&bytes).unwrap();
         let location = writer.end_file().unwrap();
@@ -201,4 +214,64 @@ fn metrics_count_lookups_and_evictions_and_have_the_size_of_the_copies() {
     has(&size);
     store.sweep(BTreeSet::new());
     has(r#"bundle_cache_copies{copy="content"} 0"#);
+}
+
+/// Writes the archive of `origin`, and returns its bytes.
+fn archive(store: &Store, origin: &ContentId) -> Vec<u8> {
+    let stored = store.open(origin, b"key").unwrap();
+    let cancellation = Cancellation::default();
+    let mut archive = store
+        .keep_archive(stored, origin, (b"key", "ana"), &cancellation)
+        .unwrap();
+    all_bytes(&mut archive)
+}
+
+fn all_bytes(archive: &mut StoredArchive) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while (bytes.len() as u64) < archive.size() {
+        bytes.extend(archive.read(bytes.len() as u64).unwrap());
+    }
+    assert_eq!(&Digest::of(&bytes), archive.digest());
+    bytes
+}
+
+#[test]
+fn archives_have_the_same_bytes_each_time_and_are_read_from_any_offset() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = new_store(folder.path().to_owned(), LARGE);
+    let origin = image("a:1", b"1", None);
+    // Longer than a part, and not compressible.
+    keep(&store, &origin, b"key", "ana", 200_000).unwrap();
+    assert!(store.open_archive(&origin, b"key").is_none());
+    let bytes = archive(&store, &origin);
+    let mut opened = store.open_archive(&origin, b"key").unwrap();
+    assert_eq!(all_bytes(&mut opened), bytes);
+    for offset in [1, 65_535, 65_536, bytes.len() - 1] {
+        let part = opened.read(offset as u64).unwrap();
+        assert!(!part.is_empty() && bytes[offset..].starts_with(&part));
+    }
+    assert!(opened.read(bytes.len() as u64 + 65_536).is_err());
+    store.remove(origin.digest());
+    assert!(store.open_archive(&origin, b"key").is_none());
+    keep(&store, &origin, b"key", "ana", 200_000).unwrap();
+    assert_eq!(archive(&store, &origin), bytes);
+}
+
+#[test]
+fn damaged_archives_and_those_of_other_sources_are_not_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = new_store(folder.path().to_owned(), LARGE);
+    let origin = image("team/private:1", b"1", Some("robot"));
+    keep(&store, &origin, b"key", "ana", 10).unwrap();
+    archive(&store, &origin);
+    assert!(store.open_archive(&origin, b"another key").is_none());
+    let other = image("team/private:1", b"1", None);
+    fs_err::copy(store.archive_path(&origin), store.archive_path(&other)).unwrap();
+    assert!(store.open_archive(&other, b"key").is_none());
+    let path = store.archive_path(&origin);
+    let mut damaged = fs_err::read(&path).unwrap();
+    damaged[12] ^= 1;
+    fs_err::write(&path, damaged).unwrap();
+    let mut opened = store.open_archive(&origin, b"key").unwrap();
+    assert!(opened.read(0).is_err());
 }

@@ -11,8 +11,8 @@ use bundle_core::review::{CheckedBundleSpec, Requester};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
+use crate::archives::{ArchiveError, BundleArchive, BundleArchives};
 use crate::budget::{Budget, WorkerThread};
-use crate::content_service::{ArchiveError, BundleArchive, BundleArchives};
 use crate::reconcile::content::archive::{StoredArchive, WRITE_MEMORY};
 use crate::reconcile::context::Context;
 use crate::reconcile::seal;
