@@ -7,6 +7,8 @@ mod schema;
 #[cfg(test)]
 mod tests;
 
+use std::io;
+
 use serde_json::{Map, Value};
 
 use crate::{
@@ -21,7 +23,7 @@ pub use schema::ConfigSchema;
 
 /// Field of a BundleDeployment with the configuration.
 pub const FIELD: &str = "spec.config";
-/// Maximum size of a configuration as JSON, in bytes.
+/// Maximum size of a configuration as JSON, in bytes, also with the default of the package.
 pub const MAX_BYTES: usize = 64 << 10;
 /// Memory of a configuration, its validation and the values in the objects, in bytes. Schema and
 /// default are weighed like other files.
@@ -45,7 +47,7 @@ pub fn resolve(
     let Some(given) = given else {
         return Ok(value);
     };
-    let bytes = given.to_string().len();
+    let bytes = json_bytes(given);
     if bytes > MAX_BYTES {
         return Err(invalid(
             FIELD,
@@ -55,6 +57,14 @@ pub fn resolve(
         .into());
     }
     json_patch::merge(&mut value, given);
+    if json_bytes(&value) > MAX_BYTES {
+        return Err(invalid(
+            FIELD,
+            format!("the configuration and the default of the package together have more than the limit of {MAX_BYTES} bytes"),
+            "shorten them",
+        )
+        .into());
+    }
     if let Some(path) = &config.schema {
         let schema = ConfigSchema::read(path, files, allowance)?;
         let mut findings = Findings::default();
@@ -67,6 +77,27 @@ pub fn resolve(
         }
     }
     Ok(value)
+}
+
+/// Returns the length of `value` as JSON, in bytes, without writing it into memory.
+fn json_bytes(value: &Value) -> usize {
+    let mut count = CountingWriter(0);
+    // The writer never fails.
+    serde_json::to_writer(&mut count, value).ok();
+    count.0
+}
+
+struct CountingWriter(usize);
+
+impl io::Write for CountingWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Returns the only document in the file at `path`, which the field `key` of `bundle.yaml` names.

@@ -44,13 +44,33 @@ const DRAFTS: [&str; 4] = [
 const ERROR_MEMORY: u64 = 8 << 20;
 /// Keywords with alternatives: the error of a value lists the errors of all of them.
 const ALTERNATIVES: [&str; 2] = ["anyOf", "oneOf"];
-/// Keywords of references that depend on the path of the evaluation or on other names than `#/...`.
-const UNSUPPORTED: [&str; 5] = [
+/// Maximum product of the patterns of the schema and the bytes of the configuration.
+const MATCHED_BYTES: u64 = 512 << 10;
+/// Bytes of a text that count like one value of a configuration.
+const VALUE_BYTES: usize = 64;
+/// Keywords of references that depend on the path of the evaluation or on other names than `#/...`;
+/// keywords that evaluate a subschema again for each level above it; and keywords that parse the
+/// text of a value.
+const UNSUPPORTED: [&str; 10] = [
     "$anchor",
     "$dynamicAnchor",
     "$dynamicRef",
     "$recursiveAnchor",
     "$recursiveRef",
+    "contentEncoding",
+    "contentMediaType",
+    "contentSchema",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+];
+/// Keywords whose value is a map of names, which are no keywords.
+const NAMED: [&str; 6] = [
+    "$defs",
+    "definitions",
+    "dependencies",
+    "dependentSchemas",
+    "patternProperties",
+    "properties",
 ];
 /// Maximum number of reported problems.
 const MAX_ERRORS: usize = 100;
@@ -108,6 +128,10 @@ impl ConfigSchema {
         if comparisons > COMPARISONS {
             return only("it has too many values for a schema of this size");
         }
+        let matched = wide(self.size.patterns).saturating_mul(wide(text_bytes(value)));
+        if matched > MATCHED_BYTES {
+            return only("its texts are too long for a schema with this number of patterns");
+        }
         if self.validator.is_valid(value) {
             return Vec::new();
         }
@@ -133,11 +157,30 @@ fn described(path: &str, error: &ValidationError<'_>) -> (String, String) {
     (field, bounded(&error.to_string(), MAX_MESSAGE))
 }
 
-/// Returns the number of values, with lists and maps and without keys.
+/// Returns the number of values, with lists and maps. Long texts and keys count several times.
 fn values(value: &Value) -> usize {
     1 + match value {
         Value::Array(items) => items.iter().map(values).sum(),
-        Value::Object(map) => map.values().map(values).sum::<usize>(),
+        Value::Object(map) => {
+            let entries = map.iter();
+            let entries = entries.map(|(key, value)| key.len() / VALUE_BYTES + values(value));
+            entries.sum()
+        }
+        Value::String(text) => text.len() / VALUE_BYTES,
+        _ => 0,
+    }
+}
+
+/// Returns the number of bytes of all texts and keys.
+fn text_bytes(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => items.iter().map(text_bytes).sum(),
+        Value::Object(map) => {
+            let entries = map.iter();
+            let entries = entries.map(|(key, value)| key.len() + text_bytes(value));
+            entries.sum()
+        }
+        Value::String(text) => text.len(),
         _ => 0,
     }
 }
@@ -202,6 +245,16 @@ impl<'a> Counter<'a> {
             }
             Value::Object(map) => {
                 for (key, value) in map {
+                    if let (true, Value::Object(named)) = (NAMED.contains(&key.as_str()), value) {
+                        size.values += 1;
+                        if key == "patternProperties" {
+                            size.patterns += named.len();
+                        }
+                        for schema in named.values() {
+                            size.add(self.count(schema, depth + 2)?)?;
+                        }
+                        continue;
+                    }
                     let is_of_root = ["$id", "$schema"].contains(&key.as_str());
                     if UNSUPPORTED.contains(&key.as_str()) || (is_of_root && depth > 0) {
                         return Err(format!("the keyword `{key}` is not supported here"));
@@ -219,11 +272,7 @@ impl<'a> Counter<'a> {
                     if ALTERNATIVES.contains(&key.as_str()) {
                         size.alternatives += value.as_array().map_or(0, Vec::len);
                     }
-                    size.patterns += match (key.as_str(), value) {
-                        ("pattern", Value::String(_)) => 1,
-                        ("patternProperties", Value::Object(patterns)) => patterns.len(),
-                        _ => 0,
-                    };
+                    size.patterns += usize::from(key == "pattern" && value.is_string());
                     if let ("$ref", Value::String(reference)) = (key.as_str(), value) {
                         size.add(self.definition(reference, depth + 1)?)?;
                     } else {
@@ -239,6 +288,13 @@ impl<'a> Counter<'a> {
     fn definition(&mut self, reference: &'a str, depth: usize) -> Result<Size, String> {
         if let Some(size) = self.counted.get(reference) {
             return Ok(*size);
+        }
+        // A validator decodes it, and would find another definition than this function.
+        if reference.contains('%') {
+            return Err(format!(
+                "the reference `{}` has a percent-encoded name: write the name itself",
+                bounded(reference, MAX_MESSAGE)
+            ));
         }
         let pointer = reference.strip_prefix('#');
         let Some(definition) = pointer.and_then(|pointer| self.root.pointer(pointer)) else {

@@ -180,10 +180,66 @@ fn schemas_that_need_more_than_linear_time_are_rejected() {
             "`$schema` is not supported here",
         ),
         (r#"{"format": "regex"}"#, "`regex` is not supported"),
+        // Each level would evaluate the levels below it several times.
+        (
+            r#"{"anyOf": [{"anyOf": [{}], "unevaluatedProperties": {}}]}"#,
+            "`unevaluatedProperties` is not supported here",
+        ),
+        (
+            r#"{"unevaluatedItems": {}}"#,
+            "`unevaluatedItems` is not supported here",
+        ),
+        (
+            r#"{"contentMediaType": "application/json"}"#,
+            "`contentMediaType` is not supported here",
+        ),
+        // A validator would use the definition `b`.
+        (
+            r##"{"$ref": "#/$defs/%62", "$defs": {"%62": true, "b": {"$ref": "#/$defs/%62"}}}"##,
+            "the reference `#/$defs/%62` has a percent-encoded name",
+        ),
+        // A map of names is a schema for a reference to it.
+        (
+            r##"{"$ref": "#/properties", "properties": {"unevaluatedItems": {}}}"##,
+            "`unevaluatedItems` is not supported here",
+        ),
         (r#"{"pattern": "(a{200}){200}"}"#, "not a JSON Schema"),
     ] {
         let error = render(&bundle(schema, PATCHES), Some(json!({})));
         let error = error.unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
+}
+
+#[test]
+fn names_of_properties_are_no_keywords() {
+    let schema = r##"{"properties": {"contentEncoding": {"type": "string"}, "$id": {}, "properties": {"properties": {"$ref": {}}}},
+        "$defs": {"unevaluatedItems": {"const": 1}}, "patternProperties": {"$anchor": true}}"##;
+    render(&bundle(schema, PATCHES), Some(json!({}))).unwrap();
+}
+
+#[test]
+fn long_texts_are_limited_with_the_default_and_by_the_number_of_patterns() {
+    let mut files = bundle(SCHEMA, PATCHES);
+    let default = format!("replicas: 2\nany: {}\n", "a".repeat(40 << 10));
+    files.insert("config.yaml".to_owned(), default.into_bytes());
+    render(&files, Some(json!({}))).unwrap();
+    let error = render(&files, Some(json!({"more": "a".repeat(30 << 10)})));
+    let error = error.unwrap_err().to_string();
+    let expected = "the configuration and the default of the package together have more than the limit of 65536 bytes";
+    assert!(error.contains(expected), "{error}");
+
+    let patterns: Vec<String> = (0..20)
+        .map(|n| format!(r#"{{"pattern": "[ab]*a[ab]{{{n}}}"}}"#))
+        .collect();
+    let schema = format!(
+        r#"{{"properties": {{"any": {{"allOf": [{}]}}}}}}"#,
+        patterns.join(", ")
+    );
+    let files = bundle(&schema, PATCHES);
+    render(&files, Some(json!({"any": "a".repeat(20 << 10)}))).unwrap();
+    let error = render(&files, Some(json!({"any": "a".repeat(30 << 10)})));
+    let error = error.unwrap_err().to_string();
+    let expected = "its texts are too long for a schema with this number of patterns";
+    assert!(error.contains(expected), "{error}");
 }

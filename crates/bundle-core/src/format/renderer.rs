@@ -27,15 +27,6 @@ pub struct RenderTarget {
 }
 
 impl RenderTarget {
-    /// Returns `true` if the configuration sets any value.
-    pub fn is_configured(&self) -> bool {
-        match &self.config {
-            None | Some(Value::Null) => false,
-            Some(Value::Object(map)) => !map.is_empty(),
-            Some(_) => true,
-        }
-    }
-
     /// Returns an installation of which only the namespace is known.
     pub fn in_namespace(namespace: Option<&str>) -> Self {
         Self {

@@ -314,13 +314,8 @@ pub(in crate::reconcile) async fn load(
     let done = budget.blocking(WorkerThread::Content, work).await;
     let (read, mut share) = done.ok_or_else(|| panicked(reason))?;
     let read = read?;
-    // The findings can be about the configuration, and other BundleDeployments use the copy.
-    let is_copy_unusable = match &read {
-        Ok(Ok(_)) => false,
-        Ok(Err(_)) => !wanted.target.is_configured(),
-        Err(_) => true,
-    };
-    if is_copy_unusable {
+    // Findings do not damage the copy: other BundleDeployments use it with other configurations.
+    if read.is_err() {
         // The next reconcile fetches it again.
         ctx.store.remove(wanted.content.digest());
     }
