@@ -83,12 +83,12 @@ impl GitFailure {
         }
     }
 
-    /// Returns true if the messages say that the ssh program does not exist.
+    /// Returns true if the messages say that the ssh program does not exist. Messages of the server
+    /// have a prefix.
     pub(super) fn lacks_ssh(stderr: &[u8]) -> bool {
         let text = String::from_utf8_lossy(stderr);
-        let is_missing =
-            |line: &str| line.contains("ssh: not found") || line.contains("ssh: command not found");
-        text.lines().any(is_missing)
+        let mut own = text.lines().filter(|line| !is_of_server(line));
+        own.any(|line| line.contains("ssh: not found") || line.contains("ssh: command not found"))
     }
 
     /// Returns true if a process reached its memory limit. Messages of the server have a prefix.
@@ -304,5 +304,6 @@ mod tests {
     fn missing_ssh_program_is_detected() {
         assert!(GitFailure::lacks_ssh(b"sh: 1: ssh: not found\nfatal: x"));
         assert!(!GitFailure::lacks_ssh(b"ssh: connect to host h port 22: x"));
+        assert!(!GitFailure::lacks_ssh(b"remote: sh: 1: ssh: not found"));
     }
 }
