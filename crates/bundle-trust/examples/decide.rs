@@ -27,9 +27,9 @@ use serde_json::Value;
 
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
-/// Signatures in a keyless signature, as number and curve. P-256: the signature itself, the SCT,
-/// the SET and the checkpoint of the log, the timestamp and its certificate. P-384: two
-/// certificates, as in the public instance.
+/// Number of signatures that one keyless signature requires to verify, by curve. P-256: the
+/// signature itself, the SCT, the SET and the checkpoint of the log, the timestamp and its
+/// certificate. P-384: two certificates, as in the public instance.
 const CHAIN: [(usize, Curve); 2] = [(6, Curve::P256), (2, Curve::P384)];
 
 #[derive(Clone, Copy)]

@@ -30,7 +30,7 @@ const FORMS: u64 = 3;
 /// server that waits for a slow webhook must not block requests of other users.
 const UNANSWERED: Duration = Duration::from_secs(2);
 
-/// A layer for clients whose large requests wait for each other.
+/// Tower layer that reserves memory for each large request before it is sent.
 #[derive(Debug, Clone)]
 pub struct RequestMemory {
     pool: Pool,

@@ -213,8 +213,8 @@ fn schemas_that_need_more_than_linear_time_are_rejected() {
 
 #[test]
 fn names_of_properties_are_no_keywords() {
-    let schema = r##"{"properties": {"contentEncoding": {"type": "string"}, "$id": {}, "properties": {"properties": {"$ref": {}}}},
-        "$defs": {"unevaluatedItems": {"const": 1}}, "patternProperties": {"$anchor": true}}"##;
+    let schema = r#"{"properties": {"contentEncoding": {"type": "string"}, "$id": {}, "properties": {"properties": {"$ref": {}}}},
+        "$defs": {"unevaluatedItems": {"const": 1}}, "patternProperties": {"$anchor": true}}"#;
     render(&bundle(schema, PATCHES), Some(json!({}))).unwrap();
 }
 

@@ -14,7 +14,7 @@ const SOON: i64 = 30 * 24 * 3600;
 pub enum CaBundle {
     /// It is not set.
     Empty,
-    /// It is not base64 of certificates; the reason.
+    /// The value is not a base64-encoded list of certificates. Contains the reason.
     Invalid(String),
     /// Its certificates.
     Certificates(Vec<Certificate>),

@@ -1,5 +1,5 @@
-//! Search of the states. Each state is visited once. From each state without a reconcile, a path
-//! without disturbances must converge.
+//! Search of the states. Each state is visited once. From each state in which no reconcile runs, a
+//! path without disturbances must converge.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

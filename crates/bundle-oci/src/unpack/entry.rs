@@ -14,7 +14,7 @@ pub(super) struct PathRules {
     longest: usize,
     /// Maximum number of components of a path.
     deepest: usize,
-    /// `true` if `\\` is an ordinary character.
+    /// `true` if a path may contain a backslash as an ordinary character.
     backslash: bool,
 }
 

@@ -61,7 +61,7 @@ pub(super) struct NodePrograms {
 }
 
 impl NodePrograms {
-    /// Builds and installs what is missing.
+    /// Returns the programs of a node. Builds and installs those that are missing.
     pub(super) async fn get() -> Result<Self> {
         if !rustix::process::geteuid().is_root() {
             bail!(

@@ -152,6 +152,7 @@ async fn check_release_lifecycle(tool: Tool) {
             "poddisruptionbudget.policy/bundle-webhook",
             "networkpolicy.networking.k8s.io/bundle-webhook",
             "service/bundle-webhook",
+            "service/bundle-webhook-content",
         ]
     );
     assert!(description_of_mode(cluster).await.starts_with("Earlier"));

@@ -60,7 +60,7 @@ impl<'i> CheckedApply<'i> {
         self
     }
 
-    /// Returns the apply to check it again.
+    /// Discards the check and returns the apply, so that it is checked again.
     pub(super) fn into_stale(self) -> PreparedApply<'i> {
         self.prepared.bypassing_cache()
     }

@@ -84,7 +84,7 @@ pub(super) fn finish(
     writer.finish(&Index { summary, files }.encode(), seal(name, key))
 }
 
-/// A copy with a valid seal.
+/// Cached content whose file seal is valid.
 pub(in crate::reconcile) struct StoredContent {
     file: SealedFile,
     index: Index,

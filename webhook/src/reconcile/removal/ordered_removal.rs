@@ -52,8 +52,8 @@ impl<'a> OrderedRemoval<'a> {
         &self.progress
     }
 
-    /// Deletes all objects without obstacles, step by step. Returns the objects that were not gone
-    /// when the time limit was reached, although no finalizer holds them.
+    /// Deletes the objects that nothing holds back, step by step. Returns the objects that were not
+    /// gone when the time limit was reached, although no finalizer holds them.
     pub(in crate::reconcile) async fn remove(
         &mut self,
         remover: &Remover<'_>,

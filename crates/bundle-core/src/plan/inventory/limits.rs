@@ -83,8 +83,8 @@ impl ObjectCounts {
     }
 
     /// Reserves `objects` for the BundleDeployment and its requester, before they are recorded.
-    /// Fails if their number grows beyond a limit. As many objects as are recorded, or fewer, never
-    /// fail.
+    /// Fails if their number grows beyond a limit. Never fails if `objects` is at most the recorded
+    /// number.
     pub fn reserve(
         &mut self,
         uid: &str,

@@ -219,8 +219,8 @@ const FIRST_PAUSE_MS: u64 = 500;
 const LONGEST_PAUSE_MS: u64 = 60_000;
 
 /// Returns the pause in milliseconds before the next verification of an object that was verified
-/// `times` times in a row without drift. Other controllers may write their own fields of it at any
-/// rate.
+/// `times` times in a row without drift. Other controllers may write their own fields of the object
+/// as often as they want.
 pub fn verification_pause_ms(times: u32) -> u64 {
     match times {
         0 => 0,

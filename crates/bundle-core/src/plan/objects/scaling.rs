@@ -84,7 +84,7 @@ pub fn ignore_rule(target: &ObjectId) -> String {
 /// Owner of `spec.replicas` of an object on the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplicasOwner<'a> {
-    /// A HorizontalPodAutoscaler, which may have been deleted since.
+    /// A HorizontalPodAutoscaler, which may no longer exist.
     Autoscaler,
     /// Another controller, with this field manager.
     Manager(&'a str),

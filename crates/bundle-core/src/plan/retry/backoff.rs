@@ -101,7 +101,7 @@ pub enum RestoreFailure {
     /// The API server rejected the request, for example because of missing permissions: up to 5
     /// min.
     Refused,
-    /// The object is invalid with these values: up to 10 min.
+    /// The API server rejects these values as invalid. Longest delay: 10 min.
     Invalid,
 }
 

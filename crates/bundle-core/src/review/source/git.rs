@@ -68,7 +68,7 @@ pub struct GitUrl {
     user: Option<String>,
     host: GitHost,
     port: Option<u16>,
-    /// The path as written, with the character before it.
+    /// The path as written, with its separator: `/` or `:`.
     path: String,
 }
 

@@ -168,7 +168,8 @@ impl Mirrors {
         Ok(locations)
     }
 
-    /// Skips a mirror that did not respond, as each attempt costs seconds.
+    /// Records that a mirror did not respond, so that later lookups skip it, as each attempt costs
+    /// seconds.
     pub(super) fn record_failure(&self, location: &Repository, reason: &Reason) {
         if matches!(
             reason,

@@ -52,7 +52,7 @@ pub(super) enum Promise {
     Twice,
     /// SCT of a certificate with another name.
     Borrowed,
-    /// Signed by another log that uses the name of this one.
+    /// Signed with another key, with the log ID of this log.
     Forged,
     /// SCT by an unknown log.
     Unknown,

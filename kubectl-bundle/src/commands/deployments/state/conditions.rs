@@ -32,7 +32,7 @@ pub(crate) fn find<'a>(item: &'a BundleDeployment, kind: &str) -> Option<&'a Con
         .find(|condition| condition.type_ == kind)
 }
 
-/// Returns its status, with the reason if it is not `True`.
+/// Returns the status of the condition `kind`, with its reason unless it is `True`.
 pub(crate) fn condition(item: &BundleDeployment, kind: &str) -> String {
     match find(item, kind) {
         None => "Unknown".to_owned(),

@@ -49,7 +49,7 @@ struct UnpackReport {
     files: u64,
     bytes: u64,
     links: u64,
-    /// Files without their setuid or setgid bit.
+    /// Number of files that were written without their setuid or setgid bit.
     unmarked: u64,
     left_out: Vec<String>,
     left_out_count: u64,

@@ -31,7 +31,7 @@ pub(crate) use arguments::Arguments;
 
 /// Settings of `check`.
 pub(crate) struct Check {
-    /// Files.
+    /// Files to check.
     pub(crate) files: Vec<PathBuf>,
     /// Source of facts; `None` is offline.
     pub(crate) online: Option<OnlineSettings>,

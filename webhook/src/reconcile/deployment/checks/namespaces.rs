@@ -49,7 +49,7 @@ impl DeploymentReconcile<'_> {
     /// Checks, before objects are created, that no namespace was replaced since the installation.
     ///
     /// In a replaced namespace, the permissions of the requesters are checked again. Objects that
-    /// the class decides about wait for the next write of the spec.
+    /// are installed with the permissions of the class wait for the next write of the spec.
     pub(in crate::reconcile) async fn check_namespaces(
         &mut self,
         request: &InstallRequest<'_>,

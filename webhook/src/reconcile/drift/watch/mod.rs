@@ -57,7 +57,7 @@ struct Watch {
     table: ObservedTable,
     progress: watch::Receiver<WatchProgress>,
     task: AbortHandle,
-    /// Counts for the requester of the deployment that opened it.
+    /// Share of the watch limit of the requester whose BundleDeployment opened this watch.
     _slot: Share,
 }
 
