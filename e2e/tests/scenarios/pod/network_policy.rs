@@ -1,5 +1,5 @@
 //! The NetworkPolicy of the manifests selects the pods of the Deployment, and opens the ports that
-//! the Service and the probes use.
+//! the Services and the probes use.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,14 +7,19 @@ use std::path::Path;
 use e2e::cluster::manifests;
 use serde_json::Value;
 
-/// Returns the object of this kind in the shipped manifests.
+/// Returns the only object of this kind in the shipped manifests.
 fn shipped(kind: &str) -> Value {
+    let mut found = all_shipped(kind);
+    assert_eq!(found.len(), 1, "objects of kind {kind}");
+    found.remove(0)
+}
+
+/// Returns the objects of this kind in the shipped manifests.
+fn all_shipped(kind: &str) -> Vec<Value> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../webhook/deploy/manifests");
     let objects = manifests::read_folder(&folder).unwrap();
-    let mut found = objects.into_iter().filter(|object| object["kind"] == kind);
-    let object = found.next().unwrap();
-    assert!(found.next().is_none(), "two objects of kind {kind}");
-    object
+    let found = objects.into_iter().filter(|object| object["kind"] == kind);
+    found.collect()
 }
 
 fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
@@ -38,24 +43,26 @@ fn port(deployment: &Value, wanted: &Value) -> u64 {
 }
 
 #[test]
-fn network_policy_selects_the_pods_and_opens_only_the_ports_of_service_and_probes() {
+fn network_policy_selects_the_pods_and_opens_only_the_ports_of_services_and_probes() {
     let (policy, deployment) = (shipped("NetworkPolicy"), shipped("Deployment"));
-    let service = shipped("Service");
+    let services = all_shipped("Service");
+    assert_eq!(services.len(), 2);
     let template = "/spec/template/metadata/labels";
     let labels = deployment.pointer(template).unwrap();
     let namespace = &deployment["metadata"]["namespace"];
-    for object in [&policy, &service] {
+    for object in services.iter().chain([&policy]) {
         assert_eq!(&object["metadata"]["namespace"], namespace);
     }
     assert!(selects(
         &policy["spec"]["podSelector"]["matchLabels"],
         labels
     ));
-    assert!(selects(&service["spec"]["selector"], labels));
-
     let mut needed = BTreeSet::new();
-    for entry in list(&service, "/spec/ports") {
-        needed.insert(port(&deployment, &entry["targetPort"]));
+    for service in &services {
+        assert!(selects(&service["spec"]["selector"], labels));
+        for entry in list(service, "/spec/ports") {
+            needed.insert(port(&deployment, &entry["targetPort"]));
+        }
     }
     let container = &deployment["spec"]["template"]["spec"]["containers"][0];
     for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
