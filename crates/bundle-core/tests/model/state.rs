@@ -13,7 +13,7 @@ pub(crate) type Content = u8;
 /// One of two sets of terms of the class.
 pub(crate) type Terms = u8;
 
-/// How many of the objects of one content exist on the cluster.
+/// Number of the objects of one content that exist on the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Objects {
     None,
