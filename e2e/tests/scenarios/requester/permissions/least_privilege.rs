@@ -6,6 +6,7 @@ use std::path::Path;
 
 use e2e::cluster::manifests;
 
+use crate::scenarios::admission::callers::another_user;
 use crate::scenarios::requester::*;
 
 const POD: &str = "system:serviceaccount:bundle-system:bundle-webhook";
@@ -344,6 +345,10 @@ async fn pod_uses_each_permission_of_the_manifests_and_is_denied_none() {
     approved(&cluster).await;
     robot(&cluster).await;
     repairs(&cluster).await;
+    let client = another_user(&cluster).await;
+    let url = format!("https://{}/bundles/least.tgz", webhook.content_address());
+    let download = client.get(url).bearer_auth("unknown").send().await.unwrap();
+    assert_eq!(download.status(), 401);
     webhook.restart().await.unwrap();
     webhook.wait_for_admission().await.unwrap();
     for name in ["least", "least-gated", "least-robot"] {
