@@ -320,9 +320,10 @@ fn with_pack_url(body: &[u8], url: &str) -> Vec<u8> {
 async fn backend(root: &Path, request: Request, pack: Option<&Path>) -> Response {
     let mut variables = variables(root, &request);
     if let Some(pack) = pack {
-        // Git runs the hook in place of `pack-objects`, and sends its output. The comment ends the
+        // Git runs the hook in place of `pack-objects`, and sends its output. `upload-pack` ends
+        // without a pack if the hook ends before it has read its input. The comment ends the
         // arguments that git adds.
-        let hook = format!("cat {} #", pack.display());
+        let hook = format!("cat >/dev/null; cat {} #", pack.display());
         variables.extend([
             ("GIT_CONFIG_COUNT", "1".to_owned()),
             ("GIT_CONFIG_KEY_0", "uploadpack.packObjectsHook".to_owned()),
