@@ -77,11 +77,16 @@ fn write(cluster: &Cluster, name: &str, objects: &[Value]) -> String {
 /// Pushes these objects as a bundle, and returns its pinned reference.
 async fn publish(cluster: &Cluster, name: &str, objects: &[Value]) -> String {
     let folder = write(cluster, name, objects);
+    push(cluster, name, &folder).await
+}
+
+/// Pushes the bundle in `folder`, and returns its pinned reference.
+async fn push(cluster: &Cluster, name: &str, folder: &str) -> String {
     let tagged = format!("{name}:1.0.0");
     let tagged = if name.contains(':') { name } else { &tagged };
     let reference = cluster.registry(0).unwrap().reference(tagged);
     let pushed = cluster
-        .kubectl_bundle(["push", &folder, &reference, "--overwrite-tag"])
+        .kubectl_bundle(["push", folder, &reference, "--overwrite-tag"])
         .await
         .unwrap();
     pushed.success().unwrap().lines().last().unwrap().to_owned()

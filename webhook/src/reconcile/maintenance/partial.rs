@@ -60,7 +60,8 @@ impl DeploymentReconcile<'_> {
         Some(GeneratedBundle::from_object(self.ctx, object))
     }
 
-    /// Maintains the installed content while the requested content is not installed.
+    /// Maintains the installed content while the requested content is not installed. Does nothing
+    /// if its objects would get settings that require another approval.
     pub(in crate::reconcile) async fn maintain_installed(
         &mut self,
         account: &ServiceAccount,
@@ -77,7 +78,7 @@ impl DeploymentReconcile<'_> {
         };
         // The name alone proves nothing: if the Bundle was deleted and created again, its content
         // was not admitted.
-        if !self.is_installed(&request) {
+        if !self.is_installed(&request) || !self.can_restore_installed() {
             return Ok(None);
         }
         let states = &self.ctx.states;
@@ -104,7 +105,7 @@ impl DeploymentReconcile<'_> {
             reason: reason::RECONCILE_FAILED,
             ..*request
         };
-        if !self.was_installed(&former) {
+        if !self.was_installed(&former) || !self.can_restore_installed() {
             return Ok(None);
         }
         if self.ctx.states.lacks_former_objects(&self.name) {

@@ -60,6 +60,10 @@ pub struct InstalledContent {
     /// Approver of the content, if the class requires approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved_by: Option<String>,
+    /// [`crate::review::approval_terms`] of the spec with which the content was installed. `None` in
+    /// records of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub terms: Option<String>,
     /// [`crate::plan::drift::combined`] of all objects after the last apply, if known for each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fields_digest: Option<String>,

@@ -20,16 +20,65 @@ pub(in crate::scenarios::requester) async fn approve(
     name: &str,
     reference: &str,
 ) {
+    let (object, _) = approval_of(cluster, approval, name, reference).await;
+    put(cluster, &[object]).await;
+}
+
+/// Approves as [`approve`], and names the generation of the settings.
+async fn approve_settings(cluster: &Cluster, approval: &str, name: &str, reference: &str) {
+    let (mut object, generation) = approval_of(cluster, approval, name, reference).await;
+    object["spec"]["bundleDeployment"]["generation"] = generation;
+    put(cluster, &[object]).await;
+}
+
+/// Returns an approval, and the present generation of the BundleDeployment.
+async fn approval_of(
+    cluster: &Cluster,
+    approval: &str,
+    name: &str,
+    reference: &str,
+) -> (Value, Value) {
     let found = get(cluster, &format!("bundledeployment {name}")).await;
-    let uid = found.unwrap_or_default()["metadata"]["uid"].clone();
+    let metadata = &found.unwrap_or_default()["metadata"];
     let digest = reference.rsplit('@').next();
     let object = json!({
         "apiVersion": "core.rukpak.io/v1alpha1",
         "kind": "BundleApproval",
         "metadata": {"name": approval},
-        "spec": {"bundleDeployment": {"name": name, "uid": uid}, "digest": digest},
+        "spec": {"bundleDeployment": {"name": name, "uid": metadata["uid"]}, "digest": digest},
     });
-    put(cluster, &[object]).await;
+    (object, metadata["generation"].clone())
+}
+
+/// Deletes the ConfigMap `one` of the namespace `user`, and asserts that it stays deleted while the
+/// pod restores an object of another BundleDeployment that was deleted later.
+async fn delete_without_restore(cluster: &Cluster, user: &str) {
+    let other = format!("{user}-other");
+    tenant(cluster, &other, &json!([])).await;
+    let objects = [note(&other, "one")];
+    deploy(cluster, &other, &other, &objects, &json!({})).await;
+    until(cluster, &other, "Installed", "True").await;
+    let line = format!("delete configmap one -n {user}");
+    try_kubectl(cluster, &line).await.success().unwrap();
+    let line = format!("annotate bundledeployment {user} asked=again");
+    try_kubectl(cluster, &line).await.success().unwrap();
+    for _ in 0..2 {
+        let line = format!("delete configmap one -n {other}");
+        try_kubectl(cluster, &line).await.success().unwrap();
+        until_exists(cluster, &format!("configmap one -n {other}")).await;
+    }
+    assert_eq!(
+        get(cluster, &format!("configmap one -n {user}")).await,
+        None
+    );
+}
+
+async fn until_exists(cluster: &Cluster, what: &str) {
+    wait::until_true(LONG, &format!("{what} exists"), || async {
+        Ok(get(cluster, what).await.is_some())
+    })
+    .await
+    .unwrap();
 }
 
 async fn until_unapproved(cluster: &Cluster, name: &str) -> String {
@@ -150,12 +199,7 @@ async fn former_content_is_not_restored_by_a_class_that_waits_for_approval() {
     .success()
     .unwrap();
     until_permission_denied(&cluster, user, "patch configmaps -n changer-former").await;
-    try_kubectl(&cluster, "delete configmap one -n changer-former")
-        .await
-        .success()
-        .unwrap();
-    until_withdrawn(&cluster, user).await;
-    assert_eq!(get(&cluster, "configmap one -n changer-former").await, None);
+    delete_without_restore(&cluster, user).await;
 
     // Approved, the class installs it, and restores it from then on.
     approve(&cluster, "changer-former", user, &reference).await;
@@ -164,13 +208,57 @@ async fn former_content_is_not_restored_by_a_class_that_waits_for_approval() {
         .await
         .success()
         .unwrap();
-    wait::until_true(LONG, "the class restores its content", || async {
-        Ok(get(&cluster, "configmap one -n changer-former")
-            .await
-            .is_some())
-    })
-    .await
-    .unwrap();
+    until_exists(&cluster, "configmap one -n changer-former").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn approved_content_is_not_restored_with_a_configuration_that_waits_for_approval() {
+    let cluster = shared().await.unwrap();
+    cluster.webhook().await.unwrap();
+    let user = "changer-config";
+    tenant(&cluster, user, &json!([])).await;
+    let class = &gated(&[user]);
+    delegate_with(&cluster, user, user, class).await;
+    let folder = write(&cluster, user, &[note(user, "one")]);
+    let file = std::path::Path::new(&folder).join("bundle.yaml");
+    let package = fs_err::read_to_string(&file).unwrap();
+    let config = "config: {schema: config.schema.json, default: config.yaml, patches: [{kind: ConfigMap, name: one, path: /data/a, value: /text}]}\n";
+    fs_err::write(&file, package + config).unwrap();
+    fs_err::write(file.with_file_name("config.yaml"), "text: default\n").unwrap();
+    let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}});
+    let schema_file = file.with_file_name("config.schema.json");
+    fs_err::write(schema_file, schema.to_string()).unwrap();
+    let reference = push(&cluster, user, &folder).await;
+    let configured = |text: &str| {
+        let config = json!({"config": {"text": text}});
+        under(user, deployment(user, &reference, &config))
+    };
+    let text = || async {
+        let object = get(&cluster, "configmap one -n changer-config").await;
+        object.unwrap_or_default()["data"]["a"].clone()
+    };
+    let first = configured("first");
+    let written = apply_as(&cluster, &first, Some(user)).await;
+    written.success().unwrap();
+    until_unapproved(&cluster, user).await;
+    approve_settings(&cluster, "changer-config-first", user, &reference).await;
+    until(&cluster, user, "Installed", "True").await;
+    assert_eq!(text().await, "first");
+
+    let second = configured("second");
+    let written = apply_as(&cluster, &second, Some(user)).await;
+    written.success().unwrap();
+    let reported = until_unapproved(&cluster, user).await;
+    assert!(
+        reported.contains("changed after this approval"),
+        "{reported}"
+    );
+    assert_eq!(text().await, "first");
+    delete_without_restore(&cluster, user).await;
+
+    approve_settings(&cluster, "changer-config-second", user, &reference).await;
+    until_exists(&cluster, "configmap one -n changer-config").await;
+    assert_eq!(text().await, "second");
 }
 
 #[tokio::test(flavor = "multi_thread")]

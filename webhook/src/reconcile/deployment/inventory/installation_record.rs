@@ -5,7 +5,8 @@ use bundle_api::ServiceAccountName;
 use bundle_api::deployment::status::Installed;
 use bundle_core::plan::inventory::{InstallationRecord, InstalledContent, RememberedSeals};
 use bundle_core::reference::Digest;
-use bundle_core::review::Kind;
+use bundle_core::review::class::Approval;
+use bundle_core::review::{Kind, approval_terms};
 
 use crate::reconcile::bundle::generated::GeneratedBundle;
 use crate::reconcile::content::objects::PreparedObject;
@@ -17,6 +18,20 @@ impl DeploymentReconcile<'_> {
     /// Returns the completely installed content, if there is one.
     pub(in crate::reconcile) fn installed_content(&self) -> Option<&InstalledContent> {
         self.inventory.record.as_ref()?.installed.as_ref()
+    }
+
+    /// Returns true if the installed content can be restored with the present spec: the class
+    /// requires no approval, or the terms that an approval covers are those of the installation.
+    pub(in crate::reconcile) fn can_restore_installed(&self) -> bool {
+        self.class.approval == Approval::None
+            || self
+                .installed_content()
+                .and_then(|installed| installed.terms.as_ref())
+                .is_some_and(|terms| *terms == self.present_terms())
+    }
+
+    fn present_terms(&self) -> String {
+        approval_terms(&self.object.data["spec"]).to_string()
     }
 
     /// Overwrites the status fields that show the record. Without a record they stay unchanged, and
@@ -57,6 +72,7 @@ impl DeploymentReconcile<'_> {
             account_name: request.account.name.to_string(),
             requested_by: self.requester.user.clone(),
             approved_by: self.approved_by.clone(),
+            terms: Some(self.present_terms()),
             fields_digest: fields.map(|digest| digest.to_string()),
         });
         self.conclude_decision(&mut record, request, items);
@@ -73,6 +89,9 @@ impl DeploymentReconcile<'_> {
         let Some(mut record) = self.inventory.record.clone() else {
             return Ok(());
         };
+        if let Some(installed) = &mut record.installed {
+            installed.terms = Some(self.present_terms());
+        }
         self.conclude_decision(&mut record, request, items);
         self.save_record(record).await
     }
