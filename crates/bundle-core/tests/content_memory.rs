@@ -1,7 +1,8 @@
-//! Memory that weighing, parsing and rendering of content allocates. Weighing needs no more than a
-//! constant. Parsing and rendering need no more than the weight of the content and the same
-//! constant, or the content is rejected. The permissions that roles grant need no more than a
-//! constant.
+//! Limits of the memory that the program allocates for content. The *weight* of content is an upper
+//! estimate of the memory of its parsed and rendered objects. Calculating the weight allocates no
+//! more than a constant. Parsing and rendering allocate no more than the weight and the same
+//! constant, or the content is rejected. The calculation of the permissions that roles grant
+//! allocates no more than a constant.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

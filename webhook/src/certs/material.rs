@@ -27,11 +27,11 @@ const SKEW: SignedDuration = SignedDuration::from_mins(5);
 /// The stored data, all as PEM.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Material {
-    /// Key of the current authority, as PKCS#8.
+    /// Key of the current certificate authority, as PKCS#8.
     pub(super) authority_key: String,
-    /// The current authority.
+    /// Certificate of the current certificate authority.
     pub(super) authority: String,
-    /// All trusted authorities, the current one first.
+    /// All trusted certificate authorities (PEM), the current one first.
     pub(super) trusted: String,
     /// Serving key, as PKCS#8.
     pub(super) key: String,

@@ -127,7 +127,7 @@ impl Registrar {
     }
 }
 
-/// Returns the trusted authorities (PEM).
+/// Returns the trusted certificate authorities (PEM).
 fn trusted(material: Option<&Material>) -> &str {
     material.map_or("", |material| &material.trusted)
 }

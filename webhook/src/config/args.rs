@@ -46,8 +46,8 @@ pub struct Args {
     )]
     pub namespace: String,
 
-    /// Namespace of the keys and inventories of this program [default: the system namespace with
-    /// `-state`]
+    /// Namespace of the keys and inventories of this program [default: the name of the system
+    /// namespace with the suffix `-state`]
     ///
     /// Must differ from the system namespace, so that users who manage pull secrets cannot read the
     /// keys.

@@ -1,5 +1,5 @@
-//! The address, authority and tokens of this installation, as registrations must contain them.
-//! `shape` checks the other fields.
+//! The Service, certificate authorities and tokens of this installation, as registrations must
+//! contain them. `shape` checks the other fields.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,13 +9,14 @@ use serde_json::Value;
 
 use crate::caller::Token;
 
-/// The endpoint that the API server calls, and its trusted authority.
+/// The Service that the API server calls, the certificate authorities that it must trust, and the
+/// tokens that registrations must have.
 pub(crate) struct Identity<'a> {
     /// Namespace of the Service.
     pub(crate) namespace: &'a str,
     /// Name of the Service.
     pub(crate) service: &'a str,
-    /// The trusted authorities (PEM).
+    /// The trusted certificate authorities (PEM).
     pub(crate) trusted: &'a str,
     /// The token that registrations must have.
     pub(crate) current: &'a Token,

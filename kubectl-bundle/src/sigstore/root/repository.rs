@@ -55,7 +55,7 @@ impl TufRepository<'_> {
         self.refresh(Mirror::new(http, base)).await
     }
 
-    /// Refreshes from any implementation of a repository.
+    /// Reads the metadata and targets from `mirror`, stores the metadata, and returns the targets.
     pub(super) async fn refresh(&self, mirror: impl Repository + 'static) -> Outcome<TufTargets> {
         let draft = self.kept.draft();
         let refresh =

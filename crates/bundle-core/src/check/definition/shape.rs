@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
-/// `spec`.
+/// Schema of the field `spec` of a CustomResourceDefinition.
 pub(super) static SPEC: LazyLock<Value> = LazyLock::new(|| {
     let text = || json!({"type": "string"});
     let texts = || json!({"type": "array", "items": {"type": "string"}});

@@ -13,8 +13,8 @@ pub struct ObservedDeletion {
     pub deleted: i64,
     /// True if the inventory records that the deletion was accepted.
     pub is_recorded: bool,
-    /// Time since which the API server cannot delete an object without a review; `None` while it
-    /// can.
+    /// Time since which the API server must have reviewed every deletion; `None` while a webhook
+    /// registration is missing or altered.
     pub enforced_since: Option<i64>,
     /// Time of the write that admitted the current spec by the annotation `core.rukpak.io/admit`:
     /// the start of its review, as stamp or seal record it. The times of other stamps do not

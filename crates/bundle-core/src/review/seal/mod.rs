@@ -59,9 +59,9 @@ pub struct StoredObject<'a> {
     pub seal: Option<&'a str>,
 }
 
-/// Returns the latest time in `managedFields`, without times in the future. Clients may send any
-/// time for entries of other managers, and the API server only sets the time of the writing
-/// manager. Milliseconds since 1970.
+/// Returns the latest of the times in `managedFields`, in milliseconds since 1970. Times more than
+/// [`EARLIER`] after `now` are ignored: the API server sets only the time of the field manager that
+/// writes, and clients can send any time for the entries of other field managers.
 pub fn last_written(times: impl IntoIterator<Item = i64>, now: i64) -> Option<i64> {
     let latest = now.saturating_add(EARLIER);
     times.into_iter().filter(|time| *time <= latest).max()

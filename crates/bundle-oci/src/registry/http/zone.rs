@@ -10,14 +10,15 @@ use url::{Host, Url};
 
 use crate::registry::names::NameResolver;
 
-/// Network zone of an address, from far to near.
+/// Network zone of an address, from the farthest to the nearest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in crate::registry) enum NetworkZone {
     /// Public address.
     Public,
-    /// Private network.
+    /// Private network, or a shared, multicast or reserved range.
     Private,
-    /// Loopback, or link-local, where clouds serve their credentials.
+    /// Loopback, unspecified or link-local address, or the metadata service of a cloud, which
+    /// returns credentials.
     Local,
 }
 
@@ -109,19 +110,20 @@ impl NetworkZone {
     }
 }
 
-/// Returns true if an address is neither of this machine nor of a private network.
+/// Returns true if an address is in the network zone `Public`, so that it is not loopback,
+/// link-local or private, for example.
 pub fn is_public_address(address: IpAddr) -> bool {
     NetworkZone::of(address) == NetworkZone::Public
 }
 
-/// DNS resolver that rejects addresses closer than allowed.
+/// DNS resolver that rejects addresses in a zone nearer than `nearest`.
 #[derive(Debug, Clone)]
 pub(in crate::registry) struct ZoneResolver {
     pub(in crate::registry) names: Arc<dyn NameResolver>,
     pub(in crate::registry) nearest: NetworkZone,
 }
 
-/// Error for a name that resolves to an address closer than allowed.
+/// Error for a name that resolves to an address in a zone nearer than [`ZoneResolver::nearest`].
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{0} is a private, link-local or loopback address, and a redirect from another network to it is rejected"

@@ -1,4 +1,5 @@
-//! Content during which the process ends twice is not parsed again for an hour.
+//! If the process ended twice while it parsed the same content, it does not parse that content again
+//! for an hour.
 
 use std::path::Path;
 
