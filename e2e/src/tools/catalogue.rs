@@ -1,5 +1,5 @@
-//! Table of tools: name, Go module folder under `e2e/tools`, package, and size of the first build.
-//! Versions are in each module's `go.mod`.
+//! Table of tools: name, folder of the Go module under `e2e/tools`, package, and duration class of
+//! the first build. Versions are in the `go.mod` of each module.
 
 use std::fmt;
 use std::str::FromStr;

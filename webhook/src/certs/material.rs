@@ -2,9 +2,10 @@
 //! functions except key generation are pure. `secret` stores the certificates, and `resolver`
 //! serves them.
 //!
-//! An authority is replaced in two steps, so that each API server trusts the authority of a
-//! certificate before it is served. First, the new authority is added to the trusted ones. After
-//! `OVERLAP`, it issues the serving certificate. The old authority stays trusted until it expires.
+//! A certificate authority (CA) is replaced in two steps, so that each API server trusts the CA of
+//! a certificate before the certificate is served. First, the new CA is added to the trusted
+//! ones. After `OVERLAP`, it issues the serving certificate. The old CA stays trusted until it
+//! expires.
 
 use std::time::Duration as StdDuration;
 
@@ -48,7 +49,8 @@ pub(super) enum RenewalDue {
     /// The serving certificate, with the configured names in addition to its own: another replica
     /// can need those.
     Names,
-    /// The authority, which is added to the trusted ones. The serving certificate stays.
+    /// The certificate authority, which is added to the trusted ones. The serving certificate
+    /// stays.
     Authority,
     /// Everything, because no part is valid any more.
     Everything,

@@ -13,7 +13,7 @@ use crate::budget::{Budget, Pool};
 
 /// Threads of all name lookups.
 const THREADS: u64 = 32;
-/// Parts of the threads. A requester can use one.
+/// Number of equal parts of the threads. Each requester can use one part.
 const PARTS: u64 = 4;
 
 tokio::task_local! {

@@ -1,5 +1,5 @@
 //! Watches the webhook registrations, repairs `caBundle` and path, and reports all other faults.
-//! `certs` rotates tokens and renews authorities.
+//! `certs` rotates the path and renews certificate authorities.
 
 use std::fmt::Write as _;
 
@@ -91,7 +91,7 @@ pub(crate) struct Keeper {
     faults: [Vec<Fault>; 2],
     /// The objects of the last read.
     read: [Option<DynamicObject>; 2],
-    /// Start of a gap without a rotation since.
+    /// Start of the last gap, until the path is rotated.
     gap: Option<Timestamp>,
 }
 
@@ -182,7 +182,7 @@ impl Keeper {
         self.faults.iter().flatten().all(|fault| fault.is_repaired)
     }
 
-    /// Returns the start of a gap without a rotation since.
+    /// Returns the start of the last gap if the path was not rotated after it.
     pub(crate) fn gap(&self) -> Option<Timestamp> {
         self.gap
     }

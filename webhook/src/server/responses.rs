@@ -34,7 +34,8 @@ impl ResponseShares {
     }
 }
 
-/// Bytes that the connection sends. Dropped with their last copy.
+/// Bytes of a response, with the shares of memory that they use until the connection has sent them:
+/// it drops its last copy then.
 struct Unsent {
     bytes: Bytes,
     _shares: Vec<Share>,

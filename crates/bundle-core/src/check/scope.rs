@@ -48,8 +48,8 @@ pub(super) fn check(
     }
 }
 
-/// Returns `true` if an object of this content is in a namespace, from Kubernetes' own kinds and
-/// the definitions in the content; `None` for other kinds.
+/// Returns a function that returns `true` for objects of namespaced kinds. It knows the kinds of
+/// Kubernetes and those that `objects` define, and returns `None` for all others.
 pub fn namespaced(objects: &[Manifest]) -> impl Fn(&Manifest) -> Option<bool> {
     let defined: BTreeMap<(&str, &str), bool> = objects.iter().filter_map(defines).collect();
     move |object: &Manifest| {

@@ -291,7 +291,7 @@ pub struct Upgrades {
     /// Range of the installed versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<Range>,
-    /// Lowest installed version.
+    /// Lowest installed version from which an upgrade is possible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub minimum: Option<semver::Version>,
 }

@@ -182,10 +182,7 @@ impl SignatureFound {
 /// returns `false` are counted as signatures by another signer.
 pub fn summary(found: &[SignatureFound], wanted: impl Fn(&Accepted) -> bool) -> String {
     summarize(found, |accepted| match &accepted.meaning {
-        Meaning::Attested(predicate) => format!(
-            "that is an attestation ({}) and not a signature",
-            shown(predicate)
-        ),
+        Meaning::Attested(predicate) => format!("of an attestation ({})", shown(predicate)),
         Meaning::Signed if wanted(accepted) => format!("by an accepted {}", accepted.signer),
         Meaning::Signed => format!("by another {}", accepted.signer),
     })
@@ -203,9 +200,9 @@ pub fn summary_of_attestations(
         } = accepted;
         match meaning {
             Meaning::Attested(kind) => {
-                format!("that attests {} by {another}{signer}", shown(kind))
+                format!("of an attestation ({}) by {another}{signer}", shown(kind))
             }
-            Meaning::Signed => format!("that is not an attestation by {another}{signer}"),
+            Meaning::Signed => format!("of the image, not of an attestation, by {another}{signer}"),
         }
     })
 }

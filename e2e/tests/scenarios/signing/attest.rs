@@ -118,7 +118,7 @@ async fn by_key(program: RegistryProgram) {
     );
     let refused = scene.run_plugin(&arguments).await.failure(3).unwrap();
     assert!(
-        refused.contains("2 that is not an attestation by key"),
+        refused.contains("2 of the image, not of an attestation, by key"),
         "{refused}"
     );
 

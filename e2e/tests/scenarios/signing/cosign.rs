@@ -188,7 +188,7 @@ async fn an_attestation_by_the_right_key_is_no_signature() {
         .await;
     let refused = bench.run_plugin(&verify).await.failure(3).unwrap();
     assert!(
-        refused.contains("one that is an attestation (https://example.com/tested/v1)"),
+        refused.contains("one of an attestation (https://example.com/tested/v1)"),
         "{refused}"
     );
 }

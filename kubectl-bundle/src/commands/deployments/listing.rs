@@ -24,7 +24,7 @@ const MAX_CORRECTIONS: usize = 5;
 pub(super) struct Corrections(Option<BTreeMap<String, i64>>);
 
 impl Corrections {
-    /// Counts the Events about corrections.
+    /// Reads the Events about corrections, and counts those of [`CORRECTION_PERIOD`] before `now`.
     pub(super) async fn read(cluster: &Cluster, now: Timestamp) -> Self {
         let events = cluster.events(&format!("reason={CORRECTED}")).await;
         Self(events.map(|events| Self::count(&events, now)))

@@ -180,8 +180,8 @@ struct RejectedRefresh {
 }
 
 impl MetadataUpdate {
-    /// Stores the changes file by file, the timestamp, which refers to all others, last. Metadata
-    /// of rejected refreshes is older and removed.
+    /// Stores the changes file by file. The timestamp is last, because it refers to all other
+    /// files. Metadata of rejected refreshes is older, and is removed.
     pub(super) fn keep(&self) -> Result<(), Error> {
         let changes = self.changes();
         // Versioned copies (`7.snapshot.json`) are for mirrors and would accumulate here.

@@ -27,7 +27,7 @@ pub(super) struct ProcessGroup {
 }
 
 impl ProcessGroup {
-    /// `leader` is the first process of its own group.
+    /// Returns the group of `leader`, which must be its first process.
     pub(super) fn new(leader: Child, used: UsedByProcess) -> Self {
         let id = leader.id().and_then(|id| i32::try_from(id).ok());
         Self {

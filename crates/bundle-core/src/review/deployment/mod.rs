@@ -44,7 +44,7 @@ pub struct CheckedDeploymentSpec {
     pub adopt: bool,
     /// `true` if drifted objects are restored; `false` if they are only reported.
     pub correct_drift: bool,
-    /// Fields that other managers own.
+    /// Fields whose drift is ignored.
     pub drift_ignore: Vec<IgnoreRule>,
     /// Replacement of installed content by new content.
     pub rollout: Rollout,

@@ -45,8 +45,8 @@ pub struct HttpFileRequest {
 }
 
 impl HttpFileRequest {
-    /// Creates a request. Without `private_addresses` it only goes to public addresses. Redirects
-    /// never lead nearer to this machine than the address of the server.
+    /// Creates a request. Without `private_addresses` it only goes to public addresses. A redirect
+    /// to an address in a nearer zone than that of the server is rejected.
     pub fn new(
         url: &str,
         login: Option<&Login>,

@@ -96,7 +96,7 @@ fn rejects_altered_attestations() {
         (
             |s| s["predicateType"] = json!("https://example.com/other"),
             nothing,
-            "attests https://example.com/other",
+            "of an attestation (https://example.com/other)",
         ),
         (
             |s| s["subject"][0]["digest"]["sha256"] = json!("0".repeat(64)),

@@ -32,7 +32,7 @@ async fn objects_without_a_namespace_are_installed_into_the_target_namespace_and
     apply(&cluster, &deployment("web", &reference, &json!({}))).await;
     let message = until(&cluster, "bundledeployment web", "Installed", "False").await;
     assert!(
-        message.contains("2 objects of the content name no namespace")
+        message.contains("2 objects of the content without a namespace")
             && message.contains("ConfigMap/settings, ServiceAccount/app")
             && message.contains("spec.targetNamespace"),
         "{message}"

@@ -95,7 +95,7 @@ pub(in crate::reconcile) enum WatchError {
         why: String,
     },
     #[error(
-        "the objects need {wanted} more watches, and requester {requester:?} can have {most} (the process {capacity}): let the ServiceAccount list and watch the kinds in all namespaces, which needs one watch for each kind, or use fewer namespaces and ServiceAccounts"
+        "the objects need {wanted} more watches, and requester {requester:?} can have {most} (all requesters together {capacity}): let the ServiceAccount list and watch the kinds in all namespaces, which needs one watch for each kind, or use fewer namespaces and ServiceAccounts"
     )]
     TooMany {
         wanted: usize,

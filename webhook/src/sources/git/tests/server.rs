@@ -174,7 +174,7 @@ impl GitServer {
         run(&self.work(), arguments)
     }
 
-    /// Removes all objects of the server without a ref.
+    /// Removes all objects of the server that no ref reaches.
     pub(super) fn prune(&self) {
         let served = self.served.root.join("web.git");
         run(&served, &["reflog", "expire", "--expire=now", "--all"]);

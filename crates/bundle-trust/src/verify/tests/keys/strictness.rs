@@ -132,6 +132,6 @@ fn an_attestation_by_the_right_key_is_no_signature() {
         assert_eq!(accepted.meaning, Meaning::Attested(predicate.to_owned()));
         let told = with_keys(&[raw(bytes)], &reference(), &[key.public().clone()]);
         let told = told.unwrap_err().to_string();
-        assert!(told.contains("and not a signature"), "{told}");
+        assert!(told.contains("of an attestation"), "{told}");
     }
 }
