@@ -149,7 +149,7 @@ pub enum Uploads {
     },
     /// The server stops reading after this many bytes, and keeps the connection open.
     Stalling(usize),
-    /// Only the first half of each chunk is stored, as the response declares.
+    /// Only the first half of each chunk is stored, and the response states its size.
     Halved,
     /// The response to each chunk declares more bytes than were sent.
     Exaggerated,

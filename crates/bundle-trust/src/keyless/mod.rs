@@ -24,8 +24,8 @@ pub use services::SigningConfig;
 const LONGEST_TOKEN: usize = 64 * 1024;
 /// Most certificates in a chain.
 const MOST_CERTIFICATES: usize = 16;
-/// DER of a timestamp request up to the 32 bytes of its sha256: version 1 and the imprint's
-/// algorithm.
+/// DER of a timestamp request before the 32 bytes of its sha256: version 1, and the algorithm of
+/// the hash.
 const TIMESTAMP_PREFIX: &[u8] = &[
     0x30, 0x43, 0x02, 0x01, 0x01, 0x30, 0x31, 0x30, 0x0d, 0x06, 0x09, 0x60, 0x86, 0x48, 0x01, 0x65,
     0x03, 0x04, 0x02, 0x01, 0x05, 0x00, 0x04, 0x20,

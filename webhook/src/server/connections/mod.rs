@@ -39,8 +39,9 @@ pub struct Limits {
     /// Unauthenticated connections without accepted requests at the same time. An additional one
     /// closes the oldest connection of the address with the most connections.
     pub unauthenticated: usize,
-    /// Age up to which a connection is not closed for another one of its address: the API server
-    /// opens many at once. The other one is not served until then, and waits no longer than this.
+    /// Minimum age of a connection that is closed for a new one of its address: the API server opens
+    /// many at once. A new connection is served when the oldest one has this age, so it waits no
+    /// longer than this.
     pub min_age: Duration,
     /// Connections that wait for that at the same time, at least one. For an additional one, the
     /// oldest of the address with the most waits no longer.

@@ -229,7 +229,7 @@ impl Watches {
         })
     }
 
-    /// Returns the objects of `deployment` that its watches report, with the recorded uids only.
+    /// Returns the objects of `deployment` that its watches report and whose uids are recorded.
     pub(in crate::reconcile) fn observed_objects(
         &self,
         deployment: &str,
