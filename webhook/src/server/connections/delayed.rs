@@ -1,16 +1,17 @@
 //! Connections that wait to be served.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::networks::BusiestAddresses;
 use super::{State, lock};
 
 /// The waiting connections. Their number is divided by address: if there are too many, the oldest
-/// of the address with the most waits no longer.
+/// of the address with the most, in the network with the most, waits no longer.
 #[derive(Debug, Default)]
 pub(super) struct Delayed {
     next: u64,
@@ -51,15 +52,12 @@ impl Delayed {
         }
     }
 
-    /// Ends the wait of the oldest connection of the address with the most, including an
-    /// additional one from this address.
+    /// Ends the wait of the oldest connection of the address with the most, in the network with the
+    /// most. An additional connection from the address `from` counts too.
     fn end_one(&mut self, from: IpAddr) {
-        let mut counts = HashMap::from([(from, 1_usize)]);
-        for place in self.places.values() {
-            *counts.entry(place.from).or_default() += 1;
-        }
-        let most = counts.values().max();
-        let oldest = (self.places.iter()).find(|(_, it)| counts.get(&it.from) == most);
+        let clients = self.places.values().map(|it| it.from).chain([from]);
+        let busiest = BusiestAddresses::of(clients);
+        let oldest = (self.places.iter()).find(|(_, it)| busiest.contains(it.from));
         let oldest = oldest.map(|(number, _)| *number);
         if let Some(oldest) = oldest.and_then(|number| self.places.remove(&number)) {
             oldest.ended.cancel();

@@ -3,9 +3,10 @@
 //! `guard` authenticates clients.
 
 mod delayed;
+mod networks;
 mod stream;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -24,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tower::Layer as _;
 
 use self::delayed::{Delayed, Place};
+use self::networks::BusiestAddresses;
 pub use self::stream::Connection;
 
 /// The connections of one listener. Clones share them.
@@ -37,14 +39,15 @@ pub struct Connections {
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Unauthenticated connections without accepted requests at the same time. An additional one
-    /// closes the oldest connection of the address with the most connections.
+    /// closes the oldest connection of the address with the most connections, in the network with
+    /// the most.
     pub unauthenticated: usize,
     /// Minimum age of a connection that is closed for a new one of its address: the API server opens
     /// many at once. A new connection is served when the oldest one has this age, so it waits no
     /// longer than this.
     pub min_age: Duration,
     /// Connections that wait for that at the same time, at least one. For an additional one, the
-    /// oldest of the address with the most waits no longer.
+    /// oldest of the address with the most, in the network with the most, waits no longer.
     pub delayed: usize,
     /// Maximum age of an unauthenticated connection.
     pub max_age: Duration,
@@ -93,18 +96,16 @@ struct OpenConnection {
 impl State {
     /// Returns the connection to close for a further one from this address, if there are too many:
     /// the unauthenticated one without accepted requests for the longest time, of the address with
-    /// the most of them. Of several such addresses, of the one with that connection.
+    /// the most of them, in the network with the most. Of several such addresses, of the one with
+    /// that connection.
     fn replaceable(&self, from: IpAddr, limits: &Limits) -> Option<(u64, &OpenConnection)> {
         let idle = || (self.unauthenticated.iter()).filter(|(_, it)| it.requests == 0);
         if idle().count() < limits.unauthenticated {
             return None;
         }
-        let mut counts = HashMap::from([(from, 1_usize)]);
-        for (_, connection) in idle() {
-            *counts.entry(connection.from).or_default() += 1;
-        }
-        let most = counts.values().max()?;
-        let of_most = idle().filter(|(_, it)| counts.get(&it.from) == Some(most));
+        let clients = idle().map(|(_, it)| it.from).chain([from]);
+        let busiest = BusiestAddresses::of(clients);
+        let of_most = idle().filter(|(_, it)| busiest.contains(it.from));
         let (number, connection) = of_most.min_by_key(|(_, it)| it.idle_since)?;
         Some((*number, connection))
     }

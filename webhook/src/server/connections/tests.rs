@@ -1,4 +1,4 @@
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use futures::FutureExt as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
@@ -27,10 +27,13 @@ struct Peer {
 
 impl Peer {
     fn from(connections: &Connections, address: u8) -> Self {
+        Self::from_address(connections, Ipv4Addr::new(10, 0, 0, address).into())
+    }
+
+    fn from_address(connections: &Connections, address: IpAddr) -> Self {
         let (stream, other) = duplex(64);
-        let address = Ipv4Addr::new(10, 0, 0, address);
         Self {
-            connection: connections.admit(stream, address.into()),
+            connection: connections.admit(stream, address),
             other,
         }
     }
@@ -52,6 +55,25 @@ async fn additional_connection_closes_the_oldest_of_the_address_with_the_most() 
     peers.push(Peer::from(&connections, 3));
     let open: Vec<_> = peers.iter_mut().map(Peer::is_open).collect();
     assert_eq!(open, [true, false, false, true, true]);
+}
+
+#[tokio::test]
+async fn client_with_many_addresses_of_a_network_closes_its_own_connections() {
+    let connections = Connections::new(Limits {
+        unauthenticated: 6,
+        ..LIMITS
+    });
+    let from = |network: u16, host: u16| {
+        let address = Ipv6Addr::new(0xfd00, 0, 0, network, 0, 0, 0, host);
+        Peer::from_address(&connections, address.into())
+    };
+    let mut servers = [from(1, 1), from(1, 1)];
+    let mut attacker: Vec<_> = (0..20).map(|host| from(2, host)).collect();
+    assert!(servers.iter_mut().all(Peer::is_open));
+    let open = attacker
+        .iter_mut()
+        .filter_map(|peer| peer.is_open().then_some(()));
+    assert_eq!(open.count(), 4);
 }
 
 #[tokio::test]
