@@ -26,7 +26,7 @@ pub const RELEASE: &str = "bundle-webhook";
 pub const RELEASE_NAMESPACE: &str = "default";
 /// The system namespace.
 pub const NAMESPACE: &str = "bundle-system";
-/// Above the time of `helm --wait`.
+/// Deadline of helm commands, longer than that of `helm --wait`.
 const HELM: Duration = Duration::from_secs(300);
 
 /// A cluster with a node, and the image and the chart of this project in its registry.

@@ -93,8 +93,8 @@ impl BillOfMaterials {
     }
 }
 
-/// Returns the packages that `package` of the workspace at `root` is linked from for the Rust
-/// target: itself first, then each once.
+/// Returns the packages that are linked into `package`, of the workspace at `root`, for the Rust
+/// target: `package` first, then each of its dependencies once.
 pub(crate) fn linked_packages(
     root: &Path,
     package: &str,
