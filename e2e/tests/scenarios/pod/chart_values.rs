@@ -20,7 +20,7 @@ async fn template(cluster: &Cluster, tool: Tool, values: &Value) -> Output {
     command.stdin(values.to_string()).output().await.unwrap()
 }
 
-/// Returns `rendered` with only the kinds of CRDs, because descriptions in CRDs contain words that
+/// Returns `rendered` with only the kind of each CRD, because schemas in CRDs contain words that
 /// the tests search for.
 fn without_schemas(rendered: &str) -> String {
     const CRD: &str = "kind: CustomResourceDefinition\n";
