@@ -105,7 +105,7 @@ async fn by_key(program: RegistryProgram) {
         .run_plugin(&format!("verify {} --key p256.pub", scene.pinned))
         .await;
     let refused = refused.failure(3).unwrap();
-    assert!(refused.contains("and not a signature"), "{refused}");
+    assert!(refused.contains("of an attestation"), "{refused}");
     scene.keys("signer", "p256").await;
     for form in ["bundle", "legacy"] {
         scene

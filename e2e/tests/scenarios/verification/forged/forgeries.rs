@@ -200,7 +200,7 @@ pub(super) fn by_key(
         }),
         forgery(
             "attestation",
-            "and not a signature",
+            "of an attestation",
             printed(&|s| {
                 s["predicateType"] = json!("https://slsa.dev/provenance/v1");
             }),
