@@ -3,7 +3,6 @@
 pub mod archive;
 mod attached;
 pub mod blob;
-pub mod blocking;
 pub mod chart;
 mod clock;
 pub mod folder;
@@ -16,6 +15,7 @@ pub mod pack;
 pub mod progress;
 pub mod registry;
 pub mod store;
+pub mod transfer;
 pub mod unpack;
 
 pub use bundle_core::format::Files;

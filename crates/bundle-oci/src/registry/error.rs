@@ -8,6 +8,7 @@ use bundle_core::reference::Digest;
 
 use crate::limits::format_size;
 use crate::registry::http_error::HttpError;
+use crate::transfer::rate::TooSlow;
 use crate::unpack::UnpackError;
 
 /// A failed operation, its object and the reason.
@@ -334,6 +335,17 @@ impl RegistryError {
             }
         };
         Finding::error(code, self.to_string()).hint(hint)
+    }
+}
+
+impl From<TooSlow> for Reason {
+    fn from(error: TooSlow) -> Self {
+        let TooSlow { came, minimum } = error;
+        Self::TooSlow {
+            came,
+            window: minimum.window,
+            slowest: minimum.slowest,
+        }
     }
 }
 

@@ -15,7 +15,6 @@ mod manifests;
 mod memory;
 mod mirrors;
 mod names;
-mod rate;
 mod repository;
 mod transport;
 
@@ -25,6 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::progress::{NoProgress, Progress};
+use crate::transfer::rate::MinimumRate;
 
 pub use auth::credentials::{Logins, UNUSABLE_PULL_SECRET};
 pub use auth::login::Login;
@@ -63,6 +63,16 @@ pub struct Deadlines {
     /// Pause before the first retry of a busy registry (429, 5xx). It grows, and there are at most
     /// three attempts. `Retry-After` overrides it.
     pub pause: Duration,
+}
+
+impl Deadlines {
+    /// Returns the minimum rate of a blob.
+    pub(in crate::registry) fn minimum_rate(&self) -> MinimumRate {
+        MinimumRate {
+            slowest: self.slowest,
+            window: self.window,
+        }
+    }
 }
 
 impl Default for Deadlines {

@@ -16,9 +16,9 @@ use crate::blob::{Blob, BlobContent, ByteStream, OpenBlob};
 use crate::clock::runtime_instant;
 use crate::hash::Hasher;
 use crate::manifest::Descriptor;
-use crate::registry::rate::RateWindow;
 use crate::registry::transport::RegistryRequest;
 use crate::registry::{Client, Reason, RegistryError, Repository};
+use crate::transfer::rate::RateWindow;
 
 /// Maximum number of consecutive attempts to resume a transfer.
 const MAX_RETRIES: u32 = 5;
@@ -189,7 +189,8 @@ impl Download {
                 .unwrap_or(Err(Reason::Stalled { after: allowance }));
             if begun && !self.done {
                 let waited = runtime_instant().duration_since(before);
-                self.rate.add(waited, self.offset, &self.client.deadlines)?;
+                let minimum = self.client.deadlines.minimum_rate();
+                self.rate.add(waited, self.offset, minimum)?;
             }
             match step {
                 Ok(piece) => return Ok(piece),

@@ -6,10 +6,10 @@ use bundle_core::format::Files;
 use bundle_core::reference::PinnedReference;
 use futures::stream;
 
-use crate::blocking::on_thread;
 use crate::limits::{Limits, MANIFEST_BYTES};
 use crate::manifest::Manifest;
 use crate::registry::{Client, Reason, RegistryError, Repository};
+use crate::transfer::blocking::on_thread;
 use crate::unpack::{FileSink, InMemory, Unpacker};
 
 impl Client {
@@ -77,7 +77,7 @@ impl Client {
             let transfer = self.download(repository, layer, 0, None);
             let pieces = Box::pin(stream::try_unfold(transfer, async |mut transfer| {
                 let piece = transfer.piece().await?;
-                Ok(piece.map(|piece| (piece, transfer)))
+                Ok::<_, Reason>(piece.map(|piece| (piece, transfer)))
             }));
             let unpacker = move |pieces| {
                 let done = unpacking.layer(index, pieces);

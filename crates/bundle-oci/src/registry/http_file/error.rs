@@ -9,6 +9,7 @@ use crate::limits::format_size;
 use crate::registry::Reason;
 use crate::registry::error::seconds;
 use crate::registry::http_error::HttpError;
+use crate::transfer::archive_file::{self, ArchiveFileError, StoreError};
 use crate::unpack::UnpackError;
 
 /// A failed download.
@@ -149,6 +150,25 @@ impl HttpFileReason {
             | Self::TooSlow { .. } => true,
             Self::Status { code, .. } => *code == 429 || *code >= 500,
             _ => false,
+        }
+    }
+}
+
+impl From<StoreError<Self>> for HttpFileReason {
+    fn from(error: StoreError<Self>) -> Self {
+        match error {
+            StoreError::Stream(reason) => reason,
+            StoreError::Storage(error) => Self::Storage(error),
+            StoreError::Stopped => Self::Content(archive_file::stopped()),
+        }
+    }
+}
+
+impl From<ArchiveFileError> for HttpFileReason {
+    fn from(error: ArchiveFileError) -> Self {
+        match error {
+            ArchiveFileError::Storage(error) => Self::Storage(error),
+            ArchiveFileError::Content(error) => Self::Content(error),
         }
     }
 }

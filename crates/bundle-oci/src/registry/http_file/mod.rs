@@ -5,7 +5,7 @@ mod error;
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, BufReader, Read, Seek as _, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
 use bytes::Bytes;
@@ -14,24 +14,20 @@ use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HeaderValue}
 use reqwest::{Method, Request, Response, StatusCode};
 use url::Url;
 
-use crate::blocking::{StreamReader, on_thread};
 use crate::clock::runtime_instant;
-use crate::hash::Hasher;
 use crate::limits::{Limits, REDIRECTS};
 use crate::manifest::Descriptor;
-use crate::media;
 use crate::registry::auth::token::secret;
 use crate::registry::http::pools::authority;
 use crate::registry::http::zone::NetworkZone;
-use crate::registry::rate::RateWindow;
 use crate::registry::transport::redirect_target;
 use crate::registry::{Client, Login, Reason};
-use crate::unpack::{FileSink, UnpackError, Unpacker};
+use crate::transfer::archive_file::{self, StoredBytes};
+use crate::transfer::rate::RateWindow;
+use crate::unpack::FileSink;
 
 pub use error::{HttpFileError, HttpFileReason};
 
-/// First bytes of a gzip stream.
-const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// Maximum number of characters of a media type in a message.
 const MEDIA_TYPE_CHARS: usize = 64;
 
@@ -103,15 +99,14 @@ pub struct ReceivedFile {
 /// Facts about received bytes.
 #[derive(Debug)]
 struct Received {
-    descriptor: Descriptor,
-    is_gzip: bool,
+    bytes: StoredBytes,
     /// Media type in the response, for messages.
     media_type: String,
 }
 
 impl Received {
     fn check(&self) -> Result<(), HttpFileReason> {
-        if self.is_gzip {
+        if self.bytes.is_gzip {
             return Ok(());
         }
         Err(HttpFileReason::NotGzip {
@@ -128,7 +123,7 @@ impl ReceivedFile {
 
     /// Returns the descriptor of the file.
     pub fn descriptor(&self) -> &Descriptor {
-        &self.received.descriptor
+        &self.received.bytes.descriptor
     }
 
     /// Fails if the file is not compressed with gzip.
@@ -149,27 +144,13 @@ impl ReceivedFile {
         S: FileSink<File: Send> + Send + 'static,
     {
         self.check()?;
-        let (mut file, descriptor) = (self.file, self.received.descriptor);
-        let work = move || {
-            file.rewind().map_err(HttpFileReason::Storage)?;
-            Unpacker::archive(sink, &descriptor, limits, BufReader::new(file))
-                .map_err(HttpFileReason::Content)
-        };
-        let unpacked = tokio::task::spawn_blocking(work).await;
-        unpacked
-            .unwrap_or_else(|_| Err(stopped()))
-            .map_err(|reason| HttpFileError {
-                url: self.url,
-                reason,
-            })
+        let archive = self.received.bytes.descriptor;
+        let unpacked = archive_file::unpack(self.file, archive, limits, sink).await;
+        unpacked.map_err(|error| HttpFileError {
+            url: self.url,
+            reason: error.into(),
+        })
     }
-}
-
-fn stopped() -> HttpFileReason {
-    HttpFileReason::Content(UnpackError::Malformed {
-        what: "the archive".to_owned(),
-        why: "the unpacker stopped unexpectedly".to_owned(),
-    })
 }
 
 impl Client {
@@ -198,7 +179,7 @@ impl Client {
     ) -> Result<Descriptor, HttpFileError> {
         let (_, received) = self.receive(request, limits, io::sink()).await?;
         received.check().map_err(|reason| request.error(reason))?;
-        Ok(received.descriptor)
+        Ok(received.bytes.descriptor)
     }
 
     async fn receive<W: Write + Send + 'static>(
@@ -219,17 +200,8 @@ impl Client {
             }
             let media_type = media_type(&response);
             let pieces = self.pieces(response, limit);
-            let copied = on_thread(pieces, move |reader| copy(reader, target)).await;
-            let (copied, fed) = copied.ok_or_else(stopped)?;
-            // An interrupted transfer explains a short file.
-            fed?;
-            let (target, descriptor, is_gzip) = copied.map_err(HttpFileReason::Storage)?;
-            let received = Received {
-                descriptor,
-                is_gzip,
-                media_type,
-            };
-            Ok((target, received))
+            let (target, bytes) = archive_file::store(pieces, target).await?;
+            Ok((target, Received { bytes, media_type }))
         };
         let received = tokio::time::timeout(allowance, receiving).await;
         let received = received.unwrap_or(Err(HttpFileReason::Stalled { after: allowance }));
@@ -322,36 +294,11 @@ impl FileDownload {
             return Err(HttpFileReason::TooLarge { limit: self.limit });
         }
         let waited = runtime_instant().duration_since(before);
-        let deadlines = &self.client.deadlines;
-        self.rate.add(waited, self.received, deadlines)?;
+        let minimum = self.client.deadlines.minimum_rate();
+        let rated = self.rate.add(waited, self.received, minimum);
+        rated.map_err(Reason::from)?;
         Ok(Some(piece))
     }
-}
-
-/// Copies all bytes to `target`. Returns it with the descriptor of the bytes, and `true` if they
-/// begin like a gzip stream.
-fn copy<W: Write>(mut reader: StreamReader, mut target: W) -> io::Result<(W, Descriptor, bool)> {
-    let (mut hasher, mut size, mut head) = (Hasher::new(), 0, Vec::new());
-    let mut buffer = vec![0; 64 << 10];
-    loop {
-        let read = reader.read(&mut buffer)?;
-        if read == 0 {
-            break;
-        }
-        let bytes = &buffer[..read];
-        let missing = GZIP.len().saturating_sub(head.len()).min(read);
-        head.extend_from_slice(&bytes[..missing]);
-        hasher.update(bytes);
-        size += read as u64;
-        target.write_all(bytes)?;
-    }
-    target.flush()?;
-    let descriptor = Descriptor {
-        digest: hasher.finish(),
-        size,
-        ..Descriptor::of(media::LAYER_GZIP, b"")
-    };
-    Ok((target, descriptor, head == GZIP))
 }
 
 /// Returns the media type of a response, without its parameters.

@@ -1,0 +1,129 @@
+//! A gzipped archive of unknown content: its bytes are stored while they arrive, and it is unpacked
+//! from the file. The digest is known before anything is unpacked.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufReader, Read as _, Seek as _, Write};
+
+use bundle_core::reference::Digest;
+use bytes::Bytes;
+use futures::Stream;
+
+use crate::hash::Hasher;
+use crate::limits::Limits;
+use crate::manifest::Descriptor;
+use crate::media;
+use crate::transfer::blocking::{StreamReader, on_thread};
+use crate::unpack::{FileSink, UnpackError, Unpacker};
+
+/// First bytes of a gzip stream.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+/// Facts about stored bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredBytes {
+    /// Digest and size.
+    pub descriptor: Descriptor,
+    /// True if the bytes begin like a gzip stream.
+    pub is_gzip: bool,
+}
+
+/// Reason for which bytes were not stored.
+#[derive(Debug)]
+pub enum StoreError<E> {
+    /// The stream failed.
+    Stream(E),
+    /// The target cannot be written.
+    Storage(io::Error),
+    /// The thread of the writer panicked.
+    Stopped,
+}
+
+/// Reason for which a stored archive was not unpacked.
+#[derive(Debug)]
+pub enum ArchiveFileError {
+    /// The file cannot be read.
+    Storage(io::Error),
+    /// The archive has other content than allowed.
+    Content(UnpackError),
+}
+
+/// Writes a stream to `target` on a thread of its own. The caller limits the size of the stream.
+pub async fn store<W, E>(
+    pieces: impl Stream<Item = Result<Bytes, E>>,
+    target: W,
+) -> Result<(W, StoredBytes), StoreError<E>>
+where
+    W: Write + Send + 'static,
+{
+    let copied = on_thread(pieces, move |reader| copy(reader, target)).await;
+    let (copied, fed) = copied.ok_or(StoreError::Stopped)?;
+    // An interrupted transfer explains a short file.
+    fed.map_err(StoreError::Stream)?;
+    copied.map_err(StoreError::Storage)
+}
+
+/// Unpacks an archive into `sink` on a thread of its own. Fails if the file does not have the digest
+/// and size of `archive`.
+pub async fn unpack<S>(
+    mut file: File,
+    archive: Descriptor,
+    limits: Limits,
+    sink: S,
+) -> Result<(BTreeMap<String, S::File>, S), ArchiveFileError>
+where
+    S: FileSink<File: Send> + Send + 'static,
+{
+    let work = move || {
+        file.rewind().map_err(ArchiveFileError::Storage)?;
+        Unpacker::archive(sink, &archive, limits, BufReader::new(file))
+            .map_err(ArchiveFileError::Content)
+    };
+    let unpacked = tokio::task::spawn_blocking(work).await;
+    unpacked.unwrap_or_else(|_| Err(ArchiveFileError::Content(stopped())))
+}
+
+/// Returns the error of an unpacker that panicked.
+pub(crate) fn stopped() -> UnpackError {
+    UnpackError::Malformed {
+        what: "the archive".to_owned(),
+        why: "the unpacker stopped unexpectedly".to_owned(),
+    }
+}
+
+/// Copies all bytes to `target`.
+fn copy<W: Write>(mut reader: StreamReader, mut target: W) -> io::Result<(W, StoredBytes)> {
+    let (mut hasher, mut size, mut head) = (Hasher::new(), 0, Vec::new());
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        let read = reader.read(&mut buffer)?;
+        if read == 0 {
+            break;
+        }
+        let bytes = &buffer[..read];
+        let missing = GZIP.len().saturating_sub(head.len()).min(read);
+        head.extend_from_slice(&bytes[..missing]);
+        hasher.update(bytes);
+        size += read as u64;
+        target.write_all(bytes)?;
+    }
+    target.flush()?;
+    let descriptor = gzip_descriptor(hasher.finish(), size);
+    let is_gzip = head == GZIP;
+    Ok((
+        target,
+        StoredBytes {
+            descriptor,
+            is_gzip,
+        },
+    ))
+}
+
+/// Returns the descriptor of a gzipped archive.
+pub fn gzip_descriptor(digest: Digest, size: u64) -> Descriptor {
+    Descriptor {
+        digest,
+        size,
+        ..Descriptor::of(media::LAYER_GZIP, b"")
+    }
+}

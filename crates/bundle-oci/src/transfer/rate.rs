@@ -1,0 +1,62 @@
+//! Minimum rate of a transfer, measured while the receiver waits for the sender.
+
+use std::time::Duration;
+
+/// Required rate of a transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MinimumRate {
+    /// Bytes per second. 0: no minimum.
+    pub slowest: u64,
+    /// Time over which the rate is measured.
+    pub window: Duration,
+}
+
+/// A transfer below its minimum rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooSlow {
+    /// Bytes that arrived.
+    pub came: u64,
+    /// The minimum.
+    pub minimum: MinimumRate,
+}
+
+/// Time and bytes of the current window of a transfer.
+#[derive(Debug)]
+pub struct RateWindow {
+    /// Time of the window that was spent waiting for the sender.
+    waited: Duration,
+    /// Bytes that had arrived when the window began.
+    start: u64,
+}
+
+impl RateWindow {
+    /// Returns a window that begins after `received` bytes.
+    pub fn new(received: u64) -> Self {
+        Self {
+            waited: Duration::ZERO,
+            start: received,
+        }
+    }
+
+    /// Adds time in which the receiver waited for the sender. Time in which the receiver does not
+    /// read is not counted. Returns an error at the end of a window in which too few bytes arrived.
+    pub fn add(
+        &mut self,
+        waited: Duration,
+        received: u64,
+        minimum: MinimumRate,
+    ) -> Result<(), TooSlow> {
+        let MinimumRate { slowest, window } = minimum;
+        self.waited += waited;
+        if slowest == 0 || self.waited < window {
+            return Ok(());
+        }
+        let came = received.saturating_sub(self.start);
+        *self = Self::new(received);
+        let needed = u128::from(slowest) * window.as_millis() / 1000;
+        if u128::from(came) < needed {
+            return Err(TooSlow { came, minimum });
+        }
+        Ok(())
+    }
+}
