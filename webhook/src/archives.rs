@@ -9,6 +9,8 @@ use bundle_core::reference::Digest;
 use bundle_core::review::Requester;
 use futures::future::BoxFuture;
 
+use crate::uploads::target::UploadTargets;
+
 /// The content of a Bundle as a gzipped tar.
 pub(crate) trait BundleArchive: Send {
     /// Returns the size in bytes.
@@ -56,26 +58,31 @@ pub(crate) enum ArchiveError {
     Unstorable(KubeName, #[source] io::Error),
 }
 
-/// The archives while this replica is the leader.
+/// The Bundles of the leader, for downloads and uploads.
+pub(crate) trait LeaderContent: BundleArchives + UploadTargets {}
+
+impl<T: BundleArchives + UploadTargets> LeaderContent for T {}
+
+/// The content of Bundles while this replica is the leader.
 #[derive(Default)]
-pub(crate) struct LeaderArchives(Mutex<Option<Arc<dyn BundleArchives>>>);
+pub(crate) struct LeaderArchives(Mutex<Option<Arc<dyn LeaderContent>>>);
 
 /// Removes the archives of a leader on drop.
 pub(crate) struct Leading(Arc<LeaderArchives>);
 
 impl LeaderArchives {
     /// Provides `archives` until the result is dropped.
-    pub(crate) fn provide(self: &Arc<Self>, archives: Arc<dyn BundleArchives>) -> Leading {
+    pub(crate) fn provide(self: &Arc<Self>, archives: Arc<dyn LeaderContent>) -> Leading {
         *self.lock() = Some(archives);
         Leading(self.clone())
     }
 
     /// Returns the archives, if this replica is the leader.
-    pub(crate) fn get(&self) -> Option<Arc<dyn BundleArchives>> {
+    pub(crate) fn get(&self) -> Option<Arc<dyn LeaderContent>> {
         self.lock().clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Arc<dyn BundleArchives>>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<dyn LeaderContent>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

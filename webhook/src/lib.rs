@@ -23,6 +23,7 @@ pub mod signals;
 pub mod sources;
 mod stored_object;
 pub mod telemetry;
+mod uploads;
 mod watches;
 
 use std::fmt::Display;

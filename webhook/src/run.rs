@@ -186,7 +186,8 @@ fn start(
     spawn(tasks, "admission", serving);
 
     let callers = Callers::new(shared.client());
-    let content = ContentService::new(callers, shared.leader_archives.clone());
+    let (archives, uploads) = (shared.leader_archives.clone(), shared.uploads.clone());
+    let content = ContentService::new(callers, archives, uploads);
     let gated = (content_service::gate, content_service::router(content));
     let access = Access {
         resolver,

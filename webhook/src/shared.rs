@@ -29,6 +29,7 @@ use crate::object_cache::ObjectCache;
 use crate::readiness::Readiness;
 use crate::registrations::Integrity;
 use crate::telemetry::metrics::Metrics;
+use crate::uploads::UploadStore;
 
 /// The key of admission stamps. It is never printed, and wiped when dropped.
 pub struct StampKey(zeroize::Zeroizing<Vec<u8>>);
@@ -72,6 +73,8 @@ pub struct Shared {
     pub(crate) recent_archives: RecentDigests,
     /// The archives of Bundles while this replica is the leader.
     pub(crate) leader_archives: Arc<LeaderArchives>,
+    /// The uploaded archives of Bundles. Only the leader has any.
+    pub(crate) uploads: Arc<UploadStore>,
     clients: ReplicaClients,
     registries: Registries,
     git: Arc<GitProgram>,
@@ -100,6 +103,7 @@ impl Shared {
                 GitLimits::default(),
             )),
             budget,
+            uploads: Arc::new(UploadStore::new(settings.cache_dir.join("uploads"))),
             recent_archives: RecentDigests::new(settings.source_check_interval),
             settings,
             metrics,

@@ -78,6 +78,8 @@ pub const FINALIZER_CACHED_BUNDLE: &str = "core.rukpak.io/delete-cached-bundle";
 /// `spec.deletion`.
 pub const FINALIZER_INSTALLED: &str = "core.rukpak.io/delete-installed-objects";
 
+/// `status.phase` of a Bundle whose content was not uploaded yet.
+pub const PHASE_PENDING: &str = "Pending";
 /// `status.phase` of a Bundle whose content is being pulled.
 pub const PHASE_UNPACKING: &str = "Unpacking";
 /// `status.phase` of a Bundle whose content could not be unpacked.

@@ -27,8 +27,7 @@ pub struct BundleSource {
     /// Gzipped tar archive at a URL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpSource>,
-    /// Content that is uploaded to the pod after the Bundle is created. Not implemented yet: the
-    /// Bundle is not unpacked.
+    /// Content that is uploaded to the pod after the Bundle is created: `PUT /uploads/NAME.tgz`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upload: Option<UploadSource>,
 }

@@ -66,6 +66,14 @@ impl IntoResponse for CallerError {
     }
 }
 
+/// A permission on a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PathPermission {
+    pub(crate) verb: &'static str,
+    /// The ClusterRole that has it for all Bundles.
+    pub(crate) role: &'static str,
+}
+
 /// Authenticates and authorizes callers.
 pub(crate) struct Callers {
     client: Client,
@@ -126,13 +134,14 @@ impl Callers {
         identity.ok_or(CallerError::Unauthenticated)
     }
 
-    /// Fails if the caller has no permission for `verb` on `path`.
+    /// Fails if the caller has no such permission on `path`.
     pub(crate) async fn authorize(
         &self,
         requester: &Requester,
-        verb: &'static str,
+        permission: &PathPermission,
         path: &str,
     ) -> Result<(), CallerError> {
+        let PathPermission { verb, role } = *permission;
         let question = Question::Path {
             verb: verb.to_owned(),
             path: path.to_owned(),
@@ -145,7 +154,7 @@ impl Callers {
             user: requester.user.clone(),
             verb,
             path: path.to_owned(),
-            role: "bundle-reader",
+            role,
         })
     }
 

@@ -1,15 +1,18 @@
 //! The content service: `GET /bundles/NAME.tgz` returns the content of an unpacked Bundle to callers
-//! with permission `get` on this path. RukPak: `internal/storage/localdir.go`. Only the leader has
-//! content.
+//! with permission `get` on this path (RukPak: `internal/storage/localdir.go`), and
+//! `PUT /uploads/NAME.tgz` receives content from callers with permission `update`. Only the leader
+//! has content.
 
 pub(crate) mod callers;
 mod download;
 mod request;
+mod upload;
 
 use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
@@ -17,27 +20,38 @@ use bundle_core::names::KubeName;
 use bundle_core::review::Requester;
 
 use self::callers::Callers;
-use self::request::{Selected, bundle_of};
+use self::request::{Selected, Target};
 use crate::archives::{ArchiveError, LeaderArchives};
-use crate::budget::{Cap, Pool, requester_key};
+use crate::budget::{Cap, Pool, Share, requester_key};
 use crate::server::connections::Client;
+use crate::uploads::UploadStore;
 
 /// Concurrent downloads. One requester can have half, two of them three quarters.
 const DOWNLOADS: u64 = 8;
+/// Concurrent uploads, divided in the same way.
+const CONCURRENT_UPLOADS: u64 = 4;
 
 /// The state of the handler.
 pub(crate) struct ContentService {
     callers: Callers,
     archives: Arc<LeaderArchives>,
     downloads: Pool,
+    uploads: Arc<UploadStore>,
+    upload_slots: Pool,
 }
 
 impl ContentService {
-    pub(crate) fn new(callers: Callers, archives: Arc<LeaderArchives>) -> Self {
+    pub(crate) fn new(
+        callers: Callers,
+        archives: Arc<LeaderArchives>,
+        uploads: Arc<UploadStore>,
+    ) -> Self {
         Self {
             callers,
             archives,
             downloads: Pool::divided(DOWNLOADS),
+            uploads,
+            upload_slots: Pool::divided(CONCURRENT_UPLOADS),
         }
     }
 }
@@ -64,7 +78,7 @@ async fn respond(
     State(service): State<Arc<ContentService>>,
     request: Request,
 ) -> Result<Response, Infallible> {
-    let (parts, _) = request.into_parts();
+    let (parts, body) = request.into_parts();
     let Some(client) = parts.extensions.get::<Arc<Client>>().cloned() else {
         return Ok(StatusCode::INTERNAL_SERVER_ERROR.into_response());
     };
@@ -77,39 +91,62 @@ async fn respond(
     };
     let accepted = client.accept();
     let path = parts.uri.path();
-    let response = match bundle_of(path) {
+    let method = &parts.method;
+    let response = match Target::of(path) {
         None => text(StatusCode::NOT_FOUND, "no such path\n"),
-        Some(_) if !matches!(parts.method, Method::GET | Method::HEAD) => {
-            let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
-            let allowed = HeaderValue::from_static("GET, HEAD");
-            response.headers_mut().insert(header::ALLOW, allowed);
+        Some(target) if !target.methods().contains(method) => {
+            let names: Vec<_> = target.methods().iter().map(Method::as_str).collect();
+            let message = format!("only {}\n", names.join(" and "));
+            let mut response = text(StatusCode::METHOD_NOT_ALLOWED, message);
+            // Names of methods are valid values.
+            if let Ok(allowed) = HeaderValue::from_str(&names.join(", ")) {
+                response.headers_mut().insert(header::ALLOW, allowed);
+            }
             response
         }
-        Some(bundle) => match service.callers.authorize(&requester, "get", path).await {
-            Ok(()) => {
-                let is_head = parts.method == Method::HEAD;
-                let wanted = (&bundle, &parts.headers, is_head);
-                service.content(wanted, &requester, client).await
+        Some(target) => {
+            let permission = target.permission();
+            let allowed = service.callers.authorize(&requester, &permission, path);
+            match (allowed.await, target) {
+                (Err(error), _) => error.into_response(),
+                (Ok(()), Target::Content(bundle)) => {
+                    let is_head = *method == Method::HEAD;
+                    let wanted = (&bundle, &parts.headers, is_head);
+                    service.content(wanted, &requester, client).await
+                }
+                (Ok(()), Target::Upload(bundle)) => {
+                    let sent = (&parts.headers, body);
+                    service.upload(&bundle, &requester, sent).await
+                }
             }
-            Err(error) => error.into_response(),
-        },
+        }
     };
     drop(accepted);
     Ok(response)
 }
 
 impl ContentService {
+    async fn upload(
+        &self,
+        bundle: &KubeName,
+        requester: &Requester,
+        sent: (&HeaderMap, Body),
+    ) -> Response {
+        let Some(_slot) = slot(&self.upload_slots, requester) else {
+            let message = "too many uploads at once; try again\n";
+            return retried(StatusCode::TOO_MANY_REQUESTS, message);
+        };
+        // Boxed: the future is large.
+        Box::pin(upload::receive(self, bundle, requester, sent)).await
+    }
+
     async fn content(
         &self,
         (bundle, headers, is_head): (&KubeName, &HeaderMap, bool),
         requester: &Requester,
         client: Arc<Client>,
     ) -> Response {
-        let caps = vec![Cap {
-            key: requester_key(&requester.user),
-            most: self.downloads.capacity(),
-        }];
-        let Some(slot) = self.downloads.try_take(1, caps) else {
+        let Some(slot) = slot(&self.downloads, requester) else {
             let message = "too many downloads at once; try again\n";
             return retried(StatusCode::TOO_MANY_REQUESTS, message);
         };
@@ -124,6 +161,15 @@ impl ContentService {
         let selected = Selected::of(headers, archive.size(), archive.digest());
         download::response(archive, selected, is_head, (slot, client))
     }
+}
+
+/// Returns a slot of a divided pool, if the requester can have one more.
+fn slot(pool: &Pool, requester: &Requester) -> Option<Share> {
+    let caps = vec![Cap {
+        key: requester_key(&requester.user),
+        most: pool.capacity(),
+    }];
+    pool.try_take(1, caps)
 }
 
 fn failed(error: &ArchiveError) -> Response {

@@ -1,13 +1,54 @@
 //! The path and the headers of a request: which Bundle, and which of its bytes.
 
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, Method, header};
 use bundle_core::names::KubeName;
 use bundle_core::reference::Digest;
 
-/// Returns the Bundle of a path `/bundles/NAME.tgz`. The path is not decoded: no name needs it.
-pub(super) fn bundle_of(path: &str) -> Option<KubeName> {
-    let file = path.strip_prefix("/bundles/")?;
-    file.strip_suffix(".tgz")?.parse().ok()
+use super::callers::PathPermission;
+
+/// The Bundle of a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Target {
+    /// `/bundles/NAME.tgz`.
+    Content(KubeName),
+    /// `/uploads/NAME.tgz`.
+    Upload(KubeName),
+}
+
+impl Target {
+    /// Reads a path. It is not decoded: no name needs it.
+    pub(super) fn of(path: &str) -> Option<Self> {
+        let (folder, file) = path.strip_prefix('/')?.split_once('/')?;
+        let bundle = file.strip_suffix(".tgz")?.parse().ok()?;
+        match folder {
+            "bundles" => Some(Self::Content(bundle)),
+            "uploads" => Some(Self::Upload(bundle)),
+            _ => None,
+        }
+    }
+
+    /// Returns the allowed methods.
+    pub(super) fn methods(&self) -> &'static [Method] {
+        match self {
+            Self::Content(_) => &[Method::GET, Method::HEAD],
+            Self::Upload(_) => &[Method::PUT],
+        }
+    }
+
+    /// Returns the required permission. The verbs are those of kube-rbac-proxy, which RukPak has in
+    /// front of both services.
+    pub(super) fn permission(&self) -> PathPermission {
+        match self {
+            Self::Content(_) => PathPermission {
+                verb: "get",
+                role: "bundle-reader",
+            },
+            Self::Upload(_) => PathPermission {
+                verb: "update",
+                role: "bundle-uploader",
+            },
+        }
+    }
 }
 
 /// The bytes that a request selects.
@@ -68,6 +109,9 @@ mod tests {
 
     #[test]
     fn paths_name_one_bundle_and_nothing_else() {
+        let upload = Target::of("/uploads/web.tgz");
+        assert_eq!(upload, Some(Target::Upload("web".parse().unwrap())));
+        assert_eq!(Target::of("/uploads/../bundles/web.tgz"), None);
         for (path, name) in [
             ("/bundles/web-4f2a9c.tgz", Some("web-4f2a9c")),
             ("/bundles/web.v1.tgz", Some("web.v1")),
@@ -87,7 +131,8 @@ mod tests {
             ("/bundles/Web.tgz", None),
             ("/other/web.tgz", None),
         ] {
-            assert_eq!(bundle_of(path).as_deref(), name, "{path}");
+            let expected = name.map(|name| Target::Content(name.parse().unwrap()));
+            assert_eq!(Target::of(path), expected, "{path}");
         }
     }
 

@@ -192,6 +192,18 @@ impl<T: Send + 'static> BackgroundTasks<T> {
         self.lock().remove(name);
     }
 
+    /// Cancels the task of an object, and wakes the object.
+    pub(in crate::reconcile) fn restart(&self, name: &str) {
+        self.cancel(name);
+        self.wake(name);
+    }
+
+    /// Wakes an object.
+    pub(in crate::reconcile) fn wake(&self, name: &str) {
+        // The receiver ends with the controllers.
+        self.wake.send(name.to_owned()).ok();
+    }
+
     /// Cancels the tasks of all objects for which `exists` returns false.
     pub(in crate::reconcile) fn retain(&self, exists: impl Fn(&str) -> bool) {
         self.lock().retain(|name, _| exists(name));

@@ -40,7 +40,7 @@ use super::rights::missing_rights::MissingRights;
 use super::rights::source;
 use super::{context, removal};
 use crate::clients::cluster::ServiceAccount;
-use crate::sources::SourceError;
+use crate::sources::UploadSourceError;
 
 const RECORDED: &str = include_str!("messages.txt");
 const REASON: &str = "InstallFailed";
@@ -105,7 +105,8 @@ fn of_content() -> Vec<ReconcileError> {
     let pause = Duration::from_secs(3600);
     let helm = Class::parse("charts", &json!({"provisioner": "core.rukpak.io/helm"})).unwrap();
     vec![
-        reader::source_error(SourceError::Unsupported("upload"), REASON),
+        reader::source_error(UploadSourceError::NotUploaded.into(), REASON),
+        reader::source_error(UploadSourceError::Lost(digest.clone()).into(), REASON),
         reader::unstorable(&full, REASON),
         reader::content_too_large(300 << 20, 128 << 20, REASON),
         reader::no_memory(REASON),

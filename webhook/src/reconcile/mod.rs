@@ -24,6 +24,7 @@ mod seal;
 mod served;
 mod slots;
 mod status;
+mod upload_targets;
 mod watched;
 
 use std::collections::{BTreeSet, HashSet};
@@ -55,6 +56,8 @@ const DEPLOYMENT: &str = "BundleDeployment";
 const APPROVAL_CONCURRENCY: u16 = 8;
 /// Interval between sweeps of the cache, the inventories and the installed states.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(600);
+/// Interval between sweeps of the uploads, as in RukPak.
+const UPLOAD_SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 /// Delay before a reconcile is retried after a request to the API server failed.
 const ERROR_RETRY_DELAY: Duration = Duration::from_secs(2);
 
@@ -82,6 +85,7 @@ pub async fn run(shared: Arc<Shared>, stop: CancellationToken) -> Result<(), Box
     let served = Arc::new(ServedContent(ctx.clone()));
     let _leading = ctx.shared.leader_archives.provide(served);
     let sweeping = sweep(ctx.clone());
+    let sweeping_uploads = sweep_uploads(ctx.clone());
     let departing = self::removal::departed::watch(ctx.clone());
     let bundles = bundles(ctx.clone(), woken_bundles);
     let approvals = self::seal::approvals(ctx.clone());
@@ -89,6 +93,7 @@ pub async fn run(shared: Arc<Shared>, stop: CancellationToken) -> Result<(), Box
     tokio::select! {
         () = stop.cancelled() => Ok(()),
         () = sweeping => Err("the sweep of the cache ended".into()),
+        () = sweeping_uploads => Err("the sweep of the uploads ended".into()),
         () = departing => Err("the watch of objects that are being deleted ended".into()),
         () = bundles => Err("the controller of Bundles ended".into()),
         () = approvals => Err("the controller of BundleApprovals ended".into()),
@@ -129,6 +134,24 @@ async fn sweep(ctx: Arc<Context>) {
         // An incomplete list must not remove content that is needed.
         if listed.await.is_ok() {
             ctx.store.sweep(needed);
+        }
+    }
+}
+
+/// Periodically removes uploads of Bundles that do not exist.
+async fn sweep_uploads(ctx: Arc<Context>) {
+    loop {
+        tokio::time::sleep(jittered(UPLOAD_SWEEP_INTERVAL)).await;
+        // Read before the list: the Bundle of a later upload is not in it.
+        let known = ctx.shared.uploads.uids();
+        if known.is_empty() {
+            continue;
+        }
+        if let Ok(bundles) = ctx.uids_by_name(&ctx.bundles).await {
+            let there: HashSet<String> = bundles.into_values().collect();
+            for gone in known.difference(&there) {
+                ctx.shared.uploads.remove(gone);
+            }
         }
     }
 }

@@ -1,5 +1,5 @@
 //! The listener of the content service and its limits. They are separate from those of admission,
-//! so that downloads never delay reviews.
+//! so that downloads and uploads never delay reviews.
 
 use std::io;
 use std::time::Duration;
@@ -34,8 +34,8 @@ const LIMITS: TlsLimits = TlsLimits {
         rejected: STREAMS,
     },
     streams: STREAMS,
-    // No request has a body.
-    stream_window: 1 << 10,
+    // Uploads are written to disk as they arrive.
+    stream_window: 16 << 10,
 };
 
 /// Serves `router` until `shutdown`, then drains as configured.

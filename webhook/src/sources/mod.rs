@@ -5,13 +5,14 @@ mod config_maps;
 mod git;
 mod http;
 mod image;
+mod upload;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bundle_core::content::ContentId;
 use bundle_core::policy::{RawSignature, Unavailable};
-use bundle_core::review::Source;
+use bundle_core::review::{Requester, Source};
 use bundle_oci::registry::RegistryError;
 use bundle_oci::unpack::FileSink;
 
@@ -22,6 +23,8 @@ pub(crate) use self::git::GitSourceError;
 use self::http::HttpSource;
 pub(crate) use self::http::HttpSourceError;
 use self::image::ImageSource;
+use self::upload::UploadSource;
+pub(crate) use self::upload::UploadSourceError;
 use crate::budget::lookups::LookupMemory;
 use crate::clients::registries::PullSecretError;
 use crate::shared::Shared;
@@ -29,9 +32,6 @@ use crate::shared::Shared;
 /// The reason why a source could not be resolved or fetched.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SourceError {
-    /// No provisioner of this version fetches this kind of source.
-    #[error("source type {0:?} not supported")]
-    Unsupported(&'static str),
     /// The pull secret cannot be used.
     #[error(transparent)]
     PullSecret(#[from] PullSecretError),
@@ -47,6 +47,9 @@ pub(crate) enum SourceError {
     /// The archive cannot be fetched, or is no valid content.
     #[error(transparent)]
     Http(#[from] HttpSourceError),
+    /// The content was not uploaded, or is no valid content.
+    #[error(transparent)]
+    Upload(#[from] UploadSourceError),
 }
 
 /// The files of fetched content by path, in the representation of the sink, and the sink.
@@ -91,26 +94,29 @@ pub(crate) enum OpenSource {
     ConfigMaps(ConfigMapsSource),
     Git(Box<GitSource>),
     Http(Box<HttpSource>),
+    Upload(UploadSource),
 }
 
-/// Fails if no provisioner of this version fetches this kind of source.
-pub(crate) fn is_supported(source: &Source) -> Result<(), SourceError> {
-    match source {
-        Source::Image { .. } | Source::ConfigMaps(_) | Source::Git { .. } | Source::Http { .. } => {
-            Ok(())
-        }
-        Source::Upload => Err(SourceError::Unsupported(source.kind())),
-    }
+/// The Bundle of a source.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SourceOwner<'a> {
+    /// The class of the Bundle.
+    pub(crate) class: &'a str,
+    /// The requester who must have permission to read the source, and whose limits count.
+    pub(crate) requester: &'a Requester,
+    /// Uid of the Bundle if its content was not unpacked yet.
+    pub(crate) uid: Option<&'a str>,
 }
 
-/// Opens `source` of a Bundle of `class`, and reads the credentials that it names. Responses of a
-/// registry other than layers are held in `memory`.
+/// Opens `source` of a Bundle, and reads the credentials that it names. Responses of a registry
+/// other than layers are held in `memory`.
 pub(crate) async fn open(
     shared: &Shared,
     source: &Source,
-    class: &str,
+    owner: SourceOwner<'_>,
     memory: Arc<LookupMemory>,
 ) -> Result<OpenSource, SourceError> {
+    let class = owner.class;
     match source {
         Source::Image {
             reference,
@@ -124,16 +130,21 @@ pub(crate) async fn open(
             let config_maps = ConfigMapsSource::open(shared, parts);
             Ok(OpenSource::ConfigMaps(config_maps))
         }
-        Source::Git { .. } => {
-            let git = GitSource::open(shared, source, class, memory.requester());
-            let git = git.ok_or(SourceError::Unsupported(source.kind()))?;
+        Source::Git {
+            repository,
+            directory,
+            checkout,
+            auth,
+        } => {
+            let fields = (repository, directory.as_str(), checkout, auth);
+            let git = GitSource::open(shared, fields, class, memory.requester());
             Ok(OpenSource::Git(Box::new(git)))
         }
         Source::Http { url, auth } => {
             let http = HttpSource::open(shared, (url, auth), class, memory).await?;
             Ok(OpenSource::Http(Box::new(http)))
         }
-        Source::Upload => Err(SourceError::Unsupported(source.kind())),
+        Source::Upload => Ok(OpenSource::Upload(UploadSource::open(shared, owner.uid))),
     }
 }
 
@@ -143,7 +154,7 @@ impl OpenSource {
     pub(crate) async fn prepare(&self) -> Result<(), SourceError> {
         match self {
             Self::Git(git) => Ok(git.prepare().await?),
-            Self::Image(_) | Self::ConfigMaps(_) | Self::Http(_) => Ok(()),
+            Self::Image(_) | Self::ConfigMaps(_) | Self::Http(_) | Self::Upload(_) => Ok(()),
         }
     }
 }
@@ -155,6 +166,7 @@ impl ContentSource for OpenSource {
             Self::ConfigMaps(config_maps) => config_maps.resolve().await,
             Self::Git(git) => git.resolve().await,
             Self::Http(http) => http.resolve().await,
+            Self::Upload(upload) => upload.resolve().await,
         }
     }
 
@@ -164,6 +176,7 @@ impl ContentSource for OpenSource {
             Self::ConfigMaps(config_maps) => config_maps.changed(recorded).await,
             Self::Git(git) => git.changed(recorded).await,
             Self::Http(http) => http.changed(recorded).await,
+            Self::Upload(upload) => upload.changed(recorded).await,
         }
     }
 
@@ -176,6 +189,7 @@ impl ContentSource for OpenSource {
             Self::ConfigMaps(config_maps) => config_maps.fetch(content, sink).await,
             Self::Git(git) => git.fetch(content, sink).await,
             Self::Http(http) => http.fetch(content, sink).await,
+            Self::Upload(upload) => upload.fetch(content, sink).await,
         }
     }
 
@@ -185,6 +199,7 @@ impl ContentSource for OpenSource {
             Self::ConfigMaps(config_maps) => config_maps.signatures(content).await,
             Self::Git(git) => git.signatures(content).await,
             Self::Http(http) => http.signatures(content).await,
+            Self::Upload(upload) => upload.signatures(content).await,
         }
     }
 }

@@ -88,7 +88,7 @@ impl ContentId {
         &self.source
     }
 
-    /// Returns the digest: of the OCI manifest for an image, of the archive for an http source, else
+    /// Returns the digest: of the OCI manifest for an image, of the archive for http and upload, else
     /// of the files ([`FileIndex::digest`]).
     pub fn digest(&self) -> &Digest {
         &self.digest
@@ -140,7 +140,7 @@ impl ContentId {
                 let secret = auth.secret.as_ref().map(KubeName::as_str);
                 json!(["http", url, secret]).to_string()
             }
-            // Sources of other types are never fetched, so nothing of them is cached.
+            // Whoever uploads content has its bytes.
             (other, _) => json!([other.kind(), self.digest.as_str()]).to_string(),
         };
         Digest::of(text.as_bytes())

@@ -16,25 +16,39 @@ use crate::scenarios::objects::{apply, get, kubectl, until};
 const LONG: Duration = Duration::from_secs(60);
 
 /// Calls the content service as one ServiceAccount.
-struct Caller {
+pub(super) struct Caller {
     client: reqwest::Client,
     token: String,
 }
 
 impl Caller {
-    /// Creates ServiceAccount `name`, with this ClusterRole if one is given.
-    async fn new(cluster: &Cluster, name: &str, role: Option<&str>) -> Self {
+    /// Creates ServiceAccount `name` with these ClusterRoles.
+    pub(super) async fn new(cluster: &Cluster, name: &str, roles: &[&str]) -> Self {
         kubectl(cluster, &format!("create serviceaccount {name} -n default")).await;
-        if let Some(role) = role {
+        for role in roles {
             let subject = format!("--serviceaccount=default:{name}");
-            let line = format!("create clusterrolebinding {name} --clusterrole={role} {subject}");
-            kubectl(cluster, &line).await;
+            let binding = format!("clusterrolebinding {name}-{role} --clusterrole={role}");
+            kubectl(cluster, &format!("create {binding} {subject}")).await;
         }
         let token = kubectl(cluster, &format!("create token {name} -n default")).await;
         Self {
             client: another_user(cluster).await,
             token: token.trim().to_owned(),
         }
+    }
+
+    /// Returns the client. It sends no token.
+    pub(super) fn client(&self) -> &reqwest::Client {
+        &self.client
+    }
+
+    /// Returns status and text of the response to PUT.
+    pub(super) async fn put(&self, webhook: &Webhook, path: &str, bytes: &[u8]) -> (u16, String) {
+        let url = format!("https://{}{path}", webhook.content_address());
+        let request = self.client.put(url).bearer_auth(&self.token);
+        let response = request.body(bytes.to_vec()).send().await.unwrap();
+        let status = response.status().as_u16();
+        (status, response.text().await.unwrap())
     }
 
     /// Returns status and body of the response to GET.
@@ -99,7 +113,7 @@ async fn permitted_callers_download_the_same_bytes_also_after_a_restart() {
         format!("https://bundle-webhook-content.{NAMESPACE}.svc/bundles/web.tgz")
     );
 
-    let reader = Caller::new(&cluster, "reader", Some("bundle-reader")).await;
+    let reader = Caller::new(&cluster, "reader", &["bundle-reader"]).await;
     let path = "/bundles/web.tgz";
     let (status, archive) = reader.get(&webhook, path, None).await;
     assert_eq!(status, 200);
@@ -118,7 +132,7 @@ async fn permitted_callers_download_the_same_bytes_also_after_a_restart() {
     }
 
     // Permission to read Bundles is not permission to read their content.
-    let viewer = Caller::new(&cluster, "viewer", Some("view")).await;
+    let viewer = Caller::new(&cluster, "viewer", &["view"]).await;
     for path in [path, "/bundles/none.tgz"] {
         let (status, text) = viewer.get(&webhook, path, None).await;
         let text = String::from_utf8(text).unwrap();

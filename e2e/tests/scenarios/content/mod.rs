@@ -5,3 +5,4 @@ mod downloads;
 pub(super) mod formats;
 mod suites;
 pub(super) mod unchecked;
+mod uploads;

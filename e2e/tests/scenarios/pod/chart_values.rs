@@ -163,6 +163,7 @@ fn combinations() -> Vec<(&'static str, Value, Vec<&'static str>, Vec<&'static s
                 "name: cluster-admin",
                 "bundle-viewer",
                 "bundle-reader",
+                "bundle-uploader",
                 "kind: NetworkPolicy",
                 "kind: PodDisruptionBudget",
                 "kind: CustomResourceDefinition",

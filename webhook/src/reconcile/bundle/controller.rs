@@ -81,8 +81,11 @@ async fn reconcile_deleted(object: &DynamicObject, ctx: &Context) -> Result<Acti
     Ok(Action::await_change())
 }
 
-/// Removes the cached copy of the content, unless another Bundle needs it.
+/// Removes the upload, and the cached copy of the content unless another Bundle needs it.
 async fn remove_cached_content(object: &DynamicObject, ctx: &Context) -> Result<(), kube::Error> {
+    if let Some(uid) = &object.metadata.uid {
+        ctx.shared.uploads.remove(uid);
+    }
     let Some(SealedContent { digest, .. }) = seal::content(ctx, object) else {
         return Ok(());
     };

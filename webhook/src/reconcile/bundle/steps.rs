@@ -31,7 +31,7 @@ use crate::reconcile::reader;
 use crate::reconcile::seal;
 use crate::reconcile::status::condition_set::{self, ConditionSet};
 use crate::reconcile::status::{status_of, writer};
-use crate::sources::{self, ContentSource as _};
+use crate::sources::{ContentSource as _, SourceOwner};
 use crate::telemetry::spans;
 
 /// Delay before the next attempt for a Bundle whose requester has too many running fetches.
@@ -125,6 +125,9 @@ impl<'a> BundleReconcile<'a> {
                 let wait = matches!(check, SourceCheck::Postponed).then_some(POSTPONED_RETRY_DELAY);
                 self.finish(&outcome, wait, None).await
             }
+            Err(failed) if failed.error.code == codes::install::NOT_UPLOADED => {
+                self.finish(&BundleOutcome::NotUploaded, None, None).await
+            }
             Err(failed) => {
                 let verified = failed.verified.as_ref();
                 let outcome = BundleOutcome::Failed(BundleFailure {
@@ -155,7 +158,6 @@ impl<'a> BundleReconcile<'a> {
                 BundleStep::CheckProvisioner => {
                     crate::reconcile::context::check_provisioner(self.class)?;
                 }
-                BundleStep::CheckSourceKind => self.check_source_kind()?,
                 BundleStep::ReportContentChanged => return Err(self.content_changed().into()),
                 BundleStep::CheckSource => self.check_source()?,
                 BundleStep::Unpack => content = self.unpack().await?,
@@ -163,6 +165,7 @@ impl<'a> BundleReconcile<'a> {
                     if let Some((spec, sealed)) = self.spec().zip(self.sealed.as_ref()) {
                         let id = ContentId::sealed(&spec.source, sealed);
                         let digest = sealed.digest.clone();
+                        self.ctx.shared.uploads.unpacked(self.uid(), &digest);
                         self.status.resolved_source =
                             Some(status::resolved_source(self.object, &id));
                         content = ContentState::Sealed(digest, SourceCheck::Unchanged);
@@ -210,13 +213,6 @@ impl<'a> BundleReconcile<'a> {
         observed.is_source_fixed = spec.source.is_fixed();
         self.checked = Some((spec, vouched.parts.template));
         Ok(())
-    }
-
-    fn check_source_kind(&self) -> Result<(), ReconcileError> {
-        let checked = self.spec().map(|spec| sources::is_supported(&spec.source));
-        checked
-            .unwrap_or(Ok(()))
-            .map_err(|error| reader::source_error(error, reason::UNPACK_FAILED))
     }
 
     fn check_source(&self) -> Result<(), ReconcileError> {
@@ -320,9 +316,13 @@ impl<'a> BundleReconcile<'a> {
         }
     }
 
+    fn uid(&self) -> &str {
+        self.object.metadata.uid.as_deref().unwrap_or_default()
+    }
+
     /// Returns uid and generation of the object, the version of its background tasks.
     fn version(&self) -> String {
-        let uid = self.object.metadata.uid.as_deref().unwrap_or_default();
+        let uid = self.uid();
         let generation = self.object.metadata.generation.unwrap_or_default();
         format!("{uid} {generation}")
     }
@@ -388,7 +388,11 @@ async fn changed_content(
     requester: Requester,
     recorded: ContentId,
 ) -> Result<Option<ContentId>, String> {
-    let owner = (class.as_str(), &requester);
+    let owner = SourceOwner {
+        class: class.as_str(),
+        requester: &requester,
+        uid: None,
+    };
     let opened = match source {
         // The digest of an archive is known only after all its bytes have arrived.
         Source::Http { .. } => {

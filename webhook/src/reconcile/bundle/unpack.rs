@@ -18,7 +18,7 @@ use crate::reconcile::content::unpacked::{UnpackError, Unpacked};
 use crate::reconcile::context::Context;
 use crate::reconcile::error::{ReconcileError, finding_text};
 use crate::reconcile::reader::{self, ContentAttempts};
-use crate::sources::ContentSource as _;
+use crate::sources::{ContentSource as _, SourceOwner};
 
 const FAILED: &str = reason::UNPACK_FAILED;
 
@@ -72,7 +72,11 @@ impl Unpack {
     pub(in crate::reconcile) async fn run(self) -> Result<Unpacked, UnpackError> {
         let ctx = &*self.ctx;
         let user = &self.requester.user;
-        let owner = (self.class.name.as_str(), &self.requester);
+        let owner = SourceOwner {
+            class: self.class.name.as_str(),
+            requester: &self.requester,
+            uid: self.bundle.uid.as_deref(),
+        };
         let (source, slot) = reader::open_for_transfer(ctx, &self.source, owner, FAILED).await?;
         let resolved = source.resolve().await;
         let resolved = resolved.map_err(|error| reader::source_error(error, FAILED))?;

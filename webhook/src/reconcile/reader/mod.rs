@@ -27,7 +27,7 @@ use crate::reconcile::content::stored::StoredContent;
 use crate::reconcile::context::Context;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::rights;
-use crate::sources::{self, OpenSource, SourceError};
+use crate::sources::{self, OpenSource, SourceError, SourceOwner, UploadSourceError};
 
 pub(in crate::reconcile) use attempt::ContentAttempts;
 pub(in crate::reconcile) use fetch::fetch;
@@ -42,9 +42,10 @@ const MEMORY_WAIT_LIMIT: Duration = Duration::from_secs(10);
 pub(in crate::reconcile) async fn open(
     ctx: &Context,
     source: &Source,
-    (class, requester): (&str, &Requester),
+    owner: SourceOwner<'_>,
     reason: &'static str,
 ) -> Result<OpenSource, ReconcileError> {
+    let requester = owner.requester;
     let may_read = rights::source::check(ctx, requester, source).await;
     may_read.map_err(|error| ReconcileError { reason, ..error })?;
     let memory = LookupMemory::new(&ctx.shared.budget, &requester.user, MEMORY_WAIT_LIMIT);
@@ -57,7 +58,7 @@ pub(in crate::reconcile) async fn open(
             RetryPolicy::Soon,
         ));
     }
-    let opened = sources::open(&ctx.shared, source, class, Arc::new(memory)).await;
+    let opened = sources::open(&ctx.shared, source, owner, Arc::new(memory)).await;
     opened.map_err(|error| source_error(error, reason))
 }
 
@@ -65,10 +66,10 @@ pub(in crate::reconcile) async fn open(
 pub(in crate::reconcile) async fn open_for_transfer(
     ctx: &Context,
     source: &Source,
-    owner: (&str, &Requester),
+    owner: SourceOwner<'_>,
     reason: &'static str,
 ) -> Result<(OpenSource, Share), ReconcileError> {
-    let requester = &owner.1.user;
+    let requester = &owner.requester.user;
     if matches!(source, Source::Git { .. }) {
         let opened = open(ctx, source, owner, reason).await?;
         let prepared = opened.prepare().await;
@@ -88,12 +89,6 @@ pub(in crate::reconcile) fn source_error(
     reason: &'static str,
 ) -> ReconcileError {
     match error {
-        SourceError::Unsupported(_) => ReconcileError::new(
-            codes::install::SOURCE_UNSUPPORTED,
-            reason,
-            error.to_string(),
-            RetryPolicy::OnChange,
-        ),
         SourceError::PullSecret(error) => ReconcileError::new(
             codes::install::CONTENT_LOST,
             reason,
@@ -121,6 +116,17 @@ pub(in crate::reconcile) fn source_error(
                 RetryPolicy::Soon
             } else {
                 RetryPolicy::Slowly
+            };
+            ReconcileError::findings(reason, &finding.into(), retry)
+        }
+        SourceError::Upload(error) => {
+            let finding = error.finding();
+            let retry = match error {
+                UploadSourceError::Storage(_) | UploadSourceError::Lost(_) => RetryPolicy::Slowly,
+                // An upload starts the next attempt.
+                UploadSourceError::NotUploaded | UploadSourceError::Content(_) => {
+                    RetryPolicy::OnChange
+                }
             };
             ReconcileError::findings(reason, &finding.into(), retry)
         }
@@ -410,7 +416,11 @@ async fn stored(
         let (requester, attempts) = (wanted.requester.clone(), attempts.clone());
         let class = wanted.class.to_owned();
         async move {
-            let owner = (class.as_str(), &requester);
+            let owner = SourceOwner {
+                class: class.as_str(),
+                requester: &requester,
+                uid: None,
+            };
             let (source, slot) = open_for_transfer(&ctx, content.source(), owner, reason).await?;
             let fetched = fetch(&ctx, &source, &content, slot, &attempts).await?;
             fetched.keep(&ctx, &content, &requester.user, reason)

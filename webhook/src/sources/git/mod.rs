@@ -15,6 +15,7 @@ use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::policy::{RawSignature, Unavailable};
 use bundle_core::reference::Digest;
 use bundle_core::review::Source;
+use bundle_core::review::source::Auth;
 use bundle_core::review::source::GitRef;
 use bundle_core::review::source::git::GitUrl;
 use bundle_oci::unpack::FileSink;
@@ -126,31 +127,27 @@ struct FetchedCommit {
 }
 
 impl GitSource {
-    /// Opens a git source of a Bundle of `class`. Returns `None` for another kind of source.
+    /// Opens a git source of a Bundle of `class`.
     pub(super) fn open(
         shared: &Shared,
-        source: &Source,
+        (repository, directory, checkout, auth): (&GitUrl, &str, &GitRef, &Auth),
         class: &str,
         requester: &str,
-    ) -> Option<Self> {
-        let Source::Git {
-            repository,
-            directory,
-            checkout,
-            auth,
-        } = source
-        else {
-            return None;
-        };
-        Some(Self {
-            source: source.clone(),
+    ) -> Self {
+        Self {
+            source: Source::Git {
+                repository: repository.clone(),
+                directory: directory.to_owned(),
+                checkout: checkout.clone(),
+                auth: auth.clone(),
+            },
             repository: repository.clone(),
-            directory: directory.clone(),
+            directory: directory.to_owned(),
             checkout: checkout.clone(),
             access: GitAccess::new(shared, class, requester, auth.secret.as_ref()),
             folder: OnceCell::new(),
             fetched: Mutex::default(),
-        })
+        }
     }
 
     /// Returns the folder. The first call reads the Secret and checks the addresses of the host.

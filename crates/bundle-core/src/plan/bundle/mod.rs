@@ -5,6 +5,7 @@
 pub mod attempts;
 mod compatibility;
 mod status;
+pub mod upload;
 
 use std::collections::BTreeSet;
 
@@ -35,8 +36,6 @@ pub enum BundleStep {
     CheckAdmission,
     /// Check that this build has the provisioner of the class.
     CheckProvisioner,
-    /// Check that sources of this kind are supported.
-    CheckSourceKind,
     /// Fail: the spec changed after its content was unpacked, and only that content is accepted
     /// under this name.
     ReportContentChanged,
@@ -76,11 +75,7 @@ impl ObservedBundle {
         if self.is_deleted {
             return vec![BundleStep::RemoveCachedContent, BundleStep::RemoveFinalizer];
         }
-        let mut steps = vec![
-            BundleStep::CheckAdmission,
-            BundleStep::CheckProvisioner,
-            BundleStep::CheckSourceKind,
-        ];
+        let mut steps = vec![BundleStep::CheckAdmission, BundleStep::CheckProvisioner];
         match self.sealed {
             None => {}
             Some(SealedRecord::OtherSpec) => steps.push(BundleStep::ReportContentChanged),

@@ -9,6 +9,8 @@ use crate::reference::Digest;
 /// `status.phase` of a Bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
+    /// The content was not uploaded yet.
+    Pending,
     /// The content is being fetched for the first time.
     Unpacking,
     /// The content could not be fetched, or was rejected.
@@ -21,6 +23,7 @@ impl Phase {
     /// Returns the value of `status.phase`.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Pending => names::PHASE_PENDING,
             Self::Unpacking => names::PHASE_UNPACKING,
             Self::Failing => names::PHASE_FAILING,
             Self::Unpacked => names::PHASE_UNPACKED,
@@ -93,6 +96,8 @@ pub enum BundleOutcome<'a> {
         /// keeps that report until the next attempt ends.
         is_retry: bool,
     },
+    /// The content was not uploaded yet. An upload starts the next reconcile.
+    NotUploaded,
     /// The reconcile failed.
     Failed(BundleFailure<'a>),
     /// The content was unpacked.
@@ -118,6 +123,13 @@ impl BundleOutcome<'_> {
         let (phase, conditions) = match self {
             Self::Pending { is_retry: false } => (Some(Phase::Unpacking), pending()),
             Self::Pending { is_retry: true } => (None, not_looked_at().into()),
+            Self::NotUploaded => {
+                return StatusPlan {
+                    phase: Some(Phase::Pending),
+                    forgets_source: true,
+                    conditions: not_uploaded(),
+                };
+            }
             Self::Failed(failure) => return failure.status(),
             Self::Unpacked(content) => (Some(Phase::Unpacked), content.conditions()),
             Self::Sealed(digest, answer) => (Some(Phase::Unpacked), answer.conditions(digest)),
@@ -169,11 +181,23 @@ fn not_looked_at() -> [ConditionChange; 2] {
 }
 
 fn pending() -> Vec<ConditionChange> {
+    not_unpacked(
+        reason::UNPACKING,
+        "the content is being fetched, or is queued",
+    )
+}
+
+/// Message of RukPak (`internal/source/upload.go`).
+fn not_uploaded() -> Vec<ConditionChange> {
+    not_unpacked(reason::UNPACK_PENDING, "waiting for bundle to be uploaded")
+}
+
+fn not_unpacked(reason: &str, message: &str) -> Vec<ConditionChange> {
     let mut conditions = vec![ConditionChange::new(
         condition::UNPACKED,
         ConditionStatus::False,
-        reason::UNPACKING,
-        "the content is being fetched, or is queued",
+        reason,
+        message,
     )];
     conditions.extend(not_looked_at());
     conditions

@@ -6,7 +6,7 @@ use crate::diagnostic::codes;
 use crate::plan::conditions::{ConditionChange, ConditionStatus};
 use crate::reference::Digest;
 
-const CHECKS: [BundleStep; 3] = [CheckAdmission, CheckProvisioner, CheckSourceKind];
+const CHECKS: [BundleStep; 2] = [CheckAdmission, CheckProvisioner];
 
 /// Returns facts from letters: `d`eleted, fixed source (`x`), and the record of its content:
 /// `n`one, of the `s`ame or a `c`hanged spec.
@@ -98,7 +98,7 @@ fn told(plan: &StatusPlan) -> Vec<String> {
 
 #[test]
 fn status_depends_on_the_outcome() {
-    use BundleOutcome::{Failed, Pending, Sealed, Unpacked};
+    use BundleOutcome::{Failed, NotUploaded, Pending, Sealed, Unpacked};
     let (old, new) = (digest('a'), digest('b'));
     let content = UnpackedContent {
         digest: &old,
@@ -137,6 +137,7 @@ fn status_depends_on_the_outcome() {
         // During a retry the status shows the previous failure: only default conditions are
         // written.
         (Pending { is_retry: true }, None, false, not_looked_at.to_vec(), [false, false, false]),
+        (NotUploaded, Some(Phase::Pending), true, [&["Unpacked=False UnpackPending"][..], &not_looked_at].concat(), [false, false, false]),
         (Failed(failure(lost, false)), Some(Phase::Failing), true, failed.clone(), [false, false, false]),
         // Content that was unpacked stays unpacked, unless its record is not trusted.
         (Failed(failure(lost, true)), None, false, not_looked_at.to_vec(), [false, false, false]),

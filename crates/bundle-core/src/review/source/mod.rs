@@ -151,7 +151,9 @@ impl Source {
         match self {
             Self::Image { reference, .. } => reference.digest().is_some(),
             Self::Git { checkout, .. } => matches!(checkout, GitRef::Commit(_)),
-            Self::ConfigMaps(_) | Self::Http { .. } | Self::Upload => false,
+            // Only the first content that is unpacked is accepted as upload.
+            Self::Upload => true,
+            Self::ConfigMaps(_) | Self::Http { .. } => false,
         }
     }
 }

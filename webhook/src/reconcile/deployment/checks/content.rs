@@ -18,6 +18,7 @@ use crate::reconcile::deployment::checks::approvals;
 use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::error::{MAX_LISTED, ReconcileError, RetryPolicy};
 use crate::reconcile::reader;
+use crate::sources::SourceOwner;
 
 impl DeploymentReconcile<'_> {
     /// Returns the namespace of objects that name none. Rejects the namespaces of the pod, where a
@@ -147,7 +148,11 @@ impl DeploymentReconcile<'_> {
         request: &InstallRequest<'_>,
     ) -> Result<(), ReconcileError> {
         let id = request.source()?;
-        let owner = (request.class(), &self.requester);
+        let owner = SourceOwner {
+            class: request.class(),
+            requester: &self.requester,
+            uid: None,
+        };
         let source = reader::open(self.ctx, id.source(), owner, request.reason).await?;
         let generated = &request.generated;
         let bundle = BundleToVerify {

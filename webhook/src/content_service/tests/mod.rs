@@ -1,3 +1,5 @@
+mod uploads;
+
 use std::collections::HashMap;
 use std::io;
 use std::net::Ipv4Addr;
@@ -37,7 +39,11 @@ impl BundleArchive for FakeArchive {
     }
 }
 
-struct FakeArchives;
+#[derive(Default)]
+struct FakeArchives {
+    /// The Bundles that were reconciled after an upload.
+    uploaded: Arc<Mutex<Vec<String>>>,
+}
 
 impl BundleArchives for FakeArchives {
     fn open<'a>(
@@ -86,8 +92,10 @@ fn api_server() -> (kube::Client, Arc<Mutex<HashMap<String, usize>>>) {
                 let spec = &sent["spec"];
                 let is_ana = spec["user"] == "ana";
                 let asked = &spec["nonResourceAttributes"];
-                assert_eq!(asked["verb"], "get");
-                assert!(asked["path"].as_str().unwrap().starts_with("/bundles/"));
+                let path = asked["path"].as_str().unwrap();
+                let is_upload = path.starts_with("/uploads/");
+                assert_eq!(asked["verb"], if is_upload { "update" } else { "get" });
+                assert!(is_upload || path.starts_with("/bundles/"), "{path}");
                 json!({"allowed": is_ana})
             };
             let answer = json!({"spec": {}, "status": status}).to_string();
@@ -102,6 +110,9 @@ struct Service {
     archives: Arc<LeaderArchives>,
     reviews: Arc<Mutex<HashMap<String, usize>>>,
     connection: Connection<DuplexStream>,
+    uploads: Arc<UploadStore>,
+    uploaded: Arc<Mutex<Vec<String>>>,
+    _folder: tempfile::TempDir,
     _other: DuplexStream,
 }
 
@@ -109,7 +120,9 @@ impl Service {
     fn new() -> Self {
         let (client, reviews) = api_server();
         let archives = Arc::new(LeaderArchives::default());
-        let service = ContentService::new(Callers::new(client), archives.clone());
+        let folder = tempfile::tempdir().unwrap();
+        let uploads = Arc::new(UploadStore::new(folder.path().to_owned()));
+        let service = ContentService::new(Callers::new(client), archives.clone(), uploads.clone());
         let limits = Limits {
             unauthenticated: 1,
             min_age: std::time::Duration::ZERO,
@@ -132,21 +145,36 @@ impl Service {
             reviews,
             connection: connections.admit(stream, Ipv4Addr::LOCALHOST.into()),
             _other: other,
+            uploads,
+            uploaded: Arc::default(),
+            _folder: folder,
         }
     }
 
     fn leading() -> (Self, Leading) {
         let service = Self::new();
-        let leading = service.archives.provide(Arc::new(FakeArchives));
+        let uploaded = service.uploaded.clone();
+        let leading = service
+            .archives
+            .provide(Arc::new(FakeArchives { uploaded }));
         (service, leading)
     }
 
-    async fn respond(&self, (method, path): (&str, &str), headers: &[(&str, &str)]) -> Response {
+    async fn respond(&self, line: (&str, &str), headers: &[(&str, &str)]) -> Response {
+        self.send(line, headers, Body::empty()).await
+    }
+
+    async fn send(
+        &self,
+        (method, path): (&str, &str),
+        headers: &[(&str, &str)],
+        body: Body,
+    ) -> Response {
         let mut request = Request::builder().method(method).uri(path);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let mut request = request.body(Body::empty()).unwrap();
+        let mut request = request.body(body).unwrap();
         request.extensions_mut().insert(self.connection.client());
         if let Err(rejection) = gate(&mut request) {
             return rejection;

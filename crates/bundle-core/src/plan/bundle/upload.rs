@@ -1,0 +1,177 @@
+//! Decisions about an uploaded archive: whether a Bundle accepts it, and who can upload it. Texts and
+//! results are those of RukPak (`internal/uploadmgr/handler.go`).
+
+use crate::reference::Digest;
+use crate::review::{Requester, Source};
+use crate::rights::Question;
+
+/// Maximum number of groups of a requester on whose behalf another user uploads.
+const MAX_GROUPS: usize = 32;
+
+/// Reason for which a Bundle does not accept an upload.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UploadRejection {
+    /// The Bundle has a source of another type.
+    #[error("bundle source type is {0:?}; expected \"upload\"")]
+    OtherSource(&'static str),
+    /// Other content was unpacked before.
+    #[error("bundle has already been unpacked, cannot change content of existing bundle")]
+    Unpacked,
+}
+
+/// Content that a Bundle has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct UploadState<'a> {
+    /// Digest of the content that was unpacked.
+    pub unpacked: Option<&'a Digest>,
+    /// True if the cache has that content.
+    pub is_cached: bool,
+    /// Digest of the stored upload.
+    pub stored: Option<&'a Digest>,
+}
+
+/// Decision about an upload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UploadResult {
+    /// It is stored, and unpacked afterwards.
+    Stored,
+    /// The Bundle has this content already.
+    Identical,
+}
+
+/// Fails if a Bundle with `source` receives no uploads.
+pub fn check_source(source: &Source) -> Result<(), UploadRejection> {
+    match source {
+        Source::Upload => Ok(()),
+        other => Err(UploadRejection::OtherSource(other.kind())),
+    }
+}
+
+/// Decides about an upload with the digest `uploaded`. Content that was unpacked never changes, and
+/// is accepted again if it was lost.
+pub fn decide(state: UploadState<'_>, uploaded: &Digest) -> Result<UploadResult, UploadRejection> {
+    let is_unpacked = state.unpacked == Some(uploaded);
+    if state.stored == Some(uploaded) && (is_unpacked || state.unpacked.is_none()) {
+        return Ok(UploadResult::Identical);
+    }
+    match state.unpacked {
+        None => Ok(UploadResult::Stored),
+        Some(_) if is_unpacked && state.is_cached => Ok(UploadResult::Identical),
+        Some(_) if is_unpacked => Ok(UploadResult::Stored),
+        Some(_) => Err(UploadRejection::Unpacked),
+    }
+}
+
+/// Returns the permissions that `caller` needs to upload content of a Bundle of `requester`: none for
+/// the requester, else those to impersonate the requester, because the content is installed with the
+/// permissions of the requester. Returns `None` if the requester has too many groups to ask for.
+pub fn required_impersonation(caller: &Requester, requester: &Requester) -> Option<Vec<Question>> {
+    if caller.user == requester.user && caller.uid == requester.uid {
+        return Some(Vec::new());
+    }
+    let question = |resource, namespace: Option<&str>, name: &str| {
+        Question::resource("impersonate", "", resource, namespace, Some(name))
+    };
+    let user = match requester.service_account() {
+        Some((namespace, name)) => question("serviceaccounts", Some(namespace), name),
+        None => question("users", None, &requester.user),
+    };
+    // The API server adds these groups itself.
+    let of_account = requester.service_account().map(|(namespace, _)| {
+        [
+            "system:serviceaccounts".to_owned(),
+            format!("system:serviceaccounts:{namespace}"),
+        ]
+    });
+    let of_account = of_account.unwrap_or_default();
+    let groups = (requester.groups.iter())
+        .filter(|group| *group != "system:authenticated" && !of_account.contains(group));
+    let questions: Vec<_> = [user]
+        .into_iter()
+        .chain(groups.map(|group| question("groups", None, group)))
+        .collect();
+    (questions.len() <= MAX_GROUPS + 1).then_some(questions)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unpacked_content_never_changes() {
+        let (a, b) = (Digest::of(b"a"), Digest::of(b"b"));
+        let rejected = Err(UploadRejection::Unpacked);
+        let (stored, identical) = (Ok(UploadResult::Stored), Ok(UploadResult::Identical));
+        // Unpacked, cached, stored; the decision about `a`.
+        for (unpacked, is_cached, held, expected) in [
+            (None, false, None, stored.clone()),
+            (None, false, Some(&a), identical.clone()),
+            (None, false, Some(&b), stored.clone()),
+            (Some(&a), true, None, identical.clone()),
+            (Some(&a), true, Some(&a), identical.clone()),
+            (Some(&a), false, Some(&a), identical),
+            // Neither the cache nor the uploads have the content.
+            (Some(&a), false, None, stored.clone()),
+            (Some(&a), false, Some(&b), stored),
+            (Some(&b), true, None, rejected.clone()),
+            (Some(&b), false, None, rejected.clone()),
+            (Some(&b), true, Some(&a), rejected),
+        ] {
+            let state = UploadState {
+                unpacked,
+                is_cached,
+                stored: held,
+            };
+            assert_eq!(decide(state, &a), expected, "{state:?}");
+        }
+    }
+
+    fn user(name: &str, groups: &[&str]) -> Requester {
+        Requester {
+            user: name.to_owned(),
+            groups: groups.iter().map(|&group| group.to_owned()).collect(),
+            ..Requester::default()
+        }
+    }
+
+    #[test]
+    fn other_users_must_be_able_to_impersonate_the_requester() {
+        let asked = |caller: &Requester, requester: &Requester| {
+            let questions = required_impersonation(caller, requester)?;
+            let texts = questions.iter().map(|question| match question {
+                Question::Resource {
+                    verb,
+                    resource,
+                    namespace,
+                    name,
+                    ..
+                } => format!("{verb} {resource} {namespace}/{}", name.as_deref().unwrap()),
+                Question::Path { .. } => panic!("{question:?}"),
+            });
+            Some(texts.collect::<Vec<_>>())
+        };
+        let ana = user("ana", &["team-a", "system:authenticated"]);
+        assert_eq!(asked(&ana, &ana), Some(vec![]));
+        let eve = user("eve", &[]);
+        let expected = ["impersonate users /ana", "impersonate groups /team-a"];
+        assert_eq!(asked(&eve, &ana), Some(expected.map(str::to_owned).into()));
+        // Another user of the same name.
+        let later = Requester {
+            uid: "2".to_owned(),
+            ..ana.clone()
+        };
+        assert_eq!(asked(&later, &ana).unwrap().len(), 2);
+        let account = "system:serviceaccount:team-a:ci";
+        let groups = [
+            "system:serviceaccounts",
+            "system:serviceaccounts:team-a",
+            "system:authenticated",
+        ];
+        let account = user(account, &groups);
+        let expected = "impersonate serviceaccounts team-a/ci".to_owned();
+        assert_eq!(asked(&eve, &account), Some(vec![expected]));
+        let groups: Vec<_> = (0..33).map(|number| number.to_string()).collect();
+        let groups: Vec<_> = groups.iter().map(String::as_str).collect();
+        assert_eq!(asked(&eve, &user("ana", &groups)), None);
+    }
+}

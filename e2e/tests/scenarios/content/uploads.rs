@@ -1,0 +1,244 @@
+//! Uploads of content: only by the requester of the Bundle, only once, and never again with other
+//! content. RukPak: E31 and E32.
+
+use std::path::Path;
+use std::time::Duration;
+
+use e2e::webhook::NAMESPACE;
+use e2e::{Cluster, Webhook, WebhookOptions, wait};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use serde_json::{Value, json};
+
+use super::downloads::Caller;
+use crate::scenarios::objects::{
+    apply, apply_with_kubeconfig, get, kubectl, try_kubectl, until, until_reason,
+};
+
+const LONG: Duration = Duration::from_secs(90);
+const CLASS: &str = "core-rukpak-io-plain";
+const WAITING: &str = "waiting for bundle to be uploaded";
+const CHANGED: &str =
+    "bundle has already been unpacked, cannot change content of existing bundle\n";
+
+/// Returns a gzipped tar of these files.
+fn archive(files: &[(&str, &str)]) -> Vec<u8> {
+    let mut tar = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
+    for (path, text) in files {
+        let mut header = tar::Header::new_gnu();
+        // Not checked, unlike the paths of `append_data`.
+        header.as_gnu_mut().unwrap().name[..path.len()].copy_from_slice(path.as_bytes());
+        header.set_size(text.len() as u64);
+        header.set_mode(0o644);
+        header.set_cksum();
+        tar.append(&header, text.as_bytes()).unwrap();
+    }
+    tar.into_inner().unwrap().finish().unwrap()
+}
+
+/// Returns the archive of a bundle with ConfigMap `web`.
+fn content(value: &str) -> Vec<u8> {
+    let object = format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: web, namespace: default}}\ndata: {{value: {value}}}\n"
+    );
+    archive(&[("manifests/all.yaml", &object)])
+}
+
+fn spec() -> Value {
+    json!({"provisionerClassName": CLASS, "source": {"type": "upload", "upload": {}}})
+}
+
+fn bundle(name: &str) -> Value {
+    json!({
+        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "Bundle", "metadata": {"name": name},
+        "spec": spec(),
+    })
+}
+
+/// Starts a cluster with ServiceAccount `ci`, which can install and upload.
+async fn stage() -> (Cluster, Webhook, Caller) {
+    let cluster = Cluster::builder().start().await.unwrap();
+    let options = WebhookOptions::default();
+    let webhook = cluster.start_webhook(options).await.unwrap();
+    let roles = ["bundle-uploader", "bundle-editor", "bundle-user", "edit"];
+    let ci = Caller::new(&cluster, "ci", &roles).await;
+    // For dry runs of the pod as this ServiceAccount.
+    let role = "create role impersonator -n default --verb=impersonate --resource=serviceaccounts --resource-name=ci";
+    kubectl(&cluster, role).await;
+    let subject = format!("--serviceaccount={NAMESPACE}:bundle-webhook");
+    let binding = "create rolebinding impersonator -n default --role=impersonator";
+    kubectl(&cluster, &format!("{binding} {subject}")).await;
+    (cluster, webhook, ci)
+}
+
+async fn apply_as_ci(cluster: &Cluster, object: &Value) {
+    let kubeconfig = cluster.service_account_kubeconfig("default", "ci").await;
+    apply_with_kubeconfig(cluster, object, &kubeconfig.unwrap()).await;
+}
+
+/// Uploads until the replica is the leader.
+async fn upload(ci: &Caller, webhook: &Webhook, name: &str, bytes: &[u8]) -> (u16, String) {
+    let path = format!("/uploads/{name}.tgz");
+    wait::until(LONG, "the leader receives uploads", || async {
+        let found = ci.put(webhook, &path, bytes).await;
+        Ok((found.0 != 503).then_some(found))
+    })
+    .await
+    .unwrap()
+}
+
+/// Returns the only Bundle of the cluster.
+async fn generated(cluster: &Cluster) -> String {
+    wait::until(LONG, "the Bundle of the template", || async {
+        let names = kubectl(cluster, "get bundles -o jsonpath={.items[*].metadata.name}").await;
+        Ok((!names.is_empty()).then_some(names))
+    })
+    .await
+    .unwrap()
+}
+
+async fn until_value(cluster: &Cluster, value: &str) {
+    wait::until_true(LONG, "the ConfigMap has the uploaded value", || async {
+        let object = get(cluster, "configmap web -n default").await;
+        Ok(object.unwrap_or_default()["data"]["value"] == value)
+    })
+    .await
+    .unwrap();
+}
+
+fn files(folder: &Path) -> usize {
+    fs_err::read_dir(folder).map_or(0, Iterator::count)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn content_is_uploaded_once_and_survives_a_restart() {
+    let (cluster, mut webhook, ci) = stage().await;
+    let deployment = json!({
+        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment",
+        "metadata": {"name": "web"},
+        "spec": {"provisionerClassName": CLASS, "template": {
+            "metadata": {"labels": {"app": "web"}}, "spec": spec(),
+        }},
+    });
+    apply_as_ci(&cluster, &deployment).await;
+    let name = generated(&cluster).await;
+    let what = format!("bundle {name}");
+    let told = until_reason(&cluster, &what, "Unpacked", "UnpackPending").await;
+    assert_eq!(told, WAITING);
+    let found = get(&cluster, &what).await.unwrap();
+    assert_eq!(found["status"]["phase"], "Pending");
+
+    let (first, second) = (content("first"), content("second"));
+    let created = (201, String::new());
+    let identical = (204, String::new());
+    assert_eq!(upload(&ci, &webhook, &name, &first).await, created);
+    until(&cluster, "bundledeployment web", "Installed", "True").await;
+    until_value(&cluster, "first").await;
+    let found = get(&cluster, &what).await.unwrap();
+    assert_eq!(found["status"]["phase"], "Unpacked");
+    assert_eq!(found["status"]["resolvedSource"]["type"], "upload");
+    assert_eq!(upload(&ci, &webhook, &name, &first).await, identical);
+    let rejected = upload(&ci, &webhook, &name, &second).await;
+    assert_eq!(rejected, (409, CHANGED.to_owned()));
+
+    webhook.restart().await.unwrap();
+    assert_eq!(upload(&ci, &webhook, &name, &first).await, identical);
+    kubectl(&cluster, "delete configmap web -n default").await;
+    until_value(&cluster, "first").await;
+
+    // The volume is lost: only the same archive is accepted.
+    webhook.stop().await.unwrap();
+    fs_err::remove_dir_all(webhook.cache_folder()).unwrap();
+    webhook.start().await.unwrap();
+    kubectl(&cluster, "delete configmap web -n default").await;
+    wait::until_true(LONG, "a condition asks for the lost content", || async {
+        let object = get(&cluster, "bundledeployment web").await;
+        let conditions = object.unwrap_or_default()["status"]["conditions"].to_string();
+        Ok(conditions.contains("is lost (upload the same archive again"))
+    })
+    .await
+    .unwrap();
+    let rejected = upload(&ci, &webhook, &name, &second).await;
+    assert_eq!(rejected, (409, CHANGED.to_owned()));
+    assert_eq!(upload(&ci, &webhook, &name, &first).await, created);
+    until_value(&cluster, "first").await;
+    until(&cluster, "bundledeployment web", "Installed", "True").await;
+
+    let uploads = webhook.cache_folder().join("uploads");
+    assert_eq!(files(&uploads), 1);
+    kubectl(&cluster, "delete bundledeployment web").await;
+    wait::until_true(LONG, "the upload is removed", || async {
+        Ok(files(&uploads) == 0)
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_users_cannot_upload_content_of_a_bundle() {
+    let (cluster, webhook, ci) = stage().await;
+    // The administrator requests it.
+    apply(&cluster, &bundle("web")).await;
+    until_reason(&cluster, "bundle web", "Unpacked", "UnpackPending").await;
+    let bytes = content("first");
+    let (status, told) = upload(&ci, &webhook, "web", &bytes).await;
+    assert_eq!(status, 403);
+    let user = "system:serviceaccount:default:ci";
+    assert!(
+        told.starts_with(&format!(
+            "{user} cannot upload content of Bundle web, which "
+        )),
+        "{told}"
+    );
+    let reader = Caller::new(&cluster, "reader", &["bundle-reader"]).await;
+    let path = "/uploads/web.tgz";
+    let (status, told) = reader.put(&webhook, path, &bytes).await;
+    let expected = format!(
+        "system:serviceaccount:default:reader must have permission update on {path}: bind ClusterRole bundle-uploader\n"
+    );
+    assert_eq!((status, told), (403, expected));
+    let url = format!("https://{}{path}", webhook.content_address());
+    let anonymous = ci.client().put(url).body(bytes.clone()).send().await;
+    assert_eq!(anonymous.unwrap().status(), 401);
+    assert_eq!(files(&webhook.cache_folder().join("uploads")), 0);
+
+    let role = "create clusterrole impersonator --verb=impersonate --resource=users,groups";
+    kubectl(&cluster, role).await;
+    let binding = "create clusterrolebinding impersonator --clusterrole=impersonator --serviceaccount=default:ci";
+    kubectl(&cluster, binding).await;
+    wait::until_true(LONG, "the permission is effective", || async {
+        Ok(upload(&ci, &webhook, "web", &bytes).await.0 == 201)
+    })
+    .await
+    .unwrap();
+    until(&cluster, "bundle web", "Unpacked", "True").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn archive_without_valid_content_is_replaced_by_another_upload() {
+    let (cluster, webhook, ci) = stage().await;
+    apply_as_ci(&cluster, &bundle("web")).await;
+    until_reason(&cluster, "bundle web", "Unpacked", "UnpackPending").await;
+    let object = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\n";
+    for files in [
+        ("manifests/folder/all.yaml", object),
+        ("../outside.yaml", object),
+        ("manifests/all.yaml", "kind: ["),
+    ] {
+        let (status, told) = upload(&ci, &webhook, "web", &archive(&[files])).await;
+        assert_eq!(status, 201, "{told}");
+        until_reason(&cluster, "bundle web", "Unpacked", "UnpackFailed").await;
+        let found = get(&cluster, "bundle web").await.unwrap();
+        assert_eq!(found["status"]["phase"], "Failing");
+    }
+    let (status, told) = upload(&ci, &webhook, "web", b"<html>").await;
+    assert_eq!(
+        (status, told.as_str()),
+        (400, "the body is not a gzipped tar archive\n")
+    );
+    assert_eq!(upload(&ci, &webhook, "web", &content("a")).await.0, 201);
+    until(&cluster, "bundle web", "Unpacked", "True").await;
+    let deleted = try_kubectl(&cluster, "delete bundle web").await;
+    deleted.success().unwrap();
+    assert_eq!(upload(&ci, &webhook, "web", &content("a")).await.0, 404);
+}

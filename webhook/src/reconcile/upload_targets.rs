@@ -1,0 +1,96 @@
+//! The Bundles that receive uploads. The content of a Bundle is installed with the permissions of
+//! its requester, so only that requester uploads it, or a user who can impersonate the requester.
+
+use bundle_api::names;
+use bundle_cluster::access;
+use bundle_core::content::ContentId;
+use bundle_core::names::KubeName;
+use bundle_core::plan::bundle::upload;
+use bundle_core::review::class::Authorization;
+use bundle_core::review::{CheckedBundleSpec, Kind, Requester};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use kube::ResourceExt as _;
+
+use crate::reconcile::context::{ClassLookup, Context, class_name};
+use crate::reconcile::seal;
+use crate::reconcile::served::ServedContent;
+use crate::uploads::target::{TargetError, UploadTarget, UploadTargets};
+
+impl UploadTargets for ServedContent {
+    fn find<'a>(
+        &'a self,
+        bundle: &'a KubeName,
+        caller: &'a Requester,
+    ) -> BoxFuture<'a, Result<UploadTarget, TargetError>> {
+        find(&self.0, bundle, caller).boxed()
+    }
+
+    fn uploaded(&self, bundle: &KubeName, target: &UploadTarget) {
+        let Self(ctx) = self;
+        ctx.unpacking.restart(bundle);
+        if let Some(deployment) = &target.deployment {
+            // It can wait for content that was lost.
+            ctx.refetching.wake(deployment);
+        }
+    }
+}
+
+async fn find(
+    ctx: &Context,
+    name: &KubeName,
+    caller: &Requester,
+) -> Result<UploadTarget, TargetError> {
+    let failed = |error| TargetError::Api(name.clone(), error);
+    let not_reconciled = |why: String| TargetError::NotReconciled(name.clone(), why);
+    let object = ctx.get(&ctx.bundles, name).await.map_err(failed)?;
+    let object = object.ok_or_else(|| TargetError::NoBundle(name.clone()))?;
+    let spec = CheckedBundleSpec::parse(&object.data["spec"]);
+    let spec = spec.map_err(|findings| not_reconciled(findings.to_string()))?;
+    upload::check_source(&spec.source)?;
+    let vouched = seal::vouched(ctx, &object, Kind::Bundle).map_err(not_reconciled)?;
+    let class = class_name(&object);
+    let ClassLookup::Managed(class) = ctx.class(class).await.map_err(failed)? else {
+        let why = format!("this provisioner has no valid ProvisionerClass {class}");
+        return Err(not_reconciled(why));
+    };
+    let requester = &vouched.parts.template;
+    if class.authorization == Authorization::Requester
+        && !can_act_as(ctx, caller, requester).await.map_err(failed)?
+    {
+        return Err(TargetError::OtherRequester {
+            bundle: name.clone(),
+            user: caller.user.clone(),
+            requester: requester.user.clone(),
+        });
+    }
+    let sealed = seal::content(ctx, &object);
+    let key = ctx.shared.stamp_key();
+    let is_cached = sealed.as_ref().is_some_and(|sealed| {
+        let id = ContentId::sealed(&spec.source, sealed);
+        ctx.store.open(&id, key.bytes()).is_some()
+    });
+    Ok(UploadTarget {
+        uid: object.uid().unwrap_or_default(),
+        unpacked: sealed.map(|sealed| sealed.digest),
+        is_cached,
+        deployment: object.labels().get(names::LABEL_OWNER_NAME).cloned(),
+    })
+}
+
+/// Returns true if `caller` is `requester`, or can impersonate that user.
+async fn can_act_as(
+    ctx: &Context,
+    caller: &Requester,
+    requester: &Requester,
+) -> Result<bool, kube::Error> {
+    let Some(questions) = upload::required_impersonation(caller, requester) else {
+        return Ok(false);
+    };
+    for question in questions {
+        if !access::has_permission(&ctx.own, caller, &question).await? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

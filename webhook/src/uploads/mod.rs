@@ -1,0 +1,315 @@
+//! Uploaded archives of Bundles on the disk of the leader. An archive stays until its Bundle is
+//! deleted, or until space is needed after it was unpacked.
+
+pub(crate) mod target;
+
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use bundle_core::reference::Digest;
+use tempfile::NamedTempFile;
+
+use crate::budget::{Cap, Pool, Share, requester_key};
+
+/// Maximum size of all uploads, also of those in progress, in bytes. One requester can have half of
+/// it, two of them three quarters.
+pub(crate) const UPLOADS: u64 = 256 << 20;
+/// Space that is reserved at a time, in bytes: the size of an upload can be unknown.
+const STEP: u64 = 1 << 20;
+/// Extension of a complete upload.
+const COMPLETE: &str = "upload";
+/// Extension of an upload in progress.
+const UNFINISHED: &str = ".unfinished";
+/// Length of the hash of a requester in the name of a file.
+const REQUESTER_HASH: usize = 16;
+
+/// The uploads.
+pub(crate) struct UploadStore {
+    folder: PathBuf,
+    space: Pool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The uploads by uid of the Bundle.
+    stored: HashMap<String, StoredUpload>,
+    /// Uids of Bundles whose content is unpacked. Their uploads are second copies.
+    unpacked: HashSet<String>,
+    /// The files of an earlier process are in `stored`.
+    is_read: bool,
+}
+
+/// A complete upload.
+struct StoredUpload {
+    path: PathBuf,
+    digest: Digest,
+    changed: SystemTime,
+    _space: Vec<Share>,
+}
+
+/// An upload in progress.
+pub(crate) struct Arriving {
+    file: NamedTempFile,
+    space: Arc<UploadSpace>,
+}
+
+/// The space of an upload in progress.
+pub(crate) struct UploadSpace {
+    requester: String,
+    /// Each has [`STEP`] bytes.
+    shares: Mutex<Vec<Share>>,
+}
+
+/// The reason why an upload is not stored.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UploadError {
+    /// Other uploads use the space.
+    #[error(
+        "no space is left for this upload: all uploads can have {} MiB, and those of one user half of it; delete Bundles whose content was uploaded and not unpacked",
+        UPLOADS >> 20
+    )]
+    Full,
+    /// The file cannot be written.
+    #[error("cannot store the upload: {0}")]
+    Storage(#[from] io::Error),
+}
+
+impl UploadStore {
+    /// Creates the store. The folder is read at the first use.
+    pub(crate) fn new(folder: PathBuf) -> Self {
+        Self {
+            folder,
+            space: Pool::divided(UPLOADS),
+            state: Mutex::default(),
+        }
+    }
+
+    /// Creates the file of an upload. It has no space yet.
+    pub(crate) fn begin(&self, requester: &str) -> io::Result<Arriving> {
+        // Unfinished files of an earlier process are removed before there are others.
+        drop(self.state());
+        fs_err::create_dir_all(&self.folder)?;
+        let mut builder = tempfile::Builder::new();
+        let file = builder.suffix(UNFINISHED).tempfile_in(&self.folder)?;
+        Ok(Arriving {
+            file,
+            space: Arc::new(UploadSpace {
+                requester: requester_hash(requester),
+                shares: Mutex::default(),
+            }),
+        })
+    }
+
+    /// Reserves space for an upload until it has `bytes`. Removes uploads that were unpacked, if
+    /// necessary.
+    pub(crate) fn reserve(&self, space: &UploadSpace, bytes: u64) -> Result<(), UploadError> {
+        let mut shares = lock(&space.shares);
+        while (shares.len() as u64) * STEP < bytes {
+            match self.space.try_take(STEP, self.caps(&space.requester)) {
+                Some(share) => shares.push(share),
+                None if self.remove_unpacked() => {}
+                None => return Err(UploadError::Full),
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores an upload for the Bundle with this uid. It replaces an earlier one.
+    pub(crate) fn keep(
+        &self,
+        upload: Arriving,
+        uid: &str,
+        digest: &Digest,
+        bytes: u64,
+    ) -> Result<(), UploadError> {
+        let Arriving { file, space } = upload;
+        self.reserve(&space, bytes)?;
+        let mut shares = std::mem::take(&mut *lock(&space.shares));
+        if let (Some(last), rest @ 1..) = (shares.last_mut(), bytes % STEP) {
+            last.reduce(rest);
+        }
+        let name = format!("{uid}_{}_{}.{COMPLETE}", space.requester, digest.hex());
+        if !is_uid(uid) {
+            let message = format!("{uid:?} is not the uid of an object");
+            return Err(io::Error::other(message).into());
+        }
+        let path = self.folder.join(name);
+        file.as_file().sync_all()?;
+        let mut state = self.state();
+        file.persist(&path).map_err(|error| error.error)?;
+        let upload = StoredUpload {
+            path: path.clone(),
+            digest: digest.clone(),
+            changed: SystemTime::now(),
+            _space: shares,
+        };
+        let replaced = state.stored.insert(uid.to_owned(), upload);
+        if let Some(replaced) = replaced.filter(|replaced| replaced.path != path) {
+            remove_file(&replaced.path);
+        }
+        Ok(())
+    }
+
+    /// Returns the digest of the upload for the Bundle with this uid.
+    pub(crate) fn digest(&self, uid: &str) -> Option<Digest> {
+        let state = self.state();
+        Some(state.stored.get(uid)?.digest.clone())
+    }
+
+    /// Opens an upload with this digest. It can be that of another Bundle with the same content. The
+    /// caller has the digest from the record of unpacked content or from [`UploadStore::digest`].
+    pub(crate) fn open(&self, digest: &Digest) -> io::Result<Option<File>> {
+        let path = {
+            let state = self.state();
+            let found = state.stored.values().find(|it| it.digest == *digest);
+            found.map(|found| found.path.clone())
+        };
+        match path.map(File::open).transpose() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            opened => opened,
+        }
+    }
+
+    /// Records that content with this digest is unpacked for the Bundle with this uid. Removes an
+    /// upload with another digest, which came too late.
+    pub(crate) fn unpacked(&self, uid: &str, digest: &Digest) {
+        let mut state = self.state();
+        match state.stored.get(uid) {
+            Some(upload) if upload.digest == *digest => {
+                state.unpacked.insert(uid.to_owned());
+            }
+            Some(_) => state.remove(uid),
+            None => {}
+        }
+    }
+
+    /// Removes the upload for the Bundle with this uid.
+    pub(crate) fn remove(&self, uid: &str) {
+        self.state().remove(uid);
+    }
+
+    /// Returns the uids of the Bundles with uploads.
+    pub(crate) fn uids(&self) -> HashSet<String> {
+        self.state().stored.keys().cloned().collect()
+    }
+
+    /// Removes the upload that was unpacked and has been stored for longest. Returns false if there
+    /// is none.
+    fn remove_unpacked(&self) -> bool {
+        let mut state = self.state();
+        let unpacked = (state.stored.iter()).filter(|(uid, _)| state.unpacked.contains(*uid));
+        let oldest = unpacked.min_by_key(|(_, upload)| upload.changed);
+        let Some(uid) = oldest.map(|(uid, _)| uid.clone()) else {
+            return false;
+        };
+        state.remove(&uid);
+        true
+    }
+
+    fn caps(&self, requester: &str) -> Vec<Cap> {
+        vec![Cap {
+            key: requester.to_owned(),
+            most: self.space.capacity(),
+        }]
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        let mut state = lock(&self.state);
+        if !state.is_read {
+            state.is_read = true;
+            self.read(&mut state);
+        }
+        state
+    }
+
+    /// Adds the uploads of an earlier process, and removes its unfinished files.
+    fn read(&self, state: &mut State) {
+        let Ok(entries) = fs_err::read_dir(&self.folder) else {
+            return;
+        };
+        for entry in entries.flatten() {
+            let path = entry.path();
+            let found = entry.metadata().ok().and_then(|data| {
+                let (uid, requester, digest) = parts_of(&path)?;
+                let space = self.space.try_take(data.len(), self.caps(&requester))?;
+                let upload = StoredUpload {
+                    path: path.clone(),
+                    digest,
+                    changed: data.modified().ok()?,
+                    _space: vec![space],
+                };
+                Some((uid, upload))
+            });
+            match found {
+                Some((uid, upload)) => {
+                    if let Some(other) = state.stored.insert(uid, upload) {
+                        remove_file(&other.path);
+                    }
+                }
+                None => remove_file(&path),
+            }
+        }
+    }
+}
+
+impl State {
+    fn remove(&mut self, uid: &str) {
+        self.unpacked.remove(uid);
+        if let Some(upload) = self.stored.remove(uid) {
+            remove_file(&upload.path);
+        }
+    }
+}
+
+impl Arriving {
+    /// Returns a second handle of the file, to write it.
+    pub(crate) fn writer(&self) -> io::Result<File> {
+        self.file.reopen()
+    }
+
+    pub(crate) fn space(&self) -> Arc<UploadSpace> {
+        self.space.clone()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Each change is complete before a panic can occur.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn remove_file(path: &Path) {
+    if let Err(error) = fs_err::remove_file(path) {
+        tracing::warn!(%error, "cannot remove an upload");
+    }
+}
+
+fn requester_hash(requester: &str) -> String {
+    let digest = Digest::of(requester_key(requester).as_bytes());
+    digest.hex()[..REQUESTER_HASH].to_owned()
+}
+
+fn is_uid(uid: &str) -> bool {
+    !uid.is_empty()
+        && uid.len() <= 64
+        && (uid.bytes()).all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
+
+/// Returns uid, hash of the requester and digest from the name of a complete upload.
+fn parts_of(path: &Path) -> Option<(String, String, Digest)> {
+    if path.extension()? != COMPLETE {
+        return None;
+    }
+    let mut parts = path.file_stem()?.to_str()?.split('_');
+    let (uid, requester, hex) = (parts.next()?, parts.next()?, parts.next()?);
+    let digest = format!("sha256:{hex}").parse().ok()?;
+    let is_complete = parts.next().is_none() && is_uid(uid);
+    is_complete.then(|| (uid.to_owned(), requester.to_owned(), digest))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,59 @@
+//! The interface between the reconciler, which knows the Bundles, and the content service, which
+//! receives uploads.
+
+use bundle_core::names::KubeName;
+use bundle_core::plan::bundle::upload::UploadRejection;
+use bundle_core::reference::Digest;
+use bundle_core::review::Requester;
+use futures::future::BoxFuture;
+
+/// A Bundle that receives uploads of a caller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct UploadTarget {
+    pub(crate) uid: String,
+    /// Digest of the content that was unpacked.
+    pub(crate) unpacked: Option<Digest>,
+    /// True if the cache has that content.
+    pub(crate) is_cached: bool,
+    /// Name of the BundleDeployment in the labels, which others can write.
+    pub(crate) deployment: Option<String>,
+}
+
+/// The Bundles that receive uploads.
+pub(crate) trait UploadTargets: Send + Sync {
+    /// Returns the Bundle if `caller` can upload its content.
+    fn find<'a>(
+        &'a self,
+        bundle: &'a KubeName,
+        caller: &'a Requester,
+    ) -> BoxFuture<'a, Result<UploadTarget, TargetError>>;
+
+    /// Starts a reconcile of the Bundle after an upload was stored.
+    fn uploaded(&self, bundle: &KubeName, target: &UploadTarget);
+}
+
+/// The reason why an upload is not accepted.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TargetError {
+    /// The Bundle does not exist.
+    #[error("Bundle {0} does not exist")]
+    NoBundle(KubeName),
+    /// The Bundle has another source or other content.
+    #[error(transparent)]
+    Rejected(#[from] UploadRejection),
+    /// The Bundle is not reconciled, for this reason.
+    #[error("Bundle {0} is not unpacked: {1}")]
+    NotReconciled(KubeName, String),
+    /// Another user requested the Bundle.
+    #[error(
+        "{user} cannot upload content of Bundle {bundle}, which {requester} requested: upload as {requester}, or get permission to impersonate this user and its groups"
+    )]
+    OtherRequester {
+        bundle: KubeName,
+        user: String,
+        requester: String,
+    },
+    /// The API server failed.
+    #[error("cannot read Bundle {0}")]
+    Api(KubeName, #[source] kube::Error),
+}
