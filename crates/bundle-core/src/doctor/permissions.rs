@@ -82,7 +82,7 @@ pub fn pod(account: &str, answers: Observed<Vec<(Question, bool)>>) -> CheckResu
         return CheckResult::of(CHECK, Finding::warning(code, message).about(account));
     }
     let rules = some_of(&compact(required), NAMED);
-    let finding = Finding::error(code, format!("it lacks {rules}"));
+    let finding = Finding::error(code, format!("these permissions are missing {rules}"));
     CheckResult::of(CHECK, finding.about(account).hint(hint))
 }
 

@@ -223,7 +223,7 @@ impl<S: FileSink> Unpacker<S> {
         (self.files, self.sink)
     }
 
-    /// Charges a path that stays in memory to the total length of all paths.
+    /// Subtracts the length of a path, which stays in memory, from the rest of the limit.
     fn charge_name(&mut self, path: &str) -> Result<(), UnpackError> {
         self.names = self
             .names

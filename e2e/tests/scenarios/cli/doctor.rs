@@ -134,7 +134,7 @@ async fn doctor_names_each_fault_of_an_installation() {
     report.expect("definitions", "problem", "does not exist");
     report.expect("registrations", "problem", "does not exist");
     report.expect("pods", "problem", "does not exist");
-    report.expect("permissions", "problem", "it lacks");
+    report.expect("permissions", "problem", "these permissions are missing");
     report.expect("admission", "unknown", "does not serve Bundles");
     for passed in ["connection", "kubernetes", "clock"] {
         report.expect(passed, "ok", "");

@@ -110,8 +110,7 @@ impl NetworkZone {
     }
 }
 
-/// Returns true if an address is in the network zone `Public`, so that it is not loopback,
-/// link-local or private, for example.
+/// Returns true if an address is public: not loopback, link-local or private, for example.
 pub fn is_public_address(address: IpAddr) -> bool {
     NetworkZone::of(address) == NetworkZone::Public
 }
