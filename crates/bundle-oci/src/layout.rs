@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::json;
 use bundle_core::reference::Digest;
 use bytes::Bytes;
 
@@ -124,7 +125,7 @@ pub fn read(folder: &Path, limits: &Limits) -> Result<LayoutImage, Finding> {
         return Err(layout.bad("it has no file `oci-layout`"));
     }
     let index = layout.file(&folder.join(INDEX), MANIFEST_BYTES)?;
-    let index: RawIndex = serde_json::from_slice(&index)
+    let index: RawIndex = json::read(&index)
         .map_err(|error| layout.bad(&format!("index.json is not an index: {error}")))?;
     let images: Vec<_> = index
         .descriptors()

@@ -101,12 +101,12 @@ fn explain(error: &Error) -> (Code, String, &'static str) {
 /// Message for a key that is a list or map.
 pub(super) const COMPLEX_KEY: &str = "a key is a list or map, but keys must be strings";
 const PARSED_AS: &str = "manifests are YAML or JSON; `kubectl apply --dry-run=client -f` parses the file in the same way";
-/// Starts the message of the internal error for keys that are equal once they are text; the key
-/// follows.
+/// Prefix of the internal error message for keys that are equal after their conversion to text. The
+/// key follows.
 pub(super) const TWICE: &str = "key twice: ";
 /// Prefix of the internal error message for an exceeded limit.
 pub(super) const TOO_MANY: &str = "allowance spent";
-/// Starts the message of the internal error for cancelled parsing.
+/// Prefix of the internal error message for cancelled parsing.
 pub(super) const CANCELLED: &str = "parsing cancelled";
 
 /// Returns the finding for a key at `line` of the file that is a list or map.

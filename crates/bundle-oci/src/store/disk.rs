@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::json;
 use bundle_core::reference::{Digest, Reference};
 use bytes::Bytes;
 
@@ -250,7 +251,7 @@ impl DiskLayout {
             return Err(self.bad("it has no file `index.json`"));
         };
         let bytes = self.read(layout::INDEX, &part, size)?;
-        serde_json::from_slice(&bytes)
+        json::read(&bytes)
             .map_err(|error| self.bad(&format!("index.json is not an index: {error}")))
     }
 
@@ -294,7 +295,7 @@ impl DiskLayout {
                 .get(layout::NAME)
                 .and_then(|name| subject_of_tag(name));
             if let Some((subject, "")) = listed_for {
-                let index: Option<RawIndex> = serde_json::from_slice(&raw.bytes).ok();
+                let index: Option<RawIndex> = json::read(&raw.bytes).ok();
                 for one in index.iter().flat_map(RawIndex::descriptors) {
                     add(subject.clone(), one);
                 }

@@ -18,7 +18,7 @@ fn reports_an_invalid_layout() {
     context.write("web.oci/oci-layout", "{\"imageLayoutVersion\": \"1.0.0\"}");
     context.write("web.oci/index.json", "[]");
     insta::assert_snapshot!(run(&context, &["inspect", "web.oci"]), @r"
-    error: `web.oci` is not a valid OCI layout: index.json is not an index: invalid length 0, expected struct RawIndex with 4 elements at line 1 column 2 [BUNDLE-REGISTRY-014]
+    error: `web.oci` is not a valid OCI layout: index.json is not an index: not a JSON object [BUNDLE-REGISTRY-014]
       hint: create one with `kubectl bundle build --to FOLDER` or `kubectl bundle pull --to FOLDER|FILE.tar`
     ");
 }

@@ -259,7 +259,7 @@ pub fn too_early(
     }
     let wait = enforced_since.map_or(0, |since| since.saturating_sub(now)) / 1_000 + 1;
     let message = format!(
-        "the webhook configurations were missing or changed until now, so the objects of BundleDeployment {} would not be removed",
+        "BundleDeployment {} cannot be deleted yet: its objects would stay, because the webhook configurations were missing or changed a moment ago",
         deletion.name
     );
     Some(

@@ -128,7 +128,7 @@ impl DryRunFailures {
             (
                 self.refused,
                 codes::install::REQUESTER_REFUSED,
-                format!("the API server rejects content of {users}: "),
+                format!("the API server rejects the content for {users}: "),
                 RetryPolicy::Slowly,
             ),
             (
@@ -140,7 +140,7 @@ impl DryRunFailures {
             (
                 self.rejected,
                 codes::install::OBJECT_REJECTED,
-                "the API server rejects content of every user: ".to_owned(),
+                "the API server rejects the content for every user: ".to_owned(),
                 RetryPolicy::Slowly,
             ),
             (

@@ -21,7 +21,7 @@ pub(super) struct OwnedFields<'f> {
 }
 
 impl<'f> OwnedFields<'f> {
-    /// Adds the fields of one entry, a `fieldsV1`.
+    /// Adds the fields of the `fieldsV1` of one entry.
     pub(super) fn add(&mut self, fields: &'f Value) {
         count();
         match fields.as_object().filter(|fields| !fields.is_empty()) {
