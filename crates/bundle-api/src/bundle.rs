@@ -97,7 +97,8 @@ pub struct BundleStatus {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BundleContent {
-    /// Digest of the content: of the OCI manifest for an image, of the files for other sources.
+    /// Digest of the content: of the OCI manifest for `image`, of the archive for `http` and
+    /// `upload`, of the files for `git` and `configMaps`.
     pub digest: String,
     /// Digest of the Bundle's spec at the time of unpacking.
     pub spec_digest: String,

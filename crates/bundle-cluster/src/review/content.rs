@@ -74,8 +74,8 @@ impl<'a> Content<'a> {
     }
 }
 
-/// Reads the proof of `object` as the registry's response about `image`. Fails if it is not a proof
-/// for that image. `None` without a proof.
+/// Returns the metadata of `image` from the proof annotation of `object`, in place of a response of
+/// the registry; `None` without a proof. Fails if the proof is for another image.
 pub(super) fn carried_look(
     object: &Value,
     image: &Image,

@@ -28,8 +28,8 @@ pub enum ActingAccount {
     Granted,
     /// Named by neither: the ServiceAccount that installed under an earlier class.
     Former,
-    /// Named by `spec.serviceAccount`, and a requester has no permission to impersonate it. The
-    /// text names these requesters.
+    /// Named by `spec.serviceAccount`, although at least one requester has no permission to
+    /// impersonate it. The text names these requesters.
     Withdrawn(String),
 }
 
