@@ -3,6 +3,7 @@
 
 pub(crate) mod target;
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
@@ -232,26 +233,46 @@ impl UploadStore {
         let Ok(entries) = fs_err::read_dir(&self.folder) else {
             return;
         };
+        let mut files = Vec::new();
         for entry in entries.flatten() {
             let path = entry.path();
-            let found = entry.metadata().ok().and_then(|data| {
-                let (uid, requester, digest) = parts_of(&path)?;
-                let space = self.space.try_take(data.len(), self.caps(&requester))?;
-                let upload = StoredUpload {
-                    path: path.clone(),
-                    digest,
-                    changed: data.modified().ok()?,
-                    _space: vec![space],
-                };
-                Some((uid, upload))
-            });
+            let found = parts_of(&path).zip(entry.metadata().ok());
             match found {
-                Some((uid, upload)) => {
-                    if let Some(other) = state.stored.insert(uid, upload) {
-                        remove_file(&other.path);
-                    }
-                }
+                Some((parts, data)) => files.push((parts, path, data)),
                 None => remove_file(&path),
+            }
+        }
+        // The requester with the most uploads needs the most free space.
+        let mut bytes_by_requester: HashMap<String, u64> = HashMap::new();
+        for ((_, requester, _), _, data) in &files {
+            *bytes_by_requester.entry(requester.clone()).or_default() += data.len();
+        }
+        files.sort_by_cached_key(|((_, requester, _), ..)| {
+            (
+                Reverse(bytes_by_requester.get(requester).copied()),
+                requester.clone(),
+            )
+        });
+        for ((uid, requester, digest), path, data) in files {
+            let space = self.space.try_take(data.len(), self.caps(&requester));
+            let Some((space, changed)) = space.zip(data.modified().ok()) else {
+                remove_file(&path);
+                continue;
+            };
+            // The process ended before it had removed the earlier upload of a Bundle.
+            let other = state.stored.get(&uid);
+            if other.is_some_and(|other| other.changed > changed) {
+                remove_file(&path);
+                continue;
+            }
+            let upload = StoredUpload {
+                path,
+                digest,
+                changed,
+                _space: vec![space],
+            };
+            if let Some(other) = state.stored.insert(uid, upload) {
+                remove_file(&other.path);
             }
         }
     }

@@ -85,6 +85,21 @@ fn one_requester_has_half_of_the_space_also_after_a_restart() {
 }
 
 #[test]
+fn uploads_of_several_requesters_are_kept_across_restarts() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = UploadStore::new(folder.path().to_owned());
+    // Half of the space, and half of the rest.
+    for (user, uid, bytes) in [("ana", UID, UPLOADS / 2), ("eve", OTHER, UPLOADS / 4)] {
+        let arriving = store.begin(user).unwrap();
+        arriving.writer().unwrap().set_len(bytes).unwrap();
+        let digest = Digest::of(user.as_bytes());
+        store.keep(arriving, uid, &digest, bytes).unwrap();
+    }
+    let store = UploadStore::new(folder.path().to_owned());
+    assert_eq!(store.uids(), [UID, OTHER].map(str::to_owned).into());
+}
+
+#[test]
 fn upload_after_other_content_was_unpacked_is_removed() {
     let folder = tempfile::tempdir().unwrap();
     let store = UploadStore::new(folder.path().to_owned());
