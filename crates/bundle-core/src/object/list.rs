@@ -54,7 +54,7 @@ fn unroll(
         None | Some(Value::Null) => Vec::new(),
         Some(_) => {
             findings.push(refuse(format!(
-                "the items of a {kind} are a list of objects"
+                "the items of a {kind} must be a list of objects"
             )));
             return;
         }
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(none, [""; 0]);
         assert_eq!(
             said,
-            ["a.yaml:1: the items of a List are a list of objects"]
+            ["a.yaml:1: the items of a List must be a list of objects"]
         );
         let deep = format!(
             "{}{}",

@@ -162,7 +162,7 @@ fn rejects_invalid_manifests() {
     exit code: 3
     ----- stdout -----
     ----- stderr -----
-    error: web/manifests/web.yaml:1: the items of a List are a list of objects [BUNDLE-FORMAT-009]
+    error: web/manifests/web.yaml:1: the items of a List must be a list of objects [BUNDLE-FORMAT-009]
       hint: write the objects as separate documents, with `---` between them
     ");
     insta::assert_snapshot!(build(b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: default, ownerReferences: [{name: b}]}\n"), @r"

@@ -24,7 +24,7 @@ use crate::failure::{Failure, Outcome};
 
 /// Maximum number of objects.
 pub(super) const MAX_OBJECTS: usize = 500;
-/// Maximum number of lists.
+/// Maximum number of list requests.
 const MAX_LISTS: usize = 500;
 /// Maximum number of concurrent requests.
 const IN_FLIGHT: usize = 16;

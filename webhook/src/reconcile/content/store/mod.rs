@@ -23,8 +23,7 @@ use crate::telemetry::metrics::{CacheLookup, CacheMetrics};
 
 /// Age at which an unfinished file counts as abandoned.
 const ABANDONED_AGE: Duration = Duration::from_secs(3600);
-/// Divisor of the cache limit: the part that the copies of one requester can use when the cache is
-/// full.
+/// If the cache is full, the copies of one requester can use the cache limit divided by this number.
 const REQUESTER_SHARE_DIVISOR: u64 = 2;
 
 /// Returns the name that the seal of a copy covers in addition to its index. It contains the scope,
