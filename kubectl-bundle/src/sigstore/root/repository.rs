@@ -144,7 +144,7 @@ impl TufRepository<'_> {
                 codes::trust::REPOSITORY_EXPIRED,
                 format!("{role} of the TUF repository at {host} expired on {expires}"),
             )
-            .hint("its operator has to sign it again; a mirror may be withholding newer metadata"),
+            .hint("the operator of the repository must sign this metadata again, unless a mirror withholds newer metadata"),
             Error::Rollback { role, trusted, new } => Finding::error(
                 codes::trust::REPOSITORY_ROLLED_BACK,
                 format!("{role} of the TUF repository at {host} has version {new}, older than the trusted version {trusted}"),
