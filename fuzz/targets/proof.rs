@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bundle_core::policy::RawSignature;
 use bundle_core::reference::Digest;
-use bundle_trust::carried;
+use bundle_trust::proof_annotation;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use libfuzzer_sys::fuzz_target;
@@ -25,7 +25,7 @@ fuzz_target!(|data: &[u8]| {
     let content = Digest::of(MANIFEST.as_bytes());
     let damaged = STANDARD.encode(data);
     for text in [packed(data), damaged, String::from_utf8_lossy(data).into_owned()] {
-        if let Ok(found) = carried::decode(&text, &content) {
+        if let Ok(found) = proof_annotation::decode(&text, &content) {
             assert_eq!(found.manifest, MANIFEST.as_bytes());
             assert!(found.signatures.iter().all(|signature| signature.unread.is_none()));
         }
@@ -34,10 +34,10 @@ fuzz_target!(|data: &[u8]| {
         bytes: data.to_vec(),
         ..RawSignature::default()
     };
-    if let Ok(written) = carried::encode(MANIFEST.as_bytes(), std::slice::from_ref(&signature)) {
-        assert!(written.len() <= carried::LIMIT);
-        let read = carried::decode(&written, &content).expect("what is written is read");
+    if let Ok(written) = proof_annotation::encode(MANIFEST.as_bytes(), std::slice::from_ref(&signature)) {
+        assert!(written.len() <= proof_annotation::LIMIT);
+        let read = proof_annotation::decode(&written, &content).expect("what is written is read");
         assert_eq!(read.signatures, [signature]);
-        assert!(carried::decode(&written, &Digest::of(b"other")).is_err());
+        assert!(proof_annotation::decode(&written, &Digest::of(b"other")).is_err());
     }
 });

@@ -20,8 +20,8 @@ use aws_lc_rs::signature::{
 };
 use bundle_core::policy::{ClassSignatures, Named, Policy};
 use bundle_core::reference::Reference;
-use bundle_trust::carried;
 use bundle_trust::proof::{self, Memory};
+use bundle_trust::proof_annotation;
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -91,7 +91,7 @@ fn read(folder: &Path, name: &str) -> Outcome<Case> {
 
 /// Decides from the text of the annotation to a verdict, like admission and the reconciler.
 fn decide(case: &Case, memory: &Memory) -> Outcome {
-    let (pinned, carried) = carried::open(&case.proof, &case.reference)?;
+    let (pinned, carried) = proof_annotation::open(&case.proof, &case.reference)?;
     let class = ClassSignatures::Required;
     let now = Timestamp::now();
     let found = Ok(carried.signatures);

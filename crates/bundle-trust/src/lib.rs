@@ -10,7 +10,6 @@
 
 pub mod attest;
 mod bundle;
-pub mod carried;
 mod certified;
 mod der;
 mod dsse;
@@ -21,6 +20,7 @@ mod legacy;
 #[cfg(test)]
 mod messages;
 pub mod proof;
+pub mod proof_annotation;
 pub mod root;
 pub mod sign;
 mod statement;

@@ -6,15 +6,15 @@ use bundle_core::policy::RawSignature;
 use bundle_core::reference::{Digest, Reference};
 
 use crate::root::Root;
-use crate::{carried, proof};
+use crate::{proof, proof_annotation};
 
 const RECORDED: &str = include_str!("messages.txt");
 const MANIFEST: &[u8] = br#"{"schemaVersion":2}"#;
 
 #[test]
 fn messages_of_signatures_are_recorded() {
-    let proof = carried::encode(MANIFEST, &[]).unwrap();
-    let other = carried::decode(&proof, &Digest::of(b"{}")).unwrap_err();
+    let proof = proof_annotation::encode(MANIFEST, &[]).unwrap();
+    let other = proof_annotation::decode(&proof, &Digest::of(b"{}")).unwrap_err();
     let noise: String = (0..3_000_u32)
         .map(|number| Digest::of(&number.to_le_bytes()).hex().to_owned())
         .collect();
@@ -30,8 +30,8 @@ fn messages_of_signatures_are_recorded() {
             .unwrap()
             .check("2126-01-01T00:00:00Z".parse().unwrap())
             .unwrap_err(),
-        carried::left_aside(other),
-        carried::encode(MANIFEST, &[large]).unwrap_err(),
+        proof_annotation::as_ignored(other),
+        proof_annotation::encode(MANIFEST, &[large]).unwrap_err(),
     ];
     let text = rendered(&findings);
     assert_eq!(text, RECORDED, "copy the left side to messages.txt");

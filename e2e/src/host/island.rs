@@ -51,12 +51,12 @@ impl Island {
 
     /// Returns the command, run inside the network namespace.
     pub fn inside(&self, command: command::Command) -> command::Command {
-        command.through(self.way_in())
+        command.through(self.namespace_command())
     }
 
     /// Returns the command of a long-running program, started inside the network namespace.
     pub(crate) fn starting_inside(&self, command: &std::process::Command) -> std::process::Command {
-        let mut words = self.way_in().into_iter();
+        let mut words = self.namespace_command().into_iter();
         let mut inside = std::process::Command::new(words.next().unwrap_or_default());
         inside
             .args(words)
@@ -88,7 +88,7 @@ impl Island {
     }
 
     /// Returns the words that start a command line inside the namespace.
-    pub(crate) fn way_in(&self) -> Vec<OsString> {
+    pub(crate) fn namespace_command(&self) -> Vec<OsString> {
         let target = self.keeper.pid().to_string();
         [
             "nsenter",

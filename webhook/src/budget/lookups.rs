@@ -75,7 +75,7 @@ impl LookupMemory {
     fn caps(&self) -> Vec<Cap> {
         let mut caps = Budget::half(&self.trees, &self.requester);
         caps.push(Cap {
-            key: "looks at images".to_owned(),
+            key: "lookups at images".to_owned(),
             most: self.trees.capacity() / 4 * 3,
         });
         caps
@@ -130,13 +130,13 @@ mod tests {
         }
     }
 
-    fn look(budget: &Budget, requester: &str) -> LookupMemory {
+    fn lookup_memory(budget: &Budget, requester: &str) -> LookupMemory {
         LookupMemory::new(budget, requester, Duration::from_secs(2))
     }
 
     /// Begins a lookup whose response has `bytes`. Returns it if nothing of it must wait.
     fn begun(budget: &Budget, requester: &str, bytes: u64) -> Option<LookupMemory> {
-        let lookup = look(budget, requester);
+        let lookup = lookup_memory(budget, requester);
         // Otherwise tokio would interrupt a test with many lookups.
         let is_begun = unconstrained(lookup.begin()).now_or_never()?;
         let has_grown = unconstrained(lookup.grow(bytes)).now_or_never()?;
@@ -146,14 +146,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn large_responses_of_one_requester_wait_and_those_of_others_do_not() {
         let budget = budget(16 * MIB);
-        let first = look(&budget, "ana");
+        let first = lookup_memory(&budget, "ana");
         assert!(first.grow(8 * MIB).await);
-        let second = look(&budget, "ana");
+        let second = lookup_memory(&budget, "ana");
         assert!(!second.grow(8 * MIB).await);
         assert!(second.is_refused() && !first.is_refused());
         // Ordinary images have memory of their own.
         assert!(begun(&budget, "ana", ORDINARY).is_some());
-        assert!(look(&budget, "bob").grow(4 * MIB).await);
+        assert!(lookup_memory(&budget, "bob").grow(4 * MIB).await);
         drop(first);
         assert_eq!(budget.trees.used(), 0);
         assert!(second.grow(8 * MIB).await);
@@ -162,10 +162,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn lookups_leave_memory_for_the_objects_of_reviews() {
         let budget = budget(16 * MIB);
-        let looks = ["ana", "bob"].map(|name| look(&budget, name));
-        assert!(looks[0].grow(6 * MIB).await);
-        assert!(looks[1].grow(6 * MIB).await);
-        assert!(!look(&budget, "eve").grow(MIB).await);
+        let lookups = ["ana", "bob"].map(|name| lookup_memory(&budget, name));
+        assert!(lookups[0].grow(6 * MIB).await);
+        assert!(lookups[1].grow(6 * MIB).await);
+        assert!(!lookup_memory(&budget, "eve").grow(MIB).await);
         let objects = budget.trees.take(4 * MIB, Vec::new());
         assert!(objects.now_or_never().is_some());
     }
@@ -209,7 +209,7 @@ mod tests {
     #[tokio::test]
     async fn overhead_is_reserved_once() {
         let budget = budget(16 * MIB);
-        let lookup = look(&budget, "ana");
+        let lookup = lookup_memory(&budget, "ana");
         assert!(lookup.begin().await && lookup.begin().await);
         assert_eq!(budget.small_lookups.used(), OVERHEAD);
     }

@@ -115,16 +115,19 @@ mod tests {
         let resolver = resolver(gate, &started);
         let threads = resolver.threads.clone();
         let registries = Registries::with_resolver(None, &[], resolver).unwrap();
-        let look = |requester: String, host: String| {
+        let read_metadata = |requester: String, host: String| {
             let digest = Digest::of(b"x");
             let reference: Reference = format!("{host}/web@{digest}").parse().unwrap();
             let client = registries.anonymous().clone();
-            async move { for_requester(&requester, client.look(&reference, false)).await }
+            async move { for_requester(&requester, client.image_metadata(&reference, false)).await }
         };
         let most = usize::try_from(THREADS / PARTS).unwrap();
         let lookups = (0..3 * most).map(|number| {
             let requester = format!("system:serviceaccount:mallory:account-{}", number % 5);
-            tokio::spawn(look(requester, format!("r{number}.stalled.example")))
+            tokio::spawn(read_metadata(
+                requester,
+                format!("r{number}.stalled.example"),
+            ))
         });
         let lookups: Vec<_> = lookups.collect();
         let all_started = async {
@@ -133,7 +136,7 @@ mod tests {
             }
         };
         timeout(LONG, all_started).await.unwrap();
-        let other = look("ana".to_owned(), "registry.example".to_owned());
+        let other = read_metadata("ana".to_owned(), "registry.example".to_owned());
         let other = timeout(LONG, other).await.unwrap();
         let error = other.unwrap_err().to_string();
         assert!(error.contains("no such host"), "{error}");
@@ -146,7 +149,7 @@ mod tests {
         while threads.used() > 0 {
             tokio::task::yield_now().await;
         }
-        let again = look(
+        let again = read_metadata(
             "system:serviceaccount:mallory:account-0".to_owned(),
             "r.stalled.example".to_owned(),
         );

@@ -11,17 +11,17 @@ use bundle_core::diagnostic::Finding;
 use bundle_core::names::KubeName;
 use bundle_core::policy::Policy;
 use bundle_core::review::{
-    Answer, ClassFact, Image, Requester, Subject, Verdict, judge, may_look, needs,
+    Answer, ClassFact, Image, Requester, Subject, Verdict, can_read_image, judge, needs,
 };
 use bundle_core::rights::Question;
 use bundle_core::version::ServerVersion;
 use bundle_oci::registry::ImageMetadata;
-use bundle_trust::{carried, proof};
+use bundle_trust::{proof, proof_annotation};
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use self::content::{Content, carried_look, proof_memory};
+use self::content::{Content, metadata_from_proof, proof_memory};
 use self::facts::gather;
 
 pub use self::facts::on_class;
@@ -75,7 +75,7 @@ pub trait ImageLookups: Sync {
     /// Returns the policies that match `image`. Called once, after all other facts are known.
     fn policies(&self, image: &Image) -> Result<MatchingPolicies, Finding>;
     /// Reads `image` from the registry, and its signatures if policies match.
-    fn look(
+    fn read_image(
         &self,
         image: &Image,
         policies: &MatchingPolicies,
@@ -88,7 +88,7 @@ pub trait ImageLookups: Sync {
     fn forget(&self, image: &Image, policies: &MatchingPolicies)
     -> impl Future<Output = ()> + Send;
     /// Returns true if the registry is contacted although other facts already reject the object.
-    fn looks_where_refused(&self) -> bool;
+    fn reads_rejected_images(&self) -> bool;
     /// Waits until the signatures of the image can be verified. Called before each verification.
     fn verification_slot(
         &self,
@@ -108,19 +108,23 @@ pub async fn verdict<L: ReviewLookups, I: ImageLookups>(
 ) -> Verdict {
     let needs = needs(subject);
     let gathered = gather(lookups, requester, &needs).await;
-    let unseen = gathered.facts(&Content::NotAsked);
+    let without_content = gathered.facts(&Content::NotRead);
     let image = match &needs.image {
-        Some(image) if images.looks_where_refused() || may_look(subject, &unseen) => image,
-        _ => return judge(subject, &unseen),
+        Some(image)
+            if images.reads_rejected_images() || can_read_image(subject, &without_content) =>
+        {
+            image
+        }
+        _ => return judge(subject, &without_content),
     };
     // Read once for the whole review, after all lookups.
     let matching = match images.policies(image) {
         Ok(known) => known,
         Err(why) => return judge(subject, &gathered.facts(&Content::PoliciesUnknown(why))),
     };
-    let judged = |looked: &Result<Arc<ImageMetadata>, Finding>| {
-        let content = Content::Seen {
-            looked,
+    let judged = |metadata: &Result<Arc<ImageMetadata>, Finding>| {
+        let content = Content::Read {
+            metadata,
             policies: &matching.policies,
             examinations: lookups.examinations(),
             now: lookups.now(),
@@ -134,13 +138,13 @@ pub async fn verdict<L: ReviewLookups, I: ImageLookups>(
     {
         return judged(&Err(why));
     }
-    let unusable = match carried_look(subject.new, image) {
+    let unusable = match metadata_from_proof(subject.new, image) {
         Some(Err(why)) => Some(why),
-        Some(looked) => {
-            let looked = looked.map(Arc::new);
-            let slot = verification_slot(images, &looked, &matching).await;
+        Some(metadata) => {
+            let metadata = metadata.map(Arc::new);
+            let slot = verification_slot(images, &metadata, &matching).await;
             let verdict = match slot {
-                Ok(_slot) => judged(&looked),
+                Ok(_slot) => judged(&metadata),
                 Err(why) => return Verdict::CannotTell(why.into()),
             };
             // Any other verdict can change with the signatures in the registry, which can have more
@@ -152,17 +156,17 @@ pub async fn verdict<L: ReviewLookups, I: ImageLookups>(
         }
         None => None,
     };
-    let looked = images.look(image, &matching).await;
-    let slot = verification_slot(images, &looked, &matching).await;
+    let metadata = images.read_image(image, &matching).await;
+    let slot = verification_slot(images, &metadata, &matching).await;
     let mut verdict = match slot {
-        Ok(_slot) => judged(&looked),
+        Ok(_slot) => judged(&metadata),
         Err(why) => return Verdict::CannotTell(why.into()),
     };
     if !matches!(verdict, Verdict::Admit { .. }) {
         images.forget(image, &matching).await;
     }
     if let Some(why) = unusable {
-        let why = carried::left_aside(why);
+        let why = proof_annotation::as_ignored(why);
         match &mut verdict {
             Verdict::Admit { warnings, .. } => warnings.push(why),
             Verdict::Refuse(findings) | Verdict::CannotTell(findings) => findings.push(why),
@@ -174,10 +178,10 @@ pub async fn verdict<L: ReviewLookups, I: ImageLookups>(
 /// Waits for a slot if the image has signatures that are verified.
 async fn verification_slot<I: ImageLookups>(
     images: &I,
-    looked: &Result<Arc<ImageMetadata>, Finding>,
+    metadata: &Result<Arc<ImageMetadata>, Finding>,
     matching: &MatchingPolicies,
 ) -> Result<Option<I::VerificationSlot>, Finding> {
-    let has_signatures = looked.as_ref().is_ok_and(|image| {
+    let has_signatures = metadata.as_ref().is_ok_and(|image| {
         let signatures = image.signatures.as_ref();
         signatures.is_ok_and(|signatures| !signatures.is_empty())
     });

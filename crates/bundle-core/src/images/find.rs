@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use super::{Evidence, FieldPath, FoundImage, Place, Step, known, looks};
+use super::{Evidence, FieldPath, FoundImage, Place, Step, known, resemblance};
 use crate::{
     diagnostic::{Finding, codes},
     object::Manifest,
@@ -192,7 +192,7 @@ impl<'v> Walk<'v> {
             Value::Array(items) if key == "env" => self.items(items, Self::variable),
             Value::Array(items) if matches!(key, "args" | "command") => self.arguments(items),
             Value::String(text) if !self.built_in => {
-                if let Some(evidence) = looks::field(key, text) {
+                if let Some(evidence) = resemblance::field(key, text) {
                     self.add(text, evidence, None);
                 }
             }
@@ -266,7 +266,7 @@ impl<'v> Walk<'v> {
     fn variable(&mut self, map: &'v Map<String, Value>) {
         let text = |key| map.get(key).and_then(Value::as_str);
         if let (Some(name), Some(value)) = (text("name"), text("value"))
-            && let Some(evidence) = looks::variable(name, value)
+            && let Some(evidence) = resemblance::variable(name, value)
         {
             self.path.push(At::Key("value"));
             self.add(value, evidence, None);
@@ -284,12 +284,12 @@ impl<'v> Walk<'v> {
             };
             self.path.push(At::Item(index));
             if !text.starts_with('-') {
-                let evidence = flag.and_then(|flag: &str| looks::argument(flag, text));
+                let evidence = flag.and_then(|flag: &str| resemblance::argument(flag, text));
                 if let Some(evidence @ Evidence::Name) = evidence {
                     self.add(text, evidence, None);
                 }
             } else if let Some((flag, value)) = text.split_once('=') {
-                if let Some(evidence) = looks::argument(flag, value) {
+                if let Some(evidence) = resemblance::argument(flag, value) {
                     self.add(value, evidence, Some(&text[..=flag.len()]));
                 }
             } else {

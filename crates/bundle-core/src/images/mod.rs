@@ -6,9 +6,9 @@ mod find;
 mod hygiene;
 mod known;
 mod lock;
-mod looks;
 mod path;
 mod reference;
+mod resemblance;
 
 #[cfg(test)]
 mod tests;

@@ -26,7 +26,7 @@ pub use facts::needs::{CheckedApprovalSpec, Image, RequiredLookups, needs};
 pub use facts::{
     Answer, ClassFact, ConfigMapFact, ContentFact, DeploymentFact, Facts, Kind, StampState, Subject,
 };
-pub use judge::{Stamping, Verdict, judge, may_look};
+pub use judge::{Stamping, Verdict, can_read_image, judge};
 pub use parts::{ChangedParts, PartRequesters};
 pub use requester::{Requester, service_account};
 pub use seal::{

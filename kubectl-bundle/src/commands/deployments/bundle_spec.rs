@@ -7,7 +7,7 @@ use bundle_core::diagnostic::{Severity, codes};
 use bundle_core::package::{Facts, Format};
 use bundle_core::reference::{PinnedReference, Reference};
 use bundle_oci::registry::{Client, RegistryError};
-use bundle_trust::carried;
+use bundle_trust::proof_annotation;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
@@ -180,7 +180,7 @@ async fn proof_annotation(
         let manifest = client.manifest(pinned).await.map_err(explain)?;
         (manifest, client.signatures(pinned).await.map_err(explain)?)
     };
-    match carried::encode(&manifest.bytes, &signatures) {
+    match proof_annotation::encode(&manifest.bytes, &signatures) {
         Ok(proof) => Ok(Some(proof)),
         Err(mut why) if why.code == codes::trust::PROOF_TOO_LARGE => {
             why.severity = Severity::Warning;

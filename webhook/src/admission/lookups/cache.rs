@@ -77,8 +77,8 @@ impl Default for ReviewCache {
                 .build(),
             images: Cache::builder()
                 .max_capacity(MAX_IMAGE_BYTES)
-                .weigher(|_, looked: &Arc<ImageMetadata>| {
-                    u32::try_from(weight(looked)).unwrap_or(u32::MAX)
+                .weigher(|_, metadata: &Arc<ImageMetadata>| {
+                    u32::try_from(weight(metadata)).unwrap_or(u32::MAX)
                 })
                 .time_to_live(IMAGE_TTL)
                 .build(),
@@ -103,7 +103,7 @@ impl ReviewCache {
 
     /// Returns the image with this key. If it is not cached, `asking` reads it. Concurrent lookups
     /// of one key share a single read. Incomplete results are not cached.
-    pub(in crate::admission) async fn look(
+    pub(in crate::admission) async fn get_or_read(
         &self,
         key: Option<&ImageKey>,
         asking: impl Future<Output = Result<ImageMetadata, Finding>>,
@@ -114,15 +114,15 @@ impl ReviewCache {
         };
         let whole = async {
             match asking.await {
-                Ok(looked) if looked.signatures.is_ok() => Ok(looked),
-                Ok(looked) => Err(UncachedResult::Half(looked)),
+                Ok(metadata) if metadata.signatures.is_ok() => Ok(metadata),
+                Ok(metadata) => Err(UncachedResult::Half(metadata)),
                 Err(why) => Err(UncachedResult::Nothing(why)),
             }
         };
         match self.images.try_get_with_by_ref(key, whole).await {
-            Ok(looked) => Ok(looked),
+            Ok(metadata) => Ok(metadata),
             Err(unkept) => match Arc::unwrap_or_clone(unkept) {
-                UncachedResult::Half(looked) => Ok(looked),
+                UncachedResult::Half(metadata) => Ok(metadata),
                 UncachedResult::Nothing(why) => Err(why),
             },
         }
@@ -149,20 +149,20 @@ fn verdict_weight(verdict: &Verdict) -> usize {
     TEXT_OVERHEAD + findings.sum::<usize>()
 }
 
-fn weight(looked: &ImageMetadata) -> usize {
+fn weight(metadata: &ImageMetadata) -> usize {
     let texts = |map: &BTreeMap<String, String>| {
         let each = map.iter();
         each.map(|(name, text)| name.len() + text.len() + TEXT_OVERHEAD)
             .sum::<usize>()
     };
-    let signatures = looked.signatures.iter().flatten();
+    let signatures = metadata.signatures.iter().flatten();
     let signatures = signatures.map(|signature| {
         signature.bytes.len()
             + signature.artifact_type.len()
             + texts(&signature.annotations)
             + TEXT_OVERHEAD
     });
-    texts(&looked.annotations) + signatures.sum::<usize>() + TEXT_OVERHEAD
+    texts(&metadata.annotations) + signatures.sum::<usize>() + TEXT_OVERHEAD
 }
 
 /// Returns a digest over all inputs of a verdict except the state of the cluster.

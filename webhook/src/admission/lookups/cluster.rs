@@ -198,7 +198,7 @@ impl Lookups for ClusterLookups {
         self.shared.registrations.last_enforced_since()
     }
 
-    async fn look(
+    async fn read_image(
         &self,
         image: &Image,
         signatures: bool,
@@ -214,12 +214,12 @@ impl Lookups for ClusterLookups {
             .map_err(|error| error.finding())?
             .with_deadline(self.timeout)
             .with_memory(memory.clone());
-        let looked = registry.look(&image.reference, signatures);
-        let looked = names::for_requester(memory.requester(), looked).await;
+        let metadata = registry.image_metadata(&image.reference, signatures);
+        let metadata = names::for_requester(memory.requester(), metadata).await;
         if memory.is_refused() {
             return Err(rejections::no_memory_for_image());
         }
-        looked.map_err(|error| error.finding())
+        metadata.map_err(|error| error.finding())
     }
 }
 

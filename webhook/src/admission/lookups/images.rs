@@ -56,7 +56,7 @@ impl<L: Lookups> ImageLookups for ReviewImages<'_, L> {
         })
     }
 
-    async fn look(
+    async fn read_image(
         &self,
         image: &Image,
         policies: &MatchingPolicies,
@@ -66,8 +66,8 @@ impl<L: Lookups> ImageLookups for ReviewImages<'_, L> {
         } = self.admission;
         let key = ImageKey::of(image, self.requester, policies.generation);
         let signatures = !policies.policies.is_empty();
-        let asking = lookups.look(image, signatures, self.memory.clone());
-        memory.look(key.as_ref(), asking).await
+        let asking = lookups.read_image(image, signatures, self.memory.clone());
+        memory.get_or_read(key.as_ref(), asking).await
     }
 
     async fn reserve(&self, bytes: u64) -> Result<(), Finding> {
@@ -83,7 +83,7 @@ impl<L: Lookups> ImageLookups for ReviewImages<'_, L> {
         }
     }
 
-    fn looks_where_refused(&self) -> bool {
+    fn reads_rejected_images(&self) -> bool {
         false
     }
 

@@ -36,7 +36,7 @@ pub trait Lookups: ReviewLookups + Send + 'static {
     fn enforced_since(&self) -> Option<Timestamp>;
     /// Reads an image, with its signatures if `signatures` is true. Responses of the registry are
     /// held in `memory`.
-    fn look(
+    fn read_image(
         &self,
         image: &Image,
         signatures: bool,

@@ -165,7 +165,7 @@ impl StampInput<'_> {
             (Stamping::Requester, ..) => (all, None, None),
             (Stamping::Approve(terms), ..) => (all, Some(terms.clone()), None),
             (Stamping::Carry, Some(vouched), _) => (
-                self.carried(vouched),
+                self.kept_requesters(vouched),
                 vouched.approves.clone(),
                 vouched.generated_for.clone(),
             ),
@@ -212,7 +212,7 @@ impl StampInput<'_> {
         }
     }
 
-    fn carried(&self, vouched: &ConfirmedFacts) -> PartRequesters {
+    fn kept_requesters(&self, vouched: &ConfirmedFacts) -> PartRequesters {
         if self.subject.kind == Kind::BundleDeployment {
             let changed = self.subject.changed_parts();
             vouched.parts.changed_by(self.requester, changed)

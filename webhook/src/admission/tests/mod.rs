@@ -159,7 +159,7 @@ impl Lookups for SharedFake {
     fn enforced_since(&self) -> Option<Timestamp> {
         self.world.lock().unwrap().enforced_since
     }
-    async fn look(
+    async fn read_image(
         &self,
         image: &Image,
         signatures: bool,

@@ -7,7 +7,7 @@ use bundle_core::diagnostic::codes;
 use bundle_core::policy::{Named, Policy};
 use bundle_core::reference::{Digest, Reference};
 use bundle_trust::keys::{KeyKind, Password, PrivateKey, generate, load_private};
-use bundle_trust::{carried, sign};
+use bundle_trust::{proof_annotation, sign};
 use jiff::SignedDuration;
 
 use super::*;
@@ -93,7 +93,7 @@ impl Server {
         code.as_str().unwrap().to_owned()
     }
 
-    fn looks(&self) -> usize {
+    fn reads(&self) -> usize {
         self.fake.looks.swap(0, Ordering::SeqCst)
     }
 }
@@ -112,7 +112,7 @@ async fn changed_or_deleted_policy_takes_effect_on_the_next_review() {
     for _ in 0..3 {
         assert_eq!(server.code(&object).await, "");
     }
-    assert_eq!((server.looks(), server.fake.examinations.made()), (1, 1));
+    assert_eq!((server.reads(), server.fake.examinations.made()), (1, 1));
 
     server.set_policies([by_key(&other)]);
     assert_eq!(server.code(&object).await, id(codes::trust::NOT_ACCEPTED));
@@ -160,18 +160,18 @@ async fn unknown_and_unsigned_results_are_not_cached() {
     for _ in 0..2 {
         let (answer, _) = server.write("ana", None, &object).await;
         assert_eq!(answer["status"]["code"], 503, "{answer}");
-        assert_eq!(server.looks(), 1);
+        assert_eq!(server.reads(), 1);
     }
     server.set_signatures(Ok(Vec::new()));
     for _ in 0..2 {
         assert_eq!(server.code(&object).await, id(codes::trust::UNSIGNED));
-        assert_eq!(server.looks(), 1);
+        assert_eq!(server.reads(), 1);
     }
     server.set_signatures(Ok(vec![signed(&key)]));
     assert_eq!(server.code(&object).await, "");
-    assert_eq!(server.looks(), 1);
+    assert_eq!(server.reads(), 1);
     assert_eq!(server.code(&object).await, "");
-    assert_eq!(server.looks(), 0);
+    assert_eq!(server.reads(), 0);
 }
 
 #[tokio::test]
@@ -202,7 +202,7 @@ async fn expired_root_invalidates_cached_results() {
         server.code(&object).await,
         id(codes::trust::POLICY_UNREADABLE)
     );
-    assert_eq!(server.looks(), 1);
+    assert_eq!(server.reads(), 1);
 }
 
 #[tokio::test]
@@ -220,7 +220,7 @@ async fn hundred_reviews_of_one_digest_cause_one_lookup_and_one_examination() {
     });
     let codes = futures::future::join_all(reviews).await;
     assert_eq!(codes, vec![String::new(); 100]);
-    assert_eq!((server.looks(), server.fake.examinations.made()), (1, 1));
+    assert_eq!((server.reads(), server.fake.examinations.made()), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -236,7 +236,7 @@ async fn stalled_lookup_of_one_requester_does_not_delay_another_requester_of_the
     };
     server.fake.stalled.store(true, Ordering::SeqCst);
     let stalled = tokio::spawn(write("ana"));
-    while server.looks() == 0 {
+    while server.reads() == 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     server.fake.stalled.store(false, Ordering::SeqCst);
@@ -254,14 +254,14 @@ async fn sufficient_proof_saves_the_lookup_and_an_insufficient_one_repeats_no_ac
     server.set_signatures(Ok(vec![signed(&key)]));
     let carrying = |by: &PrivateKey| {
         let mut object = bundle_of(&content(), "strict");
-        let proof = carried::encode(MANIFEST.as_bytes(), &[signed(by)]).unwrap();
+        let proof = proof_annotation::encode(MANIFEST.as_bytes(), &[signed(by)]).unwrap();
         object["metadata"]["annotations"] = json!({ PROOF: proof });
         object
     };
     assert_eq!(server.code(&carrying(&key)).await, "");
-    assert_eq!((server.looks(), server.questions()), (0, 1));
+    assert_eq!((server.reads(), server.questions()), (0, 1));
     assert_eq!(server.code(&carrying(&other)).await, "");
-    assert_eq!((server.looks(), server.questions()), (1, 2));
+    assert_eq!((server.reads(), server.questions()), (1, 2));
     // An invalid proof is reported, and changes nothing.
     let mut damaged = carrying(&key);
     damaged["metadata"]["annotations"][PROOF] = "%%%".into();

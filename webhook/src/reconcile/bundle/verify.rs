@@ -119,10 +119,10 @@ pub(in crate::reconcile) async fn verify(
     let policies = AppliedPolicies::current(ctx, &reference);
     let needed = !policies.policies.is_empty();
     if needed
-        && let Some(carried) = bundle
+        && let Some(signatures) = bundle
             .proof
             .and_then(|proof| proof_signatures(proof, &pinned))
-        && let Ok(decided) = decide(pinned.clone(), &policies, &Ok(carried))
+        && let Ok(decided) = decide(pinned.clone(), &policies, &Ok(signatures))
     {
         return Ok(verified(decided, policies));
     }
@@ -160,8 +160,8 @@ pub(in crate::reconcile) fn proof(bundle: &DynamicObject) -> Option<&str> {
 
 /// Returns the signatures of a proof annotation, if they are for this digest.
 fn proof_signatures(text: &str, pinned: &PinnedReference) -> Option<Vec<RawSignature>> {
-    let carried = bundle_trust::carried::decode(text, pinned.digest()).ok()?;
-    Some(carried.signatures)
+    let proof = bundle_trust::proof_annotation::decode(text, pinned.digest()).ok()?;
+    Some(proof.signatures)
 }
 
 /// Returns the signers for the status.

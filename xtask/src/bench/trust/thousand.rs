@@ -11,7 +11,7 @@ use bundle_core::reference::{PinnedReference, Reference};
 use bundle_oci::manifest::RawManifest;
 use bundle_oci::registry::{Client, ClientOptions, Repository};
 use bundle_trust::keys::{KeyKind, Password, PrivateKey, generate, load_private};
-use bundle_trust::{carried, sign};
+use bundle_trust::{proof_annotation, sign};
 use e2e::registry::{RegistryOptions, RegistryProgram};
 use e2e::{Cluster, Webhook, WebhookOptions, Workbench, wait};
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
@@ -189,7 +189,7 @@ async fn sign_many(first: &PinnedReference, key: &PrivateKey, count: usize) -> R
                     ..RawSignature::default()
                 };
                 Ok(Signed {
-                    proof: carried::encode(&raw.bytes, &[signature])?,
+                    proof: proof_annotation::encode(&raw.bytes, &[signature])?,
                     pinned,
                 })
             }

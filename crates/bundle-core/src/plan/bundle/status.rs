@@ -122,7 +122,7 @@ impl BundleOutcome<'_> {
     pub fn status(&self) -> StatusPlan {
         let (phase, conditions) = match self {
             Self::Pending { is_retry: false } => (Some(Phase::Unpacking), pending()),
-            Self::Pending { is_retry: true } => (None, not_looked_at().into()),
+            Self::Pending { is_retry: true } => (None, not_checked().into()),
             Self::NotUploaded => {
                 return StatusPlan {
                     phase: Some(Phase::Pending),
@@ -169,7 +169,7 @@ impl BundleOutcome<'_> {
 }
 
 /// Returns changes that set `Verified` and `Compatible` to `Unknown` if they do not exist.
-fn not_looked_at() -> [ConditionChange; 2] {
+fn not_checked() -> [ConditionChange; 2] {
     [condition::VERIFIED, condition::COMPATIBLE].map(|kind| {
         ConditionChange::default(
             kind,
@@ -199,7 +199,7 @@ fn not_unpacked(reason: &str, message: &str) -> Vec<ConditionChange> {
         reason,
         message,
     )];
-    conditions.extend(not_looked_at());
+    conditions.extend(not_checked());
     conditions
 }
 
@@ -223,7 +223,7 @@ impl BundleFailure<'_> {
                 message,
             ));
         }
-        conditions.extend(not_looked_at());
+        conditions.extend(not_checked());
         let is_refused =
             [codes::install::CONTENT_CHANGED, codes::review::NOT_ADMITTED].contains(&self.code);
         // Content that was unpacked stays unpacked.

@@ -119,11 +119,11 @@ fn status_depends_on_the_outcome() {
     };
     let (changed, admitted) = (codes::install::CONTENT_CHANGED, codes::review::NOT_ADMITTED);
     let lost = codes::cluster::UNREACHABLE;
-    let not_looked_at = [
+    let not_checked = [
         "Verified=Unknown UnpackPending?",
         "Compatible=Unknown UnpackPending?",
     ];
-    let failed = [&not_looked_at[..], &["Unpacked=False UnpackFailed"]].concat();
+    let failed = [&not_checked[..], &["Unpacked=False UnpackFailed"]].concat();
     let sealed = "Unpacked=True UnpackSuccessful?";
     let moved = SourceAnswer::Moved {
         source: "registry.example.com/web:1",
@@ -133,14 +133,14 @@ fn status_depends_on_the_outcome() {
     // attempt has succeeded, and it is repeated.
     #[rustfmt::skip]
     let table = [
-        (Pending { is_retry: false }, Some(Phase::Unpacking), false, [&["Unpacked=False Unpacking"][..], &not_looked_at].concat(), [false, false, false]),
+        (Pending { is_retry: false }, Some(Phase::Unpacking), false, [&["Unpacked=False Unpacking"][..], &not_checked].concat(), [false, false, false]),
         // During a retry the status shows the previous failure: only default conditions are
         // written.
-        (Pending { is_retry: true }, None, false, not_looked_at.to_vec(), [false, false, false]),
-        (NotUploaded, Some(Phase::Pending), true, [&["Unpacked=False UnpackPending"][..], &not_looked_at].concat(), [false, false, false]),
+        (Pending { is_retry: true }, None, false, not_checked.to_vec(), [false, false, false]),
+        (NotUploaded, Some(Phase::Pending), true, [&["Unpacked=False UnpackPending"][..], &not_checked].concat(), [false, false, false]),
         (Failed(failure(lost, false)), Some(Phase::Failing), true, failed.clone(), [false, false, false]),
         // Content that was unpacked stays unpacked, unless its record is not trusted.
-        (Failed(failure(lost, true)), None, false, not_looked_at.to_vec(), [false, false, false]),
+        (Failed(failure(lost, true)), None, false, not_checked.to_vec(), [false, false, false]),
         (Failed(failure(changed, true)), Some(Phase::Failing), true, failed.clone(), [false, false, false]),
         (Failed(failure(admitted, true)), Some(Phase::Failing), true, failed.clone(), [false, false, false]),
         (Failed(failure(admitted, false)), Some(Phase::Failing), true, failed.clone(), [false, false, false]),

@@ -165,7 +165,7 @@ fn image(
             }
         }
         ContentFact::Unavailable(why) => {
-            unseen(why, sourced, reference, signatures, facts, findings);
+            report_unread(why, sourced, reference, signatures, facts, findings);
         }
         ContentFact::PoliciesUnknown(why) => findings.push(why.clone()),
         ContentFact::NotAsked => {
@@ -173,14 +173,14 @@ fn image(
                 codes::review::CONTENT_UNSEEN,
                 "the registry was not queried",
             );
-            unseen(&why, sourced, reference, signatures, facts, findings);
+            report_unread(&why, sourced, reference, signatures, facts, findings);
         }
     }
 }
 
 /// Adds the finding for content that could not be fetched: an error if a signature is required, a
 /// warning otherwise.
-fn unseen(
+fn report_unread(
     why: &Finding,
     sourced: &Sourced<'_>,
     reference: &Reference,

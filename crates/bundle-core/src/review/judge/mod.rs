@@ -106,7 +106,7 @@ pub fn judge(subject: &Subject<'_>, facts: &Facts<'_>) -> Verdict {
 
 /// Returns `true` if the registry should be queried: not if the other facts already reject the
 /// write. `facts` must not contain the content.
-pub fn may_look(subject: &Subject<'_>, facts: &Facts<'_>) -> bool {
+pub fn can_read_image(subject: &Subject<'_>, facts: &Facts<'_>) -> bool {
     let verdict = judge(subject, facts);
     // A lookup is useful if the missing lookup is the only reason for a rejection.
     !verdict

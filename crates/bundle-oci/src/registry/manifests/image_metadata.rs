@@ -38,7 +38,7 @@ impl ImageMetadata {
 
 impl Client {
     /// Resolves the reference and reads the manifest and, with `signatures`, the signatures.
-    pub async fn look(
+    pub async fn image_metadata(
         &self,
         reference: &Reference,
         signatures: bool,

@@ -10,7 +10,7 @@ use super::forge::{Sigstore, Wanted};
 use super::keys::{OURS, altered, judge, material, raw, reference, signed};
 use super::*;
 use crate::keys::{KeyKind, PrivateKey};
-use crate::{carried, sign};
+use crate::{proof_annotation, sign};
 
 /// Returns the names of the variants that are still valid.
 fn held<'a>(cases: &[(&'a str, Result<Accepted, Rejection>)]) -> Vec<&'a str> {
@@ -273,7 +273,7 @@ fn rejects_proofs_that_are_lists() {
         dsse::encode(&writer.finish().unwrap())
     };
     let digest = Digest::of(manifest.as_bytes());
-    carried::decode(
+    proof_annotation::decode(
         &packed(&json!({"manifest": manifest, "signatures": []})),
         &digest,
     )
@@ -285,7 +285,10 @@ fn rejects_proofs_that_are_lists() {
             json!({"manifest": manifest, "signatures": [["x", "{}", {}]]}),
         ),
     ] {
-        assert!(carried::decode(&packed(&list), &digest).is_err(), "{name}");
+        assert!(
+            proof_annotation::decode(&packed(&list), &digest).is_err(),
+            "{name}"
+        );
     }
 }
 

@@ -190,8 +190,8 @@ impl ImageLookups for ReviewedImage<'_> {
         self.lookup.policies(image)
     }
 
-    async fn look(&self, image: &Image, policies: &MatchingPolicies) -> ImageLookup {
-        let lookup_result = self.lookup.look(image, policies).await;
+    async fn read_image(&self, image: &Image, policies: &MatchingPolicies) -> ImageLookup {
+        let lookup_result = self.lookup.read_image(image, policies).await;
         *self.lookup_result() = Some(lookup_result.clone());
         lookup_result
     }
@@ -204,8 +204,8 @@ impl ImageLookups for ReviewedImage<'_> {
         self.lookup.forget(image, policies).await;
     }
 
-    fn looks_where_refused(&self) -> bool {
-        self.lookup.looks_where_refused()
+    fn reads_rejected_images(&self) -> bool {
+        self.lookup.reads_rejected_images()
     }
 
     async fn verification_slot(&self) -> Result<(), Finding> {

@@ -1,4 +1,4 @@
-//! Facts for a review, looked up with the user's permissions. Facts that the user has no permission
+//! Facts for a review, metadata up with the user's permissions. Facts that the user has no permission
 //! to read are unknown. The review is that of admission (`bundle_core::review`).
 
 use std::sync::Arc;
@@ -218,14 +218,17 @@ impl ImageLookups for ClusterFacts {
         })
     }
 
-    async fn look(
+    async fn read_image(
         &self,
         image: &Image,
         policies: &MatchingPolicies,
     ) -> Result<Arc<ImageMetadata>, Finding> {
         let signatures = !policies.policies.is_empty();
-        let looked = self.registry.look(&image.reference, signatures).await;
-        looked.map(Arc::new).map_err(|error| error.finding())
+        let metadata = self
+            .registry
+            .image_metadata(&image.reference, signatures)
+            .await;
+        metadata.map(Arc::new).map_err(|error| error.finding())
     }
 
     async fn reserve(&self, _: u64) -> Result<(), Finding> {
@@ -235,7 +238,7 @@ impl ImageLookups for ClusterFacts {
     async fn forget(&self, _image: &Image, _policies: &MatchingPolicies) {}
 
     /// Returns `true`, because the user needs all findings at once.
-    fn looks_where_refused(&self) -> bool {
+    fn reads_rejected_images(&self) -> bool {
         true
     }
 

@@ -97,16 +97,16 @@ fn registry_is_queried_only_after_permissions_are_granted() {
     facts
         .classes
         .extend([class("plain", &json!({"signatures": "Required"}))]);
-    assert!(may_look(&subject, &facts));
+    assert!(can_read_image(&subject, &facts));
     facts.may_use.insert("plain".into(), Answer::No);
-    assert!(!may_look(&subject, &facts));
+    assert!(!can_read_image(&subject, &facts));
     assert_eq!(codes_of(&judge(&subject, &facts)), ["BUNDLE-REVIEW-012"]);
     facts.may_use.insert("plain".into(), Answer::Yes);
     facts.classes.extend([class(
         "plain",
         &json!({"sources": {"hosts": ["other.example.com"]}}),
     )]);
-    assert!(!may_look(&subject, &facts));
+    assert!(!can_read_image(&subject, &facts));
 }
 
 #[test]

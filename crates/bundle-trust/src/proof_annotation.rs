@@ -33,7 +33,7 @@ const SIGNATURES: usize = 32;
 
 /// Content of a proof annotation. Only the digest of the manifest is verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Carried {
+pub struct AnnotatedProof {
     /// Manifest; its digest is verified.
     pub manifest: Vec<u8>,
     /// Signatures from the annotation, not verified.
@@ -104,7 +104,10 @@ fn pack(document: &Document) -> std::io::Result<String> {
 
 /// Decodes the proof annotation of an object that refers to `reference`. Returns an error if
 /// `reference` has no digest or the annotation is not a proof for that digest.
-pub fn open(text: &str, reference: &Reference) -> Result<(PinnedReference, Carried), Finding> {
+pub fn open(
+    text: &str,
+    reference: &Reference,
+) -> Result<(PinnedReference, AnnotatedProof), Finding> {
     let Some(pinned) = reference.pinned() else {
         return Err(Finding::error(
             codes::trust::PROOF_REFUSED,
@@ -118,7 +121,7 @@ pub fn open(text: &str, reference: &Reference) -> Result<(PinnedReference, Carri
 
 /// Returns a warning with the error of an unusable proof. The caller reads the signatures from the
 /// registry instead.
-pub fn left_aside(mut why: Finding) -> Finding {
+pub fn as_ignored(mut why: Finding) -> Finding {
     why.severity = Severity::Warning;
     why.message
         .push_str("; it is ignored, and the signatures are read from the registry");
@@ -127,7 +130,7 @@ pub fn left_aside(mut why: Finding) -> Finding {
 
 /// Decodes the annotation of an object that refers to `expected`. Returns an error if it is not a
 /// proof for that digest.
-pub fn decode(text: &str, expected: &Digest) -> Result<Carried, Finding> {
+pub fn decode(text: &str, expected: &Digest) -> Result<AnnotatedProof, Finding> {
     let mut unpacked = Vec::new();
     unpack(text, &mut unpacked)?;
     let document: Document = bundle_core::json::read_bounded(&unpacked, MEMORY)
@@ -154,7 +157,7 @@ pub fn decode(text: &str, expected: &Digest) -> Result<Carried, Finding> {
         )
         .hint("it was created for other content: create it again with `kubectl bundle deploy --with-proof`, or remove it"));
     }
-    Ok(Carried {
+    Ok(AnnotatedProof {
         manifest: document.manifest.into_bytes(),
         signatures: document
             .signatures

@@ -21,7 +21,7 @@ pub(super) fn argument(flag: &str, value: &str) -> Option<Evidence> {
 pub(super) fn field(name: &str, value: &str) -> Option<Evidence> {
     // The name alone is not sufficient: in many kinds, `image` is a name without registry or tag,
     // or a picture.
-    if names_image_camel(name) && looks(value) {
+    if names_image_camel(name) && resembles_reference(value) {
         Some(Evidence::Name)
     } else {
         None
@@ -29,7 +29,7 @@ pub(super) fn field(name: &str, value: &str) -> Option<Evidence> {
 }
 
 fn judge(named: bool, value: &str) -> Option<Evidence> {
-    if looks(value) {
+    if resembles_reference(value) {
         return Some(if named {
             Evidence::Name
         } else {
@@ -48,7 +48,7 @@ fn judge(named: bool, value: &str) -> Option<Evidence> {
 
 /// Returns `true` if the text has a registry with dot or port, a path, and a tag or digest, and is
 /// a valid reference.
-fn looks(value: &str) -> bool {
+fn resembles_reference(value: &str) -> bool {
     if value.len() > LONGEST || is_address(value) {
         return false;
     }
