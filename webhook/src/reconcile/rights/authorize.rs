@@ -188,7 +188,7 @@ impl<'a> AccessReviewer<'a> {
         }
     }
 
-    /// Returns the reviewer for a requester that exists.
+    /// Returns the reviewer without a check that the requester still exists.
     fn unchecked(own: &'a Client, requester: &'a Requester) -> Self {
         Self {
             own,
