@@ -64,7 +64,7 @@ pub(crate) enum LoginSecret {
 pub(crate) enum ConfigFiles {
     /// This file, which must exist.
     Explicit(PathBuf),
-    /// Those of these files that exist.
+    /// All of these files that exist.
     Defaults(Vec<PathBuf>),
     /// The first of these files that exists, and every `*.conf` in these folders.
     FirstAndFolders {
