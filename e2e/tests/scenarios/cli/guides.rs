@@ -21,6 +21,10 @@ const NOT_EXECUTED: &[(&str, &str)] = &[
         "`requester` tests its rules in other clusters",
     ),
     (
+        "migrate-from-rukpak.md",
+        "its steps start from a cluster with RukPak",
+    ),
+    (
         "mirror-registries.md",
         "`registries` runs its steps with several mirrors",
     ),
