@@ -65,7 +65,7 @@ pub struct DeploymentRef {
     /// `metadata.generation` of the BundleDeployment that the author of the approval reviewed. The
     /// approval is rejected if the BundleDeployment has another generation at that moment. Required
     /// if the BundleDeployment sets ServiceAccount, target namespace, config, `collision`,
-    /// `drift.ignore`, `deletion` or `rollout.replace`.
+    /// `crdUpgrades`, `drift.ignore`, `deletion` or `rollout.replace`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub generation: Option<i64>,

@@ -138,6 +138,8 @@ pub mod reason {
     pub const INSTALL_FAILED: &str = "InstallFailed";
     /// Installed: an upgrade failed; the previous content stays installed.
     pub const UPGRADE_FAILED: &str = "UpgradeFailed";
+    /// Installed: the package requires APIs or packages that are missing on the cluster.
+    pub const REQUIREMENTS_MISSING: &str = "RequirementsMissing";
     /// Installed: restoring drifted objects failed.
     pub const RECONCILE_FAILED: &str = "ReconcileFailed";
     /// Installed: `spec.config` does not match the schema of the package.

@@ -265,9 +265,13 @@ async fn deploy(cluster: &Cluster, installed: &Installed) -> Result<()> {
     let class = "core-rukpak-io-plain";
     let object = json!({
         "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment", "metadata": {"name": name},
-        "spec": {"provisionerClassName": class, "template": {"metadata": {"labels": {"soak": name}}, "spec": {
-            "provisionerClassName": class, "source": {"type": "image", "image": {"ref": reference}},
-        }}},
+        "spec": {
+            "provisionerClassName": class,
+            "rollout": {"allowDowngrade": true},
+            "template": {"metadata": {"labels": {"soak": name}}, "spec": {
+                "provisionerClassName": class, "source": {"type": "image", "image": {"ref": reference}},
+            }},
+        },
     });
     wait::until_true(CONVERGENCE, &format!("{name} is written"), || async {
         let line = format!("get bundledeployment {name} --ignore-not-found -o jsonpath={{.metadata.deletionTimestamp}}");

@@ -9,6 +9,7 @@ use bundle_api::names::{self, reason};
 use bundle_core::content::ContentId;
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::inventory::Inventory;
+use bundle_core::plan::package_rules::PackageRules;
 use bundle_core::plan::status::DeploymentFacts;
 use bundle_core::review::{
     CheckedBundleSpec, CheckedDeploymentSpec, Class, PartRequesters, Requester,
@@ -64,6 +65,8 @@ pub(in crate::reconcile) struct DeploymentReconcile<'a> {
     pub(in crate::reconcile) scaled_objects: Arc<ScaledObjects>,
     /// The key of the target namespace, if the content that was prepared last creates it.
     pub(in crate::reconcile) created_namespace: Option<String>,
+    /// The rules of the package that was read last.
+    pub(in crate::reconcile) package_rules: Option<PackageRules>,
 }
 
 /// The content to install, and the ServiceAccount that installs it.

@@ -8,22 +8,23 @@ use std::time::Duration;
 use bundle_core::diagnostic::{Finding, codes, rendered};
 use bundle_core::object::ObjectId;
 use bundle_core::object::rejection::Rejection;
-use bundle_core::plan::created_namespace;
+use bundle_core::plan::{crd_upgrade, created_namespace};
 use bundle_core::plan::health::{Health, health};
 use bundle_core::plan::ignore::{self, Rule};
 use bundle_core::plan::inventory::{InventoryError, Reservation};
+use bundle_core::plan::package_rules::{InstalledPackage, PackageRules};
 use bundle_core::plan::replace::{self, KeepReason};
 use bundle_core::reference::Digest;
 use bundle_core::review::{Class, Requester};
 use bundle_core::rights::{Question, verdict};
 use kube::api::DynamicObject;
 use kube::core::Status;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::apply::ApplyRejection;
 use super::bundle::generated;
 use super::content::objects::{self, PreparedObject};
-use super::deployment::checks::{approvals, content, namespaces};
+use super::deployment::checks::{approvals, content, definitions, namespaces, package_rules};
 use super::deployment::{entry, steps};
 use super::drift::watch::{WatchError, WatchKey};
 use super::error::ReconcileError;
@@ -92,6 +93,7 @@ fn messages_of_reconciles_are_recorded() {
     text += &text_of(of_dry_runs());
     text += &text_of(of_permissions());
     text += &text_of(of_checks());
+    text += &text_of(of_upgrades());
     text += &rendered(&of_events());
     let _ = writeln!(text, "warning: {}", rule_without_effect());
     assert_eq!(text, RECORDED, "copy the left side to messages.txt");
@@ -266,6 +268,42 @@ fn of_checks() -> Vec<ReconcileError> {
         content::in_reserved_namespace(&[&reserved], "team", REASON),
         namespaces::missing_namespaces(&missing, REASON),
         namespaces::namespaces_replaced(&BTreeSet::from(["team-a"]), REASON),
+    ]
+}
+
+/// Returns the errors about the package and its definitions.
+fn of_upgrades() -> Vec<ReconcileError> {
+    let definition = |schema: Value| {
+        json!({
+            "metadata": {"name": "jugs.example.com"},
+            "spec": {"scope": "Namespaced", "versions": [
+                {"name": "v1", "served": true, "schema": {"openAPIV3Schema": schema}},
+            ]},
+            "status": {"storedVersions": ["v1"]},
+        })
+    };
+    let old = definition(json!({"type": "object", "properties": {"litres": {"type": "integer"}}}));
+    let new = definition(json!({"type": "object", "required": ["size"]}));
+    let verdict = crd_upgrade::compare(&old, &new, &[]);
+    let package = |upgrades: &str| {
+        let text = format!(
+            "apiVersion: bundle.core.rukpak.io/v1alpha1\nkind: Package\nname: web\nversion: 1.4.0\nformat: plain+v0\nrequires: {{packages: [{{name: cert-manager, version: ^1.14}}]}}\nupgrades: {{from: {upgrades:?}}}\n"
+        );
+        PackageRules::new(&bundle_core::package::parse(text.as_bytes()).unwrap())
+    };
+    let installed = |version: &str| InstalledPackage {
+        name: "web".to_owned(),
+        version: Some(version.to_owned()),
+        digest: String::new(),
+    };
+    let refusals = |upgrades: &str, version: &str| {
+        package(upgrades).upgrade_refusals(&installed(version), "other", false)
+    };
+    vec![
+        definitions::unsafe_upgrades(&[("jugs.example.com", verdict)], REASON),
+        package_rules::requirements_missing(&package("*").unmet(|_| true, &[])),
+        package_rules::upgrade_refused(&refusals(">=1.2", "1.1.0"), REASON),
+        package_rules::upgrade_refused(&refusals(">=1.2", "1.5.0"), REASON),
     ]
 }
 

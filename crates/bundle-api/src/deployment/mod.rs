@@ -111,7 +111,8 @@ pub struct BundleDeploymentSpec {
     /// Override for content whose Kubernetes version range excludes this server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<KubernetesOverride>,
-    /// Exceptions from the checks on upgrades of CRDs. Not implemented yet: it has no effect.
+    /// Exceptions from the checks on upgrades of CRDs. New content whose CRDs could break existing
+    /// custom resources is rejected, unless an exception names the check that failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crd_upgrades: Option<CrdUpgrades>,
 }
@@ -223,8 +224,8 @@ pub struct Rollout {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100))]
     pub history: Option<u32>,
-    /// Allow a lower version to replace a higher one. Default: false. Not implemented yet: it has no
-    /// effect; a SignaturePolicy can forbid lower versions.
+    /// Allow a lower version to replace a higher one of the same package. Default: false. A
+    /// SignaturePolicy can still forbid lower versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_downgrade: Option<bool>,
     /// Handling of an object with a change of an immutable field. `IfCompleted` deletes and
@@ -328,8 +329,12 @@ pub struct CrdUpgrades {
 pub struct CrdUpgradeException {
     /// Name of the CRD: `widgets.example.com`.
     pub crd: String,
-    /// Name of the check: `NoExistingFieldRemoved`.
+    /// Name of the check, as the message names it: `NoScopeChange`, `NoStoredVersionRemoved`,
+    /// `NoConversionRemoved`, `NoExistingFieldRemoved`, `ServedVersionValidator`, `Enum`,
+    /// `Required`, `Maximum`, `MaxItems`, `MaxLength`, `MaxProperties`, `Minimum`, `MinItems`,
+    /// `MinLength`, `MinProperties`, `Default`, `Type`, `UnknownChange`; `ChangeValidator` covers
+    /// `Enum` and all that follow it.
     pub check: String,
-    /// Reason for the exception. It is shown in place of the result of the check.
+    /// Reason for the exception. `status.warnings` shows it in place of the result of the check.
     pub reason: String,
 }

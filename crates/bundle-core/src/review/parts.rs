@@ -25,7 +25,7 @@ pub struct PartRequesters {
     pub config: Requester,
     /// Requester of `serviceAccount`.
     pub service_account: Requester,
-    /// Requester of `collision`, `drift.ignore`, `deletion` and `rollout.replace`. The content
+    /// Requester of `collision`, `crdUpgrades`, `drift.ignore`, `deletion` and `rollout.replace`. The content
     /// requires no permissions of this requester. A user cannot approve their own settings.
     pub settings: Requester,
 }
@@ -97,7 +97,7 @@ pub struct ChangedParts {
     pub config: bool,
     /// `serviceAccount`.
     pub service_account: bool,
-    /// `collision`, `drift.ignore`, `deletion` or `rollout.replace`.
+    /// `collision`, `crdUpgrades`, `drift.ignore`, `deletion` or `rollout.replace`.
     pub settings: bool,
 }
 

@@ -11,10 +11,11 @@ use super::{
 use crate::reference::Digest;
 
 /// Returns the settings in `spec` about objects of other owners and about data, by name:
-/// `collision`, `drift.ignore`, `deletion` and `rollout.replace`.
-pub(super) fn settings(spec: &Value) -> [(&'static str, &Value); 4] {
+/// `collision`, `crdUpgrades`, `drift.ignore`, `deletion` and `rollout.replace`.
+pub(super) fn settings(spec: &Value) -> [(&'static str, &Value); 5] {
     [
         ("collision", &spec["collision"]),
+        ("crdUpgrades", &spec["crdUpgrades"]),
         ("ignore", &spec["drift"]["ignore"]),
         ("deletion", &spec["deletion"]),
         ("replace", &spec["rollout"]["replace"]),
@@ -25,6 +26,7 @@ pub(super) fn settings(spec: &Value) -> [(&'static str, &Value); 4] {
 /// values.
 pub(super) fn same_settings(left: &CheckedDeploymentSpec, right: &CheckedDeploymentSpec) -> bool {
     left.adopt == right.adopt
+        && left.crd_exceptions == right.crd_exceptions
         && left.drift_ignore == right.drift_ignore
         && left.deletion == right.deletion
         && left.rollout.replace == right.rollout.replace
@@ -32,9 +34,10 @@ pub(super) fn same_settings(left: &CheckedDeploymentSpec, right: &CheckedDeploym
 
 /// Returns the digest of the terms that an approval covers in addition to the content: class,
 /// ServiceAccount, target namespace (and its creation), configuration, and the settings about
-/// objects of other owners (`collision`, `drift.ignore`, `deletion`, `rollout.replace`) in the
-/// `spec` of a BundleDeployment. The digest of a spec without `rollout.replace` equals that of
-/// earlier versions, which approvals and inventories contain.
+/// objects of other owners and data (`collision`, `crdUpgrades`, `drift.ignore`, `deletion`,
+/// `rollout.replace`) in the `spec` of a BundleDeployment. The digest of a spec without
+/// `crdUpgrades` and `rollout.replace` equals that of earlier versions, which approvals and
+/// inventories contain.
 pub fn approval_terms(spec: &Value) -> Digest {
     let member = |name: &'static str| (name, Node::Value(&spec[name]));
     let drift = [("ignore", Node::Value(&spec["drift"]["ignore"]))];
@@ -42,6 +45,7 @@ pub fn approval_terms(spec: &Value) -> Digest {
     canonical::node_digest(Node::Members(&[
         member("collision"),
         member("config"),
+        member("crdUpgrades"),
         member("createNamespace"),
         member("deletion"),
         ("drift", Node::Members(&drift)),
@@ -61,6 +65,7 @@ pub fn has_default_terms(spec: &Value) -> bool {
         return false;
     };
     let has_default_settings = !spec.adopt
+        && spec.crd_exceptions.is_empty()
         && spec.drift_ignore.is_empty()
         && !spec.deletion.orphan
         && spec.deletion.custom_resources == CustomResources::Refuse
@@ -96,6 +101,7 @@ mod tests {
         let account = json!({"namespace": "a", "name": "b"});
         for settings in [
             json!({"collision": "Adopt"}),
+            json!({"crdUpgrades": {"exceptions": [{"crd": "jugs.example.com", "check": "Enum", "reason": "none exist"}]}}),
             json!({"drift": {"ignore": [{"fields": ["/spec/replicas"]}]}}),
             json!({"deletion": {"customResources": "Delete"}}),
             json!({"deletion": {"objects": "Orphan"}}),
@@ -111,7 +117,7 @@ mod tests {
         }
         for settings in [
             json!({"drift": {"mode": "Report"}}),
-            json!({"drift": {}, "deletion": {}, "config": {}}),
+            json!({"drift": {}, "deletion": {}, "config": {}, "crdUpgrades": {"exceptions": []}}),
             json!({"paused": true, "createNamespace": false}),
             json!({"rollout": {"history": 3}}),
         ] {

@@ -196,7 +196,11 @@ impl State {
                 true
             }
             InstallStep::ReportHeldError => false,
-            InstallStep::Render | InstallStep::CheckTargets | InstallStep::CheckSource => true,
+            InstallStep::Render
+            | InstallStep::CheckTargets
+            | InstallStep::CheckSource
+            | InstallStep::CheckPackageRules
+            | InstallStep::CheckDefinitions => true,
         };
         if succeeds {
             run.done |= bit(step);

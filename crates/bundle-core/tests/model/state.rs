@@ -299,7 +299,7 @@ pub(crate) fn known(flag: Option<bool>) -> [bool; 2] {
     [flag.is_some(), flag == Some(true)]
 }
 
-const INSTALL_STEPS: [InstallStep; 20] = [
+const INSTALL_STEPS: [InstallStep; 22] = [
     InstallStep::ReportHeldError,
     InstallStep::CheckContent,
     InstallStep::Render,
@@ -307,6 +307,8 @@ const INSTALL_STEPS: [InstallStep; 20] = [
     InstallStep::CheckApproval,
     InstallStep::CheckSource,
     InstallStep::Verify,
+    InstallStep::CheckPackageRules,
+    InstallStep::CheckDefinitions,
     InstallStep::Authorize,
     InstallStep::Reauthorize,
     InstallStep::CheckPreconditionsOfDecision,
@@ -373,6 +375,7 @@ impl Plans {
                 is_unpacked: true,
                 in_place: run.in_place,
                 is_installed: run.is_installed,
+                was_installed: run.is_installed,
                 is_unfinished: run.is_unfinished,
                 is_decided: run.is_decided,
                 is_active: run.is_active,

@@ -19,8 +19,6 @@ impl DeploymentReconcile<'_> {
         for (pointer, field) in [
             ("/rollout/deadline", "spec.rollout.deadline"),
             ("/rollout/onFailure", "spec.rollout.onFailure"),
-            ("/rollout/allowDowngrade", "spec.rollout.allowDowngrade"),
-            ("/crdUpgrades/exceptions", "spec.crdUpgrades"),
         ] {
             let set = spec.pointer(pointer).is_some_and(|value| {
                 !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty())

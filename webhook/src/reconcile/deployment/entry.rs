@@ -130,6 +130,7 @@ async fn reconcile_object(
         applied_policies: None,
         scaled_objects: Arc::default(),
         created_namespace: None,
+        package_rules: None,
     };
     reconcile.warn_of_fields_without_effect();
     ctx.states.begin_reconcile(&reconcile.name);

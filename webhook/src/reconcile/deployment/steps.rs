@@ -8,6 +8,7 @@ use bundle_api::names::{self, reason};
 use bundle_core::diagnostic::codes;
 use bundle_core::object::CustomKind;
 use bundle_core::plan::ignore;
+use bundle_core::plan::package_rules::PackageRules;
 use bundle_core::plan::steps::{AppliedContent, InstallStep, ObservedDeployment};
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
@@ -51,6 +52,7 @@ impl<'a> DeploymentReconcile<'a> {
         };
         let (content, share) = Box::pin(reader::load(self.ctx, &wanted)).await?;
         self.check_compatibility(request, &content)?;
+        self.package_rules = content.package.as_ref().map(PackageRules::new);
         let mut objects = content.objects;
         Box::pin(self.add_created_namespace(request, &mut objects)).await?;
         let kinds = CustomKind::all(&objects);
@@ -104,6 +106,7 @@ impl<'a> DeploymentReconcile<'a> {
                 Some(_) => AppliedContent::Other,
             },
             is_installed: self.is_installed(request),
+            was_installed: self.was_installed(request),
             is_unfinished: self
                 .inventory
                 .record
@@ -163,13 +166,18 @@ impl<'a> DeploymentReconcile<'a> {
                 InstallStep::ReportHeldError => return delayed.map_or(Ok(false), Err),
                 InstallStep::CheckContent => self.check_content_unchanged(request)?,
                 InstallStep::Render => {
-                    let items = self.prepared_objects(request).await?;
+                    let items = match self.prepared_objects(request).await {
+                        Ok(items) => items,
+                        Err(error) => return Err(self.with_requirements(error).await),
+                    };
                     prepared.get_or_init(|| items);
                 }
                 InstallStep::CheckTargets => self.check_targets(items())?,
                 InstallStep::CheckApproval => self.approve(request, is_first).await?,
                 InstallStep::CheckSource => self.check_source_allowed()?,
                 InstallStep::Verify => self.verify(request).await?,
+                InstallStep::CheckPackageRules => self.check_package_rules(request).await?,
+                InstallStep::CheckDefinitions => self.check_definitions(request, items()).await?,
                 InstallStep::Authorize | InstallStep::Reauthorize => {
                     authorized = Some(self.authorize_install(request, items(), is_first).await?);
                 }

@@ -156,6 +156,22 @@ impl<'a> DeploymentReconcile<'a> {
             .await
     }
 
+    /// Checks by access reviews that the requesters can install `items`, before an error about
+    /// objects on the cluster is reported.
+    pub(in crate::reconcile) async fn check_access(
+        &self,
+        request: &InstallRequest<'_>,
+        items: &[PreparedObject],
+    ) -> Result<(), ReconcileError> {
+        self.check_terms(request).await?;
+        self.run_access_reviews(request, items, ObjectAction::Install)
+            .await
+            .map_err(|error| ReconcileError {
+                reason: self.install_reason(),
+                ..error
+            })
+    }
+
     /// Runs the checks that do not read the objects, the cheapest first.
     async fn check_permissions(
         &self,

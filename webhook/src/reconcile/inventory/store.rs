@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bundle_cluster::ByName;
 use bundle_core::plan::inventory::{Inventory, ObjectCounts, ObjectLimits, RememberedSeals};
+use bundle_core::plan::package_rules::InstalledPackage;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use kube::{Client, ResourceExt as _};
@@ -154,6 +155,19 @@ impl Inventories {
             .values()
             .filter_map(|stored| stored.inventory.record.as_ref());
         records.find_map(|record| record.seals(uid)).cloned()
+    }
+
+    /// Returns the completely installed packages whose names satisfy `is_wanted`.
+    pub(in crate::reconcile) fn packages(
+        &self,
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> Vec<InstalledPackage> {
+        let known = self.known();
+        let records = known
+            .values()
+            .filter_map(|stored| stored.inventory.record.as_ref());
+        let packages = records.filter_map(|record| record.installed.as_ref()?.package());
+        packages.filter(|package| is_wanted(&package.name)).collect()
     }
 
     /// Stores `inventory` unless it is unchanged. Creates a deleted ConfigMap again from the cached

@@ -1,5 +1,7 @@
-//! Reconciles of a BundleDeployment: steps, rounds of an apply, revisions and conditions.
+//! Reconciles of a BundleDeployment: steps, rules of its package, rounds of an
+//! apply, revisions and conditions.
 
+pub mod package_rules;
 pub mod revisions;
 pub mod rounds;
 pub mod status;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use bundle_api::deployment::status::Revision;
 use serde::{Deserialize, Serialize};
 
-use crate::plan::decision::Decisions;
+use crate::plan::{decision::Decisions, package_rules::InstalledPackage};
 
 /// Largest size of recorded seals of one object, in bytes.
 const MAX_SEAL: usize = 32 * 1024;
@@ -46,6 +46,9 @@ pub struct InstalledContent {
     pub bundle_uid: String,
     /// Digest of the content.
     pub digest: String,
+    /// Name of the package; `None` for content without `bundle.yaml`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub package: Option<String>,
     /// Version of the package.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
@@ -79,6 +82,17 @@ pub struct RememberedSeals {
     /// `status.content.seal` of a Bundle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
+}
+
+impl InstalledContent {
+    /// Returns the package of the content, if it has one.
+    pub fn package(&self) -> Option<InstalledPackage> {
+        Some(InstalledPackage {
+            name: self.package.clone()?,
+            version: self.version.clone(),
+            digest: self.digest.clone(),
+        })
+    }
 }
 
 impl InstallationRecord {

@@ -1,6 +1,8 @@
-//! Objects of a bundle on the cluster: order, drift, scaling, Jobs, and their ApplySet.
+//! Objects of a bundle on the cluster: order, drift, scaling, Jobs, upgrades of
+//! CustomResourceDefinitions, and their ApplySet.
 
 pub mod applyset;
+pub mod crd_upgrade;
 pub mod created_namespace;
 pub mod drift;
 pub mod jobs;

@@ -55,7 +55,7 @@ fn deployment() -> Value {
         "rollout": {"deadline": "1m", "onFailure": "RollBack", "history": 3, "allowDowngrade": true, "replace": "Never"},
         "deletion": {"objects": "Orphan", "customResources": "Delete"},
         "kubernetes": {"unsupported": "Accept"},
-        "crdUpgrades": {"exceptions": [{"crd": "a.example.com", "check": "c", "reason": "r"}]},
+        "crdUpgrades": {"exceptions": [{"crd": "a.example.com", "check": "Enum", "reason": "r"}]},
     })
 }
 

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::Value;
 
-pub use settings::{IgnoreRule, ReplacePolicy};
+pub use settings::{CrdCheck, CrdException, IgnoreRule, ReplacePolicy};
 
 use super::{
     canonical,
@@ -100,17 +100,6 @@ pub enum CustomResources {
     Orphan,
     /// The CRD and its resources are deleted.
     Delete,
-}
-
-/// Exception from one check for one CRD.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CrdException {
-    /// Name of the CRD.
-    pub crd: String,
-    /// Name of the check.
-    pub check: String,
-    /// Reason for the exception.
-    pub reason: String,
 }
 
 /// Maximum number of fields in all rules of `drift.ignore` together.
@@ -361,13 +350,20 @@ impl OptionalFieldReader<'_, '_> {
             .items(self.findings);
         items
             .filter_map(|item| {
-                let mut text =
-                    |name: &str| item.get(name).required(self.findings).map(str::to_owned);
-                let (crd, check, reason) = (text("crd"), text("check"), text("reason"));
+                let mut text = |name: &str| item.get(name).required(self.findings);
+                let (crd, name, reason) = (text("crd"), text("check"), text("reason"));
+                let check = name.and_then(CrdCheck::parse);
+                if let (Some(name), None) = (name, check) {
+                    let names = CrdCheck::NAMES.map(|(name, _)| name).join(", ");
+                    item.get("check").bad(
+                        self.findings,
+                        format_args!("`{name}` is not a check; the checks are {names}"),
+                    );
+                }
                 Some(CrdException {
-                    crd: crd?,
+                    crd: crd?.to_owned(),
                     check: check?,
-                    reason: reason?,
+                    reason: reason?.to_owned(),
                 })
             })
             .collect()

@@ -1,4 +1,5 @@
-//! Settings of a BundleDeployment that the plans of `plan::ignore` and `plan::replace` use.
+//! Settings of a BundleDeployment that the plans of `plan::ignore`,
+//! `plan::replace` and `plan::crd_upgrade` use.
 
 use crate::object::GroupKind;
 
@@ -27,4 +28,116 @@ pub enum ReplacePolicy {
     IfCompleted,
     /// Never replace.
     Never,
+}
+
+/// Check of the upgrade of a CustomResourceDefinition, by the name that
+/// `spec.crdUpgrades.exceptions` uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CrdCheck {
+    /// The scope is unchanged.
+    NoScopeChange,
+    /// Versions of stored objects exist.
+    NoStoredVersionRemoved,
+    /// The conversion between several versions is not removed.
+    NoConversionRemoved,
+    /// No field is removed from a version.
+    NoExistingFieldRemoved,
+    /// All changes of existing fields: the group of the following checks.
+    ChangeValidator,
+    /// No value is removed from an enumeration, and none is added to a free field.
+    Enum,
+    /// No field becomes required.
+    Required,
+    /// `maximum` does not decrease.
+    Maximum,
+    /// `maxItems` does not decrease.
+    MaxItems,
+    /// `maxLength` does not decrease.
+    MaxLength,
+    /// `maxProperties` does not decrease.
+    MaxProperties,
+    /// `minimum` does not increase.
+    Minimum,
+    /// `minItems` does not increase.
+    MinItems,
+    /// `minLength` does not increase.
+    MinLength,
+    /// `minProperties` does not increase.
+    MinProperties,
+    /// The default value is unchanged.
+    Default,
+    /// The type is unchanged.
+    Type,
+    /// No other keyword changes.
+    UnknownChange,
+    /// A newly served version accepts the objects of the other versions.
+    ServedVersionValidator,
+}
+
+impl CrdCheck {
+    /// All checks with their names.
+    pub const NAMES: [(&'static str, Self); 19] = [
+        ("NoScopeChange", Self::NoScopeChange),
+        ("NoStoredVersionRemoved", Self::NoStoredVersionRemoved),
+        ("NoConversionRemoved", Self::NoConversionRemoved),
+        ("NoExistingFieldRemoved", Self::NoExistingFieldRemoved),
+        ("ChangeValidator", Self::ChangeValidator),
+        ("Enum", Self::Enum),
+        ("Required", Self::Required),
+        ("Maximum", Self::Maximum),
+        ("MaxItems", Self::MaxItems),
+        ("MaxLength", Self::MaxLength),
+        ("MaxProperties", Self::MaxProperties),
+        ("Minimum", Self::Minimum),
+        ("MinItems", Self::MinItems),
+        ("MinLength", Self::MinLength),
+        ("MinProperties", Self::MinProperties),
+        ("Default", Self::Default),
+        ("Type", Self::Type),
+        ("UnknownChange", Self::UnknownChange),
+        ("ServedVersionValidator", Self::ServedVersionValidator),
+    ];
+
+    /// Parses the name of a check.
+    pub fn parse(name: &str) -> Option<Self> {
+        let named = Self::NAMES.iter().find(|(known, _)| *known == name);
+        named.map(|(_, check)| *check)
+    }
+
+    /// Returns the name of the check.
+    pub fn name(self) -> &'static str {
+        let named = Self::NAMES.iter().find(|(_, check)| *check == self);
+        named.map_or("", |(name, _)| name)
+    }
+
+    /// Returns the check that messages name: [`Self::ChangeValidator`] for the checks of fields,
+    /// otherwise the check itself. An exception for a group covers all of its checks.
+    #[must_use]
+    pub fn group(self) -> Self {
+        match self {
+            Self::NoScopeChange
+            | Self::NoStoredVersionRemoved
+            | Self::NoConversionRemoved
+            | Self::NoExistingFieldRemoved
+            | Self::ServedVersionValidator => self,
+            _ => Self::ChangeValidator,
+        }
+    }
+}
+
+impl std::fmt::Display for CrdCheck {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Exception from one check for one CustomResourceDefinition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CrdException {
+    /// Name of the definition.
+    pub crd: String,
+    /// The check.
+    pub check: CrdCheck,
+    /// Reason for the exception.
+    pub reason: String,
 }

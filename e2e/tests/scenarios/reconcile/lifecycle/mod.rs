@@ -11,9 +11,11 @@ use super::{
     until, within_a_second,
 };
 
+mod crd_upgrades;
 mod failed_upgrades;
 mod invalid_objects;
 mod jobs;
+mod package_rules;
 mod reinstall;
 mod removal;
 

@@ -101,7 +101,7 @@ pub(in crate::reconcile) async fn approved(
             Ok(_) if !same_terms => Err((
                 reason::SUPERSEDED,
                 format!(
-                    "class, ServiceAccount, target namespace, createNamespace, config, collision, drift.ignore, deletion or rollout.replace of BundleDeployment {name} changed after this approval: approve again"
+                    "class, ServiceAccount, target namespace, createNamespace, config, collision, crdUpgrades, drift.ignore, deletion or rollout.replace of BundleDeployment {name} changed after this approval: approve again"
                 ),
             )),
             // An earlier version admitted the approval: the settings that its author read are

@@ -34,6 +34,11 @@ pub enum InstallStep {
     CheckSource,
     /// Verify the signatures of the content against the current policies.
     Verify,
+    /// Check the rules of the package: required APIs and packages, and the installed versions that
+    /// it can replace.
+    CheckPackageRules,
+    /// Compare each CustomResourceDefinition of the content with the one on the cluster.
+    CheckDefinitions,
     /// Check the requesters' permissions for the installation, by access reviews and dry runs.
     Authorize,
     /// Check the requesters' permissions again, because the last result is too old for a write.
@@ -103,6 +108,9 @@ pub struct ObservedDeployment {
     /// True if the inventory recorded at the start that the wanted content was installed
     /// completely, by the same ServiceAccount and into the same namespace.
     pub is_installed: bool,
+    /// True if the wanted content is the one that was completely installed last, even if an
+    /// installation of other content has started since.
+    pub was_installed: bool,
     /// True if the inventory recorded at the start an installation that is not complete.
     pub is_unfinished: bool,
     /// True if the inventory recorded at the start that the class, with its current terms,
@@ -178,11 +186,15 @@ impl ObservedDeployment {
         // A registry can respond slowly, so it is contacted before the permission check.
         steps.extend([InstallStep::CheckTargets, InstallStep::CheckApproval]);
         if self.is_first() {
-            steps.extend([
-                InstallStep::CheckSource,
-                InstallStep::Verify,
-                InstallStep::Authorize,
-            ]);
+            steps.extend([InstallStep::CheckSource, InstallStep::Verify]);
+            // To return from an incomplete upgrade must always be possible.
+            if !self.was_installed {
+                steps.extend([
+                    InstallStep::CheckPackageRules,
+                    InstallStep::CheckDefinitions,
+                ]);
+            }
+            steps.push(InstallStep::Authorize);
             if self.is_installed {
                 steps.extend([
                     InstallStep::CheckPreconditionsOfDecision,

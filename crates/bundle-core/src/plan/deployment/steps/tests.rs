@@ -7,12 +7,19 @@ use MaintenanceStep::*;
 const BEGIN: [InstallStep; 2] = [CheckContent, Render];
 const ASK: [InstallStep; 2] = [CheckTargets, CheckApproval];
 const FIRST: [InstallStep; 3] = [CheckSource, Verify, Authorize];
+const NEW: [InstallStep; 5] = [
+    CheckSource,
+    Verify,
+    CheckPackageRules,
+    CheckDefinitions,
+    Authorize,
+];
 const DECISION: [InstallStep; 2] = [CheckPreconditionsOfDecision, RecordDecision];
 const INSTALL: [InstallStep; 5] = [CheckPreconditions, Apply, Prune, RecordInstalled, WatchAll];
 
 /// Returns facts from letters: `u`npacked, `p`aused, `c`orrects drift, `w`anted or `o`ther content
 /// in place, `i`nstalled, `d`ecided, `a`ctive, `h`eld, un`f`inished, old authorization (`t`), as
-/// recorded (`y`) or not (`n`).
+/// recorded (`y`) or not (`n`), installed before other content was `b`egun.
 fn observed(facts: &str) -> ObservedDeployment {
     let is = |fact| facts.contains(fact);
     ObservedDeployment {
@@ -25,6 +32,7 @@ fn observed(facts: &str) -> ObservedDeployment {
             _ => AppliedContent::Unknown,
         },
         is_installed: is('i'),
+        was_installed: is('i') || is('b'),
         is_decided: is('d'),
         is_active: is('a'),
         is_held: is('h'),
@@ -45,7 +53,8 @@ fn steps(parts: &[&[InstallStep]]) -> Vec<InstallStep> {
 
 #[test]
 fn installation_steps_depend_on_observed_facts() {
-    let all = steps(&[&BEGIN, &ASK, &FIRST, &[Watch], &INSTALL]);
+    let all = steps(&[&BEGIN, &ASK, &NEW, &[Watch], &INSTALL]);
+    let reverted = steps(&[&BEGIN, &ASK, &FIRST, &[Watch], &INSTALL]);
     let again = steps(&[&BEGIN, &ASK, &[Watch, Authorize], &INSTALL]);
     let found_again = steps(&[&BEGIN, &ASK, &[Watch, Compare]]);
     for (facts, expected) in [
@@ -80,12 +89,16 @@ fn installation_steps_depend_on_observed_facts() {
         ("un", all.clone()),
         (
             "ut",
-            steps(&[&BEGIN, &ASK, &FIRST, &[Watch, Reauthorize], &INSTALL]),
+            steps(&[&BEGIN, &ASK, &NEW, &[Watch, Reauthorize], &INSTALL]),
         ),
         (
             "uot",
-            steps(&[&BEGIN, &ASK, &FIRST, &[Watch, Reauthorize], &INSTALL]),
+            steps(&[&BEGIN, &ASK, &NEW, &[Watch, Reauthorize], &INSTALL]),
         ),
+        // The former content, after an upgrade that was not completed.
+        ("ubf", reverted.clone()),
+        ("uobf", reverted.clone()),
+        ("uobdf", reverted),
         // An attempt that failed is not repeated yet.
         ("uh", vec![ReportHeldError]),
         ("uch", vec![ReportHeldError]),
@@ -296,7 +309,7 @@ fn maintenance_depends_on_the_outcome_of_the_installation() {
 
 /// Returns all combinations of facts.
 fn everything() -> impl Iterator<Item = ObservedDeployment> {
-    (0..1_u32 << 9).flat_map(|bits| {
+    (0..1_u32 << 10).flat_map(|bits| {
         [
             AppliedContent::Unknown,
             AppliedContent::Other,
@@ -312,6 +325,7 @@ fn everything() -> impl Iterator<Item = ObservedDeployment> {
                     is_unpacked: bit(2),
                     in_place,
                     is_installed: bit(3),
+                    was_installed: bit(3) || bit(9),
                     is_decided: bit(4),
                     is_active: bit(5),
                     is_held: bit(6),
@@ -346,6 +360,14 @@ fn every_plan_has_the_order_that_security_requires() {
             }
             if at(Apply).is_some() || at(RecordDecision).is_some() {
                 assert!(is_before(Verify, Authorize), "{observed:?}");
+            }
+            // Content that was not installed before is compared with the cluster.
+            for needed in [CheckPackageRules, CheckDefinitions] {
+                if !observed.was_installed {
+                    assert!(is_before(needed, Apply), "{needed:?} {observed:?}");
+                } else {
+                    assert_eq!(at(needed), None, "{observed:?}");
+                }
             }
         }
         // A registry that stalls while signatures are looked up does not make them old.

@@ -1,0 +1,342 @@
+//! Rules of `bundle.yaml` about the cluster that the content is installed into: required APIs and
+//! packages, and the installed versions that a version can replace.
+
+use semver::Version;
+
+use crate::{
+    diagnostic::{Finding, Findings, codes},
+    package::{Package, Requirement, Requires, Upgrades},
+};
+
+/// Package that a BundleDeployment has installed completely.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct InstalledPackage {
+    /// Name of the package.
+    pub name: String,
+    /// Version of the package.
+    pub version: Option<String>,
+    /// Digest of the content.
+    pub digest: String,
+}
+
+impl InstalledPackage {
+    fn version(&self) -> Option<Version> {
+        Version::parse(self.version.as_deref()?).ok()
+    }
+
+    /// Returns the version for messages.
+    fn shown_version(&self) -> &str {
+        self.version.as_deref().unwrap_or("of an unknown version")
+    }
+}
+
+/// Rules of one package.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PackageRules {
+    name: String,
+    version: Version,
+    requires: Requires,
+    upgrades: Option<Upgrades>,
+}
+
+impl PackageRules {
+    /// Returns the rules of `package`.
+    pub fn new(package: &Package) -> Self {
+        Self {
+            name: package.name.clone(),
+            version: package.version.clone(),
+            requires: package.requires.clone().unwrap_or_default(),
+            upgrades: package.upgrades.clone(),
+        }
+    }
+
+    /// Returns the name of the package.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the required APIs, as `group/version/Kind`.
+    pub fn apis(&self) -> &[String] {
+        &self.requires.apis
+    }
+
+    /// Returns true if the package requires the package `name`.
+    pub fn requires_package(&self, name: &str) -> bool {
+        let mut required = self.requires.packages.iter();
+        required.any(|required| required.name == name)
+    }
+
+    /// Returns a finding for each requirement that the cluster does not meet. `is_served` answers
+    /// for each of [`Self::apis`], and `installed` are the packages of all BundleDeployments.
+    pub fn unmet(
+        &self,
+        is_served: impl Fn(&str) -> bool,
+        installed: &[InstalledPackage],
+    ) -> Findings {
+        let missing_apis = self.requires.apis.iter().filter(|api| !is_served(api));
+        let apis = missing_apis.map(|api| format!("API {api} is not served"));
+        let packages = self.requires.packages.iter();
+        let packages = packages.filter_map(|required| unmet_package(required, installed));
+        let mut messages: Vec<String> = apis.chain(packages).collect();
+        messages.sort();
+        messages.dedup();
+        let findings = messages.into_iter().map(|message| {
+            let message = format!("{} requires: {message}", self.title());
+            Finding::error(codes::install::REQUIREMENT_MISSING, message)
+        });
+        findings.collect()
+    }
+
+    /// Returns the findings against an upgrade from the `installed` package to content with this
+    /// digest. Another package, and the same content, can always be replaced.
+    pub fn upgrade_refusals(
+        &self,
+        installed: &InstalledPackage,
+        digest: &str,
+        allow_downgrade: bool,
+    ) -> Findings {
+        let mut findings = Findings::default();
+        if installed.name != self.name || installed.digest == digest {
+            return findings;
+        }
+        let before = installed.version();
+        let shown = installed.shown_version();
+        if let Some(upgrades) = &self.upgrades {
+            for rule in unmet_upgrades(upgrades, before.as_ref()) {
+                let message = format!(
+                    "{} replaces only versions {rule}, and {} {shown} is installed",
+                    self.title(),
+                    self.name
+                );
+                findings.push(
+                    Finding::error(codes::install::UPGRADE_UNSUPPORTED, message)
+                        .hint("deploy a version in between first"),
+                );
+            }
+        }
+        // Build metadata has no order: semver.org, section 10.
+        let is_lower = before
+            .as_ref()
+            .is_some_and(|before| self.version.cmp_precedence(before).is_lt());
+        if is_lower && !allow_downgrade {
+            let message = format!(
+                "version {} of {} is lower than the installed version {shown}",
+                self.version, self.name
+            );
+            findings.push(
+                Finding::error(codes::install::LOWER_VERSION, message)
+                    .hint("to allow it, set spec.rollout.allowDowngrade: true"),
+            );
+        }
+        findings
+    }
+
+    fn title(&self) -> String {
+        format!("package {} {}", self.name, self.version)
+    }
+}
+
+/// Returns the rules that exclude the installed version. An unknown version matches no rule.
+fn unmet_upgrades(upgrades: &Upgrades, installed: Option<&Version>) -> Vec<String> {
+    let from = upgrades.from.as_ref().filter(|from| {
+        let is_in = |version: &Version| from.contains(numbers(version));
+        !installed.is_some_and(is_in)
+    });
+    let minimum = upgrades.minimum.as_ref().filter(|minimum| {
+        let is_above = |version: &Version| version.cmp_precedence(minimum).is_ge();
+        !installed.is_some_and(is_above)
+    });
+    let from = from.map(|from| from.as_str().to_owned());
+    let minimum = minimum.map(|minimum| format!(">={minimum}"));
+    from.into_iter().chain(minimum).collect()
+}
+
+/// Returns a message if no installed package satisfies the requirement.
+fn unmet_package(required: &Requirement, installed: &[InstalledPackage]) -> Option<String> {
+    let Requirement {
+        name,
+        version,
+        digest,
+    } = required;
+    let mut others = Vec::new();
+    for package in installed.iter().filter(|package| package.name == *name) {
+        let is_in = |found: Version| version.contains(numbers(&found));
+        let is_same = |digest: &crate::reference::Digest| digest.as_str() == package.digest;
+        if package.version().is_some_and(is_in) && digest.as_ref().is_none_or(is_same) {
+            return None;
+        }
+        others.push(package.shown_version());
+    }
+    others.sort_unstable();
+    others.dedup();
+    let with_digest = digest
+        .as_ref()
+        .map_or_else(String::new, |digest| format!(" with digest {digest}"));
+    let found = if others.is_empty() {
+        "is not installed".to_owned()
+    } else {
+        format!("is not installed (installed: {})", others.join(", "))
+    };
+    Some(format!("package {name} {version}{with_digest} {found}"))
+}
+
+fn numbers(version: &Version) -> [u64; 3] {
+    [version.major, version.minor, version.patch]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::package::Format;
+    use crate::reference::Digest;
+    use crate::version::Range;
+
+    fn rules(requires: Option<Requires>, upgrades: Option<Upgrades>) -> PackageRules {
+        PackageRules {
+            name: "web".to_owned(),
+            version: Version::new(1, 4, 0),
+            requires: requires.unwrap_or_default(),
+            upgrades,
+        }
+    }
+
+    fn installed(name: &str, version: &str) -> InstalledPackage {
+        InstalledPackage {
+            name: name.to_owned(),
+            version: (!version.is_empty()).then(|| version.to_owned()),
+            digest: Digest::of(version.as_bytes()).to_string(),
+        }
+    }
+
+    fn texts(findings: &Findings) -> Vec<String> {
+        findings.iter().map(|finding| finding.message.clone()).collect()
+    }
+
+    #[test]
+    fn requirements_name_every_missing_api_and_package() {
+        let requirement = |name: &str, version: &str, digest: Option<&str>| Requirement {
+            name: name.to_owned(),
+            version: Range::parse(version).unwrap(),
+            digest: digest.map(|of| Digest::of(of.as_bytes())),
+        };
+        let rules = rules(
+            Some(Requires {
+                apis: vec!["v1/Node".to_owned(), "a.example.com/v1/Jug".to_owned()],
+                packages: vec![
+                    requirement("cert-manager", "^1.14", None),
+                    requirement("db", "1.x", Some("1.2.0")),
+                ],
+            }),
+            None,
+        );
+        let none = rules.unmet(|_| false, &[]);
+        let db = format!("package db 1.x with digest {}", Digest::of(b"1.2.0"));
+        assert_eq!(
+            texts(&none),
+            [
+                "package web 1.4.0 requires: API a.example.com/v1/Jug is not served".to_owned(),
+                "package web 1.4.0 requires: API v1/Node is not served".to_owned(),
+                "package web 1.4.0 requires: package cert-manager ^1.14 is not installed".to_owned(),
+                format!("package web 1.4.0 requires: {db} is not installed"),
+            ]
+        );
+        let present = [
+            installed("cert-manager", "1.13.0"),
+            installed("cert-manager", "latest"),
+            installed("cert-manager", ""),
+            installed("db", "1.3.0"),
+        ];
+        assert_eq!(
+            texts(&rules.unmet(|api| api == "v1/Node", &present)),
+            [
+                "package web 1.4.0 requires: API a.example.com/v1/Jug is not served".to_owned(),
+                "package web 1.4.0 requires: package cert-manager ^1.14 is not installed (installed: 1.13.0, latest, of an unknown version)".to_owned(),
+                format!("package web 1.4.0 requires: {db} is not installed (installed: 1.3.0)"),
+            ]
+        );
+        let present = [installed("cert-manager", "1.15.1"), installed("db", "1.2.0")];
+        assert!(rules.unmet(|_| true, &present).is_empty());
+        assert!(rules.requires_package("db") && !rules.requires_package("web"));
+    }
+
+    #[test]
+    fn upgrades_depend_on_the_installed_version_of_the_same_package() {
+        let range = |from: &str, minimum: Option<&str>| Upgrades {
+            from: Some(Range::parse(from).unwrap()),
+            minimum: minimum.map(|text| Version::parse(text).unwrap()),
+        };
+        let from = "package web 1.4.0 replaces only versions >=1.2, and web";
+        let minimum = "package web 1.4.0 replaces only versions >=1.2.3, and web";
+        let lower = "version 1.4.0 of web is lower than the installed version";
+        for (upgrades, version, allowed, expected) in [
+            (None, "1.3.0", false, vec![]),
+            (None, "1.4.0", false, vec![]),
+            (None, "1.4.0+build", false, vec![]),
+            (None, "1.5.0", false, vec![format!("{lower} 1.5.0")]),
+            (None, "1.5.0", true, vec![]),
+            (None, "1.4.0-rc.1", false, vec![]),
+            (None, "", false, vec![]),
+            (None, "latest", false, vec![]),
+            (Some(range(">=1.2", None)), "1.2.0", false, vec![]),
+            (
+                Some(range(">=1.2", None)),
+                "1.1.9",
+                true,
+                vec![format!("{from} 1.1.9 is installed")],
+            ),
+            (
+                Some(range(">=1.2", Some("1.2.3"))),
+                "1.2.1",
+                true,
+                vec![format!("{minimum} 1.2.1 is installed")],
+            ),
+            (
+                Some(range(">=1.2", Some("1.2.3"))),
+                "",
+                true,
+                vec![
+                    format!("{from} of an unknown version is installed"),
+                    format!("{minimum} of an unknown version is installed"),
+                ],
+            ),
+            (
+                Some(range(">=1.2", None)),
+                "1.5.0",
+                false,
+                vec![format!("{lower} 1.5.0")],
+            ),
+        ] {
+            let rules = rules(None, upgrades);
+            let found = rules.upgrade_refusals(&installed("web", version), "other", allowed);
+            assert_eq!(texts(&found), expected, "{version:?} {allowed}");
+            // Another package, and the same content.
+            let other = installed("shop", version);
+            assert!(rules.upgrade_refusals(&other, "other", allowed).is_empty());
+            let same = installed("web", version);
+            assert!(rules.upgrade_refusals(&same, &same.digest, allowed).is_empty());
+        }
+    }
+
+    #[test]
+    fn rules_are_those_of_the_package() {
+        let mut package = crate::package::Package {
+            name: "web".to_owned(),
+            version: Version::new(1, 4, 0),
+            format: Format::PlainV0,
+            description: None,
+            kubernetes: None,
+            requires: None,
+            upgrades: None,
+            images: Vec::new(),
+            config: None,
+            resources: Vec::new(),
+            about: crate::package::PackageInfo::default(),
+        };
+        assert_eq!(PackageRules::new(&package), rules(None, None));
+        package.requires = Some(Requires {
+            apis: vec!["v1/Node".to_owned()],
+            packages: Vec::new(),
+        });
+        assert_eq!(PackageRules::new(&package).apis(), ["v1/Node"]);
+    }
+}

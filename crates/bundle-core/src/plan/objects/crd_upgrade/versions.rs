@@ -1,0 +1,160 @@
+//! Comparison of whole definitions: scope, stored versions, conversion, and the schemas of their
+//! versions.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::{CrdCheck, Failures, schema};
+
+/// Maximum number of versions of a definition that are compared.
+const MAX_VERSIONS: usize = 32;
+
+/// Compares the specs of the live and the new definition. `status` is that of the live one.
+pub(super) fn compare(
+    crd: &str,
+    live: &Value,
+    status: &Value,
+    new: &Value,
+    failures: &mut Failures<'_>,
+) {
+    let count = versions(live).count().max(versions(new).count());
+    if count > MAX_VERSIONS {
+        failures.add(CrdCheck::UnknownChange, || {
+            format!("{count} versions, and only {MAX_VERSIONS} are compared")
+        });
+        return;
+    }
+    let (before, after) = (text(live, "scope"), text(new, "scope"));
+    if before != after {
+        failures.add(CrdCheck::NoScopeChange, || {
+            format!("scope changed from {before:?} to {after:?}")
+        });
+    }
+    stored_versions(status, new, failures);
+    conversion(live, new, failures);
+    fields(crd, live, new, failures);
+    served_versions(live, status, new, failures);
+}
+
+fn text<'v>(value: &'v Value, key: &str) -> &'v str {
+    value[key].as_str().unwrap_or_default()
+}
+
+fn versions(spec: &Value) -> impl Iterator<Item = &Value> {
+    spec["versions"].as_array().into_iter().flatten()
+}
+
+fn version<'v>(spec: &'v Value, name: &str) -> Option<&'v Value> {
+    versions(spec).find(|version| text(version, "name") == name)
+}
+
+fn is_served(version: &Value) -> bool {
+    version["served"].as_bool().unwrap_or_default()
+}
+
+fn root(version: &Value) -> &Value {
+    &version["schema"]["openAPIV3Schema"]
+}
+
+/// Returns the versions in which objects can be stored.
+fn stored(status: &Value) -> BTreeSet<&str> {
+    let stored = status["storedVersions"].as_array().into_iter().flatten();
+    stored.filter_map(Value::as_str).collect()
+}
+
+fn stored_versions(status: &Value, new: &Value, failures: &mut Failures<'_>) {
+    for name in stored(status) {
+        if version(new, name).is_none() {
+            failures.add(CrdCheck::NoStoredVersionRemoved, || {
+                format!("stored version {name:?} removed")
+            });
+        }
+    }
+}
+
+/// Without a strategy, the API server uses `None`.
+fn strategy(spec: &Value) -> &str {
+    spec["conversion"]["strategy"].as_str().unwrap_or("None")
+}
+
+/// Objects of one version are no longer converted to the others if the conversion is removed.
+fn conversion(live: &Value, new: &Value, failures: &mut Failures<'_>) {
+    let (before, after) = (strategy(live), strategy(new));
+    let names: Vec<&str> = versions(new).map(|version| text(version, "name")).collect();
+    if before != "None" && after == "None" && names.len() > 1 {
+        failures.add(CrdCheck::NoConversionRemoved, || {
+            format!(
+                "conversion strategy changed from {before:?} to {after:?}, and the versions are [{}]",
+                names.join(" ")
+            )
+        });
+    }
+}
+
+/// Compares the schema of each version that both definitions have: first all removed fields, then
+/// all other changes.
+fn fields(crd: &str, live: &Value, new: &Value, failures: &mut Failures<'_>) {
+    let pairs = || {
+        versions(live).filter_map(|old| {
+            let name = text(old, "name");
+            Some((name, root(old), root(version(new, name)?)))
+        })
+    };
+    for (name, old, new) in pairs() {
+        schema::compare(old, new, &mut |path, change| {
+            if let schema::Change::Removed = change {
+                failures.add(CrdCheck::NoExistingFieldRemoved, || {
+                    format!("crd/{crd} version/{name} field/{path} may not be removed")
+                });
+            }
+        });
+    }
+    for (name, old, new) in pairs() {
+        schema::compare(old, new, &mut |path, change| {
+            if let schema::Change::Unsafe(check, text) = change {
+                failures.add(check, || {
+                    let field = path.to_string();
+                    let joint = if check == CrdCheck::UnknownChange { " " } else { ": " };
+                    format!("version {name:?}, field {field:?}{joint}{text}")
+                });
+            }
+        });
+    }
+}
+
+/// Compares each version with those that are newly served. Without conversion, the API server
+/// serves the same objects in all versions.
+fn served_versions(live: &Value, status: &Value, new: &Value, failures: &mut Failures<'_>) {
+    if strategy(new) != "None" {
+        return;
+    }
+    let stored = stored(status);
+    let check = CrdCheck::ServedVersionValidator;
+    let is_new = |name: &str| !version(live, name).is_some_and(is_served);
+    for added in versions(new).filter(|added| is_served(added) && is_new(text(added, "name"))) {
+        let to = text(added, "name");
+        for old in versions(live) {
+            let from = text(old, "name");
+            if from == to || !(is_served(old) || stored.contains(from)) {
+                continue;
+            }
+            schema::compare(root(old), root(added), &mut |path, change| {
+                failures.add(check, || {
+                    let field = path.to_string();
+                    match change {
+                        schema::Change::Removed => format!(
+                            "calculating schema diff between CRD versions {from:?} and {to:?}: field {field:?} in existing not found in new"
+                        ),
+                        schema::Change::Unsafe(CrdCheck::UnknownChange, text) => {
+                            format!("version upgrade {from:?} to {to:?}, field {field:?} {text}")
+                        }
+                        schema::Change::Unsafe(_, text) => {
+                            format!("version upgrade {from:?} to {to:?}, field {field:?}: {text}")
+                        }
+                    }
+                });
+            });
+        }
+    }
+}

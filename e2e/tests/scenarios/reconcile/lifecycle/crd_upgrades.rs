@@ -1,0 +1,137 @@
+//! Upgrades of CRDs: unsafe changes are rejected before anything is applied.
+
+use serde_json::{Value, json};
+
+use crate::scenarios::reconcile::{
+    apply, bundle_of, condition, deployment, get, installed, kubectl, publish, stage, until,
+};
+
+const DEFINITION: &str = "crd jugs.crdup.example.com";
+
+/// Returns a ConfigMap with the number of the content, and a CRD with this head of its spec and
+/// schema of `spec`.
+fn content(number: u32, annotations: &str, head: &str, schema: &str) -> String {
+    format!(
+        "apiVersion: v1
+kind: ConfigMap
+metadata: {{name: marker, namespace: crdup}}
+data: {{number: '{number}'}}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {{name: jugs.crdup.example.com, annotations: {{{annotations}}}}}
+spec:
+  group: crdup.example.com
+  names: {{kind: Jug, listKind: JugList, plural: jugs, singular: jug}}
+{head}
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec: {schema}
+"
+    )
+}
+
+/// Returns the exceptions for these checks.
+fn except(checks: &[&str]) -> Value {
+    let exceptions = checks.iter().map(|check| {
+        json!({"crd": "jugs.crdup.example.com", "check": check, "reason": format!("no jugs, so no {check}")})
+    });
+    json!({"crdUpgrades": {"exceptions": exceptions.collect::<Vec<Value>>()}})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unsafe_upgrade_of_a_definition_is_rejected_until_an_exception_allows_it() {
+    let (cluster, _webhook) = stage().await;
+    kubectl(&cluster, "create namespace crdup").await;
+    let push = async |number: u32, content: &str| {
+        publish(&cluster, &format!("team/crdup:{number}"), |f| {
+            bundle_of(f, "crdup", content)
+        })
+        .await
+    };
+    let v1 = "  scope: Namespaced\n  versions:\n  - name: v1";
+    let schema = "{type: object, properties: {litres: {type: integer, minimum: 1}, colour: {type: string}}}";
+    let one = push(1, &content(1, "", v1, schema)).await;
+    let stricter = "{type: object, required: [litres], properties: {litres: {type: integer, minimum: 2, maximum: 9}}}";
+    let two = push(2, &content(2, "", v1, stricter)).await;
+    let other = "  scope: Cluster\n  versions:\n  - name: v2";
+    let three = push(3, &content(3, "", other, schema)).await;
+    let off = "core.rukpak.io/safe-crd-upgrade-validation: 'false'";
+    let four = push(4, &content(4, off, v1, "{type: object}")).await;
+
+    apply(&cluster, &deployment("crdup", &one, &json!({}))).await;
+    installed(&cluster, "crdup").await;
+    let versions = async || {
+        let mut versions = Vec::new();
+        for what in [DEFINITION, "configmap marker -n crdup"] {
+            let object = get(&cluster, what).await.unwrap();
+            versions.push(object["metadata"]["resourceVersion"].clone());
+        }
+        versions
+    };
+    let before = versions().await;
+
+    apply(&cluster, &deployment("crdup", &two, &json!({}))).await;
+    let message = until(&cluster, "bundledeployment crdup", "Installed", "False").await;
+    let begin = r#"validating upgrade for CRD "jugs.crdup.example.com" failed: CustomResourceDefinition jugs.crdup.example.com failed upgrade safety validation. "NoExistingFieldRemoved" validation failed: crd/jugs.crdup.example.com version/v1 field/^.spec.colour may not be removed; CustomResourceDefinition jugs.crdup.example.com failed upgrade safety validation. "ChangeValidator" validation failed: version "v1", field "^.spec": new required fields added: [litres]; version "v1", field "^.spec.litres": maximum constraint added when one did not exist previously: 9; version "v1", field "^.spec.litres": minimum constraint increased from 1 to 2"#;
+    assert!(message.starts_with(begin), "{message}");
+    assert!(
+        message.ends_with(
+            "jugs.crdup.example.com: NoExistingFieldRemoved, Required, Maximum, Minimum)"
+        ),
+        "{message}"
+    );
+    let object = get(&cluster, "bundledeployment crdup").await.unwrap();
+    assert_eq!(condition(&object, "Installed")["reason"], "UpgradeFailed");
+    let ready = condition(&object, "Ready")["message"].to_string();
+    assert!(ready.contains("BUNDLE-INSTALL-100"), "{ready}");
+    assert_eq!(versions().await, before);
+
+    // Changes that the API server rejects as well have the same texts.
+    apply(&cluster, &deployment("crdup", &three, &json!({}))).await;
+    let message = until(&cluster, "bundledeployment crdup", "Installed", "False").await;
+    for text in [
+        r#""NoScopeChange" validation failed: scope changed from "Namespaced" to "Cluster""#,
+        r#""NoStoredVersionRemoved" validation failed: stored version "v1" removed"#,
+    ] {
+        assert!(message.contains(text), "{message}");
+    }
+
+    // Exceptions cover single checks.
+    let some = except(&["NoExistingFieldRemoved", "Required"]);
+    apply(&cluster, &deployment("crdup", &two, &some)).await;
+    let message = until(&cluster, "bundledeployment crdup", "Installed", "False").await;
+    assert!(
+        message.contains(r#""ChangeValidator" validation failed: version "v1", field "^.spec.litres": maximum"#),
+        "{message}"
+    );
+    assert!(!message.contains("may not be removed"), "{message}");
+    assert_eq!(versions().await, before);
+    let all = except(&["NoExistingFieldRemoved", "ChangeValidator"]);
+    apply(&cluster, &deployment("crdup", &two, &all)).await;
+    installed(&cluster, "crdup").await;
+    let object = get(&cluster, "bundledeployment crdup").await.unwrap();
+    let warnings = object["status"]["warnings"].to_string();
+    for check in ["NoExistingFieldRemoved", "ChangeValidator"] {
+        assert!(warnings.contains(&format!("no jugs, so no {check}")), "{warnings}");
+    }
+    let required = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/required";
+    let definition = get(&cluster, DEFINITION).await.unwrap();
+    assert_eq!(definition.pointer(required), Some(&json!(["litres"])));
+
+    // RukPak's annotation on the new definition.
+    apply(&cluster, &deployment("crdup", &four, &json!({}))).await;
+    installed(&cluster, "crdup").await;
+    let definition = get(&cluster, DEFINITION).await.unwrap();
+    assert_eq!(definition.pointer(required), None);
+
+    // A name that is no check is rejected by admission.
+    let object = deployment("crdup", &four, &except(&["NoFieldRemoved"]));
+    let refused = crate::scenarios::objects::apply_as(&cluster, &object, None).await;
+    let refused = refused.failure(1).unwrap();
+    assert!(refused.contains("`NoFieldRemoved` is not a check"), "{refused}");
+}

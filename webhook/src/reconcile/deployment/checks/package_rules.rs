@@ -1,0 +1,89 @@
+//! Rules of `bundle.yaml` about the cluster, checked before new content is installed. The rules are
+//! in `bundle_core::plan::package_rules`.
+
+use std::collections::BTreeSet;
+
+use bundle_api::names::reason;
+use bundle_core::diagnostic::{Findings, codes};
+use bundle_core::plan::inventory::InstalledContent;
+use bundle_core::plan::package_rules::PackageRules;
+
+use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
+use crate::reconcile::error::{self, MAX_LISTED, ReconcileError, RetryPolicy, finding_text};
+
+impl DeploymentReconcile<'_> {
+    /// Checks that the content can replace the installed content, and that the cluster meets the
+    /// requirements of its package. Missing requirements are looked up again after a delay.
+    pub(in crate::reconcile) async fn check_package_rules(
+        &self,
+        request: &InstallRequest<'_>,
+    ) -> Result<(), ReconcileError> {
+        let Some(rules) = &self.package_rules else {
+            return Ok(());
+        };
+        if let Some(installed) = self.installed_content().and_then(InstalledContent::package) {
+            let allowed = self.spec.rollout.allow_downgrade;
+            let refusals = rules.upgrade_refusals(&installed, request.digest(), allowed);
+            if !refusals.is_empty() {
+                return Err(upgrade_refused(&refusals, request.reason));
+            }
+        }
+        self.check_requirements(rules).await
+    }
+
+    async fn check_requirements(&self, rules: &PackageRules) -> Result<(), ReconcileError> {
+        let mut served = BTreeSet::new();
+        for api in rules.apis() {
+            let (api_version, kind) = api.rsplit_once('/').unwrap_or_default();
+            let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+            let found = self.ctx.apis.find(group, version, kind).await;
+            let found = found.map_err(|error| {
+                let reason = self.install_reason();
+                ReconcileError::api("discover the required APIs", reason, &error)
+            })?;
+            if found.is_some() {
+                served.insert(api.as_str());
+            }
+        }
+        let inventories = &self.ctx.inventories;
+        let installed = inventories.packages(|name| rules.requires_package(name));
+        let unmet = rules.unmet(|api| served.contains(api), &installed);
+        if unmet.is_empty() {
+            return Ok(());
+        }
+        Err(requirements_missing(&unmet))
+    }
+
+    /// Returns the error for missing requirements of the package in place of `error`, which says
+    /// that a kind of the content is missing: a requirement can have the reason.
+    pub(in crate::reconcile) async fn with_requirements(
+        &self,
+        error: ReconcileError,
+    ) -> ReconcileError {
+        match &self.package_rules {
+            Some(rules) if error.code == codes::install::MISSING_KIND => {
+                self.check_requirements(rules).await.err().unwrap_or(error)
+            }
+            _ => error,
+        }
+    }
+}
+
+/// Returns the error for content that cannot replace the installed content.
+pub(in crate::reconcile) fn upgrade_refused(
+    refusals: &Findings,
+    reason: &'static str,
+) -> ReconcileError {
+    ReconcileError::findings(reason, refusals, RetryPolicy::OnChange)
+}
+
+/// Returns the error for missing requirements, which can appear at any time.
+pub(in crate::reconcile) fn requirements_missing(unmet: &Findings) -> ReconcileError {
+    let messages = unmet.errors().map(finding_text).collect();
+    ReconcileError::new(
+        codes::install::REQUIREMENT_MISSING,
+        reason::REQUIREMENTS_MISSING,
+        error::joined(messages, MAX_LISTED),
+        RetryPolicy::Soon,
+    )
+}
