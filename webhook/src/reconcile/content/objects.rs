@@ -38,8 +38,7 @@ impl PreparedObject {
 
     /// Returns true if applying the object changes the served kinds.
     pub(in crate::reconcile) fn defines_kinds(&self) -> bool {
-        let is_service =
-            self.id.group == "apiregistration.k8s.io" && self.id.kind == "APIService";
+        let is_service = self.id.group == "apiregistration.k8s.io" && self.id.kind == "APIService";
         is_service || self.is_definition()
     }
 }

@@ -167,7 +167,9 @@ impl Inventories {
             .values()
             .filter_map(|stored| stored.inventory.record.as_ref());
         let packages = records.filter_map(|record| record.installed.as_ref()?.package());
-        packages.filter(|package| is_wanted(&package.name)).collect()
+        packages
+            .filter(|package| is_wanted(&package.name))
+            .collect()
     }
 
     /// Stores `inventory` unless it is unchanged. Creates a deleted ConfigMap again from the cached

@@ -209,7 +209,10 @@ mod tests {
     }
 
     fn texts(findings: &Findings) -> Vec<String> {
-        findings.iter().map(|finding| finding.message.clone()).collect()
+        findings
+            .iter()
+            .map(|finding| finding.message.clone())
+            .collect()
     }
 
     #[test]
@@ -236,7 +239,8 @@ mod tests {
             [
                 "package web 1.4.0 requires: API a.example.com/v1/Jug is not served".to_owned(),
                 "package web 1.4.0 requires: API v1/Node is not served".to_owned(),
-                "package web 1.4.0 requires: package cert-manager ^1.14 is not installed".to_owned(),
+                "package web 1.4.0 requires: package cert-manager ^1.14 is not installed"
+                    .to_owned(),
                 format!("package web 1.4.0 requires: {db} is not installed"),
             ]
         );
@@ -254,7 +258,10 @@ mod tests {
                 format!("package web 1.4.0 requires: {db} is not installed (installed: 1.3.0)"),
             ]
         );
-        let present = [installed("cert-manager", "1.15.1"), installed("db", "1.2.0")];
+        let present = [
+            installed("cert-manager", "1.15.1"),
+            installed("db", "1.2.0"),
+        ];
         assert!(rules.unmet(|_| true, &present).is_empty());
         assert!(rules.requires_package("db") && !rules.requires_package("web"));
     }
@@ -313,7 +320,11 @@ mod tests {
             let other = installed("shop", version);
             assert!(rules.upgrade_refusals(&other, "other", allowed).is_empty());
             let same = installed("web", version);
-            assert!(rules.upgrade_refusals(&same, &same.digest, allowed).is_empty());
+            assert!(
+                rules
+                    .upgrade_refusals(&same, &same.digest, allowed)
+                    .is_empty()
+            );
         }
     }
 

@@ -118,3 +118,21 @@ fn rejects_service_account_names_with_shell_characters() {
         assert!(findings.to_string().contains("Invalid value"), "{findings}");
     }
 }
+
+#[test]
+fn exceptions_of_unknown_checks_are_rejected() {
+    let spec = |check: &str| {
+        let exception = json!({"crd": "jugs.example.com", "check": check, "reason": "none exist"});
+        CheckedDeploymentSpec::parse(&with(&json!({"crdUpgrades": {"exceptions": [exception]}})))
+    };
+    let known = spec("ChangeValidator").unwrap();
+    assert_eq!(known.crd_exceptions[0].check, CrdCheck::ChangeValidator);
+    let findings = spec("changeValidator").unwrap_err().to_string();
+    for text in [
+        "spec.crdUpgrades.exceptions[0].check",
+        "`changeValidator` is not a check",
+        "NoScopeChange",
+    ] {
+        assert!(findings.contains(text), "{findings}");
+    }
+}

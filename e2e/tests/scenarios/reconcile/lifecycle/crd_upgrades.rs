@@ -54,7 +54,8 @@ async fn unsafe_upgrade_of_a_definition_is_rejected_until_an_exception_allows_it
         .await
     };
     let v1 = "  scope: Namespaced\n  versions:\n  - name: v1";
-    let schema = "{type: object, properties: {litres: {type: integer, minimum: 1}, colour: {type: string}}}";
+    let schema =
+        "{type: object, properties: {litres: {type: integer, minimum: 1}, colour: {type: string}}}";
     let one = push(1, &content(1, "", v1, schema)).await;
     let stricter = "{type: object, required: [litres], properties: {litres: {type: integer, minimum: 2, maximum: 9}}}";
     let two = push(2, &content(2, "", v1, stricter)).await;
@@ -106,7 +107,9 @@ async fn unsafe_upgrade_of_a_definition_is_rejected_until_an_exception_allows_it
     apply(&cluster, &deployment("crdup", &two, &some)).await;
     let message = until(&cluster, "bundledeployment crdup", "Installed", "False").await;
     assert!(
-        message.contains(r#""ChangeValidator" validation failed: version "v1", field "^.spec.litres": maximum"#),
+        message.contains(
+            r#""ChangeValidator" validation failed: version "v1", field "^.spec.litres": maximum"#
+        ),
         "{message}"
     );
     assert!(!message.contains("may not be removed"), "{message}");
@@ -117,7 +120,10 @@ async fn unsafe_upgrade_of_a_definition_is_rejected_until_an_exception_allows_it
     let object = get(&cluster, "bundledeployment crdup").await.unwrap();
     let warnings = object["status"]["warnings"].to_string();
     for check in ["NoExistingFieldRemoved", "ChangeValidator"] {
-        assert!(warnings.contains(&format!("no jugs, so no {check}")), "{warnings}");
+        assert!(
+            warnings.contains(&format!("no jugs, so no {check}")),
+            "{warnings}"
+        );
     }
     let required = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/required";
     let definition = get(&cluster, DEFINITION).await.unwrap();
@@ -133,5 +139,8 @@ async fn unsafe_upgrade_of_a_definition_is_rejected_until_an_exception_allows_it
     let object = deployment("crdup", &four, &except(&["NoFieldRemoved"]));
     let refused = crate::scenarios::objects::apply_as(&cluster, &object, None).await;
     let refused = refused.failure(1).unwrap();
-    assert!(refused.contains("`NoFieldRemoved` is not a check"), "{refused}");
+    assert!(
+        refused.contains("`NoFieldRemoved` is not a check"),
+        "{refused}"
+    );
 }

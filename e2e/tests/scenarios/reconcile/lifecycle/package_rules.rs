@@ -116,7 +116,8 @@ async fn only_versions_that_the_package_can_replace_are_upgraded_and_none_is_dow
     set(&first, false).await;
     installed(&cluster, name).await;
     set(&third, true).await;
-    refused("package ruled 2.0.0 replaces only versions >=1.2.1, and ruled 1.2.0 is installed").await;
+    refused("package ruled 2.0.0 replaces only versions >=1.2.1, and ruled 1.2.0 is installed")
+        .await;
     assert_eq!(version_of(&cluster, name).await, "1.2.0");
     for reference in [&second, &third] {
         set(reference, false).await;

@@ -33,7 +33,8 @@ impl DeploymentReconcile<'_> {
                 }
             };
             let verdict = crd_upgrade::compare(&live.data, &item.value, &self.spec.crd_exceptions);
-            self.warnings.extend(exception_warnings(&item.id.name, &verdict));
+            self.warnings
+                .extend(exception_warnings(&item.id.name, &verdict));
             if !verdict.is_safe() {
                 refused.push((item.id.name.as_str(), verdict));
             }

@@ -66,7 +66,10 @@ impl DeploymentReconcile<'_> {
             bundle: generated.name.clone(),
             bundle_uid: uid.unwrap_or_default(),
             digest: request.digest().to_owned(),
-            package: self.package_rules.as_ref().map(|rules| rules.name().to_owned()),
+            package: self
+                .package_rules
+                .as_ref()
+                .map(|rules| rules.name().to_owned()),
             version,
             objects: items.len() as u64,
             account_namespace: request.account.namespace.to_string(),

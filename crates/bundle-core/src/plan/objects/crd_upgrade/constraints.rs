@@ -17,11 +17,21 @@ const LIMITS: [Limit; 8] = [
     ("maximum", CrdCheck::Maximum, "maximum", true),
     ("maxItems", CrdCheck::MaxItems, "maximum items", true),
     ("maxLength", CrdCheck::MaxLength, "maximum length", true),
-    ("maxProperties", CrdCheck::MaxProperties, "maximum properties", true),
+    (
+        "maxProperties",
+        CrdCheck::MaxProperties,
+        "maximum properties",
+        true,
+    ),
     ("minimum", CrdCheck::Minimum, "minimum", false),
     ("minItems", CrdCheck::MinItems, "minimum items", false),
     ("minLength", CrdCheck::MinLength, "minimum length", false),
-    ("minProperties", CrdCheck::MinProperties, "minimum properties", false),
+    (
+        "minProperties",
+        CrdCheck::MinProperties,
+        "minimum properties",
+        false,
+    ),
 ];
 
 /// Returns true if a check knows the changes of this keyword.

@@ -100,7 +100,13 @@ pub fn compare(live: &Value, new: &Value, exceptions: &[CrdException]) -> CrdVer
         found: CrdVerdict::default(),
     };
     if !is_disabled(new) {
-        versions::compare(crd, &live["spec"], &live["status"], &new["spec"], &mut failures);
+        versions::compare(
+            crd,
+            &live["spec"],
+            &live["status"],
+            &new["spec"],
+            &mut failures,
+        );
     }
     failures.found
 }

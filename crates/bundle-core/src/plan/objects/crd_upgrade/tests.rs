@@ -64,7 +64,11 @@ fn changes_of_a_field_are_judged_by_their_keyword() {
         ),
         // Required fields.
         (json!({"required": ["a"]}), json!({"required": []}), None),
-        (json!({"required": ["a", "b"]}), json!({"required": ["b", "a"]}), None),
+        (
+            json!({"required": ["a", "b"]}),
+            json!({"required": ["b", "a"]}),
+            None,
+        ),
         (
             json!({"required": ["a"]}),
             json!({"required": ["c", "a", "b"]}),
@@ -75,7 +79,9 @@ fn changes_of_a_field_are_judged_by_their_keyword() {
         (
             json!({}),
             json!({"default": "a"}),
-            Some(r#"Default: {field}: default value "\"a\"" added when there was no default previously"#),
+            Some(
+                r#"Default: {field}: default value "\"a\"" added when there was no default previously"#,
+            ),
         ),
         (
             json!({"default": false}),
@@ -118,7 +124,10 @@ fn changes_of_a_field_are_judged_by_their_keyword() {
             ),
         ),
     ] {
-        let (live, new) = (definition(&size(old.clone())), definition(&size(new.clone())));
+        let (live, new) = (
+            definition(&size(old.clone())),
+            definition(&size(new.clone())),
+        );
         let expected: Vec<String> = expected
             .map(|text| text.replace("{field}", r#"version "v1", field "^.spec.size""#))
             .into_iter()
@@ -141,14 +150,25 @@ fn limits_may_only_become_looser() {
     ] {
         let with = |limit: i32| definition(&size(json!({key: limit})));
         let without = definition(&size(json!({})));
-        let (looser, stricter) = if key.starts_with("max") { (6, 4) } else { (4, 6) };
+        let (looser, stricter) = if key.starts_with("max") {
+            (6, 4)
+        } else {
+            (4, 6)
+        };
         assert_eq!(found(&with(5), &with(looser)), [""; 0], "{key}");
         assert_eq!(found(&with(5), &without), [""; 0], "{key}");
-        let direction = if key.starts_with("max") { "decreased" } else { "increased" };
+        let direction = if key.starts_with("max") {
+            "decreased"
+        } else {
+            "increased"
+        };
         let text = found(&with(5), &with(stricter)).join("\n");
         let expected = format!("{name} constraint {direction} from 5 to {stricter}");
         assert!(text.ends_with(&expected), "{text}");
-        assert!(text.to_lowercase().starts_with(&key.to_lowercase()), "{text}");
+        assert!(
+            text.to_lowercase().starts_with(&key.to_lowercase()),
+            "{text}"
+        );
         let text = found(&without, &with(5)).join("\n");
         let expected = format!("{name} constraint added when one did not exist previously: 5");
         assert!(text.ends_with(&expected), "{text}");
@@ -157,18 +177,23 @@ fn limits_may_only_become_looser() {
 
 #[test]
 fn removed_fields_are_found_in_lists_and_maps_and_new_fields_are_safe() {
-    let item = json!({"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}});
+    let item =
+        json!({"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}});
     let less = json!({"type": "object", "properties": {"b": {"type": "string"}}});
     for schema in [
         json!({"type": "array", "items": item}),
         json!({"type": "object", "additionalProperties": item}),
     ] {
-        let text = schema.to_string().replace(&item.to_string(), &less.to_string());
+        let text = schema
+            .to_string()
+            .replace(&item.to_string(), &less.to_string());
         let smaller: Value = serde_json::from_str(&text).unwrap();
         let (more, less) = (definition(&size(schema)), definition(&size(smaller)));
         assert_eq!(
             found(&more, &less),
-            ["NoExistingFieldRemoved: crd/widgets.example.com version/v1 field/^.spec.size[*].a may not be removed"]
+            [
+                "NoExistingFieldRemoved: crd/widgets.example.com version/v1 field/^.spec.size[*].a may not be removed"
+            ]
         );
         assert_eq!(found(&less, &more), [""; 0]);
     }
@@ -177,7 +202,9 @@ fn removed_fields_are_found_in_lists_and_maps_and_new_fields_are_safe() {
     let none = definition(&json!({"type": "object"}));
     assert_eq!(
         found(&all, &none),
-        ["NoExistingFieldRemoved: crd/widgets.example.com version/v1 field/^.spec may not be removed"]
+        [
+            "NoExistingFieldRemoved: crd/widgets.example.com version/v1 field/^.spec may not be removed"
+        ]
     );
 }
 
@@ -200,12 +227,19 @@ fn scope_versions_and_conversion_are_compared() {
         [r#"NoStoredVersionRemoved: stored version "v1" removed"#]
     );
     // A version that stores no object may be removed, and a compatible one may be added.
-    let both = with("/spec/versions", json!([version("v1", &schema), version("v2", &schema)]));
+    let both = with(
+        "/spec/versions",
+        json!([version("v1", &schema), version("v2", &schema)]),
+    );
     assert_eq!(found(&both, &live), [""; 0]);
     assert_eq!(found(&live, &both), [""; 0]);
     // Without conversion, objects of the old version are served as the new one.
-    let other = json!({"type": "object", "required": ["spec"], "properties": {"spec": {"type": "object"}}});
-    let incompatible = with("/spec/versions", json!([version("v1", &schema), version("v2", &other)]));
+    let other =
+        json!({"type": "object", "required": ["spec"], "properties": {"spec": {"type": "object"}}});
+    let incompatible = with(
+        "/spec/versions",
+        json!([version("v1", &schema), version("v2", &other)]),
+    );
     assert_eq!(
         found(&live, &incompatible),
         [
@@ -220,7 +254,9 @@ fn scope_versions_and_conversion_are_compared() {
     assert_eq!(found(&incompatible, &incompatible), [""; 0]);
     assert_eq!(
         found(&converted, &incompatible),
-        [r#"NoConversionRemoved: conversion strategy changed from "Webhook" to "None", and the versions are [v1 v2]"#]
+        [
+            r#"NoConversionRemoved: conversion strategy changed from "Webhook" to "None", and the versions are [v1 v2]"#
+        ]
     );
     converted["spec"]["versions"] = json!([version("v1", &schema)]);
     assert_eq!(found(&converted, &live), [""; 0]);
@@ -237,7 +273,10 @@ fn exceptions_cover_one_check_or_its_group_of_one_definition() {
     };
     for (exceptions, left) in [
         (vec![], vec![CrdCheck::Maximum, CrdCheck::Type]),
-        (vec![exception(NAME, CrdCheck::Type)], vec![CrdCheck::Maximum]),
+        (
+            vec![exception(NAME, CrdCheck::Type)],
+            vec![CrdCheck::Maximum],
+        ),
         (vec![exception(NAME, CrdCheck::ChangeValidator)], vec![]),
         (
             vec![exception("other.example.com", CrdCheck::ChangeValidator)],
@@ -251,7 +290,9 @@ fn exceptions_cover_one_check_or_its_group_of_one_definition() {
         let verdict = compare(&live, &new, &exceptions);
         assert_eq!(verdict.checks(), left, "{exceptions:?}");
         assert_eq!(verdict.is_safe(), left.is_empty());
-        let used = verdict.excepted().all(|(_, reason)| reason == "no objects yet");
+        let used = verdict
+            .excepted()
+            .all(|(_, reason)| reason == "no objects yet");
         assert!(used && verdict.excepted().count() <= 1);
     }
     let mut annotated = new.clone();
@@ -272,7 +313,10 @@ fn messages_have_one_frame_for_each_group_and_are_bounded() {
         let fields: serde_json::Map<String, Value> = fields.collect();
         json!({"type": "object", "properties": fields})
     };
-    let (live, mut new) = (definition(&fields("integer")), definition(&fields("string")));
+    let (live, mut new) = (
+        definition(&fields("integer")),
+        definition(&fields("string")),
+    );
     new["spec"]["scope"] = json!("Cluster");
     let verdict = compare(&live, &new, &[]);
     let message = verdict.message(NAME);
@@ -298,11 +342,19 @@ fn malformed_definitions_are_unsafe() {
     ] {
         assert!(!compare(&live, &new, &[]).is_safe(), "{new}");
     }
-    let versions: Vec<Value> = (0..40).map(|n| version(&format!("v{n}"), &json!({}))).collect();
+    let versions: Vec<Value> = (0..40)
+        .map(|n| version(&format!("v{n}"), &json!({})))
+        .collect();
     let mut many = live.clone();
     many["spec"]["versions"] = json!(versions);
-    assert_eq!(found(&live, &many), ["UnknownChange: 40 versions, and only 32 are compared"]);
-    assert_eq!(compare(&many, &live, &[]).checks(), [CrdCheck::UnknownChange]);
+    assert_eq!(
+        found(&live, &many),
+        ["UnknownChange: 40 versions, and only 32 are compared"]
+    );
+    assert_eq!(
+        compare(&many, &live, &[]).checks(),
+        [CrdCheck::UnknownChange]
+    );
 }
 
 #[test]

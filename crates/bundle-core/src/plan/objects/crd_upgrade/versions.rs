@@ -115,7 +115,11 @@ fn fields(crd: &str, live: &Value, new: &Value, failures: &mut Failures<'_>) {
             if let schema::Change::Unsafe(check, text) = change {
                 failures.add(check, || {
                     let field = path.to_string();
-                    let joint = if check == CrdCheck::UnknownChange { " " } else { ": " };
+                    let joint = if check == CrdCheck::UnknownChange {
+                        " "
+                    } else {
+                        ": "
+                    };
                     format!("version {name:?}, field {field:?}{joint}{text}")
                 });
             }
