@@ -301,7 +301,7 @@ fn of_upgrades() -> Vec<ReconcileError> {
     };
     vec![
         definitions::unsafe_upgrades(&[("jugs.example.com", verdict)], REASON),
-        package_rules::requirements_missing(&package("*").unmet(|_| true, &[])),
+        package_rules::requirements_missing(&package(">=1.2").unmet(|_| true, &[])),
         package_rules::upgrade_refused(&refusals(">=1.2", "1.1.0"), REASON),
         package_rules::upgrade_refused(&refusals(">=1.2", "1.5.0"), REASON),
     ]
