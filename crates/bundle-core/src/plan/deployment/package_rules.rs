@@ -330,19 +330,7 @@ mod tests {
 
     #[test]
     fn rules_are_those_of_the_package() {
-        let mut package = crate::package::Package {
-            name: "web".to_owned(),
-            version: Version::new(1, 4, 0),
-            format: Format::PlainV0,
-            description: None,
-            kubernetes: None,
-            requires: None,
-            upgrades: None,
-            images: Vec::new(),
-            config: None,
-            resources: Vec::new(),
-            about: crate::package::PackageInfo::default(),
-        };
+        let mut package = Package::new("web", "1.4.0", Format::PlainV0).unwrap();
         assert_eq!(PackageRules::new(&package), rules(None, None));
         package.requires = Some(Requires {
             apis: vec!["v1/Node".to_owned()],

@@ -20,7 +20,7 @@ fn version(name: &str, schema: &Value) -> Value {
 }
 
 /// Returns a schema with `spec.size`.
-fn size(schema: Value) -> Value {
+fn size(schema: &Value) -> Value {
     json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {"size": schema}}}})
 }
 
@@ -124,10 +124,7 @@ fn changes_of_a_field_are_judged_by_their_keyword() {
             ),
         ),
     ] {
-        let (live, new) = (
-            definition(&size(old.clone())),
-            definition(&size(new.clone())),
-        );
+        let (live, new) = (definition(&size(&old)), definition(&size(&new)));
         let expected: Vec<String> = expected
             .map(|text| text.replace("{field}", r#"version "v1", field "^.spec.size""#))
             .into_iter()
@@ -148,8 +145,8 @@ fn limits_may_only_become_looser() {
         ("minLength", "minimum length"),
         ("minProperties", "minimum properties"),
     ] {
-        let with = |limit: i32| definition(&size(json!({key: limit})));
-        let without = definition(&size(json!({})));
+        let with = |limit: i32| definition(&size(&json!({key: limit})));
+        let without = definition(&size(&json!({})));
         let (looser, stricter) = if key.starts_with("max") {
             (6, 4)
         } else {
@@ -188,7 +185,7 @@ fn removed_fields_are_found_in_lists_and_maps_and_new_fields_are_safe() {
             .to_string()
             .replace(&item.to_string(), &less.to_string());
         let smaller: Value = serde_json::from_str(&text).unwrap();
-        let (more, less) = (definition(&size(schema)), definition(&size(smaller)));
+        let (more, less) = (definition(&size(&schema)), definition(&size(&smaller)));
         assert_eq!(
             found(&more, &less),
             [
@@ -198,7 +195,7 @@ fn removed_fields_are_found_in_lists_and_maps_and_new_fields_are_safe() {
         assert_eq!(found(&less, &more), [""; 0]);
     }
     // A removed subtree is reported once.
-    let all = definition(&size(json!({"type": "object"})));
+    let all = definition(&size(&json!({"type": "object"})));
     let none = definition(&json!({"type": "object"}));
     assert_eq!(
         found(&all, &none),
@@ -210,7 +207,7 @@ fn removed_fields_are_found_in_lists_and_maps_and_new_fields_are_safe() {
 
 #[test]
 fn scope_versions_and_conversion_are_compared() {
-    let schema = size(json!({"type": "integer"}));
+    let schema = size(&json!({"type": "integer"}));
     let live = definition(&schema);
     let with = |pointer: &str, value: Value| {
         let mut new = live.clone();
@@ -264,8 +261,8 @@ fn scope_versions_and_conversion_are_compared() {
 
 #[test]
 fn exceptions_cover_one_check_or_its_group_of_one_definition() {
-    let live = definition(&size(json!({"type": "integer", "maximum": 9})));
-    let new = definition(&size(json!({"type": "string", "maximum": 8})));
+    let live = definition(&size(&json!({"type": "integer", "maximum": 9})));
+    let new = definition(&size(&json!({"type": "string", "maximum": 8})));
     let exception = |crd: &str, check| CrdException {
         crd: crd.to_owned(),
         check,
@@ -330,7 +327,7 @@ fn messages_have_one_frame_for_each_group_and_are_bounded() {
 
 #[test]
 fn malformed_definitions_are_unsafe() {
-    let live = definition(&size(json!({"type": "integer"})));
+    let live = definition(&size(&json!({"type": "integer"})));
     for new in [
         json!({"metadata": {"name": NAME}}),
         definition(&json!("text")),
@@ -338,7 +335,7 @@ fn malformed_definitions_are_unsafe() {
         definition(&json!(null)),
         json!({"metadata": {"name": NAME}, "spec": {"scope": "Namespaced", "versions": "v1"}}),
         json!({"metadata": {"name": NAME}, "spec": {"scope": "Namespaced", "versions": [1, {"name": "v1"}]}}),
-        definition(&size(json!("text"))),
+        definition(&size(&json!("text"))),
     ] {
         assert!(!compare(&live, &new, &[]).is_safe(), "{new}");
     }
