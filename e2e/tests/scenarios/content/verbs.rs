@@ -114,9 +114,10 @@ async fn run_installs_a_folder_and_upgrades_only_after_a_change() {
     assert!(told.contains(&same), "{told}");
     assert_eq!(scene.bundles("web").await, bundles);
 
-    let third = scene.as_ci(&format!("run web {} --wait", scene.folder("third")));
+    let line = format!("run web {} --wait", scene.folder("third"));
+    let third = scene.as_ci(&line).await;
     let configured = "bundledeployment.core.rukpak.io/web configured";
-    assert_eq!(third.await.success().unwrap(), configured);
+    assert_eq!(third.success().unwrap(), configured);
     assert_eq!(scene.value().await, "third");
 
     let missing = scene.as_ci("run none nowhere").await.failure(1).unwrap();
@@ -196,15 +197,19 @@ async fn content_service_accepts_tokens_and_its_own_certificate_only() {
     assert_eq!(get(&scene.cluster, "bundledeployment web").await, None);
 
     let account = "--as-service-account default/ci";
-    let installed = scene.as_administrator(&format!("{line} --wait {account}"));
-    installed.await.success().unwrap();
+    let line = format!("{line} --wait {account}");
+    let installed = scene.as_administrator(&line).await;
+    installed.success().unwrap();
     assert_eq!(scene.value().await, "first");
     let bundle = scene.bundles("web").await.remove(0);
 
     kubectl(&scene.cluster, "create serviceaccount viewer -n default").await;
     let binding = "create clusterrolebinding viewer --clusterrole=view";
     let binding = format!("{binding} --serviceaccount=default:viewer");
-    try_kubectl(&scene.cluster, &binding).await.success().unwrap();
+    try_kubectl(&scene.cluster, &binding)
+        .await
+        .success()
+        .unwrap();
     let viewer = format!("content {bundle} --as-service-account default/viewer");
     let told = scene.as_administrator(&viewer).await.failure(3).unwrap();
     let expected = format!(
@@ -212,7 +217,9 @@ async fn content_service_accepts_tokens_and_its_own_certificate_only() {
     );
     assert!(told.starts_with(&expected), "{told}");
     // Without permission to read the registration, the certificate authority comes from a flag.
-    let kubeconfig = scene.cluster.service_account_kubeconfig("default", "viewer");
+    let kubeconfig = scene
+        .cluster
+        .service_account_kubeconfig("default", "viewer");
     let kubeconfig = kubeconfig.await.unwrap();
     let unknown = scene.verb(&kubeconfig, &format!("content {bundle}")).await;
     let told = unknown.failure(1).unwrap();
@@ -227,6 +234,9 @@ async fn content_service_accepts_tokens_and_its_own_certificate_only() {
     fs_err::write(&other, kubectl(&scene.cluster, line).await).unwrap();
     let line = format!("content {bundle} --content-ca {}", other.display());
     let told = scene.as_ci(&line).await.failure(4).unwrap();
-    assert!(told.contains("is unreachable [BUNDLE-CLUSTER-014]"), "{told}");
+    assert!(
+        told.contains("is unreachable [BUNDLE-CLUSTER-014]"),
+        "{told}"
+    );
     assert!(told.contains("invalid peer certificate"), "{told}");
 }

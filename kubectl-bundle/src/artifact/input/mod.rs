@@ -159,7 +159,10 @@ pub(crate) fn described(files: &Files, known: &FallbackMetadata) -> Result<Packa
     let Some(mut package) = format::describe(files).map_err(wrong)? else {
         let default = known.default.as_ref();
         let name = known.name.as_ref().or(default.map(|(name, _)| name));
-        let version = known.version.as_ref().or(default.map(|(_, version)| version));
+        let version = known
+            .version
+            .as_ref()
+            .or(default.map(|(_, version)| version));
         let (Some(name), Some(version)) = (name, version) else {
             return Err(MetadataError::Unnamed(
                 Finding::error(

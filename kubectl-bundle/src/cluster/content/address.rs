@@ -142,9 +142,7 @@ impl Registration {
         };
         let namespace = settings.system_namespace.clone().unwrap_or(namespace);
         if let Err(why) = KubeName::parse(NameKind::Label, &namespace) {
-            return Err(
-                crate::flags::invalid_flag("--system-namespace", &why.to_string()).into(),
-            );
+            return Err(crate::flags::invalid_flag("--system-namespace", &why.to_string()).into());
         }
         Ok(PodService { namespace, name })
     }

@@ -13,9 +13,9 @@ use std::time::Duration;
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::names::KubeName;
 use bundle_core::reference::Digest;
+use bundle_oci::Limits;
 use bundle_oci::manifest::Descriptor;
 use bundle_oci::transfer::archive_file::{self, StoreError};
-use bundle_oci::Limits;
 use bytes::Bytes;
 use futures::{Stream, stream};
 use http::{HeaderValue, Method, StatusCode, header};
@@ -130,7 +130,10 @@ impl ContentService {
         match answer.response.status() {
             StatusCode::CREATED => Ok(UploadOutcome::Stored),
             StatusCode::NO_CONTENT => Ok(UploadOutcome::Identical),
-            status => Err(rejected(status, answer.response, "uploaded").await),
+            status => {
+                let text = message(answer.response).await;
+                Err(rejection(status, &text, "uploaded").into())
+            }
         }
     }
 
@@ -148,7 +151,8 @@ impl ContentService {
         } = self.send(&request).await?;
         let status = response.status();
         if status != StatusCode::OK {
-            return Err(rejected(status, response, "downloaded").await);
+            let text = message(response).await;
+            return Err(rejection(status, &text, "downloaded").into());
         }
         let expected = entity_digest(&response);
         let stored = archive_file::store(pieces(response), file).await;
@@ -162,10 +166,11 @@ impl ContentService {
                 ),
                 &error,
             ),
-            StoreError::Stopped => {
-                Finding::error(codes::usage::NO_RESOURCES, "the download stopped unexpectedly")
-                    .into()
-            }
+            StoreError::Stopped => Finding::error(
+                codes::usage::NO_RESOURCES,
+                "the download stopped unexpectedly",
+            )
+            .into(),
         })?;
         let found = stored.descriptor;
         if expected.as_ref() != Some(&found.digest) {
@@ -260,7 +265,10 @@ impl ContentService {
         let name = base.as_str().trim_end_matches('/').to_owned();
         let client = builder.build().map_err(|error| invalid_authority(&error))?;
         let sent = client
-            .request(request.method.clone(), parsed(&format!("{name}{}", request.path))?)
+            .request(
+                request.method.clone(),
+                parsed(&format!("{name}{}", request.path))?,
+            )
             .header(header::AUTHORIZATION, self.authorization.clone())
             .body(request.body.clone())
             .send();
@@ -332,9 +340,8 @@ async fn unreachable(
     }
 }
 
-/// Returns the failure of a response that is an error for every attempt.
-async fn rejected(status: StatusCode, response: Response, done: &str) -> Failure {
-    let text = message(response).await;
+/// Returns the finding for a response that is an error for every attempt.
+fn rejection(status: StatusCode, text: &str, done: &str) -> Finding {
     let hint = match status {
         StatusCode::UNAUTHORIZED => {
             "log in again, or act as a ServiceAccount with --as-service-account NAMESPACE/NAME"
@@ -343,16 +350,14 @@ async fn rejected(status: StatusCode, response: Response, done: &str) -> Failure
         StatusCode::INSUFFICIENT_STORAGE => "delete Bundles that are no longer needed",
         _ => "see the conditions of the Bundle: kubectl describe bundle NAME",
     };
-    let code = match status.as_u16() {
-        408 | 507 | 500..=504 => codes::cluster::CONTENT_UNREACHABLE,
-        _ => codes::cluster::CONTENT_REJECTED,
+    let is_known = status.is_client_error() && status != StatusCode::REQUEST_TIMEOUT;
+    let code = if is_known {
+        codes::cluster::CONTENT_REJECTED
+    } else {
+        codes::cluster::CONTENT_UNREACHABLE
     };
-    Finding::error(
-        code,
-        format!("the content was not {done}: {text} ({status})"),
-    )
-    .hint(hint)
-    .into()
+    let message = format!("the content was not {done}: {text} ({status})");
+    Finding::error(code, message).hint(hint)
 }
 
 /// Returns the text of an error response on one line.
@@ -380,31 +385,111 @@ fn entity_digest(response: &Response) -> Option<Digest> {
 fn pieces(response: Response) -> impl Stream<Item = Result<Bytes, Failure>> {
     // Compressed content is at most a little larger than its tar.
     let most = Limits::default().total + (1 << 20);
-    stream::try_unfold((response, 0_u64), move |(mut response, received)| async move {
-        let ended = |error: &dyn std::error::Error| {
-            Failure::caused(not_reached("the download was interrupted"), error)
-        };
-        let piece = timeout(STALL, response.chunk()).await;
-        let piece = piece.map_err(|error| ended(&error))?;
-        let Some(piece) = piece.map_err(|error| ended(&error.without_url()))? else {
-            return Ok(None);
-        };
-        let received = received + piece.len() as u64;
-        if received > most {
-            return Err(Finding::error(
-                codes::registry::TOO_LARGE,
-                format!("the content is larger than {} MiB", most >> 20),
-            )
-            .into());
-        }
-        Ok(Some((piece, (response, received))))
-    })
+    stream::try_unfold(
+        (response, 0_u64),
+        move |(mut response, received)| async move {
+            let ended = |error: &dyn std::error::Error| {
+                Failure::caused(not_reached("the download was interrupted"), error)
+            };
+            let piece = timeout(STALL, response.chunk()).await;
+            let piece = piece.map_err(|error| ended(&error))?;
+            let Some(piece) = piece.map_err(|error| ended(&error.without_url()))? else {
+                return Ok(None);
+            };
+            let received = received + piece.len() as u64;
+            if received > most {
+                return Err(Finding::error(
+                    codes::registry::TOO_LARGE,
+                    format!("the content is larger than {} MiB", most >> 20),
+                )
+                .into());
+            }
+            Ok(Some((piece, (response, received))))
+        },
+    )
 }
 
 fn parsed(url: &str) -> Outcome<Url> {
     Url::parse(url).map_err(|error| {
-        let finding = Finding::error(codes::usage::BAD_ARGUMENT, "invalid URL")
-            .at_field("--content-url");
+        let finding =
+            Finding::error(codes::usage::BAD_ARGUMENT, "invalid URL").at_field("--content-url");
         Failure::caused(finding, &error)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::rendered;
+
+    const RECORDED: &str = include_str!("messages.txt");
+
+    fn response(status: u16, etag: &str, body: &'static str) -> Response {
+        let response = http::Response::builder().status(status);
+        response
+            .header(header::ETAG, etag)
+            .body(body)
+            .unwrap()
+            .into()
+    }
+
+    #[test]
+    fn messages_of_the_content_service_are_recorded() {
+        let conflict = "bundle has already been unpacked, cannot change content of existing bundle";
+        let forbidden =
+            "ana must have permission update on /uploads/web.tgz: bind ClusterRole bundle-uploader";
+        let failures = [
+            not_reached("bundle-webhook is unreachable"),
+            rejection(StatusCode::FORBIDDEN, forbidden, "uploaded"),
+            rejection(StatusCode::CONFLICT, conflict, "uploaded"),
+            rejection(
+                StatusCode::UNAUTHORIZED,
+                "a valid bearer token is required",
+                "downloaded",
+            ),
+        ];
+        let text: String = failures
+            .into_iter()
+            .map(|finding| rendered(&finding.into()))
+            .collect();
+        assert_eq!(text, RECORDED, "copy the left side to messages.txt");
+    }
+
+    #[test]
+    fn only_errors_of_the_server_can_be_retried() {
+        for (status, is_retried) in [
+            (400, false),
+            (404, false),
+            (413, false),
+            (408, true),
+            (507, true),
+        ] {
+            let status = StatusCode::from_u16(status).unwrap();
+            let code = rejection(status, "", "uploaded").code;
+            assert_eq!(
+                code == codes::cluster::CONTENT_UNREACHABLE,
+                is_retried,
+                "{status}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn message_of_an_error_is_one_bounded_line() {
+        let text = message(response(409, "\"\"", "two\nlines\u{1b}[31m\n")).await;
+        assert_eq!(text, "two lines [31m");
+        let long: &'static str = String::leak("x".repeat(3 * MAX_MESSAGE));
+        assert_eq!(
+            message(response(500, "\"\"", long)).await.len(),
+            MAX_MESSAGE
+        );
+    }
+
+    #[test]
+    fn digest_of_a_download_is_the_entity_tag() {
+        let digest = Digest::of(b"archive");
+        let tag = format!("\"{digest}\"");
+        assert_eq!(entity_digest(&response(200, &tag, "")), Some(digest));
+        assert_eq!(entity_digest(&response(200, "\"abc\"", "")), None);
+    }
 }

@@ -117,10 +117,8 @@ async fn upgrade(cluster: &Cluster, path: &str) -> Outcome<impl AsyncRead + Asyn
 /// Returns `true` if a server accepts the key and the subprotocol.
 fn is_accepted(headers: &HeaderMap, key: &str) -> bool {
     let has = |name, value: &str| headers.get(name).is_some_and(|found| found == value);
-    has(
-        header::SEC_WEBSOCKET_ACCEPT,
-        &websocket::accepted_key(key),
-    ) && headers.get(header::SEC_WEBSOCKET_PROTOCOL) == Some(&HeaderValue::from_static(PROTOCOL))
+    has(header::SEC_WEBSOCKET_ACCEPT, &websocket::accepted_key(key))
+        && headers.get(header::SEC_WEBSOCKET_PROTOCOL) == Some(&HeaderValue::from_static(PROTOCOL))
 }
 
 /// Returns the failure of an error response; its status, if it has another body.
@@ -190,9 +188,7 @@ async fn receive(
         } else if channel == ERROR {
             let text = String::from_utf8_lossy(bytes);
             let text = text.chars().filter(|letter| !letter.is_control());
-            return Err(io::Error::other(
-                text.take(MAX_MESSAGE).collect::<String>(),
-            ));
+            return Err(io::Error::other(text.take(MAX_MESSAGE).collect::<String>()));
         } else {
             local.write_all(bytes).await?;
         }
@@ -242,7 +238,11 @@ mod tests {
     }
 
     fn opened() -> Vec<u8> {
-        [frame(0x82, &[DATA, 0xfb, 0x20]), frame(0x82, &[ERROR, 0xfb, 0x20])].concat()
+        [
+            frame(0x82, &[DATA, 0xfb, 0x20]),
+            frame(0x82, &[ERROR, 0xfb, 0x20]),
+        ]
+        .concat()
     }
 
     /// Returns type and payload of the next frame of the client.
