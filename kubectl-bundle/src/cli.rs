@@ -4,7 +4,7 @@
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use crate::commands::deployments::{create, delete, deploy, get, status};
+use crate::commands::deployments::{content, create, delete, deploy, get, run, status};
 use crate::commands::package::{build, init, inspect, render, unpack};
 use crate::commands::program::{complete, completion, man, version};
 use crate::commands::signing::{attest, keys, policy, sign, trust, verify};
@@ -107,6 +107,8 @@ verbs! {
     Trust(trust::Arguments) => |typed| typed.run(environment, ui),
     /// Install a bundle, or upgrade to it
     Deploy(deploy::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
+    /// Install a local folder without a registry
+    Run(run::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
     /// Create a Bundle without installing it
     Create(create::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
     /// Review objects in files as admission would
@@ -115,6 +117,8 @@ verbs! {
     Get(get::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
     /// Describe one BundleDeployment
     Status(status::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
+    /// List or download the content of a Bundle
+    Content(content::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
     /// Delete BundleDeployments
     Delete(delete::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
     /// Install bundle-webhook in a cluster

@@ -39,6 +39,9 @@ pub const LABEL_OWNER_KIND: &str = "core.rukpak.io/owner-kind";
 pub const LABEL_OWNER_NAME: &str = "core.rukpak.io/owner-name";
 /// Label on a Bundle made from a template: the hash of that template.
 pub const LABEL_TEMPLATE_HASH: &str = "core.rukpak.io/bundle-template-hash";
+/// Label on a template and its Bundle: the first digits of the digest of the archive that
+/// `kubectl bundle run` uploads.
+pub const LABEL_UPLOAD_DIGEST: &str = "core.rukpak.io/upload-digest";
 /// Label on installed objects (KEP-3659): the ApplySet that they are part of.
 pub const LABEL_APPLYSET_PART_OF: &str = "applyset.kubernetes.io/part-of";
 /// Label on the parent of an ApplySet (KEP-3659): its ID.

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bundle_core::diagnostic::{Finding, codes};
-use kube::config::{Config, KubeConfigOptions, Kubeconfig as File};
+use http::HeaderValue;
+use kube::config::{AuthInfo, Config, KubeConfigOptions, Kubeconfig as File};
 
 use crate::failure::{Failure, Outcome};
 
@@ -34,6 +35,8 @@ pub(crate) struct KubeSettings {
     pub(crate) act_as: Option<String>,
     /// Groups to impersonate.
     pub(crate) as_groups: Vec<String>,
+    /// Header with a bearer token, which replaces the user of the kubeconfig.
+    pub(crate) authorization: Option<HeaderValue>,
 }
 
 /// A configuration and its description.
@@ -117,6 +120,14 @@ pub(super) async fn choose(settings: &KubeSettings) -> Outcome<SelectedCluster> 
     };
     if let Some(namespace) = &settings.namespace {
         chosen.config.default_namespace.clone_from(namespace);
+    }
+    let header = settings.authorization.as_ref();
+    let token = header.and_then(|header| header.to_str().ok()?.strip_prefix("Bearer "));
+    if let Some(token) = token {
+        chosen.config.auth_info = AuthInfo {
+            token: Some(token.to_owned().into()),
+            ..AuthInfo::default()
+        };
     }
     if settings.act_as.is_some() {
         chosen

@@ -66,6 +66,7 @@ impl ClusterFlags {
             request_timeout: duration::limit("--request-timeout", &self.request_timeout)?,
             act_as: self.act_as,
             as_groups: self.as_group,
+            authorization: None,
         })
     }
 }

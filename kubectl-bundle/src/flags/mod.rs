@@ -1,9 +1,11 @@
 //! Flags that several verbs share, and the environment. Each converts to settings.
 
 pub(crate) mod cluster;
+mod content_service;
 pub(crate) mod duration;
 mod environment;
 mod global;
+mod images;
 mod output;
 pub(crate) mod registry;
 
@@ -15,8 +17,10 @@ use bundle_oci::manifest::Platform;
 use crate::failure::Outcome;
 
 pub(crate) use cluster::{ClusterFlags, DryRunMode};
+pub(crate) use content_service::{ContentServiceFlags, service_account};
 pub(crate) use environment::Environment;
 pub(crate) use global::GlobalFlags;
+pub(crate) use images::ImageFlags;
 pub(crate) use output::{DataFormat, DestinationFlags, ObjectFormat, OutputFlags, TableFormat};
 pub(crate) use registry::RegistryFlags;
 

@@ -7,11 +7,12 @@ use std::time::Duration;
 use bundle_core::diagnostic::{Finding, codes};
 use reqwest::header::HeaderValue;
 use reqwest::{Certificate, StatusCode, redirect};
-use url::{Host, ParseError, Url};
+use url::{ParseError, Url};
 
 use super::secret::{Secret, without_secrets};
 use crate::failure::{Failure, Outcome};
 use crate::system::files;
+use crate::system::network::is_loopback;
 
 /// Maximum size of a response, in bytes.
 const MAX_RESPONSE_BYTES: usize = 1 << 20;
@@ -231,14 +232,4 @@ fn words(body: &[u8], shown: Option<&Credentials>) -> String {
         .map(|one| if one.is_control() { ' ' } else { one })
         .take(MAX_MESSAGE_CHARS)
         .collect()
-}
-
-/// Returns `true` if the URL refers to this machine.
-pub(super) fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    }
 }

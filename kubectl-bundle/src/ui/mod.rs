@@ -107,6 +107,18 @@ impl Ui {
             .map_err(|error| Failure::stdout(&error))
     }
 
+    /// Copies bytes to stdout, also those that a terminal would interpret.
+    pub(crate) fn binary(&mut self, input: &mut impl io::Read) -> Outcome {
+        self.out
+            .flush()
+            .and_then(|()| {
+                let mut out = io::stdout().lock();
+                io::copy(input, &mut out)?;
+                out.flush()
+            })
+            .map_err(|error| Failure::stdout(&error))
+    }
+
     /// Prints a note on stderr.
     pub(crate) fn note(&mut self, line: impl std::fmt::Display) {
         if self.verbosity >= Verbosity::Normal {

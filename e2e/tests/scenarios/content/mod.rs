@@ -6,3 +6,4 @@ pub(super) mod formats;
 mod suites;
 pub(super) mod unchecked;
 mod uploads;
+mod verbs;

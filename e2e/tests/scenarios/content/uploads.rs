@@ -56,7 +56,7 @@ fn bundle(name: &str) -> Value {
 }
 
 /// Starts a cluster with ServiceAccount `ci`, which can install and upload.
-async fn stage() -> (Cluster, Webhook, Caller) {
+pub(super) async fn stage() -> (Cluster, Webhook, Caller) {
     let cluster = Cluster::builder().start().await.unwrap();
     let options = WebhookOptions::default();
     let webhook = cluster.start_webhook(options).await.unwrap();

@@ -1,6 +1,6 @@
 //! The packed chart on a real node: containerd runs the pods, and the API server reaches them
 //! through their Service. `lifecycle` installs and removes it, `health` judges Pods, `availability`
-//! disturbs two replicas under load.
+//! disturbs two replicas under load, `content` sends and receives content.
 
 use e2e::image::WebhookImage;
 use e2e::programs;
@@ -8,6 +8,7 @@ use e2e::release::NodeRelease;
 use tokio::sync::{MappedMutexGuard, Mutex, MutexGuard};
 
 mod availability;
+mod content;
 mod health;
 mod lifecycle;
 

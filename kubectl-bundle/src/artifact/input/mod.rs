@@ -25,6 +25,8 @@ pub(crate) struct FallbackMetadata {
     pub(crate) name: Option<String>,
     /// Version, for content without `bundle.yaml`.
     pub(crate) version: Option<String>,
+    /// Name and version for content that has none and for which no flags set them.
+    pub(crate) default: Option<(String, String)>,
 }
 
 /// Files of a bundle, and the output of the external command that renders them.
@@ -155,7 +157,13 @@ pub(crate) fn described(files: &Files, known: &FallbackMetadata) -> Result<Packa
     let wrong = MetadataError::Wrong;
     let flag = |flag: &str, finding: Finding| MetadataError::Wrong(finding.at_field(flag).into());
     let Some(mut package) = format::describe(files).map_err(wrong)? else {
-        let (Some(name), Some(version)) = (&known.name, &known.version) else {
+        let default = known.default.as_ref();
+        let name = known.name.as_ref().or(default.map(|(name, _)| name));
+        let version = known
+            .version
+            .as_ref()
+            .or(default.map(|(_, version)| version));
+        let (Some(name), Some(version)) = (name, version) else {
             return Err(MetadataError::Unnamed(
                 Finding::error(
                     codes::format::BAD_PACKAGE,
@@ -212,7 +220,7 @@ fn is_folder(path: &Path) -> Outcome {
     let why = if path.exists() {
         "it is not a folder"
     } else {
-        "no such folder"
+        "no such file or directory"
     };
     Err(Finding::error(codes::usage::FILE_UNREADABLE, why)
         .in_file(path.display().to_string())

@@ -8,13 +8,21 @@ use crate::failure::Outcome;
 use crate::flags::cluster::wait;
 use crate::flags::{ClusterFlags, DryRunMode, Environment, ObjectFormat, RegistryFlags, registry};
 
-/// Flags of the content.
+/// Flag for the class.
 #[derive(Debug, Args)]
-pub(crate) struct ContentFlags {
+pub(crate) struct ClassFlags {
     /// ProvisionerClass [default: that of the existing object, else the one for the format of the
     /// package]
     #[arg(long, value_name = "NAME")]
     pub(crate) class: Option<String>,
+}
+
+/// Flags of the content.
+#[derive(Debug, Args)]
+pub(crate) struct ContentFlags {
+    /// Flag for the class.
+    #[command(flatten)]
+    pub(crate) class: ClassFlags,
     /// Name of a Secret in the system namespace with credentials for the registry; an empty name
     /// removes the setting
     #[arg(long, value_name = "NAME")]
@@ -37,7 +45,7 @@ impl ContentFlags {
     ) -> Outcome<BundleContent> {
         let reference = registry::reference(reference)?;
         Ok(BundleContent {
-            class: self.class,
+            class: self.class.class,
             pull_secret: match self.pull_secret {
                 None => Setting::Keep,
                 Some(name) if name.is_empty() => Setting::Unset,

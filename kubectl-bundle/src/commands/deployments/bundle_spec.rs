@@ -150,20 +150,31 @@ impl BundleContent {
         *described.format.get_or_init(|| answer).await
     }
 
-    /// Sets the class from the flag. Without the flag, an existing object keeps its class, and a
-    /// new object gets the default class for the format.
+    /// Sets the class, as [`put_class`] does.
     pub(super) async fn put_class(
         &self,
         described: &ResolvedImage,
         before: &Value,
         kept: &mut Value,
     ) {
-        let field = "provisionerClassName";
-        match &self.class {
-            Some(class) => kept[field] = json!(class),
-            None if before[field].is_string() => {}
-            None => kept[field] = json!(default_class(self.format(described).await)),
-        }
+        let format = async || self.format(described).await;
+        put_class(self.class.as_deref(), before, kept, format).await;
+    }
+}
+
+/// Sets the class from the flag. Without the flag, an existing object keeps its class, and a new
+/// object gets the default class for the format.
+pub(super) async fn put_class(
+    class: Option<&str>,
+    before: &Value,
+    kept: &mut Value,
+    format: impl AsyncFnOnce() -> Format,
+) {
+    let field = "provisionerClassName";
+    match class {
+        Some(class) => kept[field] = json!(class),
+        None if before[field].is_string() => {}
+        None => kept[field] = json!(default_class(format().await)),
     }
 }
 

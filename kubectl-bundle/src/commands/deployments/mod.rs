@@ -2,11 +2,15 @@
 
 pub(crate) mod arguments;
 pub(crate) mod bundle_spec;
+pub(crate) mod content;
 pub(crate) mod create;
 pub(crate) mod delete;
 pub(crate) mod deploy;
+pub(crate) mod deployment;
+pub(crate) mod deployment_flags;
 pub(crate) mod get;
 pub(crate) mod listing;
+pub(crate) mod run;
 pub(crate) mod state;
 pub(crate) mod status;
 pub(crate) mod write;

@@ -6,7 +6,8 @@ use url::Url;
 
 use super::{ISSUER, unusable};
 use crate::failure::{Failure, Outcome};
-use crate::sigstore::http::{HttpClients, ServiceRequest, is_loopback};
+use crate::sigstore::http::{HttpClients, ServiceRequest};
+use crate::system::network::is_loopback;
 
 /// Endpoints of an issuer.
 #[derive(Debug)]

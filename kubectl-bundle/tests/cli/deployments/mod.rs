@@ -1,5 +1,6 @@
 //! Verbs for Bundles and BundleDeployments in a cluster.
 
 pub(crate) mod cluster;
+mod content;
 mod everyday;
 mod upgrades;

@@ -201,7 +201,7 @@ fn rejects_invalid_folders() {
     exit code: 1
     ----- stdout -----
     ----- stderr -----
-    error: nowhere: no such folder [BUNDLE-USAGE-002]
+    error: nowhere: no such file or directory [BUNDLE-USAGE-002]
       hint: pass a folder that contains bundle.yaml and manifests/, or an OCI layout
     ");
     context.write("empty/bundle.yaml", PACKAGE);

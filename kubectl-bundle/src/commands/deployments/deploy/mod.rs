@@ -2,18 +2,10 @@
 
 mod arguments;
 
-use bundle_api::ServiceAccountName;
-use bundle_api::deployment::{Collision, DeleteCustomResources, DeleteObjects, DriftMode, Replace};
-use bundle_api::{BundleDeployment, names};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::bundle_spec::{BundleContent, ResolvedImage, Setting};
-use super::state::prediction::Goal;
-use super::state::waiting;
-use super::write::{WriteOutcome, WriteSettings};
-use crate::cluster::apply::FIELD_MANAGER;
-use crate::cluster::managed_fields;
-use crate::cluster::wait::Wait;
+use super::bundle_spec::BundleContent;
+use super::deployment::DeploymentWrite;
 use crate::failure::Outcome;
 use crate::ui::Ui;
 
@@ -21,144 +13,30 @@ pub(crate) use arguments::Arguments;
 
 /// Settings of `deploy`.
 pub(crate) struct Deploy {
-    /// Name of the BundleDeployment.
-    pub(crate) name: String,
     /// Content.
     pub(crate) content: BundleContent,
-    /// Fields of the spec outside of the template.
-    pub(crate) settings: DeploymentSettings,
-    /// State to wait for.
-    pub(crate) goal: Goal,
-    /// Settings of the write.
-    pub(crate) write: WriteSettings,
-}
-
-/// Fields of a BundleDeployment that flags set.
-#[derive(Debug, Default)]
-pub(crate) struct DeploymentSettings {
-    /// ServiceAccount for the installation.
-    pub(crate) service_account: Setting<ServiceAccountName>,
-    /// Namespace for objects without one.
-    pub(crate) target_namespace: Option<String>,
-    /// `true` creates a missing namespace.
-    pub(crate) create_namespace: Option<bool>,
-    /// Treatment of existing objects without an owner.
-    pub(crate) collision: Option<Collision>,
-    /// Treatment of drift.
-    pub(crate) drift: Option<DriftMode>,
-    /// `true` pauses reconciliation.
-    pub(crate) paused: Option<bool>,
-    /// Treatment of the objects on deletion.
-    pub(crate) deletion: Option<DeleteObjects>,
-    /// Treatment of CRDs with custom resources on deletion.
-    pub(crate) custom_resources: Option<DeleteCustomResources>,
-    /// Treatment of objects with immutable fields that change.
-    pub(crate) replace: Option<Replace>,
-}
-
-impl DeploymentSettings {
-    /// Sets the fields in a spec.
-    fn set_fields(&self, spec: &mut Value) {
-        match &self.service_account {
-            Setting::Keep => {}
-            Setting::Unset => {
-                if let Some(spec) = spec.as_object_mut() {
-                    spec.remove("serviceAccount");
-                }
-            }
-            Setting::Set(account) => spec["serviceAccount"] = json!(account),
-        }
-        if let Some(namespace) = &self.target_namespace {
-            spec["targetNamespace"] = json!(namespace);
-        }
-        if let Some(creates) = self.create_namespace {
-            spec["createNamespace"] = json!(creates);
-        }
-        if let Some(collision) = self.collision {
-            spec["collision"] = json!(collision);
-        }
-        if let Some(mode) = self.drift {
-            spec["drift"]["mode"] = json!(mode);
-        }
-        if let Some(paused) = self.paused {
-            spec["paused"] = json!(paused);
-        }
-        if let Some(objects) = self.deletion {
-            spec["deletion"]["objects"] = json!(objects);
-        }
-        if let Some(resources) = self.custom_resources {
-            spec["deletion"]["customResources"] = json!(resources);
-        }
-        if let Some(replace) = self.replace {
-            spec["rollout"]["replace"] = json!(replace);
-        }
-    }
+    /// Settings of the BundleDeployment.
+    pub(crate) deployment: DeploymentWrite,
 }
 
 impl Deploy {
     /// Pins the reference, applies the object, prints the result, and waits if requested.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
-        let described = self.content.describe(ui).await?;
-        let mut last_note = None;
-        let written = self
-            .write
-            .apply::<BundleDeployment>(ui, &self.name, async |ui, before| {
-                let note = before.and_then(|before| self.class_change_note(before));
-                if let Some(text) = note.filter(|text| last_note.as_ref() != Some(text)) {
-                    ui.note(&text);
-                    last_note = Some(text);
-                }
-                self.compose(&described, before).await
-            })
-            .await?;
-        match written {
-            Some(written) if self.write.wait != Wait::No => self.wait(ui, &written).await,
-            _ => Ok(()),
+        let (content, deployment) = (&self.content, &self.deployment);
+        let described = content.describe(ui).await?;
+        let compose = async |before: Option<&Value>, spec: &mut Value| {
+            let empty = Value::Null;
+            let old = before.map_or(&empty, |before| &before["spec"]);
+            content.put_class(&described, old, spec).await;
+            let (old, bundle) = (&old["template"]["spec"], &mut spec["template"]["spec"]);
+            content.put(&described, old, bundle).await;
+            let image = "/spec/template/spec/source/image/ref";
+            described.metadata(&deployment.name, before, image)
+        };
+        let class = content.class.as_deref();
+        match deployment.apply(ui, class, compose).await? {
+            Some(written) => deployment.wait(ui, &written).await,
+            None => Ok(()),
         }
-    }
-
-    /// Returns the object to apply: the fields that earlier applies of this field manager set,
-    /// overridden by those from flags.
-    async fn compose(&self, described: &ResolvedImage, before: Option<&Value>) -> Value {
-        let empty = Value::Null;
-        let kept = before.and_then(|before| managed_fields::spec(before, FIELD_MANAGER));
-        let mut spec = kept.filter(Value::is_object).unwrap_or_else(|| json!({}));
-        let old = before.map_or(&empty, |before| &before["spec"]);
-        self.content.put_class(described, old, &mut spec).await;
-        let (old, bundle) = (&old["template"]["spec"], &mut spec["template"]["spec"]);
-        self.content.put(described, old, bundle).await;
-        self.settings.set_fields(&mut spec);
-        let image = "/spec/template/spec/source/image/ref";
-        json!({
-            "apiVersion": names::API_VERSION,
-            "kind": "BundleDeployment",
-            "metadata": described.metadata(&self.name, before, image),
-            "spec": spec,
-        })
-    }
-
-    /// Returns the consequence of changing the class of an existing object.
-    fn class_change_note(&self, before: &Value) -> Option<String> {
-        let wanted = self.content.class.as_deref()?;
-        let old = before["spec"]["provisionerClassName"].as_str()?;
-        (old != wanted).then(|| {
-            format!(
-                "{} changes from class {old} to class {wanted}: this requires verb use on both",
-                self.name
-            )
-        })
-    }
-
-    async fn wait(&self, ui: &mut Ui, written: &WriteOutcome) -> Outcome {
-        let name = &self.name;
-        written.fail_without_class(name)?;
-        let known = written.known_failure();
-        let (cluster, wait) = (&written.cluster, self.write.wait);
-        waiting::wait_until(ui, cluster, name, self.goal, wait, known.as_deref()).await?;
-        ui.note(match self.goal {
-            Goal::Healthy => format!("{name} is installed and healthy"),
-            _ => format!("{name} is installed"),
-        });
-        Ok(())
     }
 }

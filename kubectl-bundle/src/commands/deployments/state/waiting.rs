@@ -34,8 +34,22 @@ pub(crate) async fn wait_until(
     wait: Wait,
     known: Option<&str>,
 ) -> Outcome {
+    wait_until_done(ui, cluster, name, goal, wait, known, async |_| Ok(false)).await
+}
+
+/// Waits like [`wait_until`], at most until `is_done` returns `true`.
+pub(crate) async fn wait_until_done(
+    ui: &mut Ui,
+    cluster: &Cluster,
+    name: &str,
+    goal: Goal,
+    wait: Wait,
+    known: Option<&str>,
+    mut is_done: impl AsyncFnMut(&BundleDeployment) -> Outcome<bool>,
+) -> Outcome {
     let api: Api<BundleDeployment> = Api::all(cluster.client.clone());
     let aim = match goal {
+        Goal::Bundle => "ready for the upload",
         Goal::Installed => "installed",
         Goal::Healthy => "healthy",
         Goal::Gone => "gone",
@@ -51,6 +65,9 @@ pub(crate) async fn wait_until(
                 _ => Err(deleted_error(&format!("bundledeployment {name}"))),
             };
         };
+        if is_done(item).await? {
+            return Ok(WaitState::Met);
+        }
         let code = match reported_failure(item) {
             Some(found) if found.code.is_some() => found.code,
             Some(found) => {

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use bundle_core::images::Allowed;
 use clap::Args;
 
 use super::Build;
@@ -10,7 +9,7 @@ use crate::artifact::input::FallbackMetadata;
 use crate::artifact::location::ArtifactLocation;
 use crate::artifact::packing;
 use crate::failure::Outcome;
-use crate::flags::{DestinationFlags, Environment, RegistryFlags, invalid_flag, platform};
+use crate::flags::{DestinationFlags, Environment, ImageFlags, RegistryFlags, platform};
 
 /// Check a folder of manifests and pack it into an OCI artifact, in an OCI image layout on disk.
 ///
@@ -78,16 +77,9 @@ pub(crate) struct Arguments {
     /// committed
     #[arg(long)]
     pub(crate) lock: bool,
-    /// Allow images with a moving tag or without a tag, in all repositories or in those that match
-    /// (`registry/path/**`)
-    #[arg(
-        long,
-        value_name = "PATTERN",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "**"
-    )]
-    pub(crate) allow_mutable_tags: Vec<String>,
+    /// Flag for container images.
+    #[command(flatten)]
+    pub(crate) images: ImageFlags,
     /// Base image, whose layers stay unchanged; its files are checked together with those of the
     /// folder
     #[arg(long, value_name = "REF|LAYOUT|ARCHIVE")]
@@ -116,13 +108,6 @@ impl Arguments {
     /// Returns the settings of `build`.
     pub(crate) fn settings(self, environment: &Environment) -> Outcome<Build> {
         let (output, format) = self.output.destination(self.to)?;
-        for pattern in &self.allow_mutable_tags {
-            if let Some(why) = bundle_core::policy::glob::problem(pattern) {
-                return Err(invalid_flag("--allow-mutable-tags", &why)
-                    .hint("a pattern is REGISTRY/REPOSITORY with `*` and `**`: docker.io/library/*, registry.example.com/team/**")
-                    .into());
-            }
-        }
         let platform = platform(self.platform.as_deref())?;
         let base = self
             .base
@@ -136,13 +121,12 @@ impl Arguments {
             known: FallbackMetadata {
                 name: self.name,
                 version: self.version,
+                default: None,
             },
             base: base.map(|location| (location, platform)),
             resources: resources.collect::<Result<_, _>>()?,
             no_provenance: self.no_provenance,
-            allowed: Allowed {
-                patterns: self.allow_mutable_tags,
-            },
+            allowed: self.images.settings()?,
             lock: self.lock,
             registry,
             output,

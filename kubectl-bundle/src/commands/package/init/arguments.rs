@@ -49,6 +49,7 @@ impl Arguments {
             known: FallbackMetadata {
                 name: self.name,
                 version: self.version,
+                default: None,
             },
             force: self.force,
             dry_run: self.dry_run,

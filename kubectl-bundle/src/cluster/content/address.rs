@@ -1,0 +1,247 @@
+//! Where the content service is, and which certificate authorities its certificate must come from:
+//! both from the webhook registration, which the API server itself uses.
+
+use bundle_cluster::{ByName, ObjectUrl};
+use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::names::{KubeName, NameKind};
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use k8s_openapi::api::core::v1::{Pod, Service};
+use kube::ResourceExt as _;
+use kube::api::{Api, ApiResource, ListParams};
+use url::Url;
+
+use super::ContentServiceSettings;
+use crate::cluster::Cluster;
+use crate::failure::{Failure, Outcome};
+use crate::system::files;
+
+/// Name of the registration, and of its Service if the registration cannot be read.
+const WEBHOOK: &str = "bundle-webhook";
+/// System namespace, if the registration cannot be read.
+const SYSTEM_NAMESPACE: &str = "bundle-system";
+/// Name of the port of the content service in a pod.
+const PORT_NAME: &str = "content";
+/// The port, if the pod does not name it.
+const PORT: u16 = 8443;
+/// Maximum number of pods that are tried.
+const MAX_PODS: u32 = 16;
+
+/// Address and certificate authorities of the content service.
+pub(super) struct ContentAddress {
+    pub(super) route: Route,
+    /// Certificates in PEM format.
+    pub(super) authorities: Vec<u8>,
+}
+
+/// Connection to the content service.
+pub(super) enum Route {
+    /// To this URL.
+    Direct(Url),
+    /// To the pods of a Service, through the API server.
+    PortForward(PodService),
+}
+
+/// A Service whose pods are bundle-webhook.
+pub(super) struct PodService {
+    pub(super) namespace: String,
+    pub(super) name: String,
+}
+
+/// A pod of bundle-webhook.
+pub(super) struct WebhookPod {
+    pub(super) url: ObjectUrl,
+    pub(super) port: u16,
+}
+
+/// The registration of bundle-webhook.
+#[derive(Default)]
+struct Registration {
+    service: Option<(String, String)>,
+    authorities: Vec<u8>,
+}
+
+/// Returns the error for a content service that was not found.
+pub(super) fn unknown(message: impl Into<String>, hint: &str) -> Failure {
+    Finding::error(codes::cluster::NO_CONTENT_SERVICE, message)
+        .hint(hint)
+        .into()
+}
+
+impl ContentAddress {
+    /// Returns the address from the flags, and the rest from the registration.
+    pub(super) async fn find(
+        cluster: &Cluster,
+        settings: &ContentServiceSettings,
+    ) -> Outcome<Self> {
+        let from_flag = settings.authorities.as_deref().map(files::read);
+        let from_flag = from_flag.transpose()?;
+        let is_needed = from_flag.is_none();
+        let registration = match Registration::read(cluster).await {
+            Ok(Some(found)) => found,
+            // Users without this permission have the flags.
+            Ok(None) | Err(Failure::Server(_)) if !is_needed => Registration::default(),
+            Ok(None) => {
+                return Err(unknown(
+                    format!("the cluster {} has no bundle-webhook", cluster.name),
+                    "install it with `kubectl bundle install`, or select another cluster with --context",
+                ));
+            }
+            Err(Failure::Server(status)) => {
+                return Err(unknown(
+                    format!(
+                        "cannot read the certificate authority of bundle-webhook: {}",
+                        status.message
+                    ),
+                    "pass the certificate with --content-ca FILE: an administrator reads it from caBundle of validatingwebhookconfiguration/bundle-webhook",
+                ));
+            }
+            Err(other) => return Err(other),
+        };
+        let authorities = from_flag.unwrap_or_else(|| registration.authorities.clone());
+        if authorities.is_empty() {
+            return Err(unknown(
+                "the registration of bundle-webhook has no certificate authority yet",
+                "wait until bundle-webhook is ready: kubectl bundle doctor",
+            ));
+        }
+        let route = match &settings.url {
+            Some(url) => Route::Direct(url.clone()),
+            None => Route::PortForward(registration.pods(settings, is_needed)?),
+        };
+        Ok(Self { route, authorities })
+    }
+}
+
+impl Registration {
+    async fn read(cluster: &Cluster) -> Outcome<Option<Self>> {
+        let api: Api<ValidatingWebhookConfiguration> = Api::all(cluster.client.clone());
+        let found = cluster.ask(ByName(&api).get_opt(WEBHOOK)).await?;
+        let Some(webhook) = found.and_then(|found| found.webhooks?.into_iter().next()) else {
+            return Ok(None);
+        };
+        let client = webhook.client_config;
+        Ok(Some(Self {
+            service: client
+                .service
+                .map(|service| (service.namespace, service.name)),
+            authorities: client.ca_bundle.unwrap_or_default().0,
+        }))
+    }
+
+    /// Returns the Service of the pods.
+    fn pods(self, settings: &ContentServiceSettings, is_read: bool) -> Outcome<PodService> {
+        let (namespace, name) = match self.service {
+            Some(found) => found,
+            None if is_read => {
+                return Err(unknown(
+                    "the API server calls bundle-webhook at a URL and not in pods",
+                    "pass the URL of its content service with --content-url",
+                ));
+            }
+            None => (SYSTEM_NAMESPACE.to_owned(), WEBHOOK.to_owned()),
+        };
+        let namespace = settings.system_namespace.clone().unwrap_or(namespace);
+        if let Err(why) = KubeName::parse(NameKind::Label, &namespace) {
+            return Err(crate::flags::invalid_flag("--system-namespace", &why.to_string()).into());
+        }
+        Ok(PodService { namespace, name })
+    }
+}
+
+impl PodService {
+    /// Returns the host name that the certificate of the pods has.
+    pub(super) fn host(&self) -> String {
+        format!("{}.{}.svc", self.name, self.namespace)
+    }
+
+    /// Returns the running pods, those that are ready first. Only the leader has content, and the
+    /// API server does not tell everyone which pod leads.
+    pub(super) async fn pods(&self, cluster: &Cluster) -> Outcome<Vec<WebhookPod>> {
+        let services: Api<Service> = Api::namespaced(cluster.client.clone(), &self.namespace);
+        let service = cluster.ask(ByName(&services).get(&self.name)).await?;
+        let selector = service.spec.and_then(|spec| spec.selector);
+        let selector: Vec<String> = selector
+            .unwrap_or_default()
+            .iter()
+            .map(|(label, value)| format!("{label}={value}"))
+            .collect();
+        if selector.is_empty() {
+            return Err(unknown(
+                format!("Service {} selects no pods", self.host()),
+                "pass the URL of the content service with --content-url",
+            ));
+        }
+        let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), &self.namespace);
+        let parameters = ListParams::default()
+            .labels(&selector.join(","))
+            .limit(MAX_PODS);
+        let list = cluster.ask(pods.list(&parameters)).await?;
+        let mut found: Vec<_> = list
+            .items
+            .iter()
+            .filter(|pod| pod.metadata.deletion_timestamp.is_none())
+            .filter(|pod| has_phase(pod, "Running"))
+            .collect();
+        found.sort_by_key(|pod| !is_ready(pod));
+        let kind = ApiResource::erase::<Pod>(&());
+        let urls = found.into_iter().map(|pod| {
+            Ok(WebhookPod {
+                url: ObjectUrl::parse(&kind, Some(&self.namespace), &pod.name_any())
+                    .map_err(kube::Error::BuildRequest)?,
+                port: port(pod),
+            })
+        });
+        let pods: Vec<_> = cluster
+            .ask(std::future::ready(urls.collect::<kube::Result<_>>()))
+            .await?;
+        if pods.is_empty() {
+            return Err(unknown(
+                format!("no pod of Service {} is running", self.host()),
+                "find the cause with `kubectl bundle doctor`",
+            ));
+        }
+        Ok(pods)
+    }
+}
+
+fn has_phase(pod: &Pod, phase: &str) -> bool {
+    let status = pod.status.as_ref();
+    status.and_then(|status| status.phase.as_deref()) == Some(phase)
+}
+
+fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|it| it.conditions.as_ref());
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+fn port(pod: &Pod) -> u16 {
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    let mut ports = containers.flat_map(|container| container.ports.iter().flatten());
+    let named = ports.find(|port| port.name.as_deref() == Some(PORT_NAME));
+    named
+        .and_then(|port| u16::try_from(port.container_port).ok())
+        .unwrap_or(PORT)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn port_of_the_content_service_is_found_by_name() {
+        let pod = |ports: serde_json::Value| {
+            let pod = json!({"spec": {"containers": [{"name": "w", "ports": ports}]}});
+            serde_json::from_value(pod).unwrap()
+        };
+        let named = json!([
+            {"name": "admission", "containerPort": 9443},
+            {"name": "content", "containerPort": 8444},
+        ]);
+        assert_eq!(port(&pod(named)), 8444);
+        assert_eq!(port(&pod(json!([]))), PORT);
+        assert_eq!(port(&Pod::default()), PORT);
+    }
+}

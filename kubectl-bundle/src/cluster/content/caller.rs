@@ -1,0 +1,127 @@
+//! The bearer token of a caller of the content service. The pod asks the API server for the identity
+//! of the token (TokenReview), so client certificates and impersonation have no effect there.
+
+use bundle_api::ServiceAccountName;
+use bundle_cluster::ObjectUrl;
+use bundle_core::diagnostic::{Finding, codes};
+use http::{HeaderValue, Request, Response, header};
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::ApiResource;
+use kube::client::{Body, ConfigExt as _};
+use tower::{BoxError, Layer as _, ServiceExt as _};
+
+use crate::cluster::config::choose;
+use crate::cluster::{Cluster, KubeSettings};
+use crate::failure::{Failure, Outcome};
+
+/// Lifetime of a requested token, in seconds. A command that waits longer must be repeated.
+const TOKEN_SECONDS: i64 = 3600;
+/// Hint for users without a token.
+const HINT: &str = "act as a ServiceAccount with --as-service-account NAMESPACE/NAME; this requires permission to create serviceaccounts/token";
+
+/// Returns the settings of `account`, for which a token is requested; without an account, those of
+/// the user of the kubeconfig.
+pub(crate) async fn act_as(
+    settings: &KubeSettings,
+    account: Option<&ServiceAccountName>,
+) -> Outcome<KubeSettings> {
+    let mut settings = settings.clone();
+    if let Some(account) = account {
+        settings.authorization = Some(request_token(&settings, account).await?);
+        settings.act_as = None;
+        settings.as_groups.clear();
+    }
+    Ok(settings)
+}
+
+/// Requests a token of `account`.
+async fn request_token(
+    settings: &KubeSettings,
+    account: &ServiceAccountName,
+) -> Outcome<HeaderValue> {
+    let cluster = Cluster::connect(settings).await?;
+    let accounts = ApiResource::erase::<ServiceAccount>(&());
+    let request = TokenRequest {
+        spec: TokenRequestSpec {
+            expiration_seconds: Some(TOKEN_SECONDS),
+            ..TokenRequestSpec::default()
+        },
+        ..TokenRequest::default()
+    };
+    let sent = async {
+        let url = ObjectUrl::parse(&accounts, Some(&account.namespace), &account.name)
+            .map_err(kube::Error::BuildRequest)?;
+        let body = serde_json::to_vec(&request).map_err(kube::Error::SerdeError)?;
+        let request = Request::post(format!("{}/token", url.path()))
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(body)
+            .map_err(kube::Error::HttpError)?;
+        cluster.client.request::<TokenRequest>(request).await
+    };
+    let status = cluster.ask(sent).await?.status;
+    let token = status.map(|status| status.token).unwrap_or_default();
+    let header = HeaderValue::from_str(&format!("Bearer {token}"));
+    let mut header = header.map_err(|error| {
+        let finding = Finding::error(
+            codes::cluster::BAD_ANSWER,
+            format!("the API server {} returned an invalid token", cluster.name),
+        );
+        Failure::caused(finding, &error)
+    })?;
+    header.set_sensitive(true);
+    Ok(header)
+}
+
+/// Returns the header with the token of the kubeconfig, which can come from a file or from an
+/// external command.
+pub(super) async fn token(settings: &KubeSettings) -> Outcome<HeaderValue> {
+    if let Some(authorization) = &settings.authorization {
+        return Ok(authorization.clone());
+    }
+    if let Some(user) = &settings.act_as {
+        return Err(no_token(&format!(
+            "bundle-webhook cannot see that you impersonate {user}"
+        )));
+    }
+    let config = choose(settings).await?.config;
+    let unusable = |error: &(dyn std::error::Error + 'static)| {
+        let finding = Finding::error(
+            codes::cluster::BAD_KUBECONFIG,
+            "cannot get the token of the kubeconfig",
+        );
+        Failure::caused(
+            finding.hint("log in again, or check the user in the kubeconfig"),
+            error,
+        )
+    };
+    let none = || no_token("the user of the kubeconfig has no bearer token");
+    let Some(layer) = config.auth_layer().map_err(|error| unusable(&error))? else {
+        return Err(none());
+    };
+    // The layer adds the header to a request, and this service returns it.
+    let echo = tower::service_fn(async |request: Request<Body>| {
+        let mut response = Response::new(());
+        *response.headers_mut() = request.into_parts().0.headers;
+        Ok::<_, BoxError>(response)
+    });
+    let answer = layer.layer(echo).oneshot(Request::new(Body::empty())).await;
+    let answer = answer.map_err(|error| unusable(error.as_ref()))?;
+    let header = answer.headers().get(header::AUTHORIZATION);
+    let mut header = header.ok_or_else(none)?.clone();
+    // Basic authentication is no token.
+    if !header.as_bytes().starts_with(b"Bearer ") {
+        return Err(none());
+    }
+    header.set_sensitive(true);
+    Ok(header)
+}
+
+fn no_token(message: &str) -> Failure {
+    Finding::error(
+        codes::cluster::NO_TOKEN,
+        format!("{message}; the content service of bundle-webhook accepts only tokens"),
+    )
+    .hint(HINT)
+    .into()
+}

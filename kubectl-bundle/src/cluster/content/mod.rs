@@ -1,0 +1,495 @@
+//! Client of the content service of bundle-webhook: uploads and downloads of the content of Bundles.
+//! Only the leader has content, so all pods are tried until one responds.
+
+mod address;
+mod caller;
+mod port_forward;
+mod websocket;
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::names::KubeName;
+use bundle_core::reference::Digest;
+use bundle_oci::Limits;
+use bundle_oci::manifest::Descriptor;
+use bundle_oci::transfer::archive_file::{self, StoreError};
+use bytes::Bytes;
+use futures::{Stream, stream};
+use http::{HeaderValue, Method, StatusCode, header};
+use reqwest::{Certificate, Client, Response, redirect};
+use tokio::time::{Instant, sleep, timeout};
+use url::Url;
+
+use self::address::{ContentAddress, Route, WebhookPod};
+use self::port_forward::PortForward;
+use super::{Cluster, KubeSettings};
+use crate::failure::{Failure, Outcome};
+use crate::system::network::is_loopback;
+
+pub(crate) use caller::act_as;
+
+/// Time for which a leader is searched. A new one leads after 15 s.
+const SEARCH_TIMEOUT: Duration = Duration::from_secs(60);
+/// Pause between two attempts.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Number of attempts after which a service that cannot be reached is given up.
+const MAX_FAILURES: u32 = 3;
+/// Time limit of a connection, and of a response without its content.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time without any bytes after which a download ends.
+const STALL: Duration = Duration::from_secs(30);
+/// Minimum rate of an upload, in bytes per second. The pod has the same.
+const MIN_RATE: u64 = 32 << 10;
+/// Maximum number of bytes of an error response that are read.
+const MAX_MESSAGE: usize = 4 << 10;
+
+/// Settings of the content service.
+#[derive(Debug, Default)]
+pub(crate) struct ContentServiceSettings {
+    /// URL; `None` connects to the pods through the API server.
+    pub(crate) url: Option<Url>,
+    /// File with certificate authorities; `None` takes those of the webhook registration.
+    pub(crate) authorities: Option<PathBuf>,
+    /// Namespace of the pods; `None` is that of the webhook registration.
+    pub(crate) system_namespace: Option<String>,
+}
+
+/// Result of an upload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum UploadOutcome {
+    /// The pod stored the content.
+    Stored,
+    /// The Bundle had the same content.
+    Identical,
+}
+
+/// The content service of one cluster.
+pub(crate) struct ContentService {
+    /// Connection as the user of the kubeconfig.
+    cluster: Cluster,
+    address: ContentAddress,
+    authorization: HeaderValue,
+}
+
+/// A way to one pod.
+enum Endpoint {
+    Url(Url),
+    Pod { host: String, pod: WebhookPod },
+}
+
+/// A request of which every attempt is the same.
+struct ContentRequest {
+    method: Method,
+    path: String,
+    body: Bytes,
+}
+
+/// A response, and the connection that its content comes from.
+struct ContentResponse {
+    response: Response,
+    connection: Option<PortForward>,
+}
+
+/// Reason for which a pod did not respond.
+enum AttemptError {
+    /// Another pod, or a later attempt, can succeed.
+    Busy(Failure),
+    /// The connection failed.
+    Unreachable(Failure),
+}
+
+impl ContentService {
+    /// Finds the content service as the user of the kubeconfig, with `settings`. Its requests have
+    /// the token of `caller`, which can be a ServiceAccount.
+    pub(crate) async fn find(
+        settings: &KubeSettings,
+        service: &ContentServiceSettings,
+        caller: &KubeSettings,
+    ) -> Outcome<Self> {
+        let authorization = caller::token(caller).await?;
+        let cluster = Cluster::connect(settings).await?;
+        let address = ContentAddress::find(&cluster, service).await?;
+        Ok(Self {
+            cluster,
+            address,
+            authorization,
+        })
+    }
+
+    /// Uploads a gzipped tar as the content of `bundle`.
+    pub(crate) async fn upload(&self, bundle: &KubeName, archive: Bytes) -> Outcome<UploadOutcome> {
+        let request = ContentRequest {
+            method: Method::PUT,
+            path: format!("/uploads/{bundle}.tgz"),
+            body: archive,
+        };
+        let answer = self.send(&request).await?;
+        match answer.response.status() {
+            StatusCode::CREATED => Ok(UploadOutcome::Stored),
+            StatusCode::NO_CONTENT => Ok(UploadOutcome::Identical),
+            status => {
+                let text = message(answer.response).await;
+                Err(rejection(status, &text, "uploaded").into())
+            }
+        }
+    }
+
+    /// Writes the content of `bundle`, a gzipped tar, to `file`. Fails if its digest is not the one
+    /// that the pod names.
+    pub(crate) async fn download(&self, bundle: &KubeName, file: File) -> Outcome<Descriptor> {
+        let request = ContentRequest {
+            method: Method::GET,
+            path: format!("/bundles/{bundle}.tgz"),
+            body: Bytes::new(),
+        };
+        let ContentResponse {
+            response,
+            connection,
+        } = self.send(&request).await?;
+        let status = response.status();
+        if status != StatusCode::OK {
+            let text = message(response).await;
+            return Err(rejection(status, &text, "downloaded").into());
+        }
+        let expected = entity_digest(&response);
+        let stored = archive_file::store(pieces(response), file).await;
+        drop(connection);
+        let (_, stored) = stored.map_err(|error| match error {
+            StoreError::Stream(failure) => failure,
+            StoreError::Storage(error) => Failure::caused(
+                Finding::error(
+                    codes::usage::FILE_UNWRITABLE,
+                    "cannot write the content to a temporary file",
+                ),
+                &error,
+            ),
+            StoreError::Stopped => Finding::error(
+                codes::usage::NO_RESOURCES,
+                "the download stopped unexpectedly",
+            )
+            .into(),
+        })?;
+        let found = stored.descriptor;
+        if expected.as_ref() != Some(&found.digest) {
+            let expected = expected.map_or_else(|| "unknown".to_owned(), |it| it.to_string());
+            return Err(Finding::error(
+                codes::registry::DIGEST_MISMATCH,
+                format!(
+                    "the content of Bundle {bundle} has digest {}, and bundle-webhook sent {expected}",
+                    found.digest
+                ),
+            )
+            .hint("the content was changed on the way; nothing was written")
+            .into());
+        }
+        Ok(found)
+    }
+
+    /// Sends a request to one pod after the other until one responds that has the content.
+    async fn send(&self, request: &ContentRequest) -> Outcome<ContentResponse> {
+        let deadline = Instant::now() + SEARCH_TIMEOUT;
+        let mut failures = 0;
+        loop {
+            let mut last = None;
+            for endpoint in self.endpoints().await? {
+                match self.attempt(endpoint, request).await? {
+                    Ok(answer) => return Ok(answer),
+                    Err(error) => last = Some(error),
+                }
+            }
+            let (failure, is_final) = match last {
+                Some(AttemptError::Busy(failure)) => (failure, false),
+                Some(AttemptError::Unreachable(failure)) => {
+                    failures += 1;
+                    (failure, failures >= MAX_FAILURES)
+                }
+                None => continue,
+            };
+            if is_final || Instant::now() + PAUSE > deadline {
+                return Err(failure);
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    async fn endpoints(&self) -> Outcome<Vec<Endpoint>> {
+        match &self.address.route {
+            Route::Direct(url) => Ok(vec![Endpoint::Url(url.clone())]),
+            Route::PortForward(service) => {
+                let pods = service.pods(&self.cluster).await?;
+                let endpoint = |pod| Endpoint::Pod {
+                    host: service.host(),
+                    pod,
+                };
+                Ok(pods.into_iter().map(endpoint).collect())
+            }
+        }
+    }
+
+    async fn attempt(
+        &self,
+        endpoint: Endpoint,
+        request: &ContentRequest,
+    ) -> Outcome<Result<ContentResponse, AttemptError>> {
+        let mut builder = Client::builder()
+            .user_agent(concat!("kubectl-bundle/", env!("CARGO_PKG_VERSION")))
+            .https_only(true)
+            .redirect(redirect::Policy::none())
+            .connect_timeout(RESPONSE_TIMEOUT)
+            .tls_certs_only(self.authorities()?);
+        let (base, connection) = match endpoint {
+            Endpoint::Url(url) => {
+                if is_loopback(&url) {
+                    builder = builder.no_proxy();
+                }
+                (url, None)
+            }
+            Endpoint::Pod { host, pod } => {
+                let opened = match PortForward::open(&self.cluster, &pod.url, pod.port).await {
+                    Ok(opened) => opened,
+                    Err(Failure::Server(status)) if [401, 403].contains(&status.code) => {
+                        return Err(Failure::Server(status));
+                    }
+                    // The pod may be gone.
+                    Err(failure) => return Ok(Err(AttemptError::Unreachable(failure))),
+                };
+                let address = opened.address;
+                builder = builder.no_proxy().resolve(&host, address);
+                let url = format!("https://{host}:{}", address.port());
+                (parsed(&url)?, Some(opened))
+            }
+        };
+        let name = base.as_str().trim_end_matches('/').to_owned();
+        let client = builder.build().map_err(|error| invalid_authority(&error))?;
+        let sent = client
+            .request(
+                request.method.clone(),
+                parsed(&format!("{name}{}", request.path))?,
+            )
+            .header(header::AUTHORIZATION, self.authorization.clone())
+            .body(request.body.clone())
+            .send();
+        let limit = RESPONSE_TIMEOUT + Duration::from_secs(request.body.len() as u64 / MIN_RATE);
+        let name = match &connection {
+            Some(_) => "bundle-webhook".to_owned(),
+            None => format!("bundle-webhook at {name}"),
+        };
+        let response = match timeout(limit, sent).await {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => {
+                let failure = unreachable(&name, connection, &error.without_url()).await;
+                return Ok(Err(AttemptError::Unreachable(failure)));
+            }
+            Err(_) => {
+                let finding = not_reached(format!("{name} did not respond within {limit:?}"));
+                return Ok(Err(AttemptError::Unreachable(finding.into())));
+            }
+        };
+        let status = response.status();
+        let is_busy = status == StatusCode::SERVICE_UNAVAILABLE;
+        if is_busy || status == StatusCode::TOO_MANY_REQUESTS {
+            let text = message(response).await;
+            let finding = not_reached(format!("{name} cannot respond now: {text}"));
+            return Ok(Err(AttemptError::Busy(finding.into())));
+        }
+        Ok(Ok(ContentResponse {
+            response,
+            connection,
+        }))
+    }
+
+    fn authorities(&self) -> Outcome<Vec<Certificate>> {
+        Certificate::from_pem_bundle(&self.address.authorities)
+            .map_err(|error| invalid_authority(&error))
+    }
+}
+
+fn invalid_authority(error: &reqwest::Error) -> Failure {
+    let finding = Finding::error(
+        codes::usage::FILE_UNREADABLE,
+        "the certificate authority of bundle-webhook is invalid",
+    );
+    Failure::caused(
+        finding.hint("pass certificates in PEM format with --content-ca"),
+        error,
+    )
+}
+
+fn not_reached(message: impl Into<String>) -> Finding {
+    Finding::error(codes::cluster::CONTENT_UNREACHABLE, message)
+        .hint("try again; `kubectl bundle doctor` checks bundle-webhook")
+}
+
+/// Returns the failure of a connection. The node knows best why a port-forward ended.
+async fn unreachable(
+    name: &str,
+    connection: Option<PortForward>,
+    error: &reqwest::Error,
+) -> Failure {
+    let finding = not_reached(format!("{name} is unreachable"));
+    let ended = match connection {
+        Some(connection) => connection.failure().await,
+        None => None,
+    };
+    match ended {
+        Some(ended) => Failure::caused(finding, &ended),
+        None => Failure::caused(finding, error),
+    }
+}
+
+/// Returns the finding for a response that is an error for every attempt.
+fn rejection(status: StatusCode, text: &str, done: &str) -> Finding {
+    let hint = match status {
+        StatusCode::UNAUTHORIZED => {
+            "log in again, or act as a ServiceAccount with --as-service-account NAMESPACE/NAME"
+        }
+        StatusCode::FORBIDDEN => "ask an administrator for the permission that the message names",
+        StatusCode::INSUFFICIENT_STORAGE => "delete Bundles that are no longer needed",
+        _ => "see the conditions of the Bundle: kubectl describe bundle NAME",
+    };
+    let is_known = status.is_client_error() && status != StatusCode::REQUEST_TIMEOUT;
+    let code = if is_known {
+        codes::cluster::CONTENT_REJECTED
+    } else {
+        codes::cluster::CONTENT_UNREACHABLE
+    };
+    let message = format!("the content was not {done}: {text} ({status})");
+    Finding::error(code, message).hint(hint)
+}
+
+/// Returns the text of an error response on one line.
+async fn message(mut response: Response) -> String {
+    let mut text = Vec::new();
+    while text.len() < MAX_MESSAGE
+        && let Ok(Ok(Some(chunk))) = timeout(STALL, response.chunk()).await
+    {
+        text.extend_from_slice(&chunk);
+    }
+    text.truncate(MAX_MESSAGE);
+    let text = String::from_utf8_lossy(&text);
+    let text = text.trim().chars();
+    text.map(|letter| if letter.is_control() { ' ' } else { letter })
+        .collect()
+}
+
+/// Returns the digest in the `ETag`.
+fn entity_digest(response: &Response) -> Option<Digest> {
+    let tag = response.headers().get(header::ETAG)?.to_str().ok()?;
+    tag.trim_matches('"').parse().ok()
+}
+
+/// Returns the pieces of a response, within the limits of the content of a bundle.
+fn pieces(response: Response) -> impl Stream<Item = Result<Bytes, Failure>> {
+    // Compressed content is at most a little larger than its tar.
+    let most = Limits::default().total + (1 << 20);
+    stream::try_unfold(
+        (response, 0_u64),
+        move |(mut response, received)| async move {
+            let ended = |error: &dyn std::error::Error| {
+                Failure::caused(not_reached("the download was interrupted"), error)
+            };
+            let piece = timeout(STALL, response.chunk()).await;
+            let piece = piece.map_err(|error| ended(&error))?;
+            let Some(piece) = piece.map_err(|error| ended(&error.without_url()))? else {
+                return Ok(None);
+            };
+            let received = received + piece.len() as u64;
+            if received > most {
+                return Err(Finding::error(
+                    codes::registry::TOO_LARGE,
+                    format!("the content is larger than {} MiB", most >> 20),
+                )
+                .into());
+            }
+            Ok(Some((piece, (response, received))))
+        },
+    )
+}
+
+fn parsed(url: &str) -> Outcome<Url> {
+    Url::parse(url).map_err(|error| {
+        let finding =
+            Finding::error(codes::usage::BAD_ARGUMENT, "invalid URL").at_field("--content-url");
+        Failure::caused(finding, &error)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::rendered;
+
+    const RECORDED: &str = include_str!("messages.txt");
+
+    fn response(status: u16, etag: &str, body: &'static str) -> Response {
+        let response = http::Response::builder().status(status);
+        response
+            .header(header::ETAG, etag)
+            .body(body)
+            .unwrap()
+            .into()
+    }
+
+    #[test]
+    fn messages_of_the_content_service_are_recorded() {
+        let conflict = "bundle has already been unpacked, cannot change content of existing bundle";
+        let forbidden =
+            "ana must have permission update on /uploads/web.tgz: bind ClusterRole bundle-uploader";
+        let failures = [
+            not_reached("bundle-webhook is unreachable"),
+            rejection(StatusCode::FORBIDDEN, forbidden, "uploaded"),
+            rejection(StatusCode::CONFLICT, conflict, "uploaded"),
+            rejection(
+                StatusCode::UNAUTHORIZED,
+                "a valid bearer token is required",
+                "downloaded",
+            ),
+        ];
+        let text: String = failures
+            .into_iter()
+            .map(|finding| rendered(&finding.into()))
+            .collect();
+        assert_eq!(text, RECORDED, "copy the left side to messages.txt");
+    }
+
+    #[test]
+    fn only_errors_of_the_server_can_be_retried() {
+        for (status, is_retried) in [
+            (400, false),
+            (404, false),
+            (413, false),
+            (408, true),
+            (507, true),
+        ] {
+            let status = StatusCode::from_u16(status).unwrap();
+            let code = rejection(status, "", "uploaded").code;
+            assert_eq!(
+                code == codes::cluster::CONTENT_UNREACHABLE,
+                is_retried,
+                "{status}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn message_of_an_error_is_one_bounded_line() {
+        let text = message(response(409, "\"\"", "two\nlines\u{1b}[31m\n")).await;
+        assert_eq!(text, "two lines [31m");
+        let long: &'static str = String::leak("x".repeat(3 * MAX_MESSAGE));
+        assert_eq!(
+            message(response(500, "\"\"", long)).await.len(),
+            MAX_MESSAGE
+        );
+    }
+
+    #[test]
+    fn digest_of_a_download_is_the_entity_tag() {
+        let digest = Digest::of(b"archive");
+        let tag = format!("\"{digest}\"");
+        assert_eq!(entity_digest(&response(200, &tag, "")), Some(digest));
+        assert_eq!(entity_digest(&response(200, "\"abc\"", "")), None);
+    }
+}

@@ -1,0 +1,153 @@
+//! Writes a BundleDeployment and waits for it, for `deploy` and `run`.
+
+use bundle_api::ServiceAccountName;
+use bundle_api::deployment::{Collision, DeleteCustomResources, DeleteObjects, DriftMode, Replace};
+use bundle_api::{BundleDeployment, names};
+use serde_json::{Value, json};
+
+use super::bundle_spec::Setting;
+use super::state::prediction::Goal;
+use super::state::waiting;
+use super::write::{WriteOutcome, WriteSettings};
+use crate::cluster::apply::FIELD_MANAGER;
+use crate::cluster::managed_fields;
+use crate::cluster::wait::Wait;
+use crate::failure::Outcome;
+use crate::ui::Ui;
+
+/// Settings of a write of a BundleDeployment.
+pub(crate) struct DeploymentWrite {
+    /// Name of the BundleDeployment.
+    pub(crate) name: String,
+    /// Fields of the spec outside of the template.
+    pub(crate) settings: DeploymentSettings,
+    /// State to wait for.
+    pub(crate) goal: Goal,
+    /// Settings of the write.
+    pub(crate) write: WriteSettings,
+}
+
+/// Fields of a BundleDeployment that flags set.
+#[derive(Debug, Default)]
+pub(crate) struct DeploymentSettings {
+    /// ServiceAccount for the installation.
+    pub(crate) service_account: Setting<ServiceAccountName>,
+    /// Namespace for objects without one.
+    pub(crate) target_namespace: Option<String>,
+    /// `true` creates a missing namespace.
+    pub(crate) create_namespace: Option<bool>,
+    /// Treatment of existing objects without an owner.
+    pub(crate) collision: Option<Collision>,
+    /// Treatment of drift.
+    pub(crate) drift: Option<DriftMode>,
+    /// `true` pauses reconciliation.
+    pub(crate) paused: Option<bool>,
+    /// Treatment of the objects on deletion.
+    pub(crate) deletion: Option<DeleteObjects>,
+    /// Treatment of CRDs with custom resources on deletion.
+    pub(crate) custom_resources: Option<DeleteCustomResources>,
+    /// Treatment of objects with immutable fields that change.
+    pub(crate) replace: Option<Replace>,
+}
+
+impl DeploymentSettings {
+    /// Sets the fields in a spec.
+    fn set_fields(&self, spec: &mut Value) {
+        match &self.service_account {
+            Setting::Keep => {}
+            Setting::Unset => {
+                if let Some(spec) = spec.as_object_mut() {
+                    spec.remove("serviceAccount");
+                }
+            }
+            Setting::Set(account) => spec["serviceAccount"] = json!(account),
+        }
+        if let Some(namespace) = &self.target_namespace {
+            spec["targetNamespace"] = json!(namespace);
+        }
+        if let Some(creates) = self.create_namespace {
+            spec["createNamespace"] = json!(creates);
+        }
+        if let Some(collision) = self.collision {
+            spec["collision"] = json!(collision);
+        }
+        if let Some(mode) = self.drift {
+            spec["drift"]["mode"] = json!(mode);
+        }
+        if let Some(paused) = self.paused {
+            spec["paused"] = json!(paused);
+        }
+        if let Some(objects) = self.deletion {
+            spec["deletion"]["objects"] = json!(objects);
+        }
+        if let Some(resources) = self.custom_resources {
+            spec["deletion"]["customResources"] = json!(resources);
+        }
+        if let Some(replace) = self.replace {
+            spec["rollout"]["replace"] = json!(replace);
+        }
+    }
+}
+
+impl DeploymentWrite {
+    /// Applies the object, and prints the result. The object has the fields that earlier applies of
+    /// this field manager set, overridden by those from flags. `compose` sets class and template in
+    /// its spec, and returns its metadata.
+    ///
+    /// Returns `None` if the cluster was not changed.
+    pub(super) async fn apply(
+        &self,
+        ui: &mut Ui,
+        class: Option<&str>,
+        compose: impl AsyncFn(Option<&Value>, &mut Value) -> Value,
+    ) -> Outcome<Option<WriteOutcome>> {
+        let mut last_note = None;
+        self.write
+            .apply::<BundleDeployment>(ui, &self.name, async |ui, before| {
+                let note = before.and_then(|before| self.class_change_note(class?, before));
+                if let Some(text) = note.filter(|text| last_note.as_ref() != Some(text)) {
+                    ui.note(&text);
+                    last_note = Some(text);
+                }
+                let kept = before.and_then(|before| managed_fields::spec(before, FIELD_MANAGER));
+                let mut spec = kept.filter(Value::is_object).unwrap_or_else(|| json!({}));
+                let metadata = compose(before, &mut spec).await;
+                self.settings.set_fields(&mut spec);
+                json!({
+                    "apiVersion": names::API_VERSION,
+                    "kind": "BundleDeployment",
+                    "metadata": metadata,
+                    "spec": spec,
+                })
+            })
+            .await
+    }
+
+    /// Returns the consequence of changing the class of an existing object.
+    fn class_change_note(&self, wanted: &str, before: &Value) -> Option<String> {
+        let old = before["spec"]["provisionerClassName"].as_str()?;
+        (old != wanted).then(|| {
+            format!(
+                "{} changes from class {old} to class {wanted}: this requires verb use on both",
+                self.name
+            )
+        })
+    }
+
+    /// Waits for the goal, if requested.
+    pub(super) async fn wait(&self, ui: &mut Ui, written: &WriteOutcome) -> Outcome {
+        let name = &self.name;
+        if self.write.wait == Wait::No {
+            return Ok(());
+        }
+        written.fail_without_class(name)?;
+        let known = written.known_failure();
+        let (cluster, wait) = (&written.cluster, self.write.wait);
+        waiting::wait_until(ui, cluster, name, self.goal, wait, known.as_deref()).await?;
+        ui.note(match self.goal {
+            Goal::Healthy => format!("{name} is installed and healthy"),
+            _ => format!("{name} is installed"),
+        });
+        Ok(())
+    }
+}

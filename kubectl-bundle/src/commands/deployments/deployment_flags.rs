@@ -1,0 +1,170 @@
+//! Flags of a BundleDeployment, which `deploy` and `run` share.
+
+use bundle_api::deployment::{Collision, DeleteCustomResources, DeleteObjects, DriftMode, Replace};
+use clap::{Args, ValueEnum};
+
+use super::arguments::WriteFlags;
+use super::bundle_spec::Setting;
+use super::deployment::{DeploymentSettings, DeploymentWrite};
+use super::state::prediction::Goal;
+use crate::failure::Outcome;
+use crate::flags::{ClusterFlags, Environment, service_account};
+
+/// Flags of the fields of the spec outside of the template, and of the wait.
+#[derive(Debug, Args)]
+pub(crate) struct DeploymentFlags {
+    /// Install as this ServiceAccount instead of that of the class: NAMESPACE/NAME, or a name in
+    /// the namespace of -n; an empty value restores that of the class
+    #[arg(long, value_name = "NAMESPACE/NAME")]
+    pub(crate) service_account: Option<String>,
+    /// Create the namespace of -n if it is missing; it is deleted with the content only if it is
+    /// empty
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(crate) create_namespace: Option<bool>,
+    /// Treatment of an existing object without an owner
+    #[arg(long, value_name = "MODE", value_enum, ignore_case = true)]
+    pub(crate) collision: Option<CollisionFlag>,
+    /// Treatment of drift of installed objects
+    #[arg(long, value_name = "MODE", value_enum, ignore_case = true)]
+    pub(crate) drift: Option<DriftFlag>,
+    /// Pause: apply neither new content nor corrections of drift
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(crate) paused: Option<bool>,
+    /// Treatment of the installed objects when the BundleDeployment is deleted
+    #[arg(long, value_name = "MODE", value_enum, ignore_case = true)]
+    pub(crate) deletion: Option<DeletionFlag>,
+    /// Treatment of a CustomResourceDefinition with custom resources at that time
+    #[arg(long, value_name = "MODE", value_enum, ignore_case = true)]
+    pub(crate) custom_resources: Option<CustomResourcesFlag>,
+    /// Objects to delete and create again if an immutable field changes; overridden by the
+    /// annotation core.rukpak.io/replace of an object
+    #[arg(long, value_name = "MODE", value_enum, ignore_case = true)]
+    pub(crate) replace: Option<ReplaceFlag>,
+    /// Wait until it is installed or, with --wait=healthy, until its objects are healthy too
+    #[arg(long, value_name = "FOR", num_args = 0..=1, require_equals = true, value_enum, default_value_t = WaitFlag::False, default_missing_value = "true")]
+    pub(crate) wait: WaitFlag,
+}
+
+impl DeploymentFlags {
+    /// Returns the settings of a write of the BundleDeployment `name`.
+    pub(crate) fn settings(
+        self,
+        name: String,
+        write: &WriteFlags,
+        kube: ClusterFlags,
+        environment: &Environment,
+    ) -> Outcome<DeploymentWrite> {
+        let account = match self.service_account.as_deref() {
+            None => Setting::Keep,
+            Some("") => Setting::Unset,
+            Some(text) => Setting::Set(service_account(
+                "--service-account",
+                text,
+                kube.namespace.as_deref(),
+            )?),
+        };
+        let (waits, goal) = match self.wait {
+            WaitFlag::False => (false, Goal::Installed),
+            WaitFlag::True => (true, Goal::Installed),
+            WaitFlag::Healthy => (true, Goal::Healthy),
+        };
+        Ok(DeploymentWrite {
+            name,
+            settings: DeploymentSettings {
+                service_account: account,
+                target_namespace: kube.namespace.clone(),
+                create_namespace: self.create_namespace,
+                collision: self.collision.map(|mode| match mode {
+                    CollisionFlag::Prevent => Collision::Prevent,
+                    CollisionFlag::Adopt => Collision::Adopt,
+                }),
+                drift: self.drift.map(|mode| match mode {
+                    DriftFlag::Correct => DriftMode::Correct,
+                    DriftFlag::Report => DriftMode::Report,
+                }),
+                paused: self.paused,
+                deletion: self.deletion.map(|mode| match mode {
+                    DeletionFlag::Delete => DeleteObjects::Delete,
+                    DeletionFlag::Orphan => DeleteObjects::Orphan,
+                }),
+                custom_resources: self.custom_resources.map(|mode| match mode {
+                    CustomResourcesFlag::Refuse => DeleteCustomResources::Refuse,
+                    CustomResourcesFlag::Orphan => DeleteCustomResources::Orphan,
+                    CustomResourcesFlag::Delete => DeleteCustomResources::Delete,
+                }),
+                replace: self.replace.map(|mode| match mode {
+                    ReplaceFlag::Always => Replace::Always,
+                    ReplaceFlag::IfCompleted => Replace::IfCompleted,
+                    ReplaceFlag::Never => Replace::Never,
+                }),
+            },
+            goal,
+            write: write.settings(waits, kube, environment)?,
+        })
+    }
+}
+
+/// Treatment of an existing object without an owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "PascalCase")]
+pub(crate) enum CollisionFlag {
+    /// Keep it, and fail
+    Prevent,
+    /// Adopt it
+    Adopt,
+}
+
+/// Treatment of drift.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "PascalCase")]
+pub(crate) enum DriftFlag {
+    /// Restore them
+    Correct,
+    /// Only report them
+    Report,
+}
+
+/// Treatment of the installed objects on deletion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "PascalCase")]
+pub(crate) enum DeletionFlag {
+    /// Delete them
+    Delete,
+    /// Keep them
+    Orphan,
+}
+
+/// Treatment of a CustomResourceDefinition with custom resources on deletion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "PascalCase")]
+pub(crate) enum CustomResourcesFlag {
+    /// Delete nothing, and wait until no custom resources are left
+    Refuse,
+    /// Keep the definition and its custom resources
+    Orphan,
+    /// Delete all of them
+    Delete,
+}
+
+/// Treatment of objects with immutable fields that change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "PascalCase")]
+pub(crate) enum ReplaceFlag {
+    /// All but Namespaces, CustomResourceDefinitions and volumes
+    Always,
+    /// Jobs that have completed or failed
+    IfCompleted,
+    /// None
+    Never,
+}
+
+/// State to wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WaitFlag {
+    /// Do not wait
+    False,
+    /// Until it is installed
+    True,
+    /// Until it is installed and every object is healthy
+    Healthy,
+}
