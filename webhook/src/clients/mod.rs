@@ -2,6 +2,7 @@
 
 pub mod cluster;
 pub(crate) mod git;
+pub(crate) mod helm;
 pub mod names;
 pub(crate) mod process;
 pub(crate) mod recent_digests;
