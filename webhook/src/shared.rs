@@ -19,6 +19,7 @@ use crate::budget::Budget;
 use crate::caller::Paths;
 use crate::clients::cluster::{ClusterError, ReplicaClients, ServiceAccount};
 use crate::clients::git::{GitLimits, GitProgram};
+use crate::clients::helm::{HelmLimits, HelmProgram};
 use crate::clients::names::LimitedResolver;
 use crate::clients::recent_digests::RecentDigests;
 use crate::clients::registries::{PullSecretError, Registries};
@@ -78,6 +79,7 @@ pub struct Shared {
     clients: ReplicaClients,
     registries: Registries,
     git: Arc<GitProgram>,
+    helm: Arc<HelmProgram>,
     stamp_key: ArcSwap<StampKey>,
     server_version: ArcSwapOption<ServerVersion>,
 }
@@ -101,6 +103,12 @@ impl Shared {
                 settings.registry_ca.clone(),
                 budget.content.clone(),
                 GitLimits::default(),
+            )),
+            helm: Arc::new(HelmProgram::new(
+                settings.cache_dir.join("helm"),
+                settings.search_path.clone(),
+                budget.content.clone(),
+                HelmLimits::default(),
             )),
             budget,
             uploads: Arc::new(UploadStore::new(settings.cache_dir.join("uploads"))),
@@ -172,6 +180,11 @@ impl Shared {
     /// Returns the git program.
     pub(crate) fn git(&self) -> Arc<GitProgram> {
         self.git.clone()
+    }
+
+    /// Returns the helm program.
+    pub(crate) fn helm(&self) -> Arc<HelmProgram> {
+        self.helm.clone()
     }
 
     /// Returns the resolver of host names. A requester can use a part of its threads.

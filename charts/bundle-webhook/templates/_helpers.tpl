@@ -6,6 +6,7 @@
 {{- define "bundle.image" -}}
 {{- $repository := required "image.repository is required: no image of bundle-webhook is published yet. Build one, push it, and set image.repository and image.digest." .Values.image.repository -}}
 {{- $tag := .Values.image.tag -}}
+{{- with .Values.image.variant }}{{ if $tag }}{{ $tag = printf "%s-%s" $tag . }}{{ end }}{{ end -}}
 {{- $digest := .Values.image.digest -}}
 {{- if not (or $tag $digest) }}{{ fail "image.digest (recommended) or image.tag is required" }}{{ end -}}
 {{- $repository }}{{ with $tag }}:{{ . }}{{ end }}{{ with $digest }}@{{ . }}{{ end -}}

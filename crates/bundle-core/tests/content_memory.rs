@@ -10,7 +10,7 @@ use bundle_core::cancellation::Cancellation;
 use bundle_core::configuration;
 use bundle_core::diagnostic::codes;
 use bundle_core::files::Files;
-use bundle_core::format::{self, ReadFiles, RenderInput, RenderTarget};
+use bundle_core::format::{self, CommandOutput, ReadFiles, RenderInput, RenderTarget};
 use bundle_core::object::{Manifest, ObjectId};
 use bundle_core::package::Config;
 use bundle_core::rights;
@@ -243,9 +243,10 @@ fn rendering_an_operator_needs_no_more_than_its_weight() {
         let input = RenderInput {
             files: &files,
             target: &target,
-            output: None,
+            output: CommandOutput::Missing,
         };
-        let render = || format::render_objects(&input, |_| Ok(()), &Cancellation::default());
+        let render =
+            || format::render_objects(&input, |found, _| Ok(found), &Cancellation::default());
         let (peak, content) = peak(render);
         let objects = content.map_or(0, |content| content.objects.len());
         assert!(objects > 0, "{name}");

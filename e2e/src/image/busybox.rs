@@ -39,7 +39,8 @@ pub(crate) async fn push_busybox(registry: &Registry) -> Result<String> {
     Ok(registry.reference(name))
 }
 
-fn program() -> Result<PathBuf> {
+/// Returns the static busybox of this machine.
+pub(super) fn program() -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .map(|folder| folder.join("busybox"))

@@ -33,7 +33,7 @@ pub use layout::ImageSet;
 pub use platform::Platform;
 pub use provenance::Provenance;
 pub use publish::{Attestations, publish};
-pub use webhook::{StaticBuild, WebhookImage, build_webhook};
+pub use webhook::{ChartPrograms, StaticBuild, WebhookImage, build_webhook};
 pub(crate) use webhook::{add_target, path_flags};
 
 /// Content of one path of an image.

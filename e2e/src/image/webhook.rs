@@ -1,4 +1,5 @@
 //! Image of bundle-webhook: a static program and certificate authorities, without a distribution.
+//! A variant also has helm, and a shell that limits its memory.
 //! The C library is static glibc, because its allocator returns freed memory to the system, and
 //! Debian has cross-compilers for both platforms.
 
@@ -10,9 +11,10 @@ use anyhow::{Context, Result, bail};
 use bundle_oci::pack::PackedImage;
 use serde_json::json;
 
-use super::{ImageEntry, ImagePlan, Platform};
+use super::{ImageEntry, ImagePlan, Platform, busybox};
 use crate::host::packages;
 use crate::programs::{self, has_interpreter};
+use crate::tools::{self, Tool};
 
 /// Package and program.
 const NAME: &str = "bundle-webhook";
@@ -44,6 +46,27 @@ pub struct WebhookImage {
     pub revision: Option<String>,
     /// Shared libraries, at the paths that they have on this machine. A static program has none.
     pub libraries: Vec<PathBuf>,
+    /// Programs that charts need; `None` for the image without them.
+    pub charts: Option<ChartPrograms>,
+}
+
+/// Static programs that render charts.
+#[derive(Debug, Clone)]
+pub struct ChartPrograms {
+    /// helm.
+    pub helm: PathBuf,
+    /// busybox, as the shell that sets the limits of helm.
+    pub busybox: PathBuf,
+}
+
+impl ChartPrograms {
+    /// Returns the pinned helm, and the busybox of this machine.
+    pub fn of_this_machine() -> Result<Self> {
+        Ok(Self {
+            helm: tools::path(Tool::Helm, None)?,
+            busybox: busybox::program()?,
+        })
+    }
 }
 
 impl WebhookImage {
@@ -55,7 +78,14 @@ impl WebhookImage {
             authorities: AUTHORITIES.into(),
             revision: None,
             libraries: Vec::new(),
+            charts: None,
         }
+    }
+
+    /// Returns the tag of the image for a version.
+    pub fn tag(&self) -> String {
+        let suffix = if self.charts.is_some() { "-helm" } else { "" };
+        format!("{}{suffix}", env!("CARGO_PKG_VERSION"))
     }
 
     /// Returns the image of the program that scenarios run as a process, with its shared libraries:
@@ -91,7 +121,14 @@ impl WebhookImage {
                 "org.opencontainers.image.version",
                 env!("CARGO_PKG_VERSION").to_owned(),
             ),
-            ("org.opencontainers.image.licenses", "Apache-2.0".to_owned()),
+            (
+                "org.opencontainers.image.licenses",
+                match self.charts {
+                    Some(_) => "Apache-2.0 AND GPL-2.0-only",
+                    None => "Apache-2.0",
+                }
+                .to_owned(),
+            ),
         ]);
         if let Some(revision) = &self.revision {
             about.insert("org.opencontainers.image.revision", revision.clone());
@@ -114,15 +151,24 @@ impl WebhookImage {
                 ImageEntry::Program(library.clone()),
             );
         }
+        let mut config = json!({
+            "Entrypoint": [format!("/{NAME}")],
+            "User": USER,
+            "ExposedPorts": { "9443/tcp": {}, "8080/tcp": {} },
+            "Labels": about,
+        });
+        if let Some(charts) = &self.charts {
+            config["Env"] = json!(["PATH=/bin"]);
+            for (path, program) in [("bin/helm", &charts.helm), ("bin/busybox", &charts.busybox)] {
+                ensure_static(program)?;
+                entries.insert(path.to_owned(), ImageEntry::Program(program.clone()));
+            }
+            entries.insert("bin/sh".to_owned(), ImageEntry::Link("busybox".to_owned()));
+        }
         let plan = ImagePlan {
             entries,
             platform: self.platform,
-            config: json!({
-                "Entrypoint": [format!("/{NAME}")],
-                "User": USER,
-                "ExposedPorts": { "9443/tcp": {}, "8080/tcp": {} },
-                "Labels": about,
-            }),
+            config,
             annotations: about,
         };
         plan.pack()

@@ -5,6 +5,7 @@ mod existing_cluster;
 pub mod peer;
 mod shared;
 
+use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -45,6 +46,8 @@ pub struct WebhookOptions {
     pub flags: Vec<String>,
     /// Additional environment variables.
     pub environment: Vec<(String, String)>,
+    /// Folders with programs, in front of those of this process.
+    pub programs: Vec<PathBuf>,
     /// Memory limit of the process in bytes, like the limit of its container; default: no limit.
     pub memory_limit: Option<u64>,
 }
@@ -56,6 +59,7 @@ impl Default for WebhookOptions {
             admission: true,
             flags: Vec::new(),
             environment: Vec::new(),
+            programs: Vec::new(),
             memory_limit: None,
         }
     }
@@ -66,6 +70,7 @@ pub struct Webhook {
     program: PathBuf,
     flags: Vec<String>,
     environment: Vec<(String, String)>,
+    path: OsString,
     health: SocketAddr,
     content: SocketAddr,
     address: SocketAddr,
@@ -134,6 +139,9 @@ impl Cluster {
             program,
             flags,
             environment: options.environment,
+            path: std::env::join_paths(options.programs.iter().cloned().chain(
+                std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()),
+            ))?,
             health,
             content,
             address,
@@ -169,7 +177,7 @@ impl Webhook {
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .args(&self.flags);
         // Git sources need git, charts need helm.
-        command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.env("PATH", &self.path);
         if let Some(limit) = &self.memory_limit {
             command = limit.starting_inside(&command);
         }

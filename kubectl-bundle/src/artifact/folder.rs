@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use bundle_core::check::{self, Installation};
 use bundle_core::diagnostic::{Finding, Findings, Severity, codes};
-use bundle_core::format::{self, Content, Files, RenderInput, RenderTarget};
+use bundle_core::format::{Content, Files, RenderTarget};
 use bundle_core::images::{self, Allowed, Lock};
 use bundle_core::package::{self, Package};
 use bundle_oci::Limits;
@@ -64,6 +64,8 @@ pub(crate) struct BuildOptions {
     pub(crate) lock: LockFileUse,
     /// Additions to the content of the folder.
     pub(crate) packing: Packing,
+    /// Name of the installation, if one was selected.
+    pub(crate) name: Option<String>,
     /// Target namespace, if one was selected.
     pub(crate) target: Option<String>,
 }
@@ -75,10 +77,15 @@ pub(crate) fn open(ui: &mut Ui, path: &Path, options: BuildOptions) -> Outcome<C
         allowed,
         lock,
         packing,
+        name,
         target,
     } = options;
+    let rendered_for = RenderTarget {
+        name,
+        ..RenderTarget::in_namespace(target.as_deref())
+    };
     let located = |findings| located(findings, path);
-    let mut input = input::read(path, &known)?;
+    let mut input = input::read(path, &known, &rendered_for)?;
     let forgotten = match lock {
         LockFileUse::Use => None,
         LockFileUse::Ignore => input.files.remove(images::LOCK_FILE),
@@ -188,23 +195,18 @@ pub(crate) fn packed(ui: &mut Ui, location: &ArtifactLocation) -> Outcome<Packed
 }
 
 /// Returns the findings of `build` on the files of a built bundle, for a BundleDeployment with
-/// these settings; without them, for a Bundle.
-pub(crate) fn findings(files: &Files, installation: Option<&Installation<'_>>) -> Findings {
-    let target = installation.and_then(|installation| installation.target_namespace);
-    let rendered = format::render(&RenderInput {
-        files,
-        target: &RenderTarget::in_namespace(target),
-        output: None,
-    });
-    let content = match rendered {
-        Ok(content) => content,
-        Err(findings) => return findings,
-    };
+/// these settings; without them, for a Bundle. The content is rendered for `target`.
+pub(crate) fn findings(
+    files: &Files,
+    installation: Option<&Installation<'_>>,
+    target: &RenderTarget,
+) -> Outcome<Findings> {
+    let content = input::render(files, target)?;
     let checked = match installation {
         Some(installation) => check::installed(&content, files, &BuiltinSchemas, installation),
         None => check::all(&content, files, &BuiltinSchemas),
     };
     let mut findings = content.warnings;
     findings.extend(checked);
-    findings
+    Ok(findings)
 }

@@ -1,7 +1,9 @@
-//! Clients of the API server, of registries and of git servers.
+//! Clients of the API server, of registries and of git servers, and external commands.
 
 pub mod cluster;
 pub(crate) mod git;
+pub(crate) mod helm;
 pub mod names;
+pub(crate) mod process;
 pub(crate) mod recent_digests;
 pub mod registries;

@@ -34,13 +34,14 @@ use super::install::{ready, replace as replacement, requester_permissions};
 use super::inventory::error::{InventoryStoreError, Owner};
 use super::inventory::namespaces as live_namespaces;
 use super::inventory::present::KeptObject;
-use super::reader::{self, attempt, parse};
+use super::reader::{self, attempt, chart, parse};
 use super::rights::authorize;
 use super::rights::dry_runs::failures::DryRunFailures;
 use super::rights::missing_rights::MissingRights;
 use super::rights::source;
 use super::{context, removal};
 use crate::clients::cluster::ServiceAccount;
+use crate::clients::helm::HelmError;
 use crate::sources::UploadSourceError;
 
 const RECORDED: &str = include_str!("messages.txt");
@@ -105,7 +106,7 @@ fn of_content() -> Vec<ReconcileError> {
     let full = io::Error::from(io::ErrorKind::StorageFull);
     let damaged = io::Error::from(io::ErrorKind::UnexpectedEof);
     let pause = Duration::from_secs(3600);
-    let helm = Class::parse("charts", &json!({"provisioner": "core.rukpak.io/helm"})).unwrap();
+    let other = Class::parse("other", &json!({"provisioner": "example.com/other"})).unwrap();
     vec![
         reader::source_error(UploadSourceError::NotUploaded.into(), REASON),
         reader::source_error(UploadSourceError::Lost(digest.clone()).into(), REASON),
@@ -115,7 +116,10 @@ fn of_content() -> Vec<ReconcileError> {
         reader::fetched_again(REASON),
         parse::read_error(Err(damaged), REASON).unwrap_err(),
         attempt::process_ended(&digest, pause, REASON),
-        context::check_provisioner(&helm).unwrap_err(),
+        chart::rendered_now(REASON),
+        chart::helm_error(HelmError::Missing("helm"), REASON),
+        chart::helm_error(HelmError::Limit("160 MiB of memory".to_owned()), REASON),
+        context::check_provisioner(&other).unwrap_err(),
         generated::bundle_differs("web-7d4b9"),
         generated::names_taken(&["web-7d4b9".to_owned(), "web-c81f2".to_owned()]),
     ]

@@ -3,12 +3,12 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use bundle_oci::pack::PackedImage;
 use clap::Args;
 use e2e::image::{
-    Attestations, BillOfMaterials, ImageSet, Platform, StaticBuild, WebhookImage, build_webhook,
-    publish,
+    Attestations, BillOfMaterials, ChartPrograms, ImageSet, Platform, StaticBuild, WebhookImage,
+    build_webhook, publish,
 };
 
 use super::{Commit, ProvenanceInput, run_plugin};
@@ -33,6 +33,10 @@ pub(crate) struct Arguments {
     /// Cargo's profile of the program
     #[arg(long, value_name = "NAME", default_value = "release")]
     profile: String,
+    /// Add helm, which charts need, and busybox as its shell; only for the platform of this machine.
+    /// The tag gets the suffix -helm
+    #[arg(long)]
+    helm: bool,
     /// Folder for the OCI layout; an existing layout is replaced
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
@@ -75,6 +79,16 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
         platforms: platforms.iter().map(ToString::to_string).collect(),
     };
     let provenance = provenance.read(&root, commit.as_ref())?;
+    let charts = if arguments.helm {
+        if platforms != [Platform::of_this_machine()?] {
+            bail!("--helm supports only the platform of this machine, whose helm is built");
+        }
+        let programs = tokio::task::spawn_blocking(ChartPrograms::of_this_machine).await;
+        Some(programs.context("the thread that builds helm ended early")??)
+    } else {
+        None
+    };
+    let mut tag = String::new();
     let mut images: Vec<(Platform, PackedImage)> = Vec::new();
     for platform in &platforms {
         let build = StaticBuild {
@@ -85,6 +99,8 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
             .await
             .context("the thread that builds the program ended early")??;
         let mut image = WebhookImage::new(program, *platform);
+        image.charts.clone_from(&charts);
+        tag = image.tag();
         image.revision = commit.as_ref().map(|commit| commit.hex.clone());
         if let Some(file) = &arguments.authorities {
             image.authorities.clone_from(file);
@@ -98,7 +114,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
         images.push((*platform, packed));
     }
     let set = ImageSet::new(images);
-    set.write(&arguments.to, env!("CARGO_PKG_VERSION"))?;
+    set.write(&arguments.to, &tag)?;
     eprintln!("image: wrote {}", arguments.to.display());
     let mut attestations = Attestations::default();
     if let Some(folder) = &arguments.attestations {

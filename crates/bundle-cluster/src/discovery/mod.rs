@@ -129,6 +129,44 @@ impl Apis {
         Ok(None)
     }
 
+    /// Returns all groups with their versions (`apps/v1`), and the kinds of each (`apps/v1/Deployment`),
+    /// in order. Kinds of an API server behind this one that does not respond are left out.
+    pub async fn served(&self) -> Result<Vec<String>, kube::Error> {
+        let mut versions = vec![(String::new(), "v1".to_owned())];
+        // Reads the list of groups.
+        self.versions("").await?;
+        if let Some((_, groups)) = &*self.groups.lock().await {
+            versions.extend(groups.iter().flat_map(|(group, versions)| {
+                versions
+                    .iter()
+                    .map(|version| (group.clone(), version.clone()))
+            }));
+        }
+        let mut served = Vec::new();
+        for (group, version) in versions {
+            let api_version = match group.as_str() {
+                "" => version.clone(),
+                group => format!("{group}/{version}"),
+            };
+            match self.list(&group, &version, OLD).await {
+                Ok(kinds) => served.extend(
+                    kinds
+                        .iter()
+                        .map(|kind| format!("{api_version}/{}", kind.resource.kind)),
+                ),
+                Err(kube::Error::Api(status)) if !group.is_empty() => {
+                    let reason = status.message.as_str();
+                    tracing::debug!(api_version, reason, "left out the kinds of an API version");
+                }
+                Err(error) => return Err(error),
+            }
+            served.push(api_version);
+        }
+        served.sort();
+        served.dedup();
+        Ok(served)
+    }
+
     /// Returns the versions of a group, the preferred version first; empty if the server does not
     /// have the group.
     async fn versions(&self, group: &str) -> Result<Vec<String>, kube::Error> {

@@ -107,3 +107,40 @@ async fn versions_that_are_not_served_or_do_not_answer_are_not_kept() {
     assert_eq!(now.unwrap(), None);
     answering.await.unwrap();
 }
+
+#[tokio::test]
+async fn served_apis_are_groups_with_versions_and_the_kinds_of_those_that_respond() {
+    let (apis, mut server) = apis();
+    let answering = tokio::spawn(async move {
+        while let Some((request, reply)) = server.next_request().await {
+            match request.uri().path() {
+                "/apis" => {
+                    let group = |name: &str| {
+                        let version =
+                            json!({"groupVersion": format!("{name}/v1"), "version": "v1"});
+                        json!({"name": name, "versions": [version], "preferredVersion": version})
+                    };
+                    let groups = [group("apps"), group("gone.example.com")];
+                    let list =
+                        json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups});
+                    let body = Body::from(list.to_string().into_bytes());
+                    reply.send_response(Response::new(body));
+                }
+                "/api/v1" => answer(reply, StatusCode::OK, "Pod"),
+                "/apis/apps/v1" => answer(reply, StatusCode::OK, "Deployment"),
+                _ => answer(reply, StatusCode::SERVICE_UNAVAILABLE, ""),
+            }
+        }
+    });
+    let served = apis.served().await.unwrap();
+    let expected = [
+        "apps/v1",
+        "apps/v1/Deployment",
+        "gone.example.com/v1",
+        "v1",
+        "v1/Pod",
+    ];
+    assert_eq!(served, expected);
+    drop(apis);
+    answering.await.unwrap();
+}

@@ -39,6 +39,17 @@ pub fn resolve(
     given: Option<&Value>,
     allowance: &mut Allowance,
 ) -> Result<Value, Findings> {
+    resolve_at(config, files, given, FIELD, allowance)
+}
+
+/// Like [`resolve`], for a configuration that the field `place` contains.
+pub fn resolve_at(
+    config: &Config,
+    files: &Files,
+    given: Option<&Value>,
+    place: &str,
+    allowance: &mut Allowance,
+) -> Result<Value, Findings> {
     let default = config.default.as_deref();
     let default = default.map(|path| document("config.default", path, files, allowance));
     let mut value = default
@@ -50,7 +61,7 @@ pub fn resolve(
     let bytes = json_bytes(given);
     if bytes > MAX_BYTES {
         return Err(invalid(
-            FIELD,
+            place,
             format!("the configuration has {bytes} bytes, more than the limit of {MAX_BYTES}"),
             "shorten it",
         )
@@ -59,7 +70,7 @@ pub fn resolve(
     json_patch::merge(&mut value, given);
     if json_bytes(&value) > MAX_BYTES {
         return Err(invalid(
-            FIELD,
+            place,
             format!("the configuration and the default of the package together have more than the limit of {MAX_BYTES} bytes"),
             "shorten them",
         )
@@ -69,7 +80,7 @@ pub fn resolve(
         let schema = ConfigSchema::read(path, files, allowance)?;
         let mut findings = Findings::default();
         let hint = format!("the schema of the configuration is {path} in the bundle");
-        for (field, message) in schema.errors(FIELD, &value) {
+        for (field, message) in schema.errors(place, &value) {
             findings.push(invalid(field, message, &hint));
         }
         if findings.has_errors() {

@@ -4,7 +4,7 @@ use crate::{
     cancellation::Cancellation,
     diagnostic::{Findings, rendered},
     files::Files,
-    format::{self, RenderInput, RenderTarget},
+    format::{self, CommandOutput, RenderInput, RenderTarget},
 };
 
 const RECORDED: &str = include_str!("messages.txt");
@@ -41,9 +41,9 @@ fn render(files: &Files, config: Option<Value>) -> Result<Value, Findings> {
     let input = RenderInput {
         files,
         target: &target,
-        output: None,
+        output: CommandOutput::Missing,
     };
-    let rendered = format::render_objects(&input, |_| Ok(()), &Cancellation::default());
+    let rendered = format::render_objects(&input, |found, _| Ok(found), &Cancellation::default());
     rendered.map(|content| content.objects[0].value.clone())
 }
 

@@ -9,12 +9,43 @@ const RECORDED: &str = include_str!("messages.txt");
 /// Returns the error about content of one file.
 fn error_of(path: &str, text: Vec<u8>, cancellation: &Cancellation) -> Findings {
     let files = [(path.to_owned(), text)].into_iter().collect();
+    error_with(&files, CommandOutput::Missing, cancellation)
+}
+
+fn error_with(files: &Files, output: CommandOutput<'_>, cancellation: &Cancellation) -> Findings {
     let input = RenderInput {
-        files: &files,
+        files,
         target: &RenderTarget::default(),
-        output: None,
+        output,
     };
-    render_objects(&input, |_| Ok(()), cancellation).unwrap_err()
+    render_objects(&input, |found, _| Ok(found), cancellation).unwrap_err()
+}
+
+/// Returns the errors about a chart and the output of helm.
+fn of_charts() -> Vec<Findings> {
+    let chart = b"apiVersion: v2\nname: web\nversion: 1.4.0\n".to_vec();
+    let files = Files::from([("Chart.yaml".to_owned(), chart)]);
+    let target = RenderTarget {
+        config: Some(serde_json::json!({"values": "replicas: many"})),
+        ..RenderTarget::default()
+    };
+    let command = command(&files, &target, &mut Allowance::default());
+    let command = command.unwrap().unwrap();
+    let failed = |stderr: &str| helm::failure(&command, stderr.as_bytes());
+    let at = "Error: web/templates/web.yaml:3:8\n  executing \"web/templates/web.yaml\" at <fail>:\n    wrong number of args for fail: want 1 got ";
+    let source = |password: &str| format!("# Source: web/templates/secret.yaml\na: {password}\n");
+    let compared = helm::compare(&command, source("a").as_bytes(), source("b").as_bytes());
+    let hook = b"apiVersion: batch/v1\nkind: Job\nmetadata: {name: migrate, annotations: {helm.sh/hook: pre-upgrade}}\n";
+    vec![
+        failed("Error: execution error at (web/templates/web.yaml:3:8): set an image\n"),
+        failed(
+            "Error: values don't meet the specifications of the schema(s) in the following chart(s):\nweb:\n- at '/replicas': got string, want integer\n",
+        ),
+        failed(&format!("{at}4\n")),
+        failed(&format!("{at}0\n")),
+        compared.unwrap_err().into(),
+        error_with(&files, CommandOutput::Text(hook), &Cancellation::default()),
+    ]
 }
 
 #[test]
@@ -31,6 +62,7 @@ fn messages_of_rendering_are_recorded() {
         error_of("manifests/web.yaml", web, &cancelled),
     ]
     .iter()
+    .chain(&of_charts())
     .map(rendered)
     .collect();
     assert_eq!(text, RECORDED, "copy the left side to messages.txt");

@@ -7,7 +7,6 @@ mod hostile;
 mod messages;
 mod plain;
 pub mod registry;
-mod rendered;
 mod renderer;
 
 use std::collections::BTreeSet;
@@ -26,7 +25,8 @@ use crate::{
 pub use crate::files::Files;
 use renderer::ContentFormat;
 pub use renderer::{
-    RenderArgument, RenderCommand, RenderDependencies, RenderInput, RenderPart, RenderTarget,
+    CommandOutput, RenderArgument, RenderCommand, RenderDependencies, RenderInput, RenderPart,
+    RenderTarget,
 };
 
 /// All formats. For files without a `bundle.yaml`, they are tried in this order.
@@ -64,7 +64,9 @@ impl ReadFiles {
         let package = package
             .filter(is_small)
             .and_then(|text| package::parse(text).ok());
-        let config = package.as_ref().and_then(Package::patching_config);
+        let package = package.as_ref();
+        let package = package.filter(|own| renderer(own.format).uses_config(Some(own)));
+        let config = package.and_then(|package| package.config.as_ref());
         let files = config.map(|config| [&config.schema, &config.default]);
         Self {
             config: files.into_iter().flatten().flatten().cloned().collect(),
@@ -108,13 +110,34 @@ pub fn cache_keys(target: &RenderTarget) -> BTreeSet<Digest> {
         .into()
 }
 
-/// Returns the external command that renders the content of `package`, or `None` if it needs none.
+/// Returns `true` if the objects of content in this format, with this package, depend on the
+/// configuration.
+pub fn uses_config(format: Format, package: Option<&Package>) -> bool {
+    renderer(format).uses_config(package)
+}
+
+/// Returns `true` if an external command renders content in this format, so that its objects are
+/// known only for an installation.
+pub fn is_rendered_by_command(format: Format) -> bool {
+    renderer(format).has_command()
+}
+
+/// Returns the external command that renders the files for `target`, or `None` if they need none.
+/// The configuration of `target` is validated. An invalid `bundle.yaml` has no command; [`render`]
+/// reports its errors.
 pub fn command(
     files: &Files,
-    package: &Package,
     target: &RenderTarget,
+    allowance: &mut Allowance,
 ) -> Result<Option<RenderCommand>, Findings> {
-    renderer(package.format).command(files, package, target)
+    let package = files.get(package::FILE).map(|text| package::parse(text));
+    let Ok(package) = package.transpose() else {
+        return Ok(None);
+    };
+    let format = package
+        .as_ref()
+        .map_or_else(|| detect(files), |package| package.format);
+    renderer(format).command(files, package.as_ref(), target, allowance)
 }
 
 /// Returns the `bundle.yaml` that files without one describe, or `None` if their format has no name
@@ -147,22 +170,25 @@ pub fn read(files: &Files) -> Result<Content, Findings> {
     render(&RenderInput {
         files,
         target: &RenderTarget::default(),
-        output: None,
+        output: CommandOutput::Missing,
     })
 }
 
 /// Renders the content of a bundle to objects. Returns all errors. A format with an external
 /// command ([`command`]) renders the output of that command.
 pub fn render(input: &RenderInput<'_>) -> Result<Content, Findings> {
-    render_with(input, true, |_| Ok(()), &Cancellation::default())
+    let cancellation = Cancellation::default();
+    render_with(input, true, |found, _| Ok(found), &cancellation)
 }
 
 /// Like [`render`], but searches for images only if a lock needs them. Without a lock,
-/// [`Content::images`] is empty. Calls `check` with the format before the objects are parsed, and
-/// ends early after `cancellation`.
+/// [`Content::images`] is empty. Ends early after `cancellation`.
+///
+/// Before the objects are parsed, calls `check` with the format, and with `true` if `bundle.yaml`
+/// declares it. `check` returns the format to use.
 pub fn render_objects(
     input: &RenderInput<'_>,
-    check: impl FnOnce(Format) -> Result<(), Finding>,
+    check: impl FnOnce(Format, bool) -> Result<Format, Finding>,
     cancellation: &Cancellation,
 ) -> Result<Content, Findings> {
     render_with(input, false, check, cancellation)
@@ -171,7 +197,7 @@ pub fn render_objects(
 fn render_with(
     input: &RenderInput<'_>,
     all_images: bool,
-    check: impl FnOnce(Format) -> Result<(), Finding>,
+    check: impl FnOnce(Format, bool) -> Result<Format, Finding>,
     cancellation: &Cancellation,
 ) -> Result<Content, Findings> {
     let files = input.files;
@@ -187,7 +213,7 @@ fn render_with(
     let format = package
         .as_ref()
         .map_or_else(|| detect(files), |package| package.format);
-    check(format)?;
+    let format = check(format, package.is_some())?;
     let mut allowance = Allowance::new(cancellation);
     let mut objects =
         renderer(format).render(input, package.as_ref(), &mut allowance, &mut findings);
@@ -317,9 +343,9 @@ mod tests {
         let input = RenderInput {
             files: &files,
             target: &target,
-            output: None,
+            output: CommandOutput::Missing,
         };
-        let reject = |format: Format| {
+        let reject = |format: Format, _: bool| {
             let format = format.to_string();
             Err(Finding::error(
                 crate::diagnostic::codes::format::WRONG_CLASS,
@@ -348,13 +374,13 @@ mod tests {
         let input = RenderInput {
             files: &files,
             target: &target,
-            output: None,
+            output: CommandOutput::Missing,
         };
         let cancellation = Cancellation::default();
-        assert!(render_objects(&input, |_| Ok(()), &cancellation).is_ok());
-        let cancel = |_| {
+        assert!(render_objects(&input, |found, _| Ok(found), &cancellation).is_ok());
+        let cancel = |found, _| {
             cancellation.cancel();
-            Ok(())
+            Ok(found)
         };
         let findings = render_objects(&input, cancel, &cancellation).unwrap_err();
         let codes: Vec<_> = findings.iter().map(|finding| finding.code).collect();

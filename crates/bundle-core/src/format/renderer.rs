@@ -2,6 +2,8 @@
 //! parts of the input that the objects depend on. Each format implements [`ContentFormat`] in one
 //! file.
 
+use std::{ffi::OsString, path::Path};
+
 use serde_json::{Value, json};
 
 use super::Files;
@@ -16,13 +18,15 @@ use crate::{
 /// Installation for which a content is rendered. Unknown parts are empty.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RenderTarget {
+    /// Name of the installation: that of its BundleDeployment.
+    pub name: Option<String>,
     /// Namespace of the installation (`spec.targetNamespace`).
     pub namespace: Option<String>,
     /// Configuration (`spec.config`).
     pub config: Option<Value>,
     /// Kubernetes version: major, minor and patch.
     pub kubernetes: Option<[u64; 3]>,
-    /// API versions of the server, except those of Kubernetes.
+    /// API versions of the server: groups with versions, and kinds of them.
     pub apis: Vec<String>,
 }
 
@@ -43,14 +47,27 @@ pub struct RenderInput<'a> {
     pub files: &'a Files,
     /// Installation for which the content is rendered.
     pub target: &'a RenderTarget,
-    /// Standard output of the external command; `None` if the format has no command
-    /// ([`super::command`]).
-    pub output: Option<&'a [u8]>,
+    /// Output of the external command. Formats without a command ignore it ([`super::command`]).
+    pub output: CommandOutput<'a>,
+}
+
+/// Output of the external command of a format.
+#[derive(Debug, Clone, Copy)]
+pub enum CommandOutput<'a> {
+    /// The command did not run. Content that needs it is an error.
+    Missing,
+    /// The command runs later, for each installation. Content that needs it is checked without its
+    /// objects.
+    Later,
+    /// Standard output of the command.
+    Text(&'a [u8]),
 }
 
 /// Part of a [`RenderTarget`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RenderPart {
+    /// The name.
+    Name,
     /// The namespace.
     Namespace,
     /// The configuration.
@@ -69,6 +86,7 @@ impl RenderDependencies {
     /// Returns a cache key. Targets with equal keys render the same files to the same objects.
     pub fn key(self, target: &RenderTarget) -> Digest {
         let parts = self.0.iter().map(|part| match part {
+            RenderPart::Name => json!(["name", target.name]),
             RenderPart::Namespace => json!(["namespace", target.namespace]),
             RenderPart::Config => json!(["config", target.config]),
             RenderPart::Kubernetes => json!(["kubernetes", target.kubernetes]),
@@ -84,6 +102,12 @@ impl RenderDependencies {
 pub struct RenderCommand {
     /// Name of the program on PATH.
     pub program: &'static str,
+    /// Name of the chart.
+    pub chart: String,
+    /// Folder of the chart in the content; empty, or with a final `/`.
+    pub folder: String,
+    /// Field of the installation that contains its values.
+    pub config_field: &'static str,
     /// Arguments of the program.
     pub arguments: Vec<RenderArgument>,
     /// Names and content of the extra files.
@@ -105,6 +129,18 @@ pub enum RenderArgument {
     ContentPath(String),
     /// Absolute path of an extra file.
     ExtraFile(&'static str),
+}
+
+impl RenderCommand {
+    /// Returns the arguments with the paths of the folders of the content and of the extra files.
+    pub fn resolved(&self, content: &Path, extra: &Path) -> Vec<OsString> {
+        let arguments = self.arguments.iter().map(|argument| match argument {
+            RenderArgument::Text(text) => text.into(),
+            RenderArgument::ContentPath(path) => content.join(path).into(),
+            RenderArgument::ExtraFile(name) => extra.join(name).into(),
+        });
+        arguments.collect()
+    }
 }
 
 impl From<&str> for RenderArgument {
@@ -131,16 +167,27 @@ pub(super) trait ContentFormat: Sync {
     /// Returns the parts of the target that the objects depend on.
     fn dependencies(&self) -> RenderDependencies;
 
+    /// Returns `true` if the objects of this package depend on the configuration.
+    fn uses_config(&self, package: Option<&Package>) -> bool {
+        package.is_some_and(|package| package.patching_config().is_some())
+    }
+
     /// Returns the `bundle.yaml` that the files themselves describe, or `None` if the format has no
     /// name and version in its files.
     fn describe(&self, files: &Files) -> Result<Option<Package>, Findings>;
+
+    /// Returns `true` if an external command renders the files.
+    fn has_command(&self) -> bool {
+        false
+    }
 
     /// Returns the external command that renders the files, or `None` if they need none.
     fn command(
         &self,
         _files: &Files,
-        _package: &Package,
+        _package: Option<&Package>,
         _target: &RenderTarget,
+        _allowance: &mut Allowance,
     ) -> Result<Option<RenderCommand>, Findings> {
         Ok(None)
     }
@@ -164,6 +211,7 @@ mod tests {
     fn cache_key_changes_with_the_parts_that_objects_depend_on_and_with_no_others() {
         let none = RenderTarget::default();
         let all = RenderTarget {
+            name: Some("web".to_owned()),
             namespace: Some("web".to_owned()),
             config: Some(json!({"replicas": 2})),
             kubernetes: Some([1, 33, 0]),
@@ -174,6 +222,7 @@ mod tests {
             RenderDependencies::default().key(&all)
         );
         let parts = [
+            RenderDependencies(&[RenderPart::Name]),
             RenderDependencies(&[RenderPart::Namespace]),
             RenderDependencies(&[RenderPart::Config]),
             RenderDependencies(&[RenderPart::Kubernetes]),

@@ -217,6 +217,18 @@ impl Class {
         )))
     }
 
+    /// Returns the format in which content is read, of which `found` is the format. As in RukPak,
+    /// content without a sign of any format is a chart for the provisioner of charts, which then
+    /// reports that it has no `Chart.yaml`.
+    pub fn format(&self, found: Format, is_declared: bool) -> Result<Format, Finding> {
+        let is_unknown = !is_declared && found == Format::PlainV0;
+        let format = match self.provisioner {
+            Provisioner::Helm if is_unknown => Format::HelmV3,
+            _ => found,
+        };
+        self.reads(format).map(|()| format)
+    }
+
     /// Returns the error if this class does not allow content from `source`; `field` is the path of
     /// the source.
     pub fn source_rejection(&self, source: &Source, field: &str) -> Option<Finding> {

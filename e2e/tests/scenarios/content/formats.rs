@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use bundle_core::format::{self, Files, RenderInput, RenderTarget};
+use bundle_core::format::{self, CommandOutput, Files, RenderInput, RenderTarget};
 use bundle_core::yaml;
 use e2e::host::command::Command;
 use e2e::{Tool, tools};
@@ -138,7 +138,7 @@ async fn chart_folder_and_archive_render_like_helm() {
     let input = RenderInput {
         files: &files,
         target: &RenderTarget::default(),
-        output: Some(rendered.as_bytes()),
+        output: CommandOutput::Text(rendered.as_bytes()),
     };
     let content = format::render(&input).unwrap();
     assert_eq!(content.objects[0].value["data"]["again"], "good morning");
@@ -172,9 +172,26 @@ async fn chart_folder_and_archive_render_like_helm() {
     let refused = desk
         .run_plugin(&["build", "web", "--dry-run"])
         .await
-        .failure(1)
+        .failure(3)
         .unwrap();
     assert!(refused.contains("no luck"), "{refused}");
+    // What the pod rejects is rejected here too.
+    let lookup = "a: {{ lookup \"v1\" \"Secret\" \"a\" \"b\" }}";
+    write(desk.folder.path(), &[("web/templates/bad.yaml", lookup)]);
+    let refused = desk
+        .run_plugin(&["build", "web", "--dry-run"])
+        .await
+        .failure(3)
+        .unwrap();
+    let expected = "templates/bad.yaml:1: the template calls `lookup`";
+    assert!(refused.contains(expected), "{refused}");
+    write(desk.folder.path(), &[("web/templates/bad.yaml", "")]);
+    let rendered = desk
+        .run_plugin(&["render", "web", "--name", "shop", "-n", "team-a"])
+        .await
+        .success()
+        .unwrap();
+    assert!(rendered.contains("name: shop"), "{rendered}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,9 +9,10 @@ mod rendering;
 use std::path::Path;
 
 use bundle_core::diagnostic::{Finding, Findings, codes};
-use bundle_core::format::{self, Content, Files, RenderCommand, RenderInput, RenderTarget};
+use bundle_core::format::{self, CommandOutput, Content, Files, RenderInput, RenderTarget};
 use bundle_core::package::{self, Format, Package};
 use bundle_core::version::apis;
+use bundle_core::yaml::Allowance;
 use bundle_oci::{Limits, folder};
 
 use crate::failure::Outcome;
@@ -44,47 +45,62 @@ impl Input {
         format::render(&RenderInput {
             files,
             target: &RenderTarget::in_namespace(target),
-            output: self.output.as_deref(),
+            output: output_of(self.output.as_deref()),
         })
     }
 }
 
-/// Reads the content at `path` and adds a missing `bundle.yaml`.
-pub(crate) fn read(path: &Path, known: &FallbackMetadata) -> Outcome<Input> {
+/// Returns the output of the external command, if it ran.
+fn output_of(output: Option<&[u8]>) -> CommandOutput<'_> {
+    output.map_or(CommandOutput::Missing, CommandOutput::Text)
+}
+
+/// Reads the content at `path`, adds a missing `bundle.yaml`, and renders charts for `target`.
+pub(crate) fn read(path: &Path, known: &FallbackMetadata, target: &RenderTarget) -> Outcome<Input> {
     let mut files = gather(path)?;
-    let package = match files.get(package::FILE) {
-        Some(text) => match package::parse(text) {
-            Ok(package) => {
+    match files.get(package::FILE) {
+        // Errors are reported together with all others.
+        Some(text) => {
+            if let Ok(package) = package::parse(text) {
                 check_metadata(&package, known)?;
-                Some(package)
             }
-            // Reported together with all other errors.
-            Err(_) => None,
-        },
-        None => Some(complete(&mut files, known, path)?),
-    };
-    let command = match &package {
-        Some(package) => command(&files, package)?,
-        None => None,
-    };
-    let output = if let Some(command) = command {
-        Some(rendering::run(&command, &files)?)
-    } else {
+        }
+        None => complete(&mut files, known, path)?,
+    }
+    let output = run_command(&files, target)?;
+    if output.is_none() {
         empty_folders(path, &mut files);
-        None
-    };
+    }
     Ok(Input { files, output })
 }
 
-/// Returns the external command that renders the files; `None` if they need none. The Kubernetes
-/// version is one that the package supports, because no cluster is known.
-fn command(files: &Files, package: &Package) -> Result<Option<RenderCommand>, Findings> {
-    let kubernetes = package.kubernetes.clone().unwrap_or_default();
-    let target = RenderTarget {
-        kubernetes: kubernetes.render_version(apis::OLDEST, apis::newest()),
-        ..RenderTarget::default()
+/// Renders the content of a bundle for `target`, with the external command if the format has one.
+pub(crate) fn render(files: &Files, target: &RenderTarget) -> Outcome<Content> {
+    let output = run_command(files, target)?;
+    Ok(format::render(&RenderInput {
+        files,
+        target,
+        output: output_of(output.as_deref()),
+    })?)
+}
+
+/// Returns the output of the external command that renders the files; `None` if they need none.
+/// Without a Kubernetes version of `target`, it is one that the package supports.
+fn run_command(files: &Files, target: &RenderTarget) -> Outcome<Option<Vec<u8>>> {
+    let package = files.get(package::FILE).map(|text| package::parse(text));
+    let package = package.and_then(Result::ok);
+    let kubernetes = package.and_then(|package| package.kubernetes);
+    let version = || {
+        let range = kubernetes.unwrap_or_default();
+        range.render_version(apis::OLDEST, apis::newest())
     };
-    format::command(files, package, &target)
+    let target = RenderTarget {
+        kubernetes: target.kubernetes.or_else(version),
+        ..target.clone()
+    };
+    let command = format::command(files, &target, &mut Allowance::default())?;
+    let output = command.map(|command| rendering::run(&command, files));
+    output.transpose()
 }
 
 /// Returns the files at `path`, rendered if it is a kustomization.
@@ -125,14 +141,14 @@ fn empty_folders(path: &Path, files: &mut Files) {
 }
 
 /// Adds a `bundle.yaml` to content without one, from the metadata of the content and the flags.
-fn complete(files: &mut Files, known: &FallbackMetadata, path: &Path) -> Outcome<Package> {
+fn complete(files: &mut Files, known: &FallbackMetadata, path: &Path) -> Outcome {
     let package = described(files, known).map_err(|missing| match missing {
         MetadataError::Unnamed(findings) if !files.is_empty() => located(findings, path),
         MetadataError::Unnamed(_) => no_content(),
         MetadataError::Wrong(findings) => located(findings, path),
     })?;
     files.insert(package::FILE.to_owned(), package.to_yaml().into_bytes());
-    Ok(package)
+    Ok(())
 }
 
 fn no_content() -> Findings {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bundle_core::diagnostic::{Finding, codes};
 
 use crate::failure::{Failure, Outcome};
-use crate::system::process::{self, ProcessError, ProcessGroup, ProcessLimits};
+use crate::system::process::{self, CommandOutput, ProcessError, ProcessGroup, ProcessLimits};
 
 /// Limits above the time and output of any rendering. Stderr is truncated to a readable length.
 const LIMITS: ProcessLimits = ProcessLimits {
@@ -17,15 +17,20 @@ const LIMITS: ProcessLimits = ProcessLimits {
 };
 
 /// Returns the stdout of the command. `install` is the hint for installing it.
-pub(super) fn run(name: &str, mut command: Command, install: &str) -> Outcome<Vec<u8>> {
-    crate::system::secrets::remove_secrets(&mut command);
-    let finished = process::run(command, None, ProcessGroup::Shared, LIMITS)
-        .map_err(|error| process_failure(name, error, install))?;
+pub(super) fn run(name: &str, command: Command, install: &str) -> Outcome<Vec<u8>> {
+    let finished = finish(name, command, install)?;
     if finished.status.success() {
         return Ok(finished.output);
     }
     let why = format!("ended with {}", finished.status);
     Err(failed(name, &why, &finished.stderr))
+}
+
+/// Runs the command to its end. `install` is the hint for installing it.
+pub(super) fn finish(name: &str, mut command: Command, install: &str) -> Outcome<CommandOutput> {
+    crate::system::secrets::remove_secrets(&mut command);
+    process::run(command, None, ProcessGroup::Shared, LIMITS)
+        .map_err(|error| process_failure(name, error, install))
 }
 
 fn process_failure(name: &str, error: ProcessError, install: &str) -> Failure {

@@ -1,52 +1,53 @@
 //! Runs the external command that renders content, on exactly the files that are packed, so that
 //! the checked content equals the shipped content. `bundle_core::format` selects the command.
 
+use std::io;
 use std::path::Path;
 use std::process::Command;
 
 use bundle_core::diagnostic::{Finding, codes};
-use bundle_core::format::{Files, RenderArgument, RenderCommand};
+use bundle_core::format::{Files, RenderCommand, helm};
+use bundle_oci::chart::{self, CommandFiles};
 
 use super::program;
 use crate::failure::{Failure, Outcome};
 
-/// Returns the standard output of the command.
+/// Returns the standard output of the command. It runs twice if the output could be random.
 pub(super) fn run(command: &RenderCommand, files: &Files) -> Outcome<Vec<u8>> {
     let unwritable = |error| unwritable(command.program, &error);
     let folder = tempfile::tempdir().map_err(unwritable)?;
-    let [content, extra, settings] =
-        ["content", "extra", "settings"].map(|name| folder.path().join(name));
-    for (path, text) in files.iter().filter(|(path, _)| !path.ends_with('/')) {
-        write(&content.join(path), text).map_err(unwritable)?;
+    let paths: Vec<String> = files.keys().cloned().collect();
+    let read = |path: &str| {
+        let found = files.get(path).cloned();
+        found.ok_or_else(|| io::ErrorKind::NotFound.into())
+    };
+    let written = chart::write(command, folder.path(), &paths, read).map_err(unwritable)??;
+    let settings = folder.path().join("settings");
+    let output = once(command, &written, &settings)?;
+    if written.is_random {
+        let again = once(command, &written, &settings)?;
+        helm::compare(command, &output, &again)?;
     }
-    for (name, text) in &command.extra_files {
-        write(&extra.join(name), text).map_err(unwritable)?;
-    }
+    Ok(output)
+}
+
+fn once(command: &RenderCommand, files: &CommandFiles, settings: &Path) -> Outcome<Vec<u8>> {
     let mut process = Command::new(command.program);
-    for argument in &command.arguments {
-        match argument {
-            RenderArgument::Text(text) => process.arg(text),
-            RenderArgument::ContentPath(path) => process.arg(content.join(path)),
-            RenderArgument::ExtraFile(name) => process.arg(extra.join(name)),
-        };
-    }
+    process.args(command.resolved(&files.content, &files.extra));
     for name in command.removed_variables {
         process.env_remove(name);
     }
     for name in command.folder_variables {
-        process.env(name, &settings);
+        process.env(name, settings);
     }
-    program::run(command.program, process, command.hint)
+    let finished = program::finish(command.program, process, command.hint)?;
+    if finished.status.success() {
+        return Ok(finished.output);
+    }
+    Err(helm::failure(command, finished.stderr.as_bytes()).into())
 }
 
-fn write(path: &Path, text: &[u8]) -> std::io::Result<()> {
-    if let Some(parent) = path.parent() {
-        fs_err::create_dir_all(parent)?;
-    }
-    fs_err::write(path, text)
-}
-
-fn unwritable(program: &str, error: &std::io::Error) -> Failure {
+fn unwritable(program: &str, error: &io::Error) -> Failure {
     Failure::caused(
         Finding::error(
             codes::usage::FILE_UNWRITABLE,

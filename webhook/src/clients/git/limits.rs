@@ -1,15 +1,21 @@
 //! Limits of git: the server decides what git allocates and writes.
 
-use std::path::Path;
 use std::time::Duration;
 
-use rustix::process::Pid;
+use crate::clients::process::ProcessLimits;
 
 /// Maximum size of one folder, in bytes: a packed commit with a bundle.
 const FOLDER_BYTES: u64 = 192 << 20;
 /// Maximum private memory of one process, in bytes. git-remote-https uses 9 MiB, most of it for the
 /// certificate authorities, and index-pack 8 MiB for a pack of 3 MiB.
-const PROCESS_MEMORY: u64 = 24 << 20;
+pub(super) const PROCESS_MEMORY: u64 = 24 << 20;
+/// Address space of a process, in bytes. It also limits memory on kernels that do not count all
+/// private memory.
+const ADDRESS_SPACE: u64 = 128 << 20;
+/// Stack of each thread, in bytes.
+const STACK: u64 = 1 << 20;
+/// CPU time of a process.
+const CPU_TIME: Duration = Duration::from_secs(60);
 /// Maximum memory of all processes of one command, in bytes. It is reserved while the command runs.
 const COMMAND_MEMORY: u64 = 32 << 20;
 /// Commands whose memory the pod must have: that of one requester can wait for a slow server while
@@ -50,44 +56,16 @@ impl Default for GitLimits {
     }
 }
 
-/// The shell that sets the limits of a process and then becomes git, whose helpers inherit them.
-/// Limits that are set after a process has started would not hold for helpers that it started
-/// before, and code between fork and exec is unsafe.
-pub(super) const SHELL: &str = "/bin/sh";
-/// Script of [`SHELL`]: size of a file in blocks of 512 bytes, private memory in KiB, then the
-/// command. No core dumps, 1 MiB of stack for each thread, 60 s of CPU time, and 128 MiB of address
-/// space, which also limits memory on kernels that do not count all private memory.
-pub(super) const SCRIPT: &str = r#"ulimit -c 0 && ulimit -s 1024 && ulimit -t 60 && ulimit -v 131072 && ulimit -f "$1" && ulimit -d "$2" && shift 2 && exec "$@""#;
-
 impl GitLimits {
-    /// Returns the first arguments of [`SCRIPT`].
-    pub(super) fn script_arguments(&self) -> [String; 2] {
-        let blocks = self.folder.div_ceil(512);
-        [blocks.to_string(), (self.process_memory >> 10).to_string()]
+    /// Returns the limits of one command.
+    pub(super) fn of_command(&self) -> ProcessLimits {
+        ProcessLimits {
+            folder: self.folder,
+            process_memory: self.process_memory,
+            command_memory: self.command_memory,
+            address_space: ADDRESS_SPACE,
+            stack: STACK,
+            cpu_time: CPU_TIME,
+        }
     }
-}
-
-/// Returns the private memory of the processes of a group, in bytes. Memory of files is not
-/// counted: the kernel can free it.
-pub(super) fn memory_of(group: Pid) -> u64 {
-    let entries = fs_err::read_dir("/proc").into_iter().flatten().flatten();
-    let processes = entries.map(|entry| entry.path());
-    let members = processes.filter(|process| is_member(process, group));
-    members.map(|process| private_memory(&process)).sum()
-}
-
-fn is_member(process: &Path, group: Pid) -> bool {
-    // `ID (NAME) STATE PARENT GROUP …`; the name can contain any character.
-    let stat = fs_err::read_to_string(process.join("stat")).unwrap_or_default();
-    let fields = stat.rsplit_once(") ").map(|(_, fields)| fields);
-    let found = fields.and_then(|fields| fields.split(' ').nth(2)?.parse().ok());
-    found == Some(group.as_raw_nonzero().get())
-}
-
-fn private_memory(process: &Path) -> u64 {
-    let status = fs_err::read_to_string(process.join("status")).unwrap_or_default();
-    let mut lines = status.lines();
-    let kib = lines.find_map(|line| line.strip_prefix("RssAnon:")?.strip_suffix("kB"));
-    kib.and_then(|kib| kib.trim().parse::<u64>().ok())
-        .map_or(0, |kib| kib << 10)
 }

@@ -2,27 +2,26 @@
 //! each in a folder of its own that has a size limit.
 
 mod failure;
-mod group;
 mod limits;
-mod process;
 mod remote;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bundle_core::diagnostic::{Finding, codes};
-use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
 pub(crate) use self::failure::GitFailure;
-use self::limits::CONCURRENT_COMMANDS;
 pub(crate) use self::limits::GitLimits;
-pub(crate) use self::process::{GitProcess, write_all};
+use self::limits::{CONCURRENT_COMMANDS, PROCESS_MEMORY};
 pub(crate) use self::remote::{GitCredentials, GitRemote};
 use crate::budget::{Budget, Cap, Pool, Share, requester_key, wait_for_share};
+use crate::clients::process::{
+    self, ChildProcess, ProcessCommand, ProcessError, ProcessFolder, UsedByProcess, find_program,
+};
 
 /// Concurrent folders of git. Their disk space must fit on the volume of the cache beside the
 /// cache, and each runs processes in the memory of the pod. One requester can use half.
@@ -75,6 +74,28 @@ pub(crate) enum GitError {
     /// The output exceeds its size limit, or has another format than expected.
     #[error("{0}")]
     Output(&'static str),
+}
+
+impl From<ProcessError> for GitError {
+    fn from(error: ProcessError) -> Self {
+        match error {
+            ProcessError::NoShell => Self::Missing("sh"),
+            ProcessError::Io(error) => Self::Io(error),
+            ProcessError::Failed(messages) if GitFailure::lacks_ssh(&messages) => {
+                Self::Missing("ssh")
+            }
+            ProcessError::Failed(messages) if GitFailure::exceeds_memory(&messages) => {
+                Self::OutOfMemory(PROCESS_MEMORY)
+            }
+            ProcessError::Failed(messages) => Self::Failed(GitFailure::new(&messages)),
+            ProcessError::TimedOut(limit) => Self::TimedOut(limit),
+            ProcessError::FolderLimit(limit) => Self::TooLarge(limit),
+            ProcessError::MemoryLimit(limit) => Self::OutOfMemory(limit),
+            ProcessError::OutputLimit => {
+                Self::Output("the revision has too many files, or its paths are too long")
+            }
+        }
+    }
 }
 
 impl GitError {
@@ -137,12 +158,7 @@ impl GitProgram {
         memory: Pool,
         limits: GitLimits,
     ) -> Self {
-        // It does not exist at the first start.
-        if let Err(error) = fs_err::remove_dir_all(&folder)
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            tracing::warn!(%error, "cannot remove the folders of git of an earlier process");
-        }
+        process::remove_folders(&folder);
         Self {
             folder,
             search_path,
@@ -167,7 +183,7 @@ impl GitProgram {
         requester: &str,
         remote: GitRemote,
     ) -> Result<GitFolder, GitError> {
-        let git = find(&self.search_path, "git").ok_or(GitError::Missing("git"))?;
+        let git = find_program(&self.search_path, "git").ok_or(GitError::Missing("git"))?;
         let (wanted, capacity) = (
             self.limits.command_memory * CONCURRENT_COMMANDS,
             self.memory.capacity(),
@@ -182,7 +198,7 @@ impl GitProgram {
         let slot = wait_for_share(self.limits.wait, self.slots.take(1, caps)).await;
         // One slot never exceeds the capacity.
         let slot = slot.and_then(Result::ok).ok_or(GitError::FoldersBusy)?;
-        let folder = self.create_folder().map_err(GitError::Io)?;
+        let folder = self.create_folder(slot).map_err(GitError::Io)?;
         let settings = remote
             .write(folder.path(), self.authorities.as_deref())
             .map_err(GitError::Io)?;
@@ -194,10 +210,7 @@ impl GitProgram {
             memory: self.memory.clone(),
             requester: requester.to_owned(),
             remote: settings,
-            space: Arc::new(FolderSpace {
-                folder,
-                _slot: slot,
-            }),
+            folder: Arc::new(folder),
         };
         let exec_path = || exec_path(&repository);
         let exec_path = self.exec_path.get_or_try_init(exec_path).await?;
@@ -208,11 +221,8 @@ impl GitProgram {
         Ok(repository)
     }
 
-    fn create_folder(&self) -> io::Result<TempDir> {
-        fs_err::create_dir_all(&self.folder)?;
-        let folder = tempfile::Builder::new()
-            .prefix("repository-")
-            .tempdir_in(&self.folder)?;
+    fn create_folder(&self, slot: Share) -> io::Result<ProcessFolder> {
+        let folder = ProcessFolder::create(&self.folder, "repository-", Some(slot))?;
         fs_err::create_dir(folder.path().join(HOME))?;
         fs_err::create_dir(folder.path().join(PROGRAMS))?;
         Ok(folder)
@@ -261,39 +271,12 @@ fn version(output: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// Returns the path of a program.
-fn find(search_path: &OsStr, program: &str) -> Option<PathBuf> {
-    let folders = std::env::split_paths(search_path).filter(|folder| folder.is_absolute());
-    let mut paths = folders.map(|folder| folder.join(program));
-    paths.find(|path| fs_err::metadata(path).is_ok_and(|found| found.is_file()))
-}
-
 /// An empty folder in place of the home directory.
 const HOME: &str = "home";
 /// A folder with links to the programs of git that it can run.
 const PROGRAMS: &str = "programs";
 /// The repository in a folder of git.
 const REPOSITORY: &str = "repository.git";
-
-/// The disk space of a folder. It is released after the last process that works in it.
-#[derive(Debug)]
-struct FolderSpace {
-    folder: TempDir,
-    _slot: Share,
-}
-
-impl FolderSpace {
-    fn path(&self) -> &Path {
-        self.folder.path()
-    }
-}
-
-/// Memory and folder of a running command.
-#[derive(Debug)]
-struct UsedByProcess {
-    _memory: Share,
-    space: Arc<FolderSpace>,
-}
 
 /// A folder with one repository. It is removed on drop.
 #[derive(Debug)]
@@ -306,7 +289,7 @@ pub(crate) struct GitFolder {
     memory: Pool,
     requester: String,
     remote: remote::RemoteSettings,
-    space: Arc<FolderSpace>,
+    folder: Arc<ProcessFolder>,
 }
 
 impl GitFolder {
@@ -320,7 +303,8 @@ impl GitFolder {
     ) -> Result<Vec<u8>, GitError> {
         let process = self.start(arguments, Some(&self.remote)).await?;
         let limit = self.limits.network;
-        process.output(self.path(), input, longest, limit).await
+        let output = process.output(self.path(), input, longest, limit).await;
+        output.map_err(GitError::from)
     }
 
     /// Runs a command without network. Returns at most `longest` bytes of its output.
@@ -332,11 +316,12 @@ impl GitFolder {
     ) -> Result<Vec<u8>, GitError> {
         let process = self.start(arguments, None).await?;
         let limit = self.limits.local;
-        process.output(self.path(), input, longest, limit).await
+        let output = process.output(self.path(), input, longest, limit).await;
+        output.map_err(GitError::from)
     }
 
     /// Starts a command without network whose output is read while it runs.
-    pub(crate) async fn stream(&self, arguments: &[&str]) -> Result<GitProcess, GitError> {
+    pub(crate) async fn stream(&self, arguments: &[&str]) -> Result<ChildProcess, GitError> {
         self.start(arguments, None).await
     }
 
@@ -350,7 +335,7 @@ impl GitFolder {
         &self,
         arguments: &[&str],
         remote: Option<&remote::RemoteSettings>,
-    ) -> Result<GitProcess, GitError> {
+    ) -> Result<ChildProcess, GitError> {
         let wanted = self.limits.command_memory;
         let caps = Budget::half(&self.memory, &self.requester);
         let share = self.memory.take(wanted, caps);
@@ -363,15 +348,21 @@ impl GitFolder {
             None => return Err(GitError::MemoryBusy),
         };
         let used = UsedByProcess {
-            _memory: memory,
-            space: self.space.clone(),
+            _shares: vec![Arc::new(memory)],
+            folder: self.folder.clone(),
         };
-        let environment = self.environment(remote);
-        GitProcess::start((&self.git, arguments), environment, self.limits, used)
+        let command = ProcessCommand {
+            program: self.git.clone(),
+            arguments: arguments.iter().map(OsString::from).collect(),
+            environment: self.environment(remote),
+            output: None,
+            limits: self.limits.of_command(),
+        };
+        Ok(ChildProcess::start(command, used)?)
     }
 
     fn path(&self) -> &Path {
-        self.space.path()
+        self.folder.path()
     }
 
     /// Returns all variables of a process. Git reads its configuration from these alone.

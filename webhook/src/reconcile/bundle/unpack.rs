@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bundle_api::bundle::BundleContent;
 use bundle_api::names::reason;
 use bundle_core::content::ContentId;
-use bundle_core::format::Content;
+use bundle_core::format::{self, Content};
 use bundle_core::plan::conditions::ConditionStatus;
 use bundle_core::review::{Class, Requester, Source};
 use kube::ResourceExt as _;
@@ -137,7 +137,8 @@ fn describe(id: &ContentId, content: &Content, bytes: u64) -> BundleContent {
         format: Some(content.format.to_string()),
         name: package.map(|package| package.name.clone()),
         version: package.map(|package| package.version.to_string()),
-        objects: Some(content.objects.len() as u64),
+        objects: (!format::is_rendered_by_command(content.format))
+            .then_some(content.objects.len() as u64),
         bytes: Some(bytes),
         seal: None,
     }

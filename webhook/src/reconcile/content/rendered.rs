@@ -284,19 +284,20 @@ pub(in crate::reconcile) struct SelectedObjects {
 }
 
 impl SelectedObjects {
-    /// Finds the objects that can get one of `keys` once their namespaces are set. Fails if the
-    /// file was not written under `name` with this key, or was changed.
+    /// Finds the objects that can get one of `keys` once their namespaces are set; without `keys`,
+    /// all objects. Fails if the file was not written under `name` with this key, or was changed.
     pub(super) fn find(
         path: &Path,
         (name, key): (&str, &[u8]),
-        keys: &BTreeSet<String>,
+        keys: Option<&BTreeSet<String>>,
     ) -> io::Result<Self> {
         let (file, index) = SealedFile::open(path, seal(name, key), MAX_INDEX_BYTES)?;
         let mut from = IndexDecoder::new(&index);
         let header = from.bytes().ok_or_else(damaged)?;
         let header = serde_json::from_slice(header)?;
         let parts: Vec<_> = keys
-            .iter()
+            .into_iter()
+            .flatten()
             .filter_map(|key| Some((key, inventory::parts(key)?)))
             .collect();
         let mut wanted = HashMap::<(&str, &str, &str), Vec<_>>::new();
@@ -305,11 +306,11 @@ impl SelectedObjects {
             wanted.entry(same).or_default().push((*key, *namespace));
         }
         let mut objects = Vec::new();
-        let mut missing = keys.clone();
+        let mut missing = keys.cloned().unwrap_or_default();
         while !from.is_empty() {
             let entry = IndexEntry::decode(&mut from).ok_or_else(damaged)?;
             let same = wanted.get(&(entry.group, entry.kind, entry.name));
-            let mut is_wanted = false;
+            let mut is_wanted = keys.is_none();
             for (key, namespace) in same.into_iter().flatten() {
                 // An object without a namespace can get any. Objects of cluster-scoped kinds lose
                 // theirs.

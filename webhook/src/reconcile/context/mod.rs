@@ -11,7 +11,6 @@ use bundle_cluster::ByName;
 use bundle_core::content::ContentId;
 use bundle_core::diagnostic::codes;
 use bundle_core::review::Class;
-use bundle_core::review::class::Provisioner;
 use kube::Client;
 use kube::api::{Api, DynamicObject, ListParams, ObjectMeta};
 use kube::core::discovery::ApiResource;
@@ -61,6 +60,8 @@ pub(in crate::reconcile) struct Context {
     pub(in crate::reconcile) resolving: BackgroundTasks<Result<Option<ContentId>, String>>,
     /// Running fetches of content for BundleDeployments whose cached copy is missing.
     pub(in crate::reconcile) refetching: BackgroundTasks<Result<(), ReconcileError>>,
+    /// Running renderings of charts. Their objects are then in the cache.
+    pub(in crate::reconcile) rendering: BackgroundTasks<Result<(), ReconcileError>>,
     pub(in crate::reconcile) allowed_dry_runs: AllowedDryRuns,
     pub(in crate::reconcile) rights_schedule: RightsSchedule,
     /// Slots for reconciles of BundleDeployments.
@@ -108,19 +109,16 @@ pub(in crate::reconcile) fn class_name(object: &DynamicObject) -> &str {
     name.as_str().unwrap_or_default()
 }
 
-/// Returns an error if the provisioner of the class is not implemented.
+/// Returns an error if the class names another provisioner.
 pub(in crate::reconcile) fn check_provisioner(class: &Class) -> Result<(), ReconcileError> {
-    if matches!(
-        class.provisioner,
-        Provisioner::Plain | Provisioner::Registry
-    ) {
+    if class.is_ours() {
         return Ok(());
     }
     Err(ReconcileError::new(
         codes::install::NOT_IMPLEMENTED,
         names::reason::UNPACK_FAILED,
         format!(
-            "class {} has provisioner {}, which is not implemented: use a class for plain manifests or registry+v1 bundles",
+            "class {} has provisioner {}, which bundle-webhook does not implement: use a class for plain manifests, registry+v1 bundles or charts",
             class.name, class.provisioner
         ),
         RetryPolicy::OnChange,
@@ -156,7 +154,8 @@ impl Context {
             ),
             unpacking: BackgroundTasks::new(wake_bundle.clone()),
             resolving: BackgroundTasks::new(wake_bundle),
-            refetching: BackgroundTasks::new(wake_deployment),
+            refetching: BackgroundTasks::new(wake_deployment.clone()),
+            rendering: BackgroundTasks::new(wake_deployment),
             bundle_cache: OnceLock::new(),
             bundle_events: EventRecorder::new(own.clone(), bundles.clone()),
             deployment_events: EventRecorder::new(own.clone(), deployments.clone()),

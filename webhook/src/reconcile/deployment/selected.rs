@@ -14,6 +14,7 @@ use bundle_core::package::Format;
 use bundle_core::plan::bundle::Compatibility;
 use bundle_core::plan::conditions::ConditionStatus;
 use bundle_core::plan::created_namespace::namespace_id;
+use bundle_core::review::class::Provisioner;
 use serde_json::{Map, Value};
 
 use crate::budget::WorkerThread;
@@ -44,7 +45,7 @@ impl DeploymentReconcile<'_> {
         keys: &BTreeSet<String>,
     ) -> Result<Option<HeldObjects>, ReconcileError> {
         let id = request.source()?;
-        let target = self.render_target()?;
+        let target = self.render_target(request).await?;
         // If another client changed the format in the status, no copy is found and the whole
         // content is loaded.
         let format = request.generated.status.content.as_ref();
@@ -128,16 +129,34 @@ impl DeploymentReconcile<'_> {
         }
     }
 
-    /// Returns the installation that the content is rendered for.
-    pub(in crate::reconcile) fn render_target(&self) -> Result<RenderTarget, ReconcileError> {
+    /// Returns the installation that the content is rendered for. Only charts depend on the API
+    /// versions of the server.
+    pub(in crate::reconcile) async fn render_target(
+        &self,
+        request: &InstallRequest<'_>,
+    ) -> Result<RenderTarget, ReconcileError> {
         let server = self.ctx.shared.server_version();
         let config = match &self.object.data["spec"]["config"] {
             Value::Null => Value::Object(Map::new()),
             config => config.clone(),
         };
+        let format = request.generated.status.content.as_ref();
+        let format = format.and_then(|content| content.format.as_deref());
+        let is_chart = format == Some(Format::HelmV3.to_string().as_str())
+            || matches!(self.class.provisioner, Provisioner::Helm);
+        let apis = if is_chart {
+            let served = self.ctx.apis.served().await;
+            served.map_err(|error| {
+                ReconcileError::api("discover the served APIs", request.reason, &error)
+            })?
+        } else {
+            Vec::new()
+        };
         Ok(RenderTarget {
+            name: Some(self.name.clone()),
             config: Some(config),
             kubernetes: server.map(|version| version.numbers()),
+            apis,
             ..RenderTarget::in_namespace(self.target_namespace()?)
         })
     }
@@ -150,7 +169,7 @@ impl DeploymentReconcile<'_> {
         content: &Content,
     ) -> Result<(), ReconcileError> {
         let package = content.package.as_ref();
-        let is_used = package.is_some_and(|package| package.patching_config().is_some());
+        let is_used = format::uses_config(content.format, package);
         if !self.object.data["spec"]["config"].is_null() && !is_used {
             self.warnings.insert(format!(
                 "spec.config is set and has no effect: bundle.yaml of the content has no config.patches ({})",

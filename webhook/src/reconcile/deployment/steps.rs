@@ -33,7 +33,7 @@ impl<'a> DeploymentReconcile<'a> {
         request: &InstallRequest<'_>,
     ) -> Result<HeldObjects, ReconcileError> {
         let id = request.source()?;
-        let target = self.render_target()?;
+        let target = self.render_target(request).await?;
         let read = reason::READING_CONTENT_FAILED;
         let wanted = reader::LoadRequest {
             name: &self.name,

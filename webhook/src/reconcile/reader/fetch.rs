@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use bundle_core::cancellation::Cancellation;
 use bundle_core::content::ContentId;
-use bundle_core::format::{Content, RenderTarget};
+use bundle_core::format::Content;
 use bundle_core::plan::bundle::attempts::ParseStep;
 use bundle_core::review::Class;
 use bundle_oci::unpack::FileSink;
@@ -115,10 +115,9 @@ impl Fetched {
                 .iter()
                 .map(|(path, location)| (path.clone(), *location));
             let files: Vec<_> = files.collect();
-            let target = RenderTarget::default();
-            let check = |format| class.reads(format);
+            let check = |found, is_declared| class.format(found, is_declared);
             let parse = || {
-                parse::parse(files, &target, check, cancellation, |location| {
+                parse::parse(files, check, cancellation, |location| {
                     self.writer.read(location)
                 })
             };

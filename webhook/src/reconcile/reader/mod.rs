@@ -3,6 +3,7 @@
 //! a time.
 
 pub(super) mod attempt;
+pub(super) mod chart;
 mod fetch;
 pub(super) mod parse;
 
@@ -12,11 +13,14 @@ use std::time::Duration;
 
 use bundle_core::cancellation::Cancellation;
 use bundle_core::content::ContentId;
-use bundle_core::diagnostic::{Finding, Outcome, codes};
-use bundle_core::format::{self, Content, RenderTarget};
+use bundle_core::diagnostic::{Finding, Findings, Outcome, codes};
+use bundle_core::format::{
+    self, CommandOutput, Content, Files, RenderCommand, RenderInput, RenderTarget,
+};
 use bundle_core::plan::bundle::attempts::ParseStep;
 use bundle_core::reference::Digest;
 use bundle_core::review::{Requester, Source};
+use bundle_core::yaml::Allowance;
 use bundle_oci::registry::RegistryError;
 
 use crate::budget::lookups::LookupMemory;
@@ -273,6 +277,15 @@ pub(in crate::reconcile) struct LoadRequest<'a> {
     pub(in crate::reconcile) reason: &'static str,
 }
 
+impl LoadRequest<'_> {
+    /// Returns the memory of `objects` bytes of objects with that for pruning. Pruning never makes
+    /// content too large that fits without it.
+    fn with_pruning(&self, ctx: &Context, objects: u64) -> u64 {
+        let half = ctx.shared.budget.content.capacity() / 2;
+        objects.max(objects.saturating_add(self.pruning).min(half))
+    }
+}
+
 /// Loads the content of a BundleDeployment. The share reserves the memory of its objects while they
 /// exist. A caller that holds a share must not load more content: two such callers could wait for
 /// each other.
@@ -291,9 +304,7 @@ pub(in crate::reconcile) async fn load(
     };
     let stored = stored(ctx, wanted, &attempts).await?;
     let objects = stored.summary().weight.saturating_mul(wanted.copies);
-    // Pruning never makes content too large that fits without it.
-    let half = ctx.shared.budget.content.capacity() / 2;
-    let weight = objects.max(objects.saturating_add(wanted.pruning).min(half));
+    let weight = wanted.with_pruning(ctx, objects);
     let share = attempts.memory(ctx, weight).await?;
     let mut stored = stored;
     let keeper = RenderedKeeper::new(ctx, wanted, existing);
@@ -303,32 +314,40 @@ pub(in crate::reconcile) async fn load(
         let files: Vec<_> = files
             .map(|file| (file.path.clone(), file.location))
             .collect();
-        let all_formats = |_| Ok(());
         let parse = || {
-            let target = &keeper.target;
-            let read = parse::parse(files, target, all_formats, cancellation, |location| {
-                stored.read(location)
-            });
-            if let Ok(Ok(content)) = &read {
-                keeper.keep(content);
-            }
-            read
+            let files = parse::read_files(files, |location| stored.read(location))?;
+            Ok(keeper.parse(&files, cancellation))
         };
-        (attempt.run(parse), share)
+        (attempt.run(parse), stored, share)
     };
     let budget = &ctx.shared.budget;
     let done = budget.blocking(WorkerThread::Content, work).await;
-    let (read, mut share) = done.ok_or_else(|| panicked(reason))?;
-    let read = read?;
+    let (read, stored, mut share) = done.ok_or_else(|| panicked(reason))?;
+    let read: io::Result<Result<Parsed, Findings>> = read?;
     // Findings do not damage the copy: other BundleDeployments use it with other configurations.
     if read.is_err() {
         // The next reconcile fetches it again.
         ctx.store.remove(wanted.content.digest());
     }
-    let content = parse::read_error(read, reason)?;
-    // The objects of an attempt without other content need no more than others.
-    share.reduce(weight);
-    Ok((content, share))
+    match parse::read_error(read, reason)? {
+        Parsed::Content(content) => {
+            // The objects of an attempt without other content need no more than others.
+            share.reduce(weight);
+            Ok((content, share))
+        }
+        Parsed::Command(command) => {
+            // A caller with a share must not wait for another one.
+            drop(share);
+            Box::pin(chart::load(ctx, wanted, *command, stored)).await
+        }
+    }
+}
+
+/// The result of parsing the files of content.
+enum Parsed {
+    Content(Content),
+    /// The external command that renders the content.
+    Command(Box<RenderCommand>),
 }
 
 /// A copy of the rendered objects in the cache.
@@ -377,23 +396,48 @@ impl RenderedKeeper {
         }
     }
 
-    fn keep(&self, content: &Content) {
+    /// Returns the content of these files, or the external command that renders it. Keeps the
+    /// objects in the cache.
+    fn parse(&self, files: &Files, cancellation: &Cancellation) -> Result<Parsed, Findings> {
+        let mut allowance = Allowance::new(cancellation);
+        if let Some(command) = format::command(files, &self.target, &mut allowance)? {
+            return Ok(Parsed::Command(Box::new(command)));
+        }
+        let content = self.render(files, CommandOutput::Missing, cancellation)?;
+        self.keep(&content).unwrap_or_else(|error| {
+            // Without the rendered copy, each restore of an object loads the whole content.
+            let digest = self.content.digest();
+            tracing::debug!(%digest, %error, "cannot store rendered objects in the cache");
+        });
+        Ok(Parsed::Content(content))
+    }
+
+    fn render(
+        &self,
+        files: &Files,
+        output: CommandOutput<'_>,
+        cancellation: &Cancellation,
+    ) -> Result<Content, Findings> {
+        let input = RenderInput {
+            files,
+            target: &self.target,
+            output,
+        };
+        format::render_objects(&input, |found, _| Ok(found), cancellation)
+    }
+
+    fn keep(&self, content: &Content) -> io::Result<()> {
         let key = self.ctx.shared.stamp_key();
         let rendered_for = format::dependencies(content.format).key(&self.target);
         let existing = self.existing.as_ref();
         let existing = existing.filter(|copy| copy.rendered_for == rendered_for);
-        let kept = self.ctx.store.keep_rendered(
+        self.ctx.store.keep_rendered(
             content,
             (&self.content, &rendered_for),
             existing.map(|copy| &copy.seal),
             key.bytes(),
             &self.owner,
-        );
-        if let Err(error) = kept {
-            // Without the rendered copy, each restore of an object loads the whole content.
-            let digest = self.content.digest();
-            tracing::debug!(%digest, %error, "cannot store rendered objects in the cache");
-        }
+        )
     }
 }
 

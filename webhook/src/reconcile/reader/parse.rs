@@ -6,7 +6,9 @@ use std::io;
 use bundle_api::names::reason;
 use bundle_core::cancellation::Cancellation;
 use bundle_core::diagnostic::{Finding, Findings, codes};
-use bundle_core::format::{self, Content, Files, ReadFiles, RenderInput, RenderTarget};
+use bundle_core::format::{
+    self, CommandOutput, Content, Files, ReadFiles, RenderInput, RenderTarget,
+};
 use bundle_core::package::{self, Format};
 use bundle_core::yaml::{self, Weight};
 
@@ -57,15 +59,12 @@ pub(super) fn weigh(
     Ok(summary)
 }
 
-/// Returns the objects in these files, rendered for `target`. Files whose content is not read are
-/// passed with their names only. Content of a format that `check` rejects is not rendered.
-pub(super) fn parse(
+/// Reads the files that rendering needs. Files whose content is not read are returned with their
+/// names only.
+pub(super) fn read_files(
     files: Vec<(String, FileLocation)>,
-    target: &RenderTarget,
-    check: impl FnOnce(Format) -> Result<(), Finding>,
-    cancellation: &Cancellation,
     mut read: impl FnMut(&FileLocation) -> io::Result<Vec<u8>>,
-) -> io::Result<Result<Content, Findings>> {
+) -> io::Result<Files> {
     let mut all = Files::new();
     let package = files.iter().find(|(path, _)| path == package::FILE);
     let package = package.map(|(_, location)| read(location)).transpose()?;
@@ -79,32 +78,36 @@ pub(super) fn parse(
         };
         all.insert(path, bytes);
     }
+    Ok(all)
+}
+
+/// Returns the content of these files. That of a format with an external command has no objects:
+/// they are rendered for each installation. Content of a format that `check` rejects is not
+/// rendered.
+pub(super) fn parse(
+    files: Vec<(String, FileLocation)>,
+    check: impl FnOnce(Format, bool) -> Result<Format, Finding>,
+    cancellation: &Cancellation,
+    read: impl FnMut(&FileLocation) -> io::Result<Vec<u8>>,
+) -> io::Result<Result<Content, Findings>> {
+    let files = read_files(files, read)?;
     let input = RenderInput {
-        files: &all,
-        target,
-        output: None,
+        files: &files,
+        target: &RenderTarget::default(),
+        output: CommandOutput::Later,
     };
     Ok(format::render_objects(&input, check, cancellation))
 }
 
 /// Classifies the failure. A digest always means the same files, so a parse error is permanent. A
 /// disk error is retried.
-pub(in crate::reconcile) fn read_error(
-    read: io::Result<Result<Content, Findings>>,
+pub(in crate::reconcile) fn read_error<T>(
+    read: io::Result<Result<T, Findings>>,
     reason: &'static str,
-) -> Result<Content, ReconcileError> {
+) -> Result<T, ReconcileError> {
     match read {
         Ok(Ok(content)) => Ok(content),
-        Ok(Err(findings)) => {
-            let code = codes::format::INVALID_CONFIGURATION;
-            let reason = if findings.errors().all(|finding| finding.code == code) {
-                reason::INVALID_CONFIGURATION
-            } else {
-                reason
-            };
-            let retry = RetryPolicy::OnChange;
-            Err(ReconcileError::findings(reason, &findings, retry))
-        }
+        Ok(Err(findings)) => Err(content_error(&findings, reason)),
         Err(error) => Err(ReconcileError::new(
             codes::install::CONTENT_LOST,
             reason,
@@ -112,6 +115,18 @@ pub(in crate::reconcile) fn read_error(
             RetryPolicy::Soon,
         )),
     }
+}
+
+/// Returns the error for findings about content. It is permanent until the content or its
+/// configuration changes.
+pub(super) fn content_error(findings: &Findings, reason: &'static str) -> ReconcileError {
+    let code = codes::format::INVALID_CONFIGURATION;
+    let reason = if findings.errors().all(|finding| finding.code == code) {
+        reason::INVALID_CONFIGURATION
+    } else {
+        reason
+    };
+    ReconcileError::findings(reason, findings, RetryPolicy::OnChange)
 }
 
 #[cfg(test)]
@@ -125,22 +140,16 @@ mod tests {
             length: 0,
             hash: [0; 32],
         };
-        let parsed = |check: fn(Format) -> Result<(), Finding>| {
+        let parsed = |check: fn(Format, bool) -> Result<Format, Finding>| {
             let files = vec![("manifests/a.yaml".to_owned(), location)];
             let invalid = |_: &FileLocation| Ok(b"kind: [".to_vec());
             let cancellation = Cancellation::default();
-            let parsed = parse(
-                files,
-                &RenderTarget::default(),
-                check,
-                &cancellation,
-                invalid,
-            );
+            let parsed = parse(files, check, &cancellation, invalid);
             parsed.unwrap().unwrap_err().to_string()
         };
-        let rendered = parsed(|_| Ok(()));
+        let rendered = parsed(|found, _| Ok(found));
         assert!(rendered.contains("invalid YAML"), "{rendered}");
-        let rejected = parsed(|format| {
+        let rejected = parsed(|format, _| {
             let format = format.to_string();
             Err(Finding::error(codes::format::WRONG_CLASS, format))
         });

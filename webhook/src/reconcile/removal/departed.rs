@@ -24,6 +24,7 @@ pub(in crate::reconcile) async fn watch(ctx: Arc<Context>) {
     });
     let deployments = follow(&ctx, &ctx.deployments, |ctx, exists| {
         ctx.refetching.retain(exists);
+        ctx.rendering.retain(exists);
     });
     futures::join!(bundles, deployments);
 }

@@ -27,7 +27,8 @@ use self::files::{Blob, BlobReader, TreeListing};
 pub(crate) use self::host::HostError;
 use super::config_maps::NullSink;
 use super::{ContentSource, FetchedFiles, SourceError};
-use crate::clients::git::{GitError, GitFolder, write_all};
+use crate::clients::git::{GitError, GitFolder};
+use crate::clients::process::write_all;
 use crate::shared::Shared;
 
 /// The ref that the fetched commit has in its folder.
@@ -294,7 +295,8 @@ impl GitSource {
                 Some(stdout) => files::missing(stdout, &wanted).await?,
                 None => BTreeSet::new(),
             };
-            end.wait().await.map(|()| missing)
+            end.wait().await?;
+            Ok(missing)
         };
         let limit = folder.local_timeout();
         let done = tokio::time::timeout(limit, work).await;
@@ -361,11 +363,11 @@ impl GitSource {
             }
             Err(files::BlobError::Pipe(error)) => {
                 // The process has the reason.
-                end.wait().await.map_err(failed)?;
+                end.wait().await.map_err(GitError::from).map_err(failed)?;
                 return Err(failed(GitError::Io(error)));
             }
         }
-        end.wait().await.map_err(failed)?;
+        end.wait().await.map_err(GitError::from).map_err(failed)?;
         Ok(reader.finish())
     }
 

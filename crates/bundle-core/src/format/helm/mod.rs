@@ -1,185 +1,66 @@
-//! helm+v3: fields of `Chart.yaml`, path of the chart in a bundle, and the external command
-//! `helm` that renders it.
+//! helm+v3: the chart in a bundle, the external command `helm` that renders it, and its output.
 
+mod chart;
+mod command;
+mod failure;
+mod files;
+mod hooks;
 mod ignore;
-
-use std::collections::BTreeSet;
-
-use serde::Deserialize;
+mod output;
+mod schema_file;
+mod template;
+mod values;
 
 use super::{
-    Files, rendered,
+    Files,
     renderer::{
-        ContentFormat, RenderArgument, RenderCommand, RenderDependencies, RenderInput, RenderPart,
+        CommandOutput, ContentFormat, RenderCommand, RenderDependencies, RenderInput, RenderPart,
         RenderTarget,
     },
 };
 use crate::{
     diagnostic::{Finding, Findings, codes},
     object::Manifest,
-    package::{Format, Link, Maintainer, Package, PackageInfo},
-    version::{Kubernetes, helm},
-    yaml::{self, Allowance},
+    package::Package,
+    yaml::Allowance,
 };
 
+use chart::bad;
+
+pub use chart::{CHART, Chart, Dependency, Person, read};
+pub use failure::failure;
+pub use files::{ChartFile, ChartFiles};
 pub use ignore::{IGNORE, Ignore};
-
-/// File that marks a folder as a chart.
-pub const CHART: &str = "Chart.yaml";
-
-/// Environment variables that would change the output of helm.
-const REMOVED_VARIABLES: [&str; 5] = [
-    "HELM_NAMESPACE",
-    "HELM_PLUGINS",
-    "HELM_DEBUG",
-    "HELM_KUBECONTEXT",
-    "KUBECONFIG",
-];
-/// Environment variables that name folders with the user's settings of helm.
-const FOLDER_VARIABLES: [&str; 3] = ["HELM_CONFIG_HOME", "HELM_CACHE_HOME", "HELM_DATA_HOME"];
-
-/// Fields of `Chart.yaml`. Unused fields are ignored.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Chart {
-    /// Name of the chart.
-    pub name: String,
-    /// Version of the chart.
-    pub version: String,
-    /// `application`, or `library`, which cannot be installed.
-    #[serde(rename = "type")]
-    pub kind: String,
-    /// Description, in one line.
-    pub description: String,
-    /// Supported Kubernetes versions.
-    pub kube_version: String,
-    /// URL of the home page.
-    pub home: String,
-    /// URL of the icon.
-    pub icon: String,
-    /// Keywords for searches.
-    pub keywords: Vec<String>,
-    /// URLs of the source code.
-    pub sources: Vec<String>,
-    /// Maintainers.
-    pub maintainers: Vec<Person>,
-    /// Dependencies of the chart.
-    pub dependencies: Vec<Dependency>,
-}
-
-/// Maintainer of a chart.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub struct Person {
-    name: String,
-    email: String,
-    url: String,
-}
-
-/// Chart that another chart depends on.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub struct Dependency {
-    name: String,
-}
-
-/// Returns the chart in `files` and its folder: empty, or with a final `/`.
-pub fn read(files: &Files) -> Result<(Chart, String), Findings> {
-    let Some(folder) = folder(files) else {
-        return Err(
-            Finding::error(codes::format::BAD_CHART, "Chart.yaml file is missing")
-                .hint("a helm+v3 bundle is a chart: put Chart.yaml next to bundle.yaml")
-                .into(),
-        );
-    };
-    let path = format!("{folder}{CHART}");
-    let text = files.get(&path).map_or(&[][..], Vec::as_slice);
-    let documents = yaml::documents(text, &path)?;
-    let [document] = &documents[..] else {
-        return Err(bad(&path, "the file has more than one document")
-            .hint("keep the one with name and version")
-            .into());
-    };
-    let mut value = document.value.clone();
-    if let Some(map) = value.as_object_mut() {
-        map.retain(|_, value| !value.is_null());
-    }
-    let chart = Chart::deserialize(&value).map_err(|error| {
-        bad(&path, format!("invalid file: {error}")).hint("`helm lint` shows the errors")
-    })?;
-    let mut findings = Findings::default();
-    if chart.kind == "library" {
-        findings.push(
-            bad(&path, "a library chart cannot be installed")
-                .at_field("type")
-                .hint("build the chart that uses it"),
-        );
-    }
-    for dependency in &chart.dependencies {
-        let (unpacked, packed) = (
-            format!("{folder}charts/{}/", dependency.name),
-            format!("{folder}charts/{}-", dependency.name),
-        );
-        let there = files
-            .keys()
-            .any(|path| path.starts_with(&unpacked) || path.starts_with(&packed));
-        if !there {
-            findings.push(
-                bad(
-                    &path,
-                    format!(
-                        "found in Chart.yaml, but missing in charts/ directory: {}",
-                        dependency.name
-                    ),
-                )
-                .at_field("dependencies")
-                .hint("run `helm dependency build` in the folder of the chart; `kubectl bundle build` does not fetch dependencies"),
-            );
-        }
-    }
-    if findings.has_errors() {
-        return Err(findings);
-    }
-    Ok((chart, folder))
-}
-
-/// Returns the folder of the chart: the root, or the only folder with a `Chart.yaml`, as
-/// `helm package` writes it.
-fn folder(files: &Files) -> Option<String> {
-    if files.contains_key(CHART) {
-        return Some(String::new());
-    }
-    let folders: BTreeSet<&str> = files
-        .keys()
-        .filter_map(|path| path.split_once('/'))
-        .map(|(folder, _)| folder)
-        .collect();
-    let mut folders = folders.into_iter();
-    let only = folders.next().filter(|_| folders.next().is_none())?;
-    files
-        .contains_key(&format!("{only}/{CHART}"))
-        .then(|| format!("{only}/"))
-}
+pub use output::compare;
 
 /// Format helm+v3.
 pub(super) struct HelmV3;
 
 impl ContentFormat for HelmV3 {
     fn is_format_of(&self, files: &Files) -> bool {
-        folder(files).is_some() && !files.keys().any(|path| path.starts_with("manifests/"))
+        chart::folder(files).is_some() && !files.keys().any(|path| path.starts_with("manifests/"))
     }
 
+    /// Returns `true` for `Chart.yaml` at the root or in a folder of it.
     fn reads(&self, path: &str) -> bool {
-        path == CHART
+        match path.split_once('/') {
+            None => path == CHART,
+            Some((_, name)) => name == CHART,
+        }
     }
 
     fn dependencies(&self) -> RenderDependencies {
         RenderDependencies(&[
+            RenderPart::Name,
             RenderPart::Namespace,
             RenderPart::Config,
             RenderPart::Kubernetes,
             RenderPart::Apis,
         ])
+    }
+
+    fn uses_config(&self, _: Option<&Package>) -> bool {
+        true
     }
 
     fn describe(&self, files: &Files) -> Result<Option<Package>, Findings> {
@@ -188,58 +69,18 @@ impl ContentFormat for HelmV3 {
         Ok(Some(package.map_err(|finding| finding.in_file(CHART))?))
     }
 
-    /// Returns the command `helm template`. Values come from the chart, the default configuration
-    /// of the package, and the configuration of the installation; later ones override earlier ones.
+    fn has_command(&self) -> bool {
+        true
+    }
+
     fn command(
         &self,
         files: &Files,
-        package: &Package,
+        package: Option<&Package>,
         target: &RenderTarget,
+        allowance: &mut Allowance,
     ) -> Result<Option<RenderCommand>, Findings> {
-        let (_, folder) = read(files)?;
-        let mut arguments: Vec<RenderArgument> = vec![
-            "template".into(),
-            package.name.as_str().into(),
-            RenderArgument::ContentPath(folder),
-        ];
-        let namespace = target.namespace.as_deref().unwrap_or("default");
-        for argument in ["--include-crds", "--skip-tests", "--namespace", namespace] {
-            arguments.push(argument.into());
-        }
-        // Without this flag, helm renders for a version of its own choice, and rejects charts that
-        // require a newer one.
-        if let Some([major, minor, patch]) = target.kubernetes {
-            arguments.push("--kube-version".into());
-            arguments.push(RenderArgument::Text(format!("{major}.{minor}.{patch}")));
-        }
-        let required = package.requires.iter().flat_map(|requires| &requires.apis);
-        for api in required.chain(&target.apis) {
-            arguments.push("--api-versions".into());
-            arguments.push(api.as_str().into());
-        }
-        let mut extra_files = Vec::new();
-        let default = package.config.as_ref();
-        if let Some(default) = default.and_then(|config| config.default.as_ref()) {
-            // The file name of the author is not used: helm splits it at commas into several
-            // paths, which can be anywhere.
-            let values = files.get(default.as_str()).cloned().unwrap_or_default();
-            extra_files.push(("values.yaml", values));
-        }
-        if let Some(config) = &target.config {
-            extra_files.push(("config.yaml", config.to_string().into_bytes()));
-        }
-        for (name, _) in &extra_files {
-            arguments.push("--values".into());
-            arguments.push(RenderArgument::ExtraFile(name));
-        }
-        Ok(Some(RenderCommand {
-            program: "helm",
-            arguments,
-            extra_files,
-            removed_variables: &REMOVED_VARIABLES,
-            folder_variables: &FOLDER_VARIABLES,
-            hint: "install helm 3 or later from https://helm.sh, or render the chart elsewhere and build the result as plain+v0",
-        }))
+        command::command(files, package, target, allowance).map(Some)
     }
 
     fn render(
@@ -255,13 +96,22 @@ impl ContentFormat for HelmV3 {
                 findings.extend(chart.unreadable_range());
             }
             Ok(_) => {}
-            Err(errors) => findings.extend(errors),
+            Err(errors) => {
+                findings.extend(errors);
+                return Vec::new();
+            }
         }
-        let Some(text) = input.output else {
-            findings.push(not_rendered());
-            return Vec::new();
-        };
-        rendered::read(text, allowance, findings)
+        match input.output {
+            CommandOutput::Missing => {
+                findings.push(not_rendered());
+                Vec::new()
+            }
+            CommandOutput::Later => Vec::new(),
+            CommandOutput::Text(text) => {
+                let objects = output::read(text, allowance, findings);
+                hooks::without_hooks(objects, findings)
+            }
+        }
     }
 }
 
@@ -270,201 +120,5 @@ fn not_rendered() -> Finding {
         codes::format::NOT_RENDERED,
         "the content is a chart that is not rendered",
     )
-    .hint("provisioners do not install charts yet: build a plain+v0 bundle from the output of `helm template`")
-}
-
-impl Chart {
-    /// Returns a package description made from the chart's fields.
-    pub fn package(&self) -> Result<Package, Finding> {
-        let filled = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        let line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-        Ok(Package {
-            description: filled(&line(&self.description)),
-            // An invalid range is a warning of the content: `unreadable_range`.
-            kubernetes: helm::range(&self.kube_version)
-                .ok()
-                .map(|supported| Kubernetes {
-                    supported: Some(supported),
-                    ..Kubernetes::default()
-                }),
-            about: PackageInfo {
-                maintainers: self
-                    .maintainers
-                    .iter()
-                    .filter(|one| !one.name.trim().is_empty())
-                    .map(|one| Maintainer {
-                        name: one.name.clone(),
-                        email: filled(&one.email),
-                        url: filled(&one.url),
-                    })
-                    .collect(),
-                icon: filled(&self.icon).filter(|icon| icon.starts_with("https://")),
-                keywords: self.keywords.clone(),
-                links: Vec::<Link>::new(),
-                source: self.sources.first().cloned(),
-                url: filled(&self.home),
-                ..PackageInfo::default()
-            },
-            ..Package::new(&self.name, self.bare_version(), Format::HelmV3)?
-        })
-    }
-
-    /// Returns the version without the leading `v` that Helm permits.
-    fn bare_version(&self) -> &str {
-        match self.version.strip_prefix(['v', 'V']) {
-            Some(bare) if bare.starts_with(|c: char| c.is_ascii_digit()) => bare,
-            _ => &self.version,
-        }
-    }
-
-    /// Returns a warning if `kubeVersion` is invalid, because the supported Kubernetes versions are
-    /// then unknown.
-    fn unreadable_range(&self) -> Option<Finding> {
-        let text = self.kube_version.trim();
-        let error = helm::range(text).err().filter(|_| !text.is_empty())?;
-        Some(
-            Finding::warning(codes::format::BAD_RANGE, error.message)
-                .in_file(CHART)
-                .at_field("kubeVersion")
-                .hint("state the range in kubernetes.supported of bundle.yaml"),
-        )
-    }
-}
-
-fn bad(file: &str, message: impl Into<String>) -> Finding {
-    Finding::error(codes::format::BAD_CHART, message).in_file(file)
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::package::{Config, Requires};
-
-    fn files(list: &[(&str, &str)]) -> Files {
-        list.iter()
-            .map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec()))
-            .collect()
-    }
-
-    #[test]
-    fn finds_chart_at_the_root_or_in_the_only_folder() {
-        let chart = "apiVersion: v2\nname: web\nversion: 1.4.0\nkubeVersion: '>=1.29.0'\nhome: https://example.com\n";
-        let (read_one, folder) = read(&files(&[(CHART, chart), ("templates/a.yaml", "")])).unwrap();
-        assert_eq!((read_one.name.as_str(), folder.as_str()), ("web", ""));
-        let package = read_one.package().unwrap();
-        assert_eq!(package.title(), "bundle web 1.4.0");
-        assert_eq!(package.about.url.as_deref(), Some("https://example.com"));
-        let (_, folder) = read(&files(&[("web/Chart.yaml", chart), ("bundle.yaml", "")])).unwrap();
-        assert_eq!(folder, "web/");
-        for none in [
-            files(&[("a/b.yaml", "")]),
-            files(&[("a/Chart.yaml", chart), ("b/x", "")]),
-        ] {
-            assert_eq!(
-                read(&none).unwrap_err().first().unwrap().to_string(),
-                "Chart.yaml file is missing"
-            );
-        }
-    }
-
-    #[test]
-    fn reads_versions_and_kubernetes_ranges_like_helm() {
-        let chart = |version: &str, kubernetes: &str| Chart {
-            name: "web".to_owned(),
-            version: version.to_owned(),
-            kube_version: kubernetes.to_owned(),
-            ..Chart::default()
-        };
-        for (version, read) in [
-            ("1.4.0", "1.4.0"),
-            ("v1.4.0", "1.4.0"),
-            ("v1.4.0-rc.1", "1.4.0-rc.1"),
-        ] {
-            let package = chart(version, "").package().unwrap();
-            assert_eq!(package.version.to_string(), read);
-        }
-        for version in ["1.4", "v", "vv1.4.0", "latest"] {
-            assert!(chart(version, "").package().is_err(), "{version}");
-        }
-        let supported = |kubernetes: &str| {
-            let read = chart("1.0.0", kubernetes);
-            assert_eq!(read.unreadable_range(), None, "{kubernetes}");
-            read.package().unwrap().kubernetes.unwrap().to_string()
-        };
-        assert_eq!(supported("~> 1.30"), "~1.30");
-        assert_eq!(supported("=> 1.30"), ">=1.30");
-        let unreadable = chart("1.0.0", "one");
-        assert_eq!(unreadable.package().unwrap().kubernetes, None);
-        let warning = unreadable.unreadable_range().unwrap().to_string();
-        assert!(
-            warning.starts_with("Chart.yaml: kubeVersion: invalid version range `one`"),
-            "{warning}"
-        );
-        assert_eq!(chart("1.0.0", " ").unreadable_range(), None);
-    }
-
-    #[test]
-    fn command_has_version_apis_and_values_of_package_and_installation() {
-        let chart = "name: web\nversion: 1.4.0\n";
-        let files = files(&[("web/Chart.yaml", chart), ("prod.yaml", "replicas: 3\n")]);
-        let mut package = Package::new("web", "1.4.0", Format::HelmV3).unwrap();
-        let command = |package: &Package, target: &RenderTarget| {
-            HelmV3.command(&files, package, target).unwrap().unwrap()
-        };
-        let shown = |command: &RenderCommand| {
-            let arguments = command.arguments.iter().map(|argument| match argument {
-                RenderArgument::Text(text) => text.clone(),
-                RenderArgument::ContentPath(path) => format!("content/{path}"),
-                RenderArgument::ExtraFile(name) => format!("extra/{name}"),
-            });
-            arguments.collect::<Vec<_>>().join(" ")
-        };
-        let plain = command(&package, &RenderTarget::default());
-        let begin = "template web content/web/ --include-crds --skip-tests --namespace";
-        assert_eq!(shown(&plain), format!("{begin} default"));
-        package.config = Some(Config {
-            schema: None,
-            default: Some("prod.yaml".to_owned()),
-            ..Config::default()
-        });
-        package.requires = Some(Requires {
-            apis: vec!["a.example.com/v1".to_owned()],
-            packages: Vec::new(),
-        });
-        let target = RenderTarget {
-            config: Some(json!({"replicas": 2})),
-            kubernetes: Some([1, 33, 4]),
-            apis: vec!["b.example.com/v1".to_owned()],
-            ..RenderTarget::in_namespace(Some("shop"))
-        };
-        let all = command(&package, &target);
-        assert_eq!(
-            shown(&all),
-            format!(
-                "{begin} shop --kube-version 1.33.4 --api-versions a.example.com/v1 --api-versions b.example.com/v1 --values extra/values.yaml --values extra/config.yaml"
-            )
-        );
-        let values = |at: usize| String::from_utf8(all.extra_files[at].1.clone()).unwrap();
-        assert_eq!(
-            (values(0).as_str(), values(1).as_str()),
-            ("replicas: 3\n", r#"{"replicas":2}"#)
-        );
-    }
-
-    #[test]
-    fn rejects_missing_dependencies_and_library_charts() {
-        let chart =
-            "name: web\nversion: 1.0.0\ntype: library\ndependencies: [{name: redis}, {name: db}]\n";
-        let found = read(&files(&[(CHART, chart), ("charts/redis-1.0.0.tgz", "")])).unwrap_err();
-        let said: Vec<String> = found.iter().map(ToString::to_string).collect();
-        assert_eq!(
-            said,
-            [
-                "Chart.yaml: type: a library chart cannot be installed",
-                "Chart.yaml: dependencies: found in Chart.yaml, but missing in charts/ directory: db",
-            ]
-        );
-    }
+    .hint("a command that renders it, such as `kubectl bundle render`, shows its objects")
 }

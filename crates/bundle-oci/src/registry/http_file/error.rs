@@ -111,9 +111,9 @@ pub enum HttpFileReason {
         /// Limit in bytes.
         limit: u64,
     },
-    /// The response is not compressed with gzip.
+    /// The response is not compressed with gzip. The message begins like that of RukPak.
     #[error(
-        "the response is not a gzipped tar archive{}",
+        "gzip: invalid header: the response is not a gzipped tar archive{}",
         if .media_type.is_empty() { String::new() } else { format!(" (media type {media_type:?})") }
     )]
     NotGzip {

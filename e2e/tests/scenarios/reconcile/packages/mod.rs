@@ -1,5 +1,6 @@
-//! Packages of operators and of other projects, as they were published.
+//! Charts, configured packages, and packages of other projects as they were published.
 
+mod charts;
 mod configuration;
 mod operators;
 mod real_operators;

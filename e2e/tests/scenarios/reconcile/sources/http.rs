@@ -25,7 +25,7 @@ use crate::scenarios::reconcile::{CLASS, LONG, apply, condition, get, installed,
 const LOCAL_CLASS: &str = "httpsource";
 
 /// Returns a gzipped tar of these files.
-fn archive(files: &[(&str, &str)]) -> Bytes {
+pub(in crate::scenarios::reconcile) fn archive(files: &[(&str, &str)]) -> Bytes {
     let mut tar = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
     for (path, text) in files {
         let mut header = tar::Header::new_gnu();
@@ -69,7 +69,9 @@ async fn https_server(authority: &Authority, folder: &Path) -> FileServer {
 }
 
 /// Starts a cluster, a server, and a webhook that trusts its certificate.
-async fn stage(options: WebhookOptions) -> (Cluster, Webhook, FileServer) {
+pub(in crate::scenarios::reconcile) async fn stage(
+    options: WebhookOptions,
+) -> (Cluster, Webhook, FileServer) {
     let cluster = Cluster::builder().start().await.unwrap();
     let folder = cluster.folder().join("data").join("files");
     fs_err::create_dir_all(&folder).unwrap();

@@ -15,8 +15,8 @@ use super::{
 };
 
 mod config_maps;
-mod git;
-mod http;
+pub(super) mod git;
+pub(super) mod http;
 mod ignored_fields;
 mod target;
 

@@ -100,6 +100,7 @@ impl Build {
             LockFileUse::Use
         };
         let options = BuildOptions {
+            name: None,
             known: self.known,
             allowed: self.allowed,
             lock: old,

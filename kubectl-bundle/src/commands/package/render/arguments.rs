@@ -9,8 +9,8 @@ use crate::flags::{DataFormat, Environment, RegistryFlags};
 
 /// Print the objects that would be installed, in the order in which they are applied.
 ///
-/// Images are pinned to the digests in the lock file, operator bundles are converted, and charts in
-/// a folder are rendered by helm. Content is parsed with the code of the reconciler. The objects
+/// Images are pinned to the digests in the lock file, operator bundles are converted, and charts are
+/// rendered by helm. Content is parsed with the code of the reconciler. The objects
 /// have the labels with which they are installed, and objects without a namespace get that of -n.
 /// An operator bundle is installed into that namespace too, else into the one that it suggests.
 #[derive(Debug, Args)]
@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     /// Reference, OCI layout or archive, or folder of manifests
     #[arg(value_name = "REF|LAYOUT|ARCHIVE|DIR")]
     pub(crate) source: String,
-    /// Name of the BundleDeployment, for the labels [default: the name of the package]
+    /// Name of the BundleDeployment, for the labels and the release of a chart [default: the name of the package]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
     /// Namespace of objects without one, and of an operator bundle [default: none, and the one that

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use bundle_api::names;
 use bundle_core::check;
-use bundle_core::format::{self, Content, RenderInput, RenderTarget};
+use bundle_core::format::{Content, RenderTarget};
 use bundle_core::images::Allowed;
 use bundle_core::plan::applyset;
 use bundle_core::plan::normalize::normalize;
@@ -16,6 +16,7 @@ use bundle_oci::Limits;
 use serde_json::{Value, json};
 
 use crate::artifact::folder::{self, BuildOptions};
+use crate::artifact::input;
 use crate::artifact::location::ArtifactLocation;
 use crate::failure::Outcome;
 use crate::registry::{self, RegistrySettings};
@@ -101,11 +102,11 @@ impl Render {
             }
         };
         if let Some(files) = located {
-            let content = format::render(&RenderInput {
-                files: &files,
-                target: &RenderTarget::in_namespace(self.namespace.as_deref()),
-                output: None,
-            })?;
+            let target = RenderTarget {
+                name: self.name.clone(),
+                ..RenderTarget::in_namespace(self.namespace.as_deref())
+            };
+            let content = input::render(&files, &target)?;
             ui.warnings(&content.warnings);
             return Ok(content);
         }
@@ -114,6 +115,7 @@ impl Render {
             allowed: Allowed {
                 patterns: vec!["**".to_owned()],
             },
+            name: self.name.clone(),
             target: self.namespace.clone(),
             ..BuildOptions::default()
         };

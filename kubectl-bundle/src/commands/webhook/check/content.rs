@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bundle_cluster::review::{ImageLookups, MatchingPolicies, ReviewLookups as _};
 use bundle_core::check::Installation;
-use bundle_core::diagnostic::{Finding, Findings, Outcome as Meaning};
+use bundle_core::diagnostic::{Finding, Findings, Outcome as Meaning, codes};
+use bundle_core::format::RenderTarget;
 use bundle_core::reference::Reference;
 use bundle_core::review::{
     CheckedBundleSpec, CheckedDeploymentSpec, ClassFact, Image, Kind, Source, Subject, Verdict,
@@ -18,6 +19,7 @@ use tokio::time::Instant;
 
 use super::lookup::ClusterFacts;
 use crate::artifact::folder;
+use crate::failure::Failure;
 
 /// The registry's answer to the lookup of an image.
 type ImageLookup = Result<Arc<ImageMetadata>, Finding>;
@@ -90,8 +92,25 @@ impl<'a> ReviewedImage<'a> {
                     create_namespace: spec.create_namespace,
                     drift_ignore: &spec.drift_ignore,
                 });
-                let findings = folder::findings(&files, installation.as_ref());
-                result.findings = located(findings, reference);
+                let target = render_target(subject, spec.as_ref());
+                match folder::findings(&files, installation.as_ref(), &target) {
+                    Ok(findings) => result.findings = located(findings, reference),
+                    Err(Failure::Findings { findings, .. }) => {
+                        let (missing, found) = findings
+                            .into_iter()
+                            .partition(|one| one.code == codes::usage::NO_PROGRAM);
+                        let missing: Findings = missing;
+                        result.findings = located(found, reference);
+                        result.unchecked.extend(
+                            missing
+                                .iter()
+                                .map(|why| format!("{reference}: the objects in it: {why}")),
+                        );
+                    }
+                    Err(_) => result
+                        .unchecked
+                        .push(format!("{reference}: the objects in it")),
+                }
             }
             // The proof on the object was enough for the review. An image that is not in the
             // registry may be pushed later.
@@ -147,6 +166,19 @@ impl<'a> ReviewedImage<'a> {
             .files(&Limits::default())
             .await
             .map_err(ContentError::Files)
+    }
+}
+
+/// Returns the installation that `subject` describes.
+fn render_target(subject: &Subject<'_>, spec: Option<&CheckedDeploymentSpec>) -> RenderTarget {
+    let Some(spec) = spec else {
+        return RenderTarget::default();
+    };
+    let config = &subject.new["spec"]["config"];
+    RenderTarget {
+        name: subject.new["metadata"]["name"].as_str().map(str::to_owned),
+        config: (!config.is_null()).then(|| config.clone()),
+        ..RenderTarget::in_namespace(spec.target_namespace.as_deref())
     }
 }
 

@@ -37,8 +37,21 @@ struct ImageValues {
     repository: String,
     digest: String,
     tag: String,
+    variant: ImageVariant,
     pull_policy: Option<String>,
     pull_secrets: Vec<String>,
+}
+
+/// Variant of the image.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum ImageVariant {
+    /// The image without external commands.
+    #[default]
+    #[serde(rename = "")]
+    Plain,
+    /// The image with helm.
+    Helm,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -113,11 +126,16 @@ impl ChartValues {
             repository,
             digest,
             tag,
+            variant,
             ..
         } = &self.image;
         if repository.is_empty() {
             return None;
         }
+        let tag = match variant {
+            ImageVariant::Helm if !tag.is_empty() => &format!("{tag}-helm"),
+            _ => tag,
+        };
         let mut image = repository.clone();
         for (separator, part) in [(':', tag), ('@', digest)] {
             if !part.is_empty() {

@@ -188,6 +188,26 @@ impl Store {
         key: &[u8],
         keys: &BTreeSet<String>,
     ) -> Option<SelectedObjects> {
+        self.find_rendered(content, rendered_for, key, Some(keys))
+    }
+
+    /// Finds all objects, like [`Self::select`].
+    pub(in crate::reconcile) fn select_all(
+        &self,
+        content: &ContentId,
+        rendered_for: &Digest,
+        key: &[u8],
+    ) -> Option<SelectedObjects> {
+        self.find_rendered(content, rendered_for, key, None)
+    }
+
+    fn find_rendered(
+        &self,
+        content: &ContentId,
+        rendered_for: &Digest,
+        key: &[u8],
+        keys: Option<&BTreeSet<String>>,
+    ) -> Option<SelectedObjects> {
         let path = self.rendered_path(content, rendered_for);
         let name = rendered_seal_name(content, rendered_for);
         let found = SelectedObjects::find(&path, (&name, key), keys);

@@ -25,13 +25,13 @@ async fn stage() -> (Cluster, Webhook) {
 }
 
 /// An SSH server with a repository, and the folder in which commits are made.
-struct Repository {
+pub(in crate::scenarios::reconcile) struct Repository {
     server: SshServer,
     work: PathBuf,
 }
 
 impl Repository {
-    async fn start(cluster: &Cluster, name: &str) -> Self {
+    pub(in crate::scenarios::reconcile) async fn start(cluster: &Cluster, name: &str) -> Self {
         let server = SshServer::start(cluster, name).await.unwrap();
         let work = server.folder().join("work");
         let repository = Self { server, work };
@@ -55,7 +55,7 @@ impl Repository {
         done.trim().to_owned()
     }
 
-    fn write(&self, path: &str, text: &str) {
+    pub(in crate::scenarios::reconcile) fn write(&self, path: &str, text: &str) {
         let path = self.work.join(path);
         fs_err::create_dir_all(path.parent().unwrap()).unwrap();
         fs_err::write(path, text).unwrap();
@@ -70,7 +70,7 @@ impl Repository {
     }
 
     /// Commits all files in place of the last commit if `amend` is set, and pushes branch and tag.
-    async fn push(&self, amend: bool) -> String {
+    pub(in crate::scenarios::reconcile) async fn push(&self, amend: bool) -> String {
         self.git("add --all").await;
         let amend = if amend { " --amend" } else { "" };
         self.git(&format!("commit --quiet -m bundles{amend}")).await;
@@ -82,7 +82,7 @@ impl Repository {
     }
 
     /// Creates a Secret with the key of the server, and a class that allows loopback.
-    async fn allow(&self, cluster: &Cluster, name: &str) {
+    pub(in crate::scenarios::reconcile) async fn allow(&self, cluster: &Cluster, name: &str) {
         let secret = json!({
             "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/ssh-auth",
             "metadata": {"name": name, "namespace": NAMESPACE},
@@ -104,7 +104,12 @@ impl Repository {
         apply(cluster, &class).await;
     }
 
-    fn source(&self, secret: &str, directory: &str, reference: &Value) -> Value {
+    pub(in crate::scenarios::reconcile) fn source(
+        &self,
+        secret: &str,
+        directory: &str,
+        reference: &Value,
+    ) -> Value {
         json!({"type": "git", "git": {
             "repository": self.server.url("web.git"), "directory": directory, "ref": reference,
             "auth": {"secret": {"name": secret}},

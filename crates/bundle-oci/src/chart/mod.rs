@@ -1,5 +1,7 @@
 //! Files of a packed chart (`.tgz` from `helm package`), read with the checks and limits of an
-//! image layer.
+//! image layer, and the files of a chart for helm.
+
+mod command_files;
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -14,38 +16,36 @@ use crate::manifest::Descriptor;
 use crate::media;
 use crate::unpack::Unpacker;
 
+pub use command_files::{CommandFiles, write};
+
 /// Returns the files of the archive at `path`.
 pub fn read(path: &Path, limits: &Limits) -> Result<Files, Finding> {
     let place = path.display().to_string();
-    let unreadable = |why: String| {
-        Finding::error(
-            codes::usage::FILE_UNREADABLE,
-            format!("the file is not a packed chart: {why}"),
-        )
-        .in_file(&place)
-        .hint("pass a folder, or a chart packed by `helm package`")
-    };
     let mut packed = Vec::new();
     fs_err::File::open(path)
         .and_then(|file| file.take(limits.layer + 1).read_to_end(&mut packed))
-        .map_err(|error| unreadable(error.kind().to_string()))?;
+        .map_err(|error| unreadable(&place, &error.kind().to_string()))?;
+    unpack(&place, &packed, limits)
+}
+
+/// Returns the files of an archive. `place` is its path in findings.
+pub fn unpack(place: &str, packed: &[u8], limits: &Limits) -> Result<Files, Finding> {
     if packed.len() as u64 > limits.layer {
-        return Err(unreadable(format!(
-            "it is larger than {}",
-            format_size(limits.layer)
-        )));
+        let limit = format_size(limits.layer);
+        return Err(unreadable(place, &format!("it is larger than {limit}")));
     }
     // No digest of the uncompressed archive is known, so only the limits apply.
     let mut tar = Vec::new();
-    MultiGzDecoder::new(&packed[..])
+    MultiGzDecoder::new(packed)
         .take(limits.total + 1)
         .read_to_end(&mut tar)
-        .map_err(|error: io::Error| unreadable(error.to_string()))?;
+        .map_err(|error: io::Error| unreadable(place, &error.to_string()))?;
     if tar.len() as u64 > limits.total {
-        return Err(unreadable(format!(
-            "it unpacks to more than {}",
-            format_size(limits.total)
-        )));
+        let limit = format_size(limits.total);
+        return Err(unreadable(
+            place,
+            &format!("it unpacks to more than {limit}"),
+        ));
     }
     let config = format!(
         r#"{{"architecture":"amd64","os":"linux","rootfs":{{"type":"layers","diff_ids":["{}"]}}}}"#,
@@ -58,11 +58,20 @@ pub fn read(path: &Path, limits: &Limits) -> Result<Files, Finding> {
         ..*limits
     };
     let mut unpacking = Unpacker::new(&descriptor, config.as_bytes(), &[layer], limits)
-        .map_err(|error| error.finding().in_file(&place))?;
+        .map_err(|error| error.finding().in_file(place))?;
     unpacking
         .layer(0, &tar[..])
-        .map_err(|error| error.finding().in_file(&place))?;
+        .map_err(|error| error.finding().in_file(place))?;
     Ok(unpacking.finish())
+}
+
+fn unreadable(place: &str, why: &str) -> Finding {
+    Finding::error(
+        codes::usage::FILE_UNREADABLE,
+        format!("the file is not a packed chart: {why}"),
+    )
+    .in_file(place)
+    .hint("pass a folder, or a chart packed by `helm package`")
 }
 
 #[cfg(test)]
@@ -71,7 +80,7 @@ mod tests {
 
     use super::*;
 
-    fn packed(entries: &[(&str, &[u8])]) -> Vec<u8> {
+    pub(super) fn packed(entries: &[(&str, &[u8])]) -> Vec<u8> {
         let mut builder = tar::Builder::new(Vec::new());
         for (path, content) in entries {
             let mut header = tar::Header::new_ustar();

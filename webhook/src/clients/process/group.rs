@@ -1,4 +1,4 @@
-//! The process group of one git command: what it uses is reserved, and its processes are killed and
+//! The process group of one command: what it uses is reserved, and its processes are killed and
 //! reaped before that is released.
 
 use std::io;
@@ -18,8 +18,8 @@ const REAPED_EVERY: Duration = Duration::from_millis(20);
 /// Maximum number of these intervals. After that, what the group uses is released in any case.
 const REAP_LIMIT: u32 = 250;
 
-/// A group with git as its leader. All its processes are killed on drop, also those that git left
-/// behind.
+/// A group with the command as its leader. All its processes are killed on drop, also those that
+/// the command left behind.
 pub(super) struct ProcessGroup {
     leader: Option<Child>,
     id: Option<Pid>,
@@ -55,8 +55,8 @@ impl Drop for ProcessGroup {
         let Some(id) = self.id else {
             return;
         };
-        // Each process of git is killed at once: git itself would end its helpers, but does not
-        // wait for them. An error means that no process is left.
+        // Each process is killed at once: git, for example, would end its helpers, but does not wait
+        // for them. An error means that no process is left.
         let is_killed = kill_process_group(id, Signal::KILL).is_ok();
         let (leader, used) = (self.leader.take(), self.used.take());
         if let (true, Ok(runtime)) = (is_killed, Handle::try_current()) {

@@ -1,0 +1,197 @@
+//! The command `helm template`, which is the same on each machine for the same input.
+
+use super::{chart, values};
+use crate::{
+    configuration,
+    diagnostic::Findings,
+    files::Files,
+    format::renderer::{RenderArgument, RenderCommand, RenderTarget},
+    package::Package,
+    yaml::Allowance,
+};
+
+/// Environment variables that would change the output of helm.
+const REMOVED_VARIABLES: [&str; 5] = [
+    "HELM_NAMESPACE",
+    "HELM_PLUGINS",
+    "HELM_DEBUG",
+    "HELM_KUBECONTEXT",
+    "KUBECONFIG",
+];
+/// Environment variables that name folders with the user's settings of helm.
+const FOLDER_VARIABLES: [&str; 3] = ["HELM_CONFIG_HOME", "HELM_CACHE_HOME", "HELM_DATA_HOME"];
+/// Name of a release whose installation and package are unknown. It is that of helm.
+const UNNAMED: &str = "release-name";
+/// Namespace of a release without one.
+const NAMESPACE: &str = "default";
+
+/// Returns the command `helm template`. Values come from the chart, the default configuration of
+/// the package, and the configuration of the installation; later ones override earlier ones.
+pub(super) fn command(
+    files: &Files,
+    package: Option<&Package>,
+    target: &RenderTarget,
+    allowance: &mut Allowance,
+) -> Result<RenderCommand, Findings> {
+    let (chart, folder) = chart::read(files)?;
+    let name = target.name.as_deref();
+    let name = name.or_else(|| package.map(|package| package.name.as_str()));
+    let mut arguments: Vec<RenderArgument> = vec![
+        "template".into(),
+        name.unwrap_or(UNNAMED).into(),
+        RenderArgument::ContentPath(folder.clone()),
+    ];
+    let namespace = target.namespace.as_deref().unwrap_or(NAMESPACE);
+    for argument in ["--include-crds", "--skip-tests", "--namespace", namespace] {
+        arguments.push(argument.into());
+    }
+    // Without this flag, helm renders for a version of its own choice, and rejects charts that
+    // require a newer one.
+    if let Some([major, minor, patch]) = target.kubernetes {
+        arguments.push("--kube-version".into());
+        arguments.push(RenderArgument::Text(format!("{major}.{minor}.{patch}")));
+    }
+    let required = package.and_then(|package| package.requires.as_ref());
+    let required = required.iter().flat_map(|requires| &requires.apis);
+    for api in required.chain(&target.apis) {
+        arguments.push("--api-versions".into());
+        arguments.push(api.as_str().into());
+    }
+    let mut extra_files = Vec::new();
+    let config = package.and_then(|package| package.config.as_ref());
+    if let Some(default) = config.and_then(|config| config.default.as_ref()) {
+        // The file name of the author is not used: helm splits it at commas into several paths,
+        // which can be anywhere.
+        let values = files.get(default.as_str()).cloned().unwrap_or_default();
+        extra_files.push(("values.yaml", values));
+    }
+    let mut field = configuration::FIELD;
+    if let Some(given) = &target.config {
+        let given = values::given(given, allowance)?;
+        field = given.field;
+        if let Some(config) = config {
+            let (values, place) = (Some(&given.values), given.field);
+            configuration::resolve_at(config, files, values, place, allowance)?;
+        }
+        extra_files.push(("config.yaml", given.values.to_string().into_bytes()));
+    }
+    for (name, _) in &extra_files {
+        arguments.push("--values".into());
+        arguments.push(RenderArgument::ExtraFile(name));
+    }
+    Ok(RenderCommand {
+        program: "helm",
+        chart: chart.name,
+        folder,
+        config_field: field,
+        arguments,
+        extra_files,
+        removed_variables: &REMOVED_VARIABLES,
+        folder_variables: &FOLDER_VARIABLES,
+        hint: "install helm 3 or later from https://helm.sh, or render the chart elsewhere and build the result as plain+v0",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::package::{Config, Format, Requires};
+
+    fn files(list: &[(&str, &str)]) -> Files {
+        let list = list.iter();
+        list.map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec()))
+            .collect()
+    }
+
+    fn shown(command: &RenderCommand) -> String {
+        let arguments = command.arguments.iter().map(|argument| match argument {
+            RenderArgument::Text(text) => text.clone(),
+            RenderArgument::ContentPath(path) => format!("content/{path}"),
+            RenderArgument::ExtraFile(name) => format!("extra/{name}"),
+        });
+        arguments.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn command_has_version_apis_and_values_of_package_and_installation() {
+        let chart = "name: web\nversion: 1.4.0\n";
+        let files = files(&[("web/Chart.yaml", chart), ("prod.yaml", "replicas: 3\n")]);
+        let mut package = Package::new("web", "1.4.0", Format::HelmV3).unwrap();
+        let command = |package: Option<&Package>, target: &RenderTarget| {
+            command(&files, package, target, &mut Allowance::default()).unwrap()
+        };
+        let plain = command(Some(&package), &RenderTarget::default());
+        let flags = "content/web/ --include-crds --skip-tests --namespace";
+        assert_eq!(shown(&plain), format!("template web {flags} default"));
+        assert_eq!(
+            (plain.chart.as_str(), plain.folder.as_str()),
+            ("web", "web/")
+        );
+        let unnamed = command(None, &RenderTarget::default());
+        let expected = format!("template release-name {flags} default");
+        assert_eq!(shown(&unnamed), expected);
+        package.config = Some(Config {
+            schema: None,
+            default: Some("prod.yaml".to_owned()),
+            ..Config::default()
+        });
+        package.requires = Some(Requires {
+            apis: vec!["a.example.com/v1".to_owned()],
+            packages: Vec::new(),
+        });
+        let target = RenderTarget {
+            name: Some("shop".to_owned()),
+            config: Some(json!({"replicas": 2})),
+            kubernetes: Some([1, 33, 4]),
+            apis: vec!["b.example.com/v1".to_owned()],
+            ..RenderTarget::in_namespace(Some("team-a"))
+        };
+        let all = command(Some(&package), &target);
+        assert_eq!(
+            shown(&all),
+            format!(
+                "template shop {flags} team-a --kube-version 1.33.4 --api-versions a.example.com/v1 --api-versions b.example.com/v1 --values extra/values.yaml --values extra/config.yaml"
+            )
+        );
+        let values = |at: usize| String::from_utf8(all.extra_files[at].1.clone()).unwrap();
+        assert_eq!(
+            (values(0).as_str(), values(1).as_str()),
+            ("replicas: 3\n", r#"{"replicas":2}"#)
+        );
+    }
+
+    #[test]
+    fn values_match_the_schema_of_the_package() {
+        let chart = "name: web\nversion: 1.4.0\n";
+        let schema = r#"{"properties": {"replicas": {"type": "integer"}}}"#;
+        let files = files(&[(chart::CHART, chart), ("config.schema.json", schema)]);
+        let package = Package {
+            config: Some(Config {
+                schema: Some("config.schema.json".to_owned()),
+                ..Config::default()
+            }),
+            ..Package::new("web", "1.4.0", Format::HelmV3).unwrap()
+        };
+        let field_of = |config: Value| {
+            let target = RenderTarget {
+                config: Some(config),
+                ..RenderTarget::default()
+            };
+            let found = command(&files, Some(&package), &target, &mut Allowance::default());
+            found.err().map(|findings| {
+                let first = findings.first().cloned().unwrap();
+                first.place.field.unwrap_or_default()
+            })
+        };
+        let field = |text: &str| Some(text.to_owned());
+        assert_eq!(field_of(json!({"replicas": 2})), None);
+        assert_eq!(
+            field_of(json!({"replicas": "x"})),
+            field("spec.config.replicas")
+        );
+        let text = json!({"values": "replicas: x"});
+        assert_eq!(field_of(text), field("spec.config.values.replicas"));
+    }
+}

@@ -1,0 +1,117 @@
+//! Hooks of a chart: objects that helm creates and removes at its own events. Objects of tests are
+//! left out. Programs that helm would run at an event are rejected, because an installation has no
+//! such events.
+
+use crate::{
+    diagnostic::{Finding, Findings, codes},
+    object::Manifest,
+};
+
+/// Annotation with the events of a hook.
+const HOOK: &str = "helm.sh/hook";
+/// Events of `helm test`.
+const TESTS: [&str; 3] = ["test", "test-success", "test-failure"];
+/// Events of an installation or upgrade.
+const INSTALLS: [&str; 5] = [
+    "crd-install",
+    "pre-install",
+    "post-install",
+    "pre-upgrade",
+    "post-upgrade",
+];
+
+/// Returns the objects to install. Objects of installs and upgrades are ordinary objects, unless
+/// they run a program once. All other hooks are errors.
+pub(super) fn without_hooks(objects: Vec<Manifest>, findings: &mut Findings) -> Vec<Manifest> {
+    let mut kept = Vec::with_capacity(objects.len());
+    for object in objects {
+        let annotation = &object.value["metadata"]["annotations"][HOOK];
+        let Some(events) = annotation.as_str() else {
+            kept.push(object);
+            continue;
+        };
+        let events: Vec<&str> = events.split(',').map(str::trim).collect();
+        if events.iter().all(|event| TESTS.contains(event)) {
+            continue;
+        }
+        let runs_once = matches!(
+            (object.id.group.as_str(), object.id.kind.as_str()),
+            ("batch", "Job") | ("", "Pod")
+        );
+        if !runs_once && events.iter().any(|event| INSTALLS.contains(event)) {
+            kept.push(object);
+        } else {
+            findings.push(rejected(&object, &events, runs_once));
+        }
+    }
+    kept
+}
+
+fn rejected(object: &Manifest, events: &[&str], runs_once: bool) -> Finding {
+    let events = events.join(", ").escape_debug().to_string();
+    let hint = if runs_once {
+        "disable it with a value of the chart in spec.config, or run the Job yourself"
+    } else {
+        "disable it with a value of the chart in spec.config"
+    };
+    Finding::error(
+        codes::format::CHART_HOOK,
+        format!("the hook {events} of helm is not supported for this object"),
+    )
+    .about(object.id.to_string())
+    .hint(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::helm::output;
+    use crate::yaml::Allowance;
+
+    fn filtered(kind: &str, events: &str) -> Result<usize, String> {
+        let (group, kind) = kind.split_once('/').unwrap_or(("", kind));
+        let version = if group.is_empty() {
+            "v1".to_owned()
+        } else {
+            format!("{group}/v1")
+        };
+        let text = format!(
+            "apiVersion: {version}\nkind: {kind}\nmetadata: {{name: a, annotations: {{{HOOK}: '{events}'}}}}\n"
+        );
+        let mut findings = Findings::default();
+        let objects = output::read(text.as_bytes(), &mut Allowance::default(), &mut findings);
+        let kept = without_hooks(objects, &mut findings).len();
+        match findings.first() {
+            Some(finding) => Err(finding.to_string()),
+            None => Ok(kept),
+        }
+    }
+
+    #[test]
+    fn tests_are_left_out_and_objects_of_installs_are_ordinary_objects() {
+        for (kind, events, kept) in [
+            ("Pod", "test", 0),
+            ("batch/Job", "test-success, test-failure", 0),
+            ("ConfigMap", "pre-install", 1),
+            ("Secret", "pre-install,pre-upgrade,pre-rollback", 1),
+            ("ServiceAccount", "post-install", 1),
+        ] {
+            assert_eq!(filtered(kind, events), Ok(kept), "{kind} {events}");
+        }
+    }
+
+    #[test]
+    fn programs_of_hooks_and_other_events_are_rejected_by_name() {
+        for (kind, events, name) in [
+            ("batch/Job", "pre-install", "Job.batch/a"),
+            ("Pod", "post-upgrade", "Pod/a"),
+            ("batch/Job", "test,pre-delete", "Job.batch/a"),
+            ("ConfigMap", "pre-delete", "ConfigMap/a"),
+            ("ConfigMap", "post-rollback", "ConfigMap/a"),
+            ("ConfigMap", "sometimes", "ConfigMap/a"),
+        ] {
+            let found = filtered(kind, events).unwrap_err();
+            assert!(found.contains(name), "{found}");
+        }
+    }
+}

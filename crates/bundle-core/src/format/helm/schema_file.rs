@@ -1,0 +1,87 @@
+//! `values.schema.json` of a chart: helm reads the files and URLs that it refers to.
+
+use serde_json::Value;
+
+use crate::diagnostic::{Finding, codes};
+
+/// Maximum size of a schema, in bytes.
+const BYTES: usize = 1 << 20;
+/// Keywords of references.
+const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
+/// Supported values of `$schema`, without `#`. helm contains them.
+const DRAFTS: [&str; 5] = [
+    "http://json-schema.org/draft-04/schema",
+    "http://json-schema.org/draft-06/schema",
+    "http://json-schema.org/draft-07/schema",
+    "https://json-schema.org/draft/2019-09/schema",
+    "https://json-schema.org/draft/2020-12/schema",
+];
+
+/// Returns an error if helm would read other files or URLs for the schema at `path`.
+pub(super) fn check(path: &str, text: &[u8]) -> Result<(), Finding> {
+    let reject = |message: String, hint: &str| {
+        Finding::error(codes::format::BAD_CHART, message)
+            .in_file(path)
+            .hint(hint)
+    };
+    if text.len() > BYTES {
+        let message = format!("the schema is larger than {BYTES} bytes");
+        return Err(reject(message, "shorten it"));
+    }
+    let schema: Value = serde_json::from_slice(text)
+        .map_err(|error| reject(format!("invalid JSON: {error}"), "correct the file"))?;
+    match foreign(&schema) {
+        None => Ok(()),
+        Some((keyword, target)) => {
+            let target: String = target.escape_debug().take(200).collect();
+            let message = format!("{keyword} refers to `{target}`, which is outside of the file");
+            let hint = "copy the schema into the file: `$ref` refers only to `#/...`, and `$schema` to a draft from 4 to 2020-12";
+            Err(reject(message, hint))
+        }
+    }
+}
+
+/// Returns a reference to another file, if there is one.
+fn foreign(value: &Value) -> Option<(&str, &str)> {
+    match value {
+        Value::Array(items) => items.iter().find_map(foreign),
+        Value::Object(map) => map.iter().find_map(|(key, value)| {
+            let text = value.as_str();
+            let is_foreign = |text: &str| {
+                if key == "$schema" {
+                    !DRAFTS.contains(&text.trim_end_matches('#'))
+                } else {
+                    REFERENCES.contains(&key.as_str()) && !text.starts_with('#')
+                }
+            };
+            match text.filter(|text| is_foreign(text)) {
+                Some(text) => Some((key.as_str(), text)),
+                None => foreign(value),
+            }
+        }),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_to_files_and_urls_are_rejected() {
+        let accepted = r##"{"$schema": "http://json-schema.org/draft-07/schema#", "properties": {"a": {"$ref": "#/$defs/a"}}, "$defs": {"a": {}}}"##;
+        assert_eq!(check("values.schema.json", accepted.as_bytes()), Ok(()));
+        for rejected in [
+            r#"{"$schema": "https://example.com/schema"}"#,
+            r#"{"properties": {"a": {"$ref": "file:///etc/passwd"}}}"#,
+            r#"{"allOf": [{"\u0024ref": "http://127.0.0.1/x"}]}"#,
+            r#"{"$dynamicRef": "other.json#/a"}"#,
+            "{",
+        ] {
+            let found = check("values.schema.json", rejected.as_bytes()).unwrap_err();
+            assert_eq!(found.code, codes::format::BAD_CHART, "{rejected}");
+        }
+        let large = vec![b' '; BYTES + 1];
+        assert!(check("values.schema.json", &large).is_err());
+    }
+}

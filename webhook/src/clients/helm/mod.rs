@@ -1,0 +1,314 @@
+//! The helm program: one process at a time, without environment, configuration, plugins or
+//! credentials, in a folder of its own, with limits of memory, time and output.
+
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bundle_core::diagnostic::{Finding, Findings, codes};
+use bundle_core::format::{RenderCommand, helm};
+use bundle_oci::chart::CommandFiles;
+
+use crate::budget::{Budget, Cap, Pool, Share, requester_key, wait_for_share};
+use crate::clients::process::{
+    self, ChildProcess, ProcessCommand, ProcessError, ProcessFolder, ProcessLimits, UsedByProcess,
+    find_program,
+};
+
+/// Concurrent processes.
+const PROCESSES: u64 = 1;
+/// Maximum size of the output, in bytes.
+const OUTPUT_BYTES: u64 = 8 << 20;
+/// Maximum size of a folder, in bytes: the files of a chart and two outputs.
+const FOLDER_BYTES: u64 = 48 << 20;
+/// Maximum private memory of the process, in bytes. The kernel enforces it, and it is reserved while
+/// helm runs. Go takes memory in steps of 64 MiB before it uses it, so that helm uses less: 63 MiB
+/// for an output of 7 MiB, 20 MiB for one of 1 MiB.
+const MEMORY: u64 = 160 << 20;
+/// Memory at which Go collects garbage, in bytes.
+const COLLECTED_MEMORY: u64 = 64 << 20;
+/// Address space of the process, in bytes. Go reserves most of it without using it.
+const ADDRESS_SPACE: u64 = 4 << 30;
+/// Stack of a thread, in bytes. A quarter of it is for arguments: the API versions of the server.
+const STACK: u64 = 8 << 20;
+/// Time limit of one rendering.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// CPU time of one rendering.
+const CPU_TIME: Duration = Duration::from_secs(30);
+/// Time limit of a wait for memory.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Limits of helm.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HelmLimits {
+    pub(crate) output: u64,
+    pub(crate) memory: u64,
+    pub(crate) time: Duration,
+    pub(crate) wait: Duration,
+}
+
+impl Default for HelmLimits {
+    fn default() -> Self {
+        Self {
+            output: OUTPUT_BYTES,
+            memory: MEMORY,
+            time: TIMEOUT,
+            wait: WAIT_TIMEOUT,
+        }
+    }
+}
+
+/// The reason why a chart was not rendered.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HelmError {
+    /// The program does not exist.
+    #[error("this pod has no `{0}` program, which charts require")]
+    Missing(&'static str),
+    /// The process or its folder could not be created.
+    #[error("cannot run helm: {0}")]
+    Io(#[source] io::Error),
+    /// helm reports errors of the chart or of its values.
+    #[error("helm reports errors")]
+    Chart(Findings),
+    /// The rendering exceeds a limit.
+    #[error("rendering the chart needs more than {0}")]
+    Limit(String),
+    /// The memory of the pod is too small for helm.
+    #[error("helm needs {} MiB of the memory for content, and the pod has {} MiB", .wanted >> 20, .capacity >> 20)]
+    MemoryTooSmall { wanted: u64, capacity: u64 },
+    /// Other contents use the memory.
+    #[error("other bundles use the memory that helm needs")]
+    MemoryBusy,
+}
+
+impl HelmError {
+    /// Returns the findings for the requester of the content.
+    pub(crate) fn findings(self) -> Findings {
+        let (code, hint) = match &self {
+            Self::Chart(findings) => return findings.clone(),
+            Self::Missing(_) => (
+                codes::install::HELM_MISSING,
+                "ask an administrator to use the image of bundle-webhook that contains helm, whose tag ends with -helm, or build a plain+v0 bundle from the output of `helm template`",
+            ),
+            Self::Io(_) => (
+                codes::install::CACHE_FULL,
+                "the operation is retried automatically",
+            ),
+            Self::Limit(_) => (
+                codes::install::HELM_LIMIT,
+                "split the chart, or build a plain+v0 bundle from the output of `helm template`",
+            ),
+            Self::MemoryTooSmall { .. } => (
+                codes::install::CONTENT_TOO_LARGE,
+                "ask an administrator to increase the memory of bundle-webhook",
+            ),
+            Self::MemoryBusy => (
+                codes::install::MEMORY_BUSY,
+                "the operation is retried automatically",
+            ),
+        };
+        Finding::error(code, self.to_string()).hint(hint).into()
+    }
+}
+
+/// The helm program, and the folder in which it works.
+#[derive(Debug)]
+pub(crate) struct HelmProgram {
+    folder: PathBuf,
+    search_path: OsString,
+    slots: Pool,
+    /// The memory for content.
+    memory: Pool,
+    limits: HelmLimits,
+}
+
+impl HelmProgram {
+    /// Removes what earlier processes left in `folder`. The program is found in `search_path`. Each
+    /// rendering reserves a part of `memory`.
+    pub(crate) fn new(
+        folder: PathBuf,
+        search_path: OsString,
+        memory: Pool,
+        limits: HelmLimits,
+    ) -> Self {
+        process::remove_folders(&folder);
+        Self {
+            folder,
+            search_path,
+            slots: Pool::new(PROCESSES),
+            memory,
+            limits,
+        }
+    }
+
+    /// Creates an empty folder for a rendering. Waits until no other rendering runs, fairly between
+    /// requesters, and for the memory.
+    pub(crate) async fn begin(&self, requester: &str) -> Result<HelmFolder, HelmError> {
+        let program = find_program(&self.search_path, "helm").ok_or(HelmError::Missing("helm"))?;
+        let (wanted, capacity) = (self.limits.memory, self.memory.capacity());
+        if capacity < wanted {
+            return Err(HelmError::MemoryTooSmall { wanted, capacity });
+        }
+        let caps = vec![Cap {
+            key: requester_key(requester),
+            most: PROCESSES,
+        }];
+        // One slot never exceeds the capacity.
+        let slot = self.slots.take(1, caps).await;
+        let slot = slot.map_err(|_| HelmError::MemoryBusy)?;
+        let share = self
+            .memory
+            .take(wanted, Budget::half(&self.memory, requester));
+        let memory = match wait_for_share(self.limits.wait, share).await {
+            Some(Ok(memory)) => memory,
+            Some(Err(error)) => {
+                let capacity = error.capacity;
+                return Err(HelmError::MemoryTooSmall { wanted, capacity });
+            }
+            None => return Err(HelmError::MemoryBusy),
+        };
+        let folder = ProcessFolder::create(&self.folder, "chart-", None);
+        let folder = folder.map_err(HelmError::Io)?;
+        fs_err::create_dir(folder.path().join(HOME)).map_err(HelmError::Io)?;
+        Ok(HelmFolder {
+            program,
+            limits: self.limits,
+            shares: [Arc::new(slot), Arc::new(memory)],
+            folder: Arc::new(folder),
+        })
+    }
+}
+
+/// An empty folder in place of all folders of a user.
+const HOME: &str = "home";
+
+/// A folder with one rendering. It is removed on drop.
+#[derive(Debug)]
+pub(crate) struct HelmFolder {
+    program: PathBuf,
+    limits: HelmLimits,
+    /// The slot and the memory. Running processes hold them too.
+    shares: [Arc<Share>; 2],
+    folder: Arc<ProcessFolder>,
+}
+
+impl HelmFolder {
+    /// Returns the path of the folder.
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Removes the folder, releases the memory and returns the slot.
+    pub(crate) fn into_slot(self) -> Arc<Share> {
+        let [slot, _] = self.shares;
+        slot
+    }
+
+    /// Renders the chart, and returns the output. Renders it twice if the output can be random, and
+    /// fails if both differ.
+    pub(crate) async fn render(
+        &self,
+        command: &RenderCommand,
+        files: &CommandFiles,
+    ) -> Result<Vec<u8>, HelmError> {
+        let output = self.run(command, files, "first").await?;
+        if files.is_random {
+            let again = self.run(command, files, "second").await?;
+            let compared = helm::compare(command, &output, &again);
+            compared.map_err(|finding| HelmError::Chart(finding.into()))?;
+        }
+        Ok(output)
+    }
+
+    /// Runs helm once. Its output goes to the file `name`, whose size the kernel limits.
+    async fn run(
+        &self,
+        command: &RenderCommand,
+        files: &CommandFiles,
+        name: &str,
+    ) -> Result<Vec<u8>, HelmError> {
+        let path = self.path().join(name);
+        let file = fs_err::File::create_new(&path).map_err(HelmError::Io)?;
+        let process = ProcessCommand {
+            program: self.program.clone(),
+            arguments: command.resolved(&files.content, &files.extra),
+            environment: self.environment(command),
+            output: Some(file.into()),
+            limits: ProcessLimits {
+                folder: FOLDER_BYTES,
+                process_memory: self.limits.memory,
+                command_memory: self.limits.memory,
+                address_space: ADDRESS_SPACE,
+                stack: STACK,
+                cpu_time: CPU_TIME,
+            },
+        };
+        let used = UsedByProcess {
+            _shares: self.shares.to_vec(),
+            folder: self.folder.clone(),
+        };
+        let process = ChildProcess::start(process, used).map_err(|error| failed(command, error))?;
+        let done = process.output(self.path(), &[], 0, self.limits.time).await;
+        done.map_err(|error| failed(command, error))?;
+        let length = fs_err::metadata(&path).map_err(HelmError::Io)?.len();
+        if length > self.limits.output {
+            let limit = self.limits.output >> 20;
+            return Err(HelmError::Limit(format!("{limit} MiB of output")));
+        }
+        fs_err::read(&path).map_err(HelmError::Io)
+    }
+
+    /// Returns all variables of the process. Without the variables of the pod, helm does not find
+    /// the API server.
+    fn environment(&self, command: &RenderCommand) -> Vec<(String, OsString)> {
+        let home = OsString::from(self.path().join(HOME));
+        let own = ["HOME", "PATH", "TMPDIR", "XDG_CONFIG_HOME", "HELM_PLUGINS"];
+        let folders = own.iter().chain(command.folder_variables);
+        let mut variables: Vec<(String, OsString)> = folders
+            .map(|name| ((*name).to_owned(), home.clone()))
+            .collect();
+        for (name, value) in [
+            ("KUBECONFIG", "/dev/null".to_owned()),
+            ("LC_ALL", "C".to_owned()),
+            ("GOMAXPROCS", "1".to_owned()),
+            ("GOMEMLIMIT", COLLECTED_MEMORY.to_string()),
+            // A crash has no list of all goroutines.
+            ("GOTRACEBACK", "none".to_owned()),
+        ] {
+            variables.push((name.to_owned(), value.into()));
+        }
+        variables
+    }
+}
+
+/// Messages of Go when the kernel or its runtime refuses memory.
+const NO_MEMORY: [&str; 2] = ["out of memory", "cannot allocate memory"];
+
+fn failed(command: &RenderCommand, error: ProcessError) -> HelmError {
+    let memory = |bytes: u64| HelmError::Limit(format!("{} MiB of memory", bytes >> 20));
+    match error {
+        ProcessError::NoShell => HelmError::Missing("sh"),
+        ProcessError::Io(error) => HelmError::Io(error),
+        ProcessError::TimedOut(limit) => HelmError::Limit(format!("{} s", limit.as_secs())),
+        ProcessError::FolderLimit(limit) => {
+            HelmError::Limit(format!("{} MiB on disk", limit >> 20))
+        }
+        ProcessError::OutputLimit => HelmError::Limit("no output on standard output".to_owned()),
+        ProcessError::MemoryLimit(limit) => memory(limit),
+        ProcessError::Failed(stderr) => {
+            let text = String::from_utf8_lossy(&stderr);
+            let mut fatal = text
+                .lines()
+                .filter(|line| line.starts_with("fatal error: "));
+            if fatal.any(|line| NO_MEMORY.iter().any(|message| line.contains(message))) {
+                return memory(MEMORY);
+            }
+            HelmError::Chart(helm::failure(command, &stderr))
+        }
+    }
+}

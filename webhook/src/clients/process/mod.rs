@@ -1,0 +1,290 @@
+//! One external command with its children: its output is limited, and its disk space and memory are
+//! measured while it runs.
+
+mod group;
+mod limits;
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::Pid;
+use tempfile::TempDir;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use self::group::ProcessGroup;
+pub(crate) use self::limits::ProcessLimits;
+use self::limits::{SCRIPT, SHELL, memory_of};
+use crate::budget::Share;
+
+/// Interval at which the disk space and the memory of a command are measured.
+const MEASURED_EVERY: Duration = Duration::from_millis(100);
+/// Maximum number of bytes of stderr that are kept. The rest is discarded.
+const STDERR_BYTES: usize = 16 << 10;
+
+/// The reason why a command was not completed.
+#[derive(Debug)]
+pub(crate) enum ProcessError {
+    /// The shell that sets the limits does not exist.
+    NoShell,
+    /// The process could not be created, or its pipes failed.
+    Io(io::Error),
+    /// The process failed. Contains the start of its stderr.
+    Failed(Vec<u8>),
+    /// The process did not end in time.
+    TimedOut(Duration),
+    /// Its folder exceeds this size, in bytes.
+    FolderLimit(u64),
+    /// Its processes exceed this memory, in bytes.
+    MemoryLimit(u64),
+    /// Its output exceeds its limit.
+    OutputLimit,
+}
+
+/// The folder of a command. It is removed after the last process that works in it.
+#[derive(Debug)]
+pub(crate) struct ProcessFolder {
+    folder: TempDir,
+    _slot: Option<Share>,
+}
+
+impl ProcessFolder {
+    /// Creates an empty folder in `parent`. It holds `slot` while it exists.
+    pub(crate) fn create(parent: &Path, prefix: &str, slot: Option<Share>) -> io::Result<Self> {
+        fs_err::create_dir_all(parent)?;
+        let mut named = tempfile::Builder::new();
+        let folder = named.prefix(prefix).tempdir_in(parent)?;
+        Ok(Self {
+            folder,
+            _slot: slot,
+        })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+/// Removes the folders that earlier processes left in `parent`.
+pub(crate) fn remove_folders(parent: &Path) {
+    // It does not exist at the first start.
+    if let Err(error) = fs_err::remove_dir_all(parent)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        let folder = parent.display();
+        tracing::warn!(%folder, %error, "cannot remove the folders of an earlier process");
+    }
+}
+
+/// Returns the path of a program in the absolute folders of `search_path`.
+pub(crate) fn find_program(search_path: &OsStr, program: &str) -> Option<PathBuf> {
+    let folders = std::env::split_paths(search_path).filter(|folder| folder.is_absolute());
+    let mut paths = folders.map(|folder| folder.join(program));
+    paths.find(|path| fs_err::metadata(path).is_ok_and(|found| found.is_file()))
+}
+
+/// Memory, slots and folder of a running command. They are released after its last process.
+#[derive(Debug)]
+pub(crate) struct UsedByProcess {
+    pub(crate) _shares: Vec<Arc<Share>>,
+    pub(crate) folder: Arc<ProcessFolder>,
+}
+
+/// A command that has not started.
+pub(crate) struct ProcessCommand {
+    /// Path of the program.
+    pub(crate) program: PathBuf,
+    pub(crate) arguments: Vec<OsString>,
+    /// All environment variables.
+    pub(crate) environment: Vec<(String, OsString)>,
+    /// File for the output; `None` for a pipe.
+    pub(crate) output: Option<std::fs::File>,
+    pub(crate) limits: ProcessLimits,
+}
+
+/// A running process and its group.
+pub(crate) struct ChildProcess {
+    limits: ProcessLimits,
+    group: ProcessGroup,
+    stdin: Option<ChildStdin>,
+    stdout: Option<ChildStdout>,
+    stderr: Option<ChildStderr>,
+}
+
+/// Stdin, stdout and the end of a process whose output is read while it runs.
+pub(crate) struct ProcessEnd {
+    group: ProcessGroup,
+    stderr: Option<ChildStderr>,
+}
+
+impl ChildProcess {
+    /// Starts the command in a process group of its own, in its folder.
+    pub(crate) fn start(
+        command: ProcessCommand,
+        used: UsedByProcess,
+    ) -> Result<Self, ProcessError> {
+        let limits = command.limits;
+        let mut shell = Command::new(SHELL);
+        shell
+            .args(["-c", SCRIPT, "limited"])
+            .args(limits.script_arguments())
+            .arg(command.program)
+            .args(command.arguments)
+            .env_clear()
+            .envs(command.environment)
+            .current_dir(used.folder.path())
+            .stdin(Stdio::piped())
+            .stdout(command.output.map_or_else(Stdio::piped, Stdio::from))
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true);
+        let mut child = shell.spawn().map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => ProcessError::NoShell,
+            _ => ProcessError::Io(error),
+        })?;
+        Ok(Self {
+            stdin: child.stdin.take(),
+            stdout: child.stdout.take(),
+            stderr: child.stderr.take(),
+            group: ProcessGroup::new(child, used),
+            limits,
+        })
+    }
+
+    /// Returns the parts for reading the output while the process runs.
+    pub(crate) fn into_parts(
+        self,
+    ) -> (
+        Option<ChildStdin>,
+        Option<BufReader<ChildStdout>>,
+        ProcessEnd,
+    ) {
+        let end = ProcessEnd {
+            group: self.group,
+            stderr: self.stderr,
+        };
+        (self.stdin, self.stdout.map(BufReader::new), end)
+    }
+
+    /// Writes `input`, and returns the output of a successful process; nothing if it writes to a
+    /// file. Kills the process after `limit`, or when it exceeds its limits of memory or of the
+    /// disk space in `folder`.
+    pub(crate) async fn output(
+        self,
+        folder: &Path,
+        input: &[u8],
+        longest: usize,
+        limit: Duration,
+    ) -> Result<Vec<u8>, ProcessError> {
+        let (limits, group) = (self.limits, self.group.id());
+        let (stdin, stdout, end) = self.into_parts();
+        let write = async {
+            write_all(stdin, input).await;
+            Ok::<(), ProcessError>(())
+        };
+        let read = async {
+            match stdout {
+                Some(stdout) => read_all(stdout, longest).await,
+                None => Ok(Vec::new()),
+            }
+        };
+        let work = async {
+            let ((), output, ()) = tokio::try_join!(write, read, end.wait())?;
+            Ok(output)
+        };
+        let done = tokio::select! {
+            done = timeout(limit, work) => done.unwrap_or(Err(ProcessError::TimedOut(limit))),
+            error = exceeded(folder, group, &limits) => Err(error),
+        };
+        match done {
+            // A process that writes a file above its limit is killed, and leaves the file.
+            Err(ProcessError::Failed(_)) if size(folder) >= limits.folder => {
+                Err(ProcessError::FolderLimit(limits.folder))
+            }
+            done => done,
+        }
+    }
+}
+
+impl ProcessEnd {
+    /// Waits for the end of the process. Fails with the messages of a process that failed.
+    pub(crate) async fn wait(mut self) -> Result<(), ProcessError> {
+        let stderr = self.stderr.take();
+        let messages = async {
+            match stderr {
+                Some(stderr) => read_start(stderr).await,
+                None => Vec::new(),
+            }
+        };
+        let (messages, status) = tokio::join!(messages, self.group.wait());
+        let status = status.map_err(ProcessError::Io)?;
+        if status.success() {
+            Ok(())
+        } else {
+            Err(ProcessError::Failed(messages))
+        }
+    }
+}
+
+/// Writes `input` and closes the pipe. The exit status shows a process that ended before it read
+/// everything.
+pub(crate) async fn write_all(stdin: Option<ChildStdin>, input: &[u8]) {
+    if let Some(mut stdin) = stdin {
+        stdin.write_all(input).await.ok();
+        stdin.shutdown().await.ok();
+    }
+}
+
+async fn read_all(stdout: impl AsyncRead + Unpin, longest: usize) -> Result<Vec<u8>, ProcessError> {
+    let mut bytes = Vec::new();
+    let most = u64::try_from(longest).unwrap_or(u64::MAX).saturating_add(1);
+    let read = stdout.take(most).read_to_end(&mut bytes).await;
+    read.map_err(ProcessError::Io)?;
+    if bytes.len() > longest {
+        return Err(ProcessError::OutputLimit);
+    }
+    Ok(bytes)
+}
+
+/// Reads everything, and keeps the first bytes.
+async fn read_start(mut stderr: ChildStderr) -> Vec<u8> {
+    let mut kept = Vec::new();
+    let mut buffer = [0; 4096];
+    while let Ok(read @ 1..) = stderr.read(&mut buffer).await {
+        let left = STDERR_BYTES - kept.len();
+        kept.extend_from_slice(&buffer[..read.min(left)]);
+    }
+    kept
+}
+
+/// Returns the error when the files of `folder` or the processes of `group` exceed a limit.
+async fn exceeded(folder: &Path, group: Option<Pid>, limits: &ProcessLimits) -> ProcessError {
+    let mut ticks = interval(MEASURED_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        if size(folder) > limits.folder {
+            return ProcessError::FolderLimit(limits.folder);
+        }
+        if group.map_or(0, memory_of) > limits.command_memory {
+            return ProcessError::MemoryLimit(limits.command_memory);
+        }
+    }
+}
+
+/// Returns the size of all files. Those that are removed meanwhile do not count.
+fn size(folder: &Path) -> u64 {
+    let entries = fs_err::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .map(|entry| match entry.metadata() {
+            Ok(metadata) if metadata.is_dir() => size(&entry.path()),
+            Ok(metadata) => metadata.len(),
+            Err(_) => 0,
+        })
+        .sum()
+}

@@ -1,0 +1,249 @@
+//! Content that an external command renders: its objects from the rendered copy in the cache. If
+//! there is none, the command runs in the background and writes it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bundle_core::cancellation::Cancellation;
+use bundle_core::diagnostic::{Findings, codes};
+use bundle_core::format::{self, CommandOutput, Content, RenderCommand};
+use bundle_core::package::Format;
+use bundle_core::plan::bundle::attempts::ParseStep;
+use bundle_core::reference::Digest;
+use bundle_core::yaml::{self, Allowance};
+use bundle_oci::chart::{self, CommandFiles};
+
+use super::parse::{self, content_error};
+use super::{ContentAttempts, LoadRequest, RenderedKeeper, memory, panicked, unstorable};
+use crate::budget::{Share, WorkerThread};
+use crate::clients::helm::{HelmError, HelmFolder};
+use crate::reconcile::background_tasks::{TaskOwner, TaskState};
+use crate::reconcile::content::rendered::PER_OBJECT;
+use crate::reconcile::content::stored::StoredContent;
+use crate::reconcile::context::Context;
+use crate::reconcile::error::{ReconcileError, RetryPolicy};
+
+/// The only format with an external command.
+const FORMAT: Format = Format::HelmV3;
+
+/// Loads content that `command` renders. `stored` are its files.
+pub(super) async fn load(
+    ctx: &Arc<Context>,
+    wanted: &LoadRequest<'_>,
+    command: RenderCommand,
+    stored: StoredContent,
+) -> Result<(Content, Share), ReconcileError> {
+    let reason = wanted.reason;
+    let rendered_for = format::dependencies(FORMAT).key(wanted.target);
+    if let Some(loaded) = rendered(ctx, wanted, &rendered_for).await? {
+        return Ok(loaded);
+    }
+    let user = &wanted.requester.user;
+    // Everything that the rendering depends on.
+    let version = format!("{} {rendered_for}", wanted.version);
+    let rendering = Rendering {
+        ctx: ctx.clone(),
+        requester: user.clone(),
+        attempts: ContentAttempts::new(ctx, (&version, user), wanted.content, reason)?,
+        keeper: RenderedKeeper::new(ctx, wanted, None),
+        command,
+        reason,
+    };
+    let owner = TaskOwner {
+        name: wanted.name,
+        version: &version,
+        requester: user,
+    };
+    match ctx
+        .rendering
+        .run(owner, Box::pin(rendering.run(stored)))
+        .await
+    {
+        TaskState::Done(done) => done?,
+        TaskState::Pending | TaskState::Postponed => return Err(rendered_now(reason)),
+    }
+    let loaded = rendered(ctx, wanted, &rendered_for).await?;
+    loaded.ok_or_else(|| {
+        ReconcileError::new(
+            codes::install::CONTENT_LOST,
+            reason,
+            "the chart was rendered, and its objects are missing in the cache; the rendering is retried",
+            RetryPolicy::Soon,
+        )
+    })
+}
+
+/// Returns the error for content that helm renders now.
+pub(in crate::reconcile) fn rendered_now(reason: &'static str) -> ReconcileError {
+    ReconcileError::new(
+        codes::install::UNPACKING,
+        reason,
+        "helm renders the chart; the reconcile continues after that",
+        RetryPolicy::Soon,
+    )
+}
+
+/// Returns the objects in the rendered copy, if the cache has one.
+async fn rendered(
+    ctx: &Arc<Context>,
+    wanted: &LoadRequest<'_>,
+    rendered_for: &Digest,
+) -> Result<Option<(Content, Share)>, ReconcileError> {
+    let find = {
+        let (ctx, content) = (ctx.clone(), wanted.content.clone());
+        let rendered_for = rendered_for.clone();
+        move |_: &Cancellation| {
+            let key = ctx.shared.stamp_key();
+            ctx.store.select_all(&content, &rendered_for, key.bytes())
+        }
+    };
+    let budget = &ctx.shared.budget;
+    let found = budget.blocking(WorkerThread::Objects, find).await;
+    let Some(selected) = found.flatten() else {
+        return Ok(None);
+    };
+    let objects = selected.weight().saturating_mul(wanted.copies);
+    let weight = wanted.with_pruning(ctx, objects);
+    let share = memory(ctx, &wanted.requester.user, weight, wanted.reason).await?;
+    let work = move |_: &Cancellation| (selected.read(), share);
+    match budget.blocking(WorkerThread::Content, work).await {
+        Some((Ok((content, _)), share)) => Ok(Some((content, share))),
+        Some((Err(error), _)) => {
+            let digest = wanted.content.digest();
+            tracing::warn!(%digest, %error, "ignored a damaged rendered copy in the cache");
+            ctx.store.remove_rendered(wanted.content, rendered_for);
+            Ok(None)
+        }
+        None => Err(panicked(wanted.reason)),
+    }
+}
+
+/// A rendering that has not started.
+struct Rendering {
+    ctx: Arc<Context>,
+    requester: String,
+    attempts: ContentAttempts,
+    keeper: RenderedKeeper,
+    command: RenderCommand,
+    reason: &'static str,
+}
+
+impl Rendering {
+    /// Renders the content, and stores its objects in the cache.
+    async fn run(self, stored: StoredContent) -> Result<(), ReconcileError> {
+        let reason = self.reason;
+        let program = self.ctx.shared.helm();
+        let folder = program.begin(&self.requester).await;
+        let folder = folder.map_err(|error| helm_error(error, reason))?;
+        let (files, stored, folder) = self.write(stored, folder).await?;
+        let output = folder.render(&self.command, &files).await;
+        let output = output.map_err(|error| helm_error(error, reason))?;
+        let (output, weight, slot) = self.weigh(output, folder).await?;
+        let weight = weight.saturating_add(stored.summary().weight);
+        self.keep(stored, output, weight, slot).await
+    }
+
+    /// Writes the files of the chart into the folder.
+    async fn write(
+        &self,
+        mut stored: StoredContent,
+        folder: HelmFolder,
+    ) -> Result<(CommandFiles, StoredContent, HelmFolder), ReconcileError> {
+        let reason = self.reason;
+        let command = self.command.clone();
+        let work = move |_: &Cancellation| {
+            let locations: HashMap<String, _> = stored
+                .files()
+                .iter()
+                .map(|file| (file.path.clone(), file.location))
+                .collect();
+            let mut paths: Vec<String> = locations.keys().cloned().collect();
+            paths.sort();
+            let written = chart::write(&command, folder.path(), &paths, |path| {
+                match locations.get(path) {
+                    Some(location) => stored.read(location),
+                    None => Err(std::io::ErrorKind::NotFound.into()),
+                }
+            });
+            (written, stored, folder)
+        };
+        let budget = &self.ctx.shared.budget;
+        let done = budget.blocking(WorkerThread::Content, work).await;
+        let (written, stored, folder) = done.ok_or_else(|| panicked(reason))?;
+        let files = written.map_err(|error| unstorable(&error, reason))?;
+        let files = files.map_err(|findings| content_error(&findings, reason))?;
+        Ok((files, stored, folder))
+    }
+
+    /// Returns the memory that the objects in the output need, and the slot of the rendering. The
+    /// memory of helm is released.
+    async fn weigh(
+        &self,
+        output: Vec<u8>,
+        folder: HelmFolder,
+    ) -> Result<(Vec<u8>, u64, Arc<Share>), ReconcileError> {
+        let reason = self.reason;
+        let attempt = self.attempts.attempt(&self.ctx, ParseStep::Weigh);
+        let work = move |cancellation: &Cancellation| {
+            let weigh = || {
+                let mut allowance = Allowance::new(cancellation);
+                yaml::weigh(&output, "helm template", &mut allowance)
+            };
+            (attempt.run(weigh), output, folder)
+        };
+        let budget = &self.ctx.shared.budget;
+        let done = budget.blocking(WorkerThread::Content, work).await;
+        let (weighed, output, folder) = done.ok_or_else(|| panicked(reason))?;
+        let weight = weighed?.map_err(|finding| content_error(&Findings::from(finding), reason))?;
+        let objects = weight.objects.saturating_mul(PER_OBJECT);
+        let memory = (output.len() as u64)
+            .saturating_add(weight.tree.0)
+            .saturating_add(objects);
+        Ok((output, memory, folder.into_slot()))
+    }
+
+    /// Parses the output, and stores the objects in the cache.
+    async fn keep(
+        self,
+        mut stored: StoredContent,
+        output: Vec<u8>,
+        weight: u64,
+        slot: Arc<Share>,
+    ) -> Result<(), ReconcileError> {
+        let reason = self.reason;
+        let share = self.attempts.memory(&self.ctx, weight).await?;
+        let attempt = self.attempts.attempt(&self.ctx, ParseStep::Parse);
+        let keeper = self.keeper;
+        let work = move |cancellation: &Cancellation| {
+            let files = stored.files().iter();
+            let files: Vec<_> = files
+                .map(|file| (file.path.clone(), file.location))
+                .collect();
+            let parse = || {
+                let files = parse::read_files(files, |location| stored.read(location))?;
+                let output = CommandOutput::Text(&output);
+                Ok(match keeper.render(&files, output, cancellation) {
+                    Ok(content) => Ok(keeper.keep(&content)),
+                    Err(findings) => Err(findings),
+                })
+            };
+            (attempt.run(parse), share, slot)
+        };
+        let budget = &self.ctx.shared.budget;
+        let done = budget.blocking(WorkerThread::Content, work).await;
+        let (read, _share, _slot) = done.ok_or_else(|| panicked(reason))?;
+        let kept = parse::read_error(read?, reason)?;
+        kept.map_err(|error| unstorable(&error, reason))
+    }
+}
+
+/// Converts the failure of helm to the error of a reconcile.
+pub(in crate::reconcile) fn helm_error(error: HelmError, reason: &'static str) -> ReconcileError {
+    let retry = match &error {
+        HelmError::Chart(findings) => return content_error(findings, reason),
+        HelmError::MemoryBusy => RetryPolicy::Soon,
+        HelmError::Missing(_) | HelmError::MemoryTooSmall { .. } => RetryPolicy::OnChange,
+        HelmError::Io(_) | HelmError::Limit(_) => RetryPolicy::Slowly,
+    };
+    ReconcileError::findings(reason, &error.findings(), retry)
+}
