@@ -56,6 +56,7 @@ const QUOTED: &[&str] = &[
     "may not be longer than",
     "may not be more than",
     "may not change once set",
+    "may not be removed",
     "may not exist",
     "not our ref",
 ];

@@ -5,10 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Number, Value};
 
-use super::{
-    CrdCheck,
-    schema::{self, same},
-};
+use super::{CrdCheck, values::same};
 
 /// Limit of a field: keyword, check, name in texts, and true if it is a maximum.
 type Limit = (&'static str, CrdCheck, &'static str, bool);
@@ -138,7 +135,7 @@ fn default((old, new): Pair<'_>) -> Option<String> {
             added.to_string()
         )),
         (Some(removed), None) => Some(format!("default value {:?} removed", removed.to_string())),
-        (before, after) if schema::same(before, after) => None,
+        (before, after) if same(before, after) => None,
         (before, after) => {
             let text = |value: Option<&Value>| value.map(Value::to_string).unwrap_or_default();
             Some(format!(

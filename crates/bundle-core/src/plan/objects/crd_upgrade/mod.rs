@@ -4,6 +4,7 @@
 
 mod constraints;
 mod schema;
+mod values;
 mod versions;
 
 use std::collections::BTreeMap;

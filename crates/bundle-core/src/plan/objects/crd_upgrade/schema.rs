@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fmt, sync::LazyLock};
 
 use serde_json::{Map, Value};
 
-use super::{CrdCheck, constraints};
+use super::{CrdCheck, constraints, values::same};
 
 /// Change of one field.
 pub(super) enum Change {
@@ -137,29 +137,4 @@ fn unknown(keywords: &[&str]) -> Change {
         keywords.join(", ")
     );
     Change::Unsafe(CrdCheck::UnknownChange, text)
-}
-
-/// Returns true if both values are absent or equal.
-pub(super) fn same(left: Option<&Value>, right: Option<&Value>) -> bool {
-    match (left, right) {
-        (Some(left), Some(right)) => is_equal(left, right),
-        (left, right) => left.is_none() && right.is_none(),
-    }
-}
-
-/// Compares JSON values. The API server stores the number 1.0 as 1.
-fn is_equal(left: &Value, right: &Value) -> bool {
-    match (left, right) {
-        (Value::Number(a), Value::Number(b)) => {
-            a == b || (a.is_f64() || b.is_f64()) && a.as_f64() == b.as_f64()
-        }
-        (Value::Array(a), Value::Array(b)) => {
-            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_equal(a, b))
-        }
-        (Value::Object(a), Value::Object(b)) => {
-            let equals = |(key, a)| b.get(key).is_some_and(|b| is_equal(a, b));
-            a.len() == b.len() && a.iter().all(equals)
-        }
-        _ => left == right,
-    }
 }
