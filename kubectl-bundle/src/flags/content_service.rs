@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use bundle_api::ServiceAccountName;
+use bundle_core::names::{KubeName, NameKind};
 use clap::Args;
 use url::Url;
 
@@ -36,10 +37,14 @@ impl ContentServiceFlags {
     pub(crate) fn settings(self) -> Outcome<(ContentServiceSettings, Option<ServiceAccountName>)> {
         let account = self.as_service_account.as_deref();
         let account = account.map(|text| service_account("--as-service-account", text, None));
+        let namespace = self.system_namespace.as_deref().map(|text| {
+            KubeName::parse(NameKind::Label, text)
+                .map_err(|why| invalid_flag("--system-namespace", &why.to_string()))
+        });
         let settings = ContentServiceSettings {
             url: self.content_url.as_deref().map(url).transpose()?,
             authorities: self.content_ca,
-            system_namespace: self.system_namespace,
+            system_namespace: namespace.transpose()?,
         };
         Ok((settings, account.transpose()?))
     }

@@ -30,10 +30,12 @@ fn help_names_every_verb_and_exit_code() {
       policy      Evaluate SignaturePolicies before they are applied
       trust       Get trust roots from a TUF repository
       deploy      Install a bundle, or upgrade to it
+      run         Install a local folder without a registry
       create      Create a Bundle without installing it
       check       Review objects in files as admission would
       get         List BundleDeployments
       status      Describe one BundleDeployment
+      content     List or download the content of a Bundle
       delete      Delete BundleDeployments
       install     Install bundle-webhook in a cluster
       uninstall   Remove bundle-webhook from a cluster

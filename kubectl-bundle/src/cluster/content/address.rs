@@ -1,5 +1,5 @@
-//! Where the content service is, and which certificate authorities its certificate must come from:
-//! both from the webhook registration, which the API server itself uses.
+//! Address and certificate authorities of the content service: both from the webhook registration,
+//! which the API server itself uses.
 
 use bundle_cluster::{ByName, ObjectUrl};
 use bundle_core::diagnostic::{Finding, codes};
@@ -43,8 +43,8 @@ pub(super) enum Route {
 
 /// A Service whose pods are bundle-webhook.
 pub(super) struct PodService {
-    pub(super) namespace: String,
-    pub(super) name: String,
+    namespace: KubeName,
+    name: String,
 }
 
 /// A pod of bundle-webhook.
@@ -140,10 +140,15 @@ impl Registration {
             }
             None => (SYSTEM_NAMESPACE.to_owned(), WEBHOOK.to_owned()),
         };
-        let namespace = settings.system_namespace.clone().unwrap_or(namespace);
-        if let Err(why) = KubeName::parse(NameKind::Label, &namespace) {
-            return Err(crate::flags::invalid_flag("--system-namespace", &why.to_string()).into());
-        }
+        let namespace = match &settings.system_namespace {
+            Some(namespace) => namespace.clone(),
+            None => KubeName::parse(NameKind::Label, &namespace).map_err(|why| {
+                unknown(
+                    format!("the registration of bundle-webhook has an invalid namespace: {why}"),
+                    "find the cause with `kubectl bundle doctor`",
+                )
+            })?,
+        };
         Ok(PodService { namespace, name })
     }
 }

@@ -54,7 +54,7 @@ pub(crate) struct ContentServiceSettings {
     /// File with certificate authorities; `None` takes those of the webhook registration.
     pub(crate) authorities: Option<PathBuf>,
     /// Namespace of the pods; `None` is that of the webhook registration.
-    pub(crate) system_namespace: Option<String>,
+    pub(crate) system_namespace: Option<KubeName>,
 }
 
 /// Result of an upload.

@@ -38,18 +38,54 @@ fn unpacked() -> (Method, &'static str, u16, Value) {
 #[test]
 fn dry_run_prints_the_object_with_the_digest_of_the_folder() {
     let context = Context::new().with_bundle();
-    kb_snapshot!(context, ["run", "web", "web", "--dry-run", "-o", "yaml"], @"");
-    kb_snapshot!(context, ["run", "web", "nowhere"], @"");
+    kb_snapshot!(context, ["run", "web", "web", "--dry-run", "-o", "yaml"], @r"
+    exit code: 0
+    ----- stdout -----
+    apiVersion: core.rukpak.io/v1alpha1
+    kind: BundleDeployment
+    metadata:
+      name: web
+    spec:
+      provisionerClassName: core-rukpak-io-plain
+      template:
+        metadata:
+          labels:
+            core.rukpak.io/upload-digest: 6a2f0b6fa7b3864aacc28e856156621068f35533
+        spec:
+          provisionerClassName: core-rukpak-io-plain
+          source:
+            type: upload
+            upload: {}
+    ----- stderr -----
+    ");
+    kb_snapshot!(context, ["run", "web", "nowhere"], @r"
+    exit code: 1
+    ----- stdout -----
+    ----- stderr -----
+    error: nowhere: no such file or directory [BUNDLE-USAGE-002]
+      hint: pass a folder that contains bundle.yaml and manifests/, or an OCI layout
+    ");
     // The folders of RukPak's examples have manifests only.
     std::fs::remove_file(context.path().join("web/bundle.yaml")).unwrap();
-    kb_snapshot!(context, ["run", "web", "web", "--dry-run"], @"");
+    kb_snapshot!(context, ["run", "web", "web", "--dry-run"], @r"
+    exit code: 0
+    ----- stdout -----
+    bundledeployment.core.rukpak.io/web created (dry run)
+    ----- stderr -----
+    ");
 }
 
 #[test]
 fn run_requires_a_token_before_it_writes() {
     let mut context = Context::new().with_bundle();
     let applied = cluster(&mut context, Vec::new());
-    kb_snapshot!(context, ["run", "web", "web", "--as", "ana"], @"");
+    kb_snapshot!(context, ["run", "web", "web", "--as", "ana"], @r"
+    exit code: 2
+    ----- stdout -----
+    ----- stderr -----
+    error: bundle-webhook cannot see that you impersonate ana; the content service of bundle-webhook accepts only tokens [BUNDLE-CLUSTER-016]
+      hint: act as a ServiceAccount with --as-service-account NAMESPACE/NAME; this requires permission to create serviceaccounts/token
+    ");
     assert!(applied.lock().unwrap().is_empty());
 }
 
@@ -74,9 +110,26 @@ fn content_names_the_reason_of_a_bundle_without_content() {
             (Method::GET, "/bundles/web-abc", 200, bundle(&Value::Null)),
         ],
     );
-    kb_snapshot!(context, ["content", "badname"], @"");
-    kb_snapshot!(context, ["content", "web-abc", "-o", "tar"], @"");
-    kb_snapshot!(context, ["content", "web-abc"], @"");
+    kb_snapshot!(context, ["content", "badname"], @r#"
+    exit code: 1
+    ----- stdout -----
+    ----- stderr -----
+    Error from server (NotFound): bundles.core.rukpak.io "badname" not found
+    "#);
+    kb_snapshot!(context, ["content", "web-abc", "-o", "tar"], @r"
+    exit code: 1
+    ----- stdout -----
+    ----- stderr -----
+    error: Bundle web-abc has no content: it is Failing (UnpackFailed: invalid content) [BUNDLE-CLUSTER-017]
+      hint: details: kubectl describe bundle web-abc
+    ");
+    kb_snapshot!(context, ["content", "web-abc"], @r"
+    exit code: 1
+    ----- stdout -----
+    ----- stderr -----
+    error: Bundle web-abc has no content: no provisioner has reconciled it [BUNDLE-CLUSTER-017]
+      hint: details: kubectl describe bundle web-abc
+    ");
 }
 
 #[test]
@@ -138,11 +191,40 @@ fn address_of_the_pod_comes_from_the_registration_or_from_flags() {
         status(403, "Forbidden", no_forward),
     ));
     cluster(&mut context, answers);
-    kb_snapshot!(context, ["content", "web-abc"], @"");
-    kb_snapshot!(context, ["content", "web-abc"], @"");
-    kb_snapshot!(context, ["content", "web-abc"], @"");
-    kb_snapshot!(context, ["content", "web-abc"], @"");
-    kb_snapshot!(context, ["content", "web-abc"], @"");
+    kb_snapshot!(context, ["content", "web-abc"], @r"
+    exit code: 1
+    ----- stdout -----
+    ----- stderr -----
+    error: the cluster http://[SERVER] (context `dev` of [DIR]/home/.kube/config) has no bundle-webhook [BUNDLE-CLUSTER-013]
+      hint: install it with `kubectl bundle install`, or select another cluster with --context
+    ");
+    kb_snapshot!(context, ["content", "web-abc"], @r#"
+    exit code: 1
+    ----- stdout -----
+    ----- stderr -----
+    error: cannot read the certificate authority of bundle-webhook: User "ana" cannot get resource [BUNDLE-CLUSTER-013]
+      hint: pass the certificate with --content-ca FILE: an administrator reads it from caBundle of validatingwebhookconfiguration/bundle-webhook
+    "#);
+    kb_snapshot!(context, ["content", "web-abc"], @r"
+    exit code: 1
+    ----- stdout -----
+    ----- stderr -----
+    error: the API server calls bundle-webhook at a URL and not in pods [BUNDLE-CLUSTER-013]
+      hint: pass the URL of its content service with --content-url
+    ");
+    kb_snapshot!(context, ["content", "web-abc"], @r"
+    exit code: 1
+    ----- stdout -----
+    ----- stderr -----
+    error: no pod of Service bundle-webhook.bundle-system.svc is running [BUNDLE-CLUSTER-013]
+      hint: find the cause with `kubectl bundle doctor`
+    ");
+    kb_snapshot!(context, ["content", "web-abc"], @r#"
+    exit code: 3
+    ----- stdout -----
+    ----- stderr -----
+    Error from server (Forbidden): pods "webhook-1" is forbidden: User "ana" cannot get resource "pods/portforward"
+    "#);
 }
 
 #[test]
@@ -158,5 +240,11 @@ fn content_urls_need_tls_and_nothing_but_a_path() {
         assert!(told.starts_with("exit code: 2"), "{told}");
         assert!(told.contains("error: --content-url: `"), "{told}");
     }
-    kb_snapshot!(context, ["content", "web", "--as-service-account", "ci"], @"");
+    kb_snapshot!(context, ["content", "web", "--as-service-account", "ci"], @r"
+    exit code: 2
+    ----- stdout -----
+    ----- stderr -----
+    error: --as-service-account: `ci` is not a valid ServiceAccount [BUNDLE-USAGE-001]
+      hint: write NAMESPACE/NAME, such as team-a/deployer
+    ");
 }

@@ -9,7 +9,7 @@ use super::conditions::{find, is_installed, obstacles, split_code};
 /// State to wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Goal {
-    /// The Bundle of the current template exists. No condition tells it.
+    /// The Bundle of the current template exists. No condition has this state.
     Bundle,
     /// The content of the current spec is installed.
     Installed,
