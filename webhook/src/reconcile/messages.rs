@@ -114,7 +114,7 @@ fn of_content() -> Vec<ReconcileError> {
         reader::content_too_large(300 << 20, 128 << 20, REASON),
         reader::no_memory(REASON),
         reader::fetched_again(REASON),
-        parse::read_error(Err(damaged), REASON).unwrap_err(),
+        parse::read_error::<()>(Err(damaged), REASON).unwrap_err(),
         attempt::process_ended(&digest, pause, REASON),
         chart::rendered_now(REASON),
         chart::helm_error(HelmError::Missing("helm"), REASON),

@@ -120,7 +120,7 @@ fn name_and_namespace_of_an_operator_are_not_copied_to_any_number_of_objects() {
             let input = RenderInput {
                 files: &files,
                 target: &target,
-                output: None,
+                output: CommandOutput::Missing,
             };
             let objects = renderer(Format::RegistryV1).render(
                 &input,
@@ -166,9 +166,9 @@ fn images_below_long_paths_are_rejected_where_a_lock_needs_them() {
     let input = RenderInput {
         files: &files,
         target: &target,
-        output: None,
+        output: CommandOutput::Missing,
     };
-    let content = render_objects(&input, |_| Ok(()), &Cancellation::default()).unwrap();
+    let content = render_objects(&input, |found, _| Ok(found), &Cancellation::default()).unwrap();
     assert_eq!((content.objects.len(), content.images.len()), (1, 0));
 }
 

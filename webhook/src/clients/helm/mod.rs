@@ -286,7 +286,7 @@ impl HelmFolder {
     }
 }
 
-/// Messages of Go when the kernel or its runtime refuses memory.
+/// Messages of Go without memory.
 const NO_MEMORY: [&str; 2] = ["out of memory", "cannot allocate memory"];
 
 fn failed(command: &RenderCommand, error: ProcessError) -> HelmError {

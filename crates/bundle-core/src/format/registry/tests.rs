@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::*;
-use crate::format::{self, Content, RenderTarget};
+use crate::format::{self, CommandOutput, Content, RenderTarget};
 
 const META: &str = "annotations:\n  operators.operatorframework.io.bundle.mediatype.v1: registry+v1\n  operators.operatorframework.io.bundle.package.v1: cache\n";
 const CSV: &str = r#"
@@ -148,7 +148,7 @@ fn target_namespace_overrides_the_suggested_one() {
     let input = RenderInput {
         files: &files,
         target: &RenderTarget::in_namespace(Some("team-a")),
-        output: None,
+        output: CommandOutput::Missing,
     };
     let content = format::render(&input).unwrap();
     let ids: Vec<String> = content
