@@ -15,8 +15,8 @@ use super::{
 };
 
 mod config_maps;
-mod git;
-mod http;
+pub(in crate::scenarios) mod git;
+pub(in crate::scenarios) mod http;
 mod ignored_fields;
 mod target;
 
