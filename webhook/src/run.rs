@@ -187,7 +187,8 @@ fn start(
 
     let callers = Callers::new(shared.client());
     let (archives, uploads) = (shared.leader_archives.clone(), shared.uploads.clone());
-    let content = ContentService::new(callers, archives, uploads);
+    let paths = settings.content.paths.clone();
+    let content = ContentService::new(callers, paths, archives, uploads);
     let gated = (content_service::gate, content_service::router(content));
     let access = Access {
         resolver,

@@ -4,9 +4,10 @@
 use std::io::Write;
 
 use anyhow::{Context, Result};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use e2e::tools::KubernetesRelease;
 use e2e::{Cluster, WebhookOptions};
+use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(Debug, Subcommand)]
@@ -23,6 +24,7 @@ Prints, once all answers:
   export KUBECONFIG='<file of an administrator>'
   export REGISTRY='<host:port>'         the first registry; the next ones are REGISTRY_2, REGISTRY_3, ...
   export REGISTRY_CA='<file>'           with --registry-tls or --node; REGISTRY_2_CA, ...
+  export CONTENT_ADDRESS='<host:port>'  with --webhook: the content service, for curl --connect-to
   export SIGSTORE_URL='<url>'           with --sigstore: issues identity tokens for the claims that are posted to /token
   export SIGNING_CONFIG='<file>'        with --sigstore: where its services are
   export TRUSTED_ROOT='<file>'          with --sigstore: whom to trust
@@ -32,6 +34,8 @@ Example:
   # once it says that it is ready
   eval \"$(cat cluster.env)\"
   cargo xtask cluster up --webhook --server-version v1.33.0-eks-abcdef0
+  # with the namespace, Service and Secret of RukPak, for scripts that know only RukPak:
+  cargo xtask cluster up --webhook --preset rukpak
   # with a node that pulls images from the registry:
   cargo xtask cluster up --node")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
@@ -39,6 +43,9 @@ pub(crate) struct Up {
     /// Deploy bundle-webhook and run it as a process on this host.
     #[arg(long)]
     webhook: bool,
+    /// Names of the deployed objects.
+    #[arg(long, value_name = "NAME", requires = "webhook")]
+    preset: Option<Preset>,
     /// Build the control plane from this Kubernetes release: 1.33 or 1.36.
     #[arg(long, value_name = "RELEASE", default_value_t)]
     kubernetes: KubernetesRelease,
@@ -58,6 +65,21 @@ pub(crate) struct Up {
     /// log and timestamps.
     #[arg(long)]
     sigstore: bool,
+}
+
+/// Preset of the chart.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Preset {
+    /// The names of RukPak.
+    Rukpak,
+}
+
+impl Preset {
+    fn values(self) -> Value {
+        match self {
+            Self::Rukpak => json!({"preset": "rukpak"}),
+        }
+    }
 }
 
 pub(crate) async fn run(command: Command) -> Result<()> {
@@ -87,7 +109,11 @@ async fn stay(up: &Up) -> Result<()> {
     }
     let cluster = builder.start().await?;
     let webhook = if up.webhook {
-        Some(cluster.start_webhook(WebhookOptions::default()).await?)
+        let options = WebhookOptions {
+            values: up.preset.map(Preset::values),
+            ..WebhookOptions::default()
+        };
+        Some(cluster.start_webhook(options).await?)
     } else {
         None
     };
@@ -108,6 +134,9 @@ async fn stay(up: &Up) -> Result<()> {
         if let Some(ca) = registry.ca() {
             export(&mut out, &format!("{name}_CA"), ca.display())?;
         }
+    }
+    if let Some(webhook) = &webhook {
+        export(&mut out, "CONTENT_ADDRESS", webhook.content_address())?;
     }
     if let Some(sigstore) = &sigstore {
         export(&mut out, "SIGSTORE_URL", sigstore.url())?;

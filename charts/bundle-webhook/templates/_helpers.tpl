@@ -1,6 +1,43 @@
+{{- /* The system namespace. RukPak's is rukpak-system. */ -}}
+{{- define "bundle.namespace" -}}
+{{- .Values.namespace | default (ternary "rukpak-system" "bundle-system" (eq .Values.preset "rukpak")) -}}
+{{- end }}
+
+{{- /* RukPak has one replica, so its clients do not repeat requests that another replica than the leader rejects. */ -}}
+{{- define "bundle.replicas" -}}
+{{- if eq (toString .Values.replicas) "" }}{{ ternary 1 2 (eq .Values.preset "rukpak") }}{{ else }}{{ .Values.replicas }}{{ end -}}
+{{- end }}
+
+{{- /* Name and port name of the Service of the content service. */ -}}
+{{- define "bundle.contentService" -}}
+{{- .Values.content.service.name | default (ternary "core" "bundle-webhook-content" (eq .Values.preset "rukpak")) -}}
+{{- end }}
+{{- define "bundle.contentPortName" -}}
+{{- .Values.content.service.portName | default (ternary "https" "content" (eq .Values.preset "rukpak")) -}}
+{{- end }}
+
+{{- /* "true" if ConfigMaps of the system namespace are reviewed. */ -}}
+{{- define "bundle.guardsConfigMaps" -}}
+{{- or .Values.admission.guardConfigMaps (eq .Values.preset "rukpak") -}}
+{{- end }}
+
+{{- /* Secret with the certificate authorities; empty: none. */ -}}
+{{- define "bundle.caSecret" -}}
+{{- .Values.content.caSecret | default (ternary "rukpak-ca" "" (eq .Values.preset "rukpak")) -}}
+{{- end }}
+
+{{- /* URL of the content service; empty: the program's default. */ -}}
+{{- define "bundle.contentURL" -}}
+{{- $port := int .Values.content.service.port -}}
+{{- if .Values.content.url }}{{ .Values.content.url }}
+{{- else if ne $port 443 }}https://{{ include "bundle.contentService" . }}.{{ include "bundle.namespace" . }}.svc:{{ $port }}
+{{- end -}}
+{{- end }}
+
 {{- define "bundle.state" -}}
-{{- if eq .Values.stateNamespace .Values.namespace }}{{ fail "stateNamespace must differ from namespace, whose Secrets others manage" }}{{ end -}}
-{{- .Values.stateNamespace | default (printf "%s-state" .Values.namespace) -}}
+{{- $namespace := include "bundle.namespace" . -}}
+{{- if eq .Values.stateNamespace $namespace }}{{ fail "stateNamespace must differ from namespace, whose Secrets others manage" }}{{ end -}}
+{{- .Values.stateNamespace | default (printf "%s-state" $namespace) -}}
 {{- end }}
 
 {{- define "bundle.image" -}}
@@ -23,7 +60,7 @@
 {{- /* Service of a registration's clientConfig. */ -}}
 {{- define "bundle.service" -}}
 service:
-  namespace: {{ .Values.namespace }}
+  namespace: {{ include "bundle.namespace" . }}
   name: bundle-webhook
   port: 443
 {{- end }}
@@ -33,7 +70,7 @@ service:
 {{- $found := dict -}}
 {{- range $name, $class := .Values.classes.items -}}
 {{- with ($class | default dict).serviceAccount -}}
-{{- if not (and (eq .namespace $.Values.namespace) (eq .name $.Values.installer.name)) -}}
+{{- if not (and (eq .namespace (include "bundle.namespace" $)) (eq .name $.Values.installer.name)) -}}
 {{- $names := append (get $found .namespace | default list) .name | uniq -}}
 {{- $_ := set $found .namespace $names -}}
 {{- end -}}
@@ -46,6 +83,28 @@ service:
 {{- define "bundle.args" -}}
 {{- with .Values.stateNamespace }}
 - --state-namespace={{ . }}
+{{- end }}
+{{- $service := include "bundle.contentService" . }}
+{{- if ne $service "bundle-webhook-content" }}
+- --content-service={{ $service }}
+{{- end }}
+{{- with include "bundle.contentURL" . }}
+- --content-url={{ . }}
+{{- end }}
+{{- with include "bundle.caSecret" . }}
+- --ca-secret={{ . }}
+{{- end }}
+{{- if ne .Values.content.downloadPath "/bundles/" }}
+- --download-path={{ .Values.content.downloadPath }}
+{{- end }}
+{{- if ne .Values.content.uploadPath "/uploads/" }}
+- --upload-path={{ .Values.content.uploadPath }}
+{{- end }}
+{{- if ne .Values.rbac.readerRole "bundle-reader" }}
+- --reader-role={{ .Values.rbac.readerRole }}
+{{- end }}
+{{- if ne .Values.rbac.uploaderRole "bundle-uploader" }}
+- --uploader-role={{ .Values.rbac.uploaderRole }}
 {{- end }}
 {{- if .Values.registries.ca }}
 - --registry-ca=/etc/bundle-webhook/registries/ca.crt
@@ -84,8 +143,11 @@ service:
 {{- /* Defaults of classes, from the preset to the values. */ -}}
 {{- define "bundle.classDefaults" -}}
 {{- $defaults := deepCopy .Values.classes.defaults -}}
-{{- if eq .Values.preset "rukpak" -}}{{- $_ := set $defaults "authorization" "Class" -}}{{- end -}}
+{{- if eq .Values.preset "rukpak" -}}
+{{- $_ := set $defaults "authorization" "Class" -}}
+{{- $_ := set $defaults "sources" (merge (dict) ($defaults.sources | default dict) (dict "privateAddresses" "Allow")) -}}
+{{- end -}}
 {{- if not .Values.rbac.impersonatePeople -}}{{- $_ := set $defaults "requesterCheck" "AccessReview" -}}{{- end -}}
-{{- $_ := set $defaults "serviceAccount" (dict "namespace" .Values.namespace "name" .Values.installer.name) -}}
+{{- $_ := set $defaults "serviceAccount" (dict "namespace" (include "bundle.namespace" .) "name" .Values.installer.name) -}}
 {{- $defaults | toJson -}}
 {{- end }}

@@ -2,7 +2,9 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::Result;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -17,6 +19,8 @@ const LIMIT: usize = 16 << 10;
 pub enum Manner {
     /// Serves the files.
     Plain,
+    /// Serves each file after this time.
+    Slow(Duration),
     /// Closes each connection without a response.
     Dead,
     /// Returns an error status.
@@ -29,7 +33,15 @@ pub enum Manner {
 pub struct FileServer {
     address: SocketAddr,
     manner: Arc<Mutex<Manner>>,
+    requests: Arc<Requests>,
     task: JoinHandle<()>,
+}
+
+/// Requests at the same time.
+#[derive(Debug, Default)]
+struct Requests {
+    open: AtomicUsize,
+    peak: AtomicUsize,
 }
 
 impl FileServer {
@@ -39,17 +51,27 @@ impl FileServer {
         let address = listener.local_addr()?;
         let manner = Arc::new(Mutex::new(Manner::Plain));
         let how = Arc::clone(&manner);
+        let requests = Arc::new(Requests::default());
+        let counted = Arc::clone(&requests);
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let now = how.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 // A client that disconnects ends only its own response.
                 let (folder, answering) = (folder.clone(), now);
-                tokio::spawn(async move { answer(stream, &folder, &answering).await.is_ok() });
+                let requests = Arc::clone(&counted);
+                tokio::spawn(async move {
+                    let open = requests.open.fetch_add(1, Ordering::SeqCst) + 1;
+                    requests.peak.fetch_max(open, Ordering::SeqCst);
+                    let answered = answer(stream, &folder, &answering).await;
+                    requests.open.fetch_sub(1, Ordering::SeqCst);
+                    answered.is_ok()
+                });
             }
         });
         Ok(Self {
             address,
             manner,
+            requests,
             task,
         })
     }
@@ -57,6 +79,11 @@ impl FileServer {
     /// Returns the URL of the folder, without a slash at its end.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    /// Returns the highest number of requests at the same time.
+    pub fn peak(&self) -> usize {
+        self.requests.peak.load(Ordering::SeqCst)
     }
 
     /// Sets the behavior.
@@ -84,6 +111,9 @@ async fn answer(mut stream: TcpStream, folder: &Path, manner: &Manner) -> Result
         .nth(1)
         .unwrap_or("/")
         .trim_start_matches('/');
+    if let Manner::Slow(delay) = manner {
+        tokio::time::sleep(*delay).await;
+    }
     if *manner == Manner::Dead {
         return Ok(());
     }

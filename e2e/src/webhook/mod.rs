@@ -3,6 +3,7 @@
 
 mod existing_cluster;
 pub mod peer;
+mod product;
 mod shared;
 
 use std::ffi::OsString;
@@ -23,6 +24,8 @@ use crate::host::ports;
 use crate::host::process::Process;
 use crate::{programs, wait};
 
+use product::Product;
+
 pub use shared::{SharedCluster, shared};
 
 /// Namespace of the ServiceAccount and the Deployment in the manifests.
@@ -42,6 +45,8 @@ pub struct WebhookOptions {
     pub source_check_interval: Duration,
     /// `true` if the admission webhooks are registered with the API server; default `true`.
     pub admission: bool,
+    /// Values of the chart, which Helm renders; default: the plain manifests.
+    pub values: Option<Value>,
     /// Additional flags, at the end of the command line.
     pub flags: Vec<String>,
     /// Additional environment variables.
@@ -57,6 +62,7 @@ impl Default for WebhookOptions {
         Self {
             source_check_interval: Duration::from_secs(2),
             admission: true,
+            values: None,
             flags: Vec::new(),
             environment: Vec::new(),
             programs: Vec::new(),
@@ -74,6 +80,7 @@ pub struct Webhook {
     health: SocketAddr,
     content: SocketAddr,
     address: SocketAddr,
+    admission: Vec<Value>,
     log: PathBuf,
     cache: PathBuf,
     janitor: Janitor,
@@ -95,17 +102,20 @@ impl Cluster {
         // after it.
         let program = programs::get().await?.webhook.clone();
         let client = self.client().await?;
-        let mut product = manifests::read_folder(&deploy_folder().join("manifests"))?;
-        self.prepare_existing(&mut product).await?;
-        manifests::apply(&client, &product).await?;
+        if self.existing().is_some() && options.values.is_some() {
+            bail!("values of the chart need a cluster of their own");
+        }
+        let mut product = Product::read(self, options.values.as_ref()).await?;
+        self.prepare_existing(&mut product.manifests).await?;
+        manifests::apply(&client, &product.manifests).await?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, ports::free()?));
         let health = SocketAddr::from((Ipv4Addr::LOCALHOST, ports::free()?));
         let content = SocketAddr::from((Ipv4Addr::LOCALHOST, ports::free()?));
         if options.admission {
-            register(&client, address).await?;
+            register(&client, &product.admission, address).await?;
         }
         let kubeconfig = self
-            .service_account_kubeconfig(NAMESPACE, SERVICE_ACCOUNT)
+            .service_account_kubeconfig(&product.namespace, SERVICE_ACCOUNT)
             .await?;
         let cache = self
             .folder()
@@ -116,8 +126,7 @@ impl Cluster {
             ("--listen", address.to_string()),
             ("--content-listen", content.to_string()),
             ("--health-listen", health.to_string()),
-            ("--namespace", NAMESPACE.to_owned()),
-            ("--state-namespace", STATE_NAMESPACE.to_owned()),
+            ("--namespace", product.namespace),
             ("--san", Ipv4Addr::LOCALHOST.to_string()),
             ("--cache-dir", cache.display().to_string()),
             (
@@ -134,6 +143,7 @@ impl Cluster {
         if let Some(ca) = self.registries().iter().find_map(|registry| registry.ca()) {
             flags.extend(["--registry-ca".to_owned(), ca.display().to_string()]);
         }
+        flags.extend(product.flags);
         flags.extend(options.flags);
         let mut webhook = Webhook {
             program,
@@ -145,6 +155,7 @@ impl Cluster {
             health,
             content,
             address,
+            admission: product.admission,
             log: self
                 .logs()
                 .join(format!("bundle-webhook-{}.log", address.port())),
@@ -310,7 +321,7 @@ impl Webhook {
 
     /// Creates or restores the admission registrations.
     pub async fn register(&self) -> Result<()> {
-        register(&self.client, self.address).await
+        register(&self.client, &self.admission, self.address).await
     }
 
     /// Waits until the API server calls the webhook; for use after [`Webhook::register`].
@@ -373,9 +384,9 @@ pub async fn wait_for_admission(client: &Client) -> Result<()> {
     .await
 }
 
-/// Applies the admission configuration of the product's manifests, for a process at `address`.
-async fn register(client: &Client, address: SocketAddr) -> Result<()> {
-    let mut admission = manifests::read_folder(&deploy_folder().join("admission"))?;
+/// Applies `admission` for a process at `address`.
+async fn register(client: &Client, admission: &[Value], address: SocketAddr) -> Result<()> {
+    let mut admission = admission.to_vec();
     for configuration in &mut admission {
         point_at(configuration, address);
     }

@@ -11,5 +11,6 @@ mod pod;
 mod reconcile;
 mod registry;
 mod requester;
+mod rukpak;
 mod signing;
 mod verification;

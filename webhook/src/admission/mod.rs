@@ -1,6 +1,7 @@
 //! Admission: a router with `/validate` and `/mutate`, which share one review. It writes nothing,
 //! and each wait has a limit. `bundle_core::review` has the rules, `server` the listener.
 
+mod config_maps;
 mod configuration;
 mod deletions;
 mod lookups;

@@ -31,6 +31,9 @@ pub(super) struct Request {
     /// Empty if the API server generates the name.
     #[serde(default)]
     pub(super) name: String,
+    /// Empty for cluster-scoped objects.
+    #[serde(default)]
+    pub(super) namespace: String,
     pub(super) operation: String,
     /// The requester, as the API server authenticated them.
     #[serde(rename = "userInfo", deserialize_with = "requester")]

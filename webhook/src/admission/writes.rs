@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use super::config_maps::ReviewedConfigMap;
 use super::lookups::cache;
 use super::lookups::images::ReviewImages;
 use super::review::Request;
@@ -37,6 +38,10 @@ impl<L: Lookups> Admission<L> {
     pub(super) async fn validated(&self, request: &Request) -> Verdict {
         if let Some(kind) = deletions::kind(request) {
             return self.deletion(request, kind).await;
+        }
+        let system = self.lookups.system_namespace();
+        if let Some(reviewed) = ReviewedConfigMap::of(request, system) {
+            return self.config_map(&reviewed).await;
         }
         if let Some(refused) = self.too_large(request).await {
             return refused;

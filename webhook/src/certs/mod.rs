@@ -1,6 +1,7 @@
 //! Certificates, stamp key and webhook registrations of this installation: checks them
 //! periodically, and renews or repairs them. An error never stops the listener.
 
+mod ca_secret;
 mod material;
 mod path;
 mod register;
@@ -16,6 +17,7 @@ use kube::{Api, Client};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+pub use self::ca_secret::CaSecretError;
 pub use self::material::MaterialError;
 use self::register::Registrar;
 pub use self::resolver::{Resolver, ServeError};
@@ -48,6 +50,8 @@ pub enum KeeperError {
     Registration(#[from] RegistrationError),
     #[error(transparent)]
     Serve(#[from] ServeError),
+    #[error(transparent)]
+    CaSecret(#[from] CaSecretError),
 }
 
 /// Returns the stamp key of the state namespace. Creates it if it does not exist.
@@ -107,6 +111,9 @@ async fn check(
     let settings = &shared.settings;
     let secrets: Api<Secret> = Api::namespaced(shared.client(), &settings.state_namespace);
     let material = registrar.read_material(shared, &secrets).await?;
+    // Clients find each authority before its certificate is served. Without it they fail, but API
+    // servers do not.
+    let published = publish_authorities(shared, &material.trusted).await;
     // The authority is registered before its certificate is served. Only the first certificate is
     // served in any case.
     let registered = registrar.check(shared, &secrets).await;
@@ -123,7 +130,17 @@ async fn check(
         tracing::warn!("the stamp key was changed; stamps of the old key are invalid");
         shared.set_stamp_key(key);
     }
-    Ok(())
+    Ok(published?)
+}
+
+/// Writes the trusted authorities into the Secret of `--ca-secret`.
+async fn publish_authorities(shared: &Shared, trusted: &str) -> Result<(), CaSecretError> {
+    let settings = &shared.settings;
+    let Some(name) = &settings.content.ca_secret else {
+        return Ok(());
+    };
+    let secrets = Api::namespaced(shared.client(), &settings.namespace);
+    ca_secret::publish(&secrets, name, trusted).await
 }
 
 /// Returns a resolver that serves for `names`, and its authority (PEM). For tests of the listener.

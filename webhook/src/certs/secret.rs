@@ -196,7 +196,7 @@ fn write(material: Material) -> BTreeMap<String, ByteString> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use http::{Method, Request, Response, StatusCode};
     use kube::Client;
     use kube::client::Body;
@@ -206,24 +206,29 @@ mod tests {
     use super::*;
 
     /// Returns an API server that expects these requests in this order, and sends these responses.
-    fn scripted(
+    /// It returns the bodies of the requests; null for none.
+    pub(in crate::certs) fn scripted(
         script: Vec<(Method, &'static str, StatusCode, Value)>,
-    ) -> (Api<Secret>, tokio::task::JoinHandle<()>) {
+    ) -> (Api<Secret>, tokio::task::JoinHandle<Vec<Value>>) {
         let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
         let serving = tokio::spawn(async move {
+            let mut bodies = Vec::new();
             for (method, path, status, body) in script {
                 let (request, reply) = server.next_request().await.unwrap();
                 assert_eq!((request.method(), request.uri().path()), (&method, path));
+                let sent = request.into_body().collect_bytes().await.unwrap();
+                bodies.push(serde_json::from_slice(&sent).unwrap_or_default());
                 let body = Body::from(serde_json::to_vec(&body).unwrap());
                 let answer = Response::builder().status(status).body(body).unwrap();
                 reply.send_response(answer);
             }
+            bodies
         });
         let client = Client::new(service, "sys");
         (Api::namespaced(client, "sys"), serving)
     }
 
-    fn failure(code: u16, reason: &str) -> Value {
+    pub(in crate::certs) fn failure(code: u16, reason: &str) -> Value {
         json!({ "kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": "" })
     }
 

@@ -27,10 +27,9 @@ pub struct Args {
     #[arg(long, value_name = "ADDR", default_value_t = any(8443))]
     pub content_listen: SocketAddr,
 
-    /// URL of the content service for `status.contentURL` [default: the Service
-    /// `bundle-webhook-content`]
-    #[arg(long, value_name = "URL")]
-    pub content_url: Option<String>,
+    /// Names of the content service.
+    #[command(flatten)]
+    pub content: ContentArgs,
 
     /// Address of /healthz, /readyz and /metrics, over plain HTTP
     #[arg(long, value_name = "ADDR", default_value_t = any(8080))]
@@ -163,6 +162,40 @@ pub struct Args {
         default_value = "info"
     )]
     pub log_level: String,
+}
+
+/// The names of the content service. RukPak's names are the values of `preset: rukpak` of the chart.
+#[derive(Debug, Clone, clap::Args)]
+pub struct ContentArgs {
+    /// Name of the Service of the content service [default: the name of --service with the suffix
+    /// `-content`]
+    #[arg(long, value_name = "NAME")]
+    pub content_service: Option<String>,
+
+    /// URL of the content service for `status.contentURL` [default: its Service]
+    #[arg(long, value_name = "URL")]
+    pub content_url: Option<String>,
+
+    /// Path of downloads, which the name of a Bundle follows
+    #[arg(long, value_name = "PATH", default_value = "/bundles/")]
+    pub download_path: String,
+
+    /// Path of uploads, which the name of a Bundle follows
+    #[arg(long, value_name = "PATH", default_value = "/uploads/")]
+    pub upload_path: String,
+
+    /// ClusterRole that messages name to callers without permission to download
+    #[arg(long, value_name = "NAME", default_value = "bundle-reader")]
+    pub reader_role: String,
+
+    /// ClusterRole that messages name to callers without permission to upload
+    #[arg(long, value_name = "NAME", default_value = "bundle-uploader")]
+    pub uploader_role: String,
+
+    /// Existing Secret of the system namespace in which this program writes the trusted certificate
+    /// authorities, as `ca.crt` [default: none]
+    #[arg(long, value_name = "NAME")]
+    pub ca_secret: Option<String>,
 }
 
 /// Format of log lines.

@@ -14,6 +14,7 @@ use rand::Rng as _;
 
 use crate::budget::{self, limit};
 use crate::config::args::{Args, LogFormat};
+use crate::config::content::{ContentSettings, ContentSettingsError};
 
 /// The file with the host name on Linux.
 const HOSTNAME_FILE: &str = "/proc/sys/kernel/hostname";
@@ -28,8 +29,7 @@ pub struct Settings {
     pub kubeconfig: Option<PathBuf>,
     pub listen: SocketAddr,
     pub content_listen: SocketAddr,
-    /// Base of content URLs, without a slash at its end.
-    pub content_url: String,
+    pub content: ContentSettings,
     pub health_listen: SocketAddr,
     pub namespace: String,
     /// Namespace of the keys and inventories, which only the pod reads. Never the system namespace.
@@ -87,6 +87,9 @@ pub enum SettingsError {
         /// The reason.
         reason: &'static str,
     },
+    /// An invalid name or path of the content service.
+    #[error(transparent)]
+    Content(#[from] ContentSettingsError),
     /// The memory limit is too small.
     #[error(
         "a memory limit of {given} bytes is too small: at least {least} bytes are needed ({} MiB)",
@@ -151,12 +154,14 @@ impl Settings {
                 reason: "is too short: the minimum is 1 s",
             });
         }
+        let content = ContentSettings::from_args(args.content, &args.service, &args.namespace)?;
+        let services = [args.service.as_str(), &content.service];
         Ok(Self {
-            names: names(&args.service, &args.namespace, args.san),
+            names: names(services, &args.namespace, &content.host, args.san),
             kubeconfig: args.kubeconfig,
             listen: args.listen,
             content_listen: args.content_listen,
-            content_url: content_url(args.content_url, &args.service, &args.namespace),
+            content,
             health_listen: args.health_listen,
             namespace: args.namespace,
             state_namespace,
@@ -185,23 +190,18 @@ impl Settings {
     }
 }
 
-/// Returns the base of content URLs without a slash at its end: `given`, or that of the Service.
-fn content_url(given: Option<String>, service: &str, namespace: &str) -> String {
-    let own = || format!("https://{service}-content.{namespace}.svc");
-    let url = given.unwrap_or_else(own);
-    url.trim_end_matches('/').to_owned()
-}
-
-/// Returns the DNS names of the Services, then the additional names.
-fn names(service: &str, namespace: &str, more: Vec<String>) -> Vec<String> {
+/// Returns the DNS names of the Services of admission and content, then the host of content URLs and
+/// the additional names.
+fn names(services: [&str; 2], namespace: &str, host: &str, more: Vec<String>) -> Vec<String> {
+    let [admission, content] = services;
     let mut names = vec![
-        format!("{service}.{namespace}.svc"),
-        format!("{service}.{namespace}.svc.cluster.local"),
-        format!("{service}.{namespace}"),
-        format!("{service}-content.{namespace}.svc"),
-        format!("{service}-content.{namespace}.svc.cluster.local"),
+        format!("{admission}.{namespace}.svc"),
+        format!("{admission}.{namespace}.svc.cluster.local"),
+        format!("{admission}.{namespace}"),
+        format!("{content}.{namespace}.svc"),
+        format!("{content}.{namespace}.svc.cluster.local"),
     ];
-    for name in more {
+    for name in std::iter::once(host.to_owned()).chain(more) {
         if !names.contains(&name) {
             names.push(name);
         }
@@ -284,7 +284,7 @@ mod tests {
                 "127.0.0.1"
             ]
         );
-        assert_eq!(settings.content_url, "https://hook-content.sys.svc");
+        assert_eq!(settings.content.url, "https://hook-content.sys.svc");
     }
 
     #[test]

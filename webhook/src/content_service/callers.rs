@@ -40,7 +40,7 @@ pub(crate) enum CallerError {
         user: String,
         verb: &'static str,
         path: String,
-        role: &'static str,
+        role: String,
     },
     /// The API server did not respond in time.
     #[error("the API server did not review the caller; try again")]
@@ -68,10 +68,10 @@ impl IntoResponse for CallerError {
 
 /// A permission on a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PathPermission {
+pub(crate) struct PathPermission<'a> {
     pub(crate) verb: &'static str,
     /// The ClusterRole that has it for all Bundles.
-    pub(crate) role: &'static str,
+    pub(crate) role: &'a str,
 }
 
 /// Authenticates and authorizes callers.
@@ -138,7 +138,7 @@ impl Callers {
     pub(crate) async fn authorize(
         &self,
         requester: &Requester,
-        permission: &PathPermission,
+        permission: &PathPermission<'_>,
         path: &str,
     ) -> Result<(), CallerError> {
         let PathPermission { verb, role } = *permission;
@@ -154,7 +154,7 @@ impl Callers {
             user: requester.user.clone(),
             verb,
             path: path.to_owned(),
-            role,
+            role: role.to_owned(),
         })
     }
 

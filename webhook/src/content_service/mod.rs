@@ -1,7 +1,7 @@
-//! The content service: `GET /bundles/NAME.tgz` returns the content of an unpacked Bundle to callers
-//! with permission `get` on this path (RukPak: `internal/storage/localdir.go`), and
-//! `PUT /uploads/NAME.tgz` receives content from callers with permission `update`. Only the leader
-//! has content.
+//! The content service. With its default paths, `GET /bundles/NAME.tgz` returns the content of an
+//! unpacked Bundle to callers with permission `get` on this path (RukPak:
+//! `internal/storage/localdir.go`), and `PUT /uploads/NAME.tgz` receives content from callers with
+//! permission `update`. Only the leader has content.
 
 pub(crate) mod callers;
 mod download;
@@ -23,6 +23,7 @@ use self::callers::Callers;
 use self::request::{Selected, Target};
 use crate::archives::{ArchiveError, LeaderArchives};
 use crate::budget::{Cap, Pool, Share, requester_key};
+use crate::config::content::ContentPaths;
 use crate::server::connections::Client;
 use crate::uploads::UploadStore;
 
@@ -34,6 +35,7 @@ const CONCURRENT_UPLOADS: u64 = 4;
 /// The state of the handler.
 pub(crate) struct ContentService {
     callers: Callers,
+    paths: ContentPaths,
     archives: Arc<LeaderArchives>,
     downloads: Pool,
     uploads: Arc<UploadStore>,
@@ -43,11 +45,13 @@ pub(crate) struct ContentService {
 impl ContentService {
     pub(crate) fn new(
         callers: Callers,
+        paths: ContentPaths,
         archives: Arc<LeaderArchives>,
         uploads: Arc<UploadStore>,
     ) -> Self {
         Self {
             callers,
+            paths,
             archives,
             downloads: Pool::divided(DOWNLOADS),
             uploads,
@@ -92,7 +96,7 @@ async fn respond(
     let accepted = client.accept();
     let path = parts.uri.path();
     let method = &parts.method;
-    let response = match Target::of(path) {
+    let response = match Target::of(path, &service.paths) {
         None => text(StatusCode::NOT_FOUND, "no such path\n"),
         Some(target) if !target.methods().contains(method) => {
             let names: Vec<_> = target.methods().iter().map(Method::as_str).collect();
@@ -105,7 +109,7 @@ async fn respond(
             response
         }
         Some(target) => {
-            let permission = target.permission();
+            let permission = target.permission(&service.paths);
             let allowed = service.callers.authorize(&requester, &permission, path);
             match (allowed.await, target) {
                 (Err(error), _) => error.into_response(),

@@ -5,26 +5,26 @@ use bundle_core::names::KubeName;
 use bundle_core::reference::Digest;
 
 use super::callers::PathPermission;
+use crate::config::content::ContentPaths;
 
 /// The Bundle of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Target {
-    /// `/bundles/NAME.tgz`.
+    /// `/bundles/NAME.tgz`, with the configured prefix.
     Content(KubeName),
-    /// `/uploads/NAME.tgz`.
+    /// `/uploads/NAME.tgz`, with the configured prefix.
     Upload(KubeName),
 }
 
 impl Target {
     /// Reads a path. It is not decoded: no name needs it.
-    pub(super) fn of(path: &str) -> Option<Self> {
-        let (folder, file) = path.strip_prefix('/')?.split_once('/')?;
-        let bundle = file.strip_suffix(".tgz")?.parse().ok()?;
-        match folder {
-            "bundles" => Some(Self::Content(bundle)),
-            "uploads" => Some(Self::Upload(bundle)),
-            _ => None,
-        }
+    pub(super) fn of(path: &str, paths: &ContentPaths) -> Option<Self> {
+        let bundle = |prefix: &str| {
+            let file = path.strip_prefix(prefix)?;
+            file.strip_suffix(".tgz")?.parse().ok()
+        };
+        let content = bundle(&paths.downloads.prefix).map(Self::Content);
+        content.or_else(|| bundle(&paths.uploads.prefix).map(Self::Upload))
     }
 
     /// Returns the allowed methods.
@@ -37,16 +37,14 @@ impl Target {
 
     /// Returns the required permission. The verbs are those of kube-rbac-proxy, which RukPak has in
     /// front of both services.
-    pub(super) fn permission(&self) -> PathPermission {
-        match self {
-            Self::Content(_) => PathPermission {
-                verb: "get",
-                role: "bundle-reader",
-            },
-            Self::Upload(_) => PathPermission {
-                verb: "update",
-                role: "bundle-uploader",
-            },
+    pub(super) fn permission<'a>(&self, paths: &'a ContentPaths) -> PathPermission<'a> {
+        let (verb, path) = match self {
+            Self::Content(_) => ("get", &paths.downloads),
+            Self::Upload(_) => ("update", &paths.uploads),
+        };
+        PathPermission {
+            verb,
+            role: &path.role,
         }
     }
 }
@@ -106,12 +104,38 @@ pub(super) fn entity_tag(digest: &Digest) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::content::ContentPath;
+
+    fn paths(downloads: &str, uploads: &str) -> ContentPaths {
+        let path = |prefix: &str, role: &str| ContentPath {
+            prefix: prefix.to_owned(),
+            role: role.to_owned(),
+        };
+        ContentPaths {
+            downloads: path(downloads, "bundle-reader"),
+            uploads: path(uploads, "bundle-uploader"),
+        }
+    }
+
+    #[test]
+    fn prefixes_and_roles_are_settings() {
+        let mut paths = paths("/v1/", "/v1/uploads/");
+        paths.uploads.role = "sender".to_owned();
+        let web = || "web".parse().unwrap();
+        let content = Target::of("/v1/web.tgz", &paths).unwrap();
+        assert_eq!(content, Target::Content(web()));
+        let upload = Target::of("/v1/uploads/web.tgz", &paths).unwrap();
+        assert_eq!(upload, Target::Upload(web()));
+        assert_eq!(upload.permission(&paths).role, "sender");
+        assert_eq!(Target::of("/bundles/web.tgz", &paths), None);
+    }
 
     #[test]
     fn paths_name_one_bundle_and_nothing_else() {
-        let upload = Target::of("/uploads/web.tgz");
+        let paths = paths("/bundles/", "/uploads/");
+        let upload = Target::of("/uploads/web.tgz", &paths);
         assert_eq!(upload, Some(Target::Upload("web".parse().unwrap())));
-        assert_eq!(Target::of("/uploads/../bundles/web.tgz"), None);
+        assert_eq!(Target::of("/uploads/../bundles/web.tgz", &paths), None);
         for (path, name) in [
             ("/bundles/web-4f2a9c.tgz", Some("web-4f2a9c")),
             ("/bundles/web.v1.tgz", Some("web.v1")),
@@ -132,7 +156,7 @@ mod tests {
             ("/other/web.tgz", None),
         ] {
             let expected = name.map(|name| Target::Content(name.parse().unwrap()));
-            assert_eq!(Target::of(path), expected, "{path}");
+            assert_eq!(Target::of(path, &paths), expected, "{path}");
         }
     }
 

@@ -9,6 +9,7 @@ mod oci;
 mod pod;
 mod restore;
 mod run;
+mod sources;
 mod storm;
 mod table;
 mod trust;
@@ -33,7 +34,7 @@ pub(crate) struct Arguments {
     /// Replace the tables in docs/explanation/benchmarks.md by those of this run.
     #[arg(long)]
     write: bool,
-    /// Run a part of `trust`, and `pod`, with unoptimized programs, to test the benchmarks
+    /// Run a part of `trust` and `sources`, and `pod`, with unoptimized programs, to test the benchmarks
     /// themselves; the results are not meaningful.
     #[arg(long, conflicts_with = "write")]
     small: bool,
@@ -57,6 +58,9 @@ enum Subject {
     Oci,
     /// The chart on a node: start, memory, failover, reviews per second. Needs root and Linux.
     Pod,
+    /// One large transfer of each source, compared with git and curl, and a thousand Bundles of each
+    /// source at once.
+    Sources,
     /// Decisions from proofs, `verify` compared with cosign, a thousand signed references and
     /// referrers.
     Trust,
@@ -104,6 +108,9 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     if wanted(Subject::Pod) {
         let profile = if arguments.small { "dev" } else { "release" };
         tables.push(("pod", pod::measure(profile).await?));
+    }
+    if wanted(Subject::Sources) {
+        tables.extend(sources::measure(sources::Sizes::new(arguments.small)).await?);
     }
     if wanted(Subject::Trust) {
         tables.extend(trust::measure(trust::Sizes::new(arguments.small)).await?);

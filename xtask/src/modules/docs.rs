@@ -128,7 +128,7 @@ impl Known {
 
 /// Returns the last part of `module::name_of_a_test`, also if the name ends with an ellipsis;
 /// `None` for other texts.
-fn test(quoted: &str) -> Option<&str> {
+pub(super) fn test(quoted: &str) -> Option<&str> {
     let name = quoted.rsplit("::").next()?;
     let word = name.strip_suffix('…').unwrap_or(name);
     let is_word = is_lowercase(word) && word.matches('_').count() >= UNDERSCORES;

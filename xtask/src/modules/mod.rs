@@ -8,6 +8,7 @@ mod headers;
 mod language;
 mod links;
 mod reader;
+mod scenarios;
 mod tree;
 
 use std::path::{Path, PathBuf};
@@ -35,6 +36,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     wrong.extend(folders::check(root, &sources));
     wrong.extend(headers::check(root, &crates, &sources)?);
     wrong.extend(docs::check(root, &sources)?);
+    wrong.extend(scenarios::check(root)?);
     let mut pages = docs::pages(&root.join("docs"))?;
     pages.push(root.join("README.md"));
     wrong.extend(language::check(root, &sources, &pages)?);

@@ -3,6 +3,7 @@
 
 mod canonical;
 pub mod class;
+pub mod config_maps;
 pub mod deletion;
 pub mod deployment;
 mod facts;

@@ -45,6 +45,7 @@ fn is_verbatim(code: Code) -> bool {
         codes::review::SOURCE_MEMBER,
         codes::review::SOURCE_PATH,
         codes::review::CONFIGMAP_MUTABLE,
+        codes::review::CONFIGMAP_IN_USE,
     ]
     .contains(&code)
 }

@@ -43,7 +43,13 @@ fn combinations() -> Vec<(&'static str, Value, Vec<&'static str>, Vec<&'static s
                 "core-rukpak-io-helm",
                 "cluster-admin",
             ],
-            vec!["args:", "ServiceMonitor", "HTTPS_PROXY"],
+            vec![
+                "args:",
+                "ServiceMonitor",
+                "HTTPS_PROXY",
+                "vconfigmaps",
+                "kind: Secret",
+            ],
         ),
         (
             "scheduling",
@@ -144,8 +150,52 @@ fn combinations() -> Vec<(&'static str, Value, Vec<&'static str>, Vec<&'static s
         (
             "preset rukpak",
             json!({"preset": "rukpak"}),
-            vec!["\n  authorization: Class"],
-            vec!["\n  authorization: Requester"],
+            vec![
+                "\n  authorization: Class",
+                "privateAddresses: Allow",
+                "name: rukpak-system-state",
+                "  name: core\n  namespace: rukpak-system",
+                "  - name: https\n    port: 443",
+                "  name: rukpak-ca\n  namespace: rukpak-system",
+                "resourceNames: [rukpak-ca]\n  verbs: [update]",
+                "--content-service=core",
+                "--ca-secret=rukpak-ca",
+                "name: bundle-reader",
+                "name: vconfigmaps.core.rukpak.io",
+                "kubernetes.io/metadata.name: rukpak-system",
+                "replicas: 1",
+            ],
+            vec![
+                "\n  authorization: Requester",
+                "bundle-system",
+                "bundle-webhook-content",
+                "kind: PodDisruptionBudget",
+            ],
+        ),
+        (
+            "preset rukpak with values of its own",
+            json!({
+                "preset": "rukpak",
+                "namespace": "chart-other",
+                "replicas": 2,
+                "content": {"service": {"name": "content", "port": 8443}, "caSecret": "content-ca", "uploadPath": "/v1/uploads/"},
+                "rbac": {"uploaderRole": "sender"},
+                "classes": {"defaults": {"sources": {"types": ["image"], "privateAddresses": "Deny"}}},
+            }),
+            vec![
+                "  name: content\n  namespace: chart-other",
+                "    port: 8443",
+                "--content-url=https://content.chart-other.svc:8443",
+                "--ca-secret=content-ca",
+                "--upload-path=/v1/uploads/",
+                "--uploader-role=sender",
+                "name: sender",
+                "nonResourceURLs: [/v1/uploads/*]",
+                "privateAddresses: Deny",
+                "replicas: 2",
+                "kind: PodDisruptionBudget",
+            ],
+            vec!["rukpak-system", "rukpak-ca", "privateAddresses: Allow"],
         ),
         (
             "least rights",
@@ -190,6 +240,9 @@ async fn rendered_values_are_accepted_by_the_api_server() {
         "bundle-system-state",
         "chart-other",
         "chart-other-records",
+        "chart-other-state",
+        "rukpak-system",
+        "rukpak-system-state",
     ] {
         kubectl(&cluster, &format!("create namespace {namespace}")).await;
         kubectl(
@@ -268,6 +321,16 @@ async fn wrong_values_are_rejected_by_name() {
             "signature",
         ),
         (json!({"preset": "olm"}), "/preset"),
+        (json!({"replicas": "two"}), "/replicas"),
+        (json!({"content": {"caSecret": "A/B"}}), "/content/caSecret"),
+        (
+            json!({"content": {"downloadPath": "bundles"}}),
+            "/content/downloadPath",
+        ),
+        (
+            json!({"content": {"url": "http://a.example.com"}}),
+            "/content/url",
+        ),
         (json!({"stateNamespace": "Not-A-Label"}), "/stateNamespace"),
     ];
     for (values, expected) in cases {

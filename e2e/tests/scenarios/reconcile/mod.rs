@@ -16,7 +16,7 @@ mod inventory;
 mod lifecycle;
 mod packages;
 mod permissions;
-mod sources;
+pub(super) mod sources;
 mod status;
 
 const CLASS: &str = "core-rukpak-io-plain";

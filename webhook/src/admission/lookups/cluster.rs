@@ -9,6 +9,7 @@ use bundle_cluster::review::ReviewLookups;
 use bundle_cluster::{ByName, access};
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::names::KubeName;
+use bundle_core::review::config_maps::referenced_config_maps;
 use bundle_core::review::{Answer, Class, ClassFact, Image, Requester};
 use bundle_core::rights::Question;
 use bundle_core::version::ServerVersion;
@@ -16,11 +17,11 @@ use bundle_oci::registry::ImageMetadata;
 use bundle_trust::proof;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::CustomResourceExt as _;
-use kube::api::Api;
+use kube::api::{Api, ListParams};
 use kube::core::{ApiResource, DynamicObject};
+use kube::{CustomResourceExt as _, ResourceExt};
 use serde_json::Value;
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, Semaphore};
 
 use super::allowed_reviews::AllowedReviews;
 use super::{Lookups, Policies};
@@ -31,11 +32,16 @@ use crate::clients::names;
 use crate::shared::Shared;
 use crate::sources::HeldConfigMap;
 
+/// Bundles in one page of a list.
+const PAGE_SIZE: u32 = 50;
+
 /// Lookups in the cluster that the pod serves.
 pub struct ClusterLookups {
     shared: Arc<Shared>,
     own_user: OnceCell<String>,
     permits: AllowedReviews,
+    /// Bundles are listed for one review at a time, so that pages of objects need memory once.
+    bundle_lists: Semaphore,
     /// Time limit of one lookup. It is shorter than the review, so that the response can name the
     /// lookup.
     timeout: Duration,
@@ -48,6 +54,7 @@ impl ClusterLookups {
             shared,
             own_user: OnceCell::new(),
             permits: AllowedReviews::default(),
+            bundle_lists: Semaphore::new(1),
             timeout: deadline / 2,
         }
     }
@@ -196,6 +203,31 @@ impl Lookups for ClusterLookups {
 
     fn enforced_since(&self) -> Option<Timestamp> {
         self.shared.registrations.last_enforced_since()
+    }
+
+    async fn bundles_of_config_map(&self, name: &str) -> Result<Vec<String>, Finding> {
+        let listed = async {
+            // The semaphore is never closed.
+            let _turn = self.bundle_lists.acquire().await;
+            let resource = bundle_api::Bundle::api_resource();
+            let bundles: Api<DynamicObject> = Api::all_with(self.shared.client(), &resource);
+            let mut parameters = ListParams::default().limit(PAGE_SIZE);
+            let mut found = Vec::new();
+            loop {
+                let page = bundles.list(&parameters).await?;
+                let with_name = page.items.iter().filter(|bundle| {
+                    referenced_config_maps(&bundle.data["spec"]).any(|found| found == name)
+                });
+                found.extend(with_name.map(ResourceExt::name_any));
+                match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                    Some(token) => parameters.continue_token = Some(token),
+                    None => break,
+                }
+            }
+            found.sort();
+            Ok(found)
+        };
+        self.with_timeout("list the Bundles", listed).await
     }
 
     async fn read_image(

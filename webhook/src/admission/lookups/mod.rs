@@ -34,6 +34,11 @@ pub trait Lookups: ReviewLookups + Send + 'static {
     /// Returns the time since which the registrations have required a review of every write; `None`
     /// if they do not require it, or if this is unknown. It reads the registrations.
     fn enforced_since(&self) -> Option<Timestamp>;
+    /// Returns the sorted names of the Bundles that reference the ConfigMap `name`.
+    fn bundles_of_config_map(
+        &self,
+        name: &str,
+    ) -> impl Future<Output = Result<Vec<String>, Finding>> + Send;
     /// Reads an image, with its signatures if `signatures` is true. Responses of the registry are
     /// held in `memory`.
     fn read_image(

@@ -2,6 +2,7 @@
 //! about diagnostics.
 
 use bundle_core::diagnostic::rendered;
+use bundle_core::review::config_maps::{ConfigMapOperation, judge_config_map};
 
 use super::*;
 use crate::admission::{rejections, review};
@@ -12,6 +13,11 @@ const RECORDED: &str = include_str!("messages.txt");
 #[test]
 fn messages_of_reviews_without_verdict_are_recorded() {
     let body = br#"{"apiVersion": "v1", "kind": "Pod", "request": null}"#;
+    let in_use = judge_config_map(
+        "web-manifests",
+        ConfigMapOperation::Delete,
+        &["web-4f2a9c".to_owned()],
+    );
     let findings = [
         rejections::deadline_exceeded(Duration::from_secs(8)),
         rejections::malformed(&review::read(body).unwrap_err()),
@@ -22,6 +28,7 @@ fn messages_of_reviews_without_verdict_are_recorded() {
         rejections::no_memory_for_image(),
         rejections::no_memory_for_proof(),
         rejections::no_verification_slot(Duration::from_secs(2)),
+        in_use.unwrap(),
     ];
     let text = rendered(&findings);
     assert_eq!(text, RECORDED, "copy the left side to messages.txt");

@@ -1,6 +1,7 @@
 //! The router with calls like those of the API server, and lookups that answer from memory.
 
 mod bounds;
+mod config_maps;
 mod deletions;
 mod messages;
 mod signatures;
@@ -16,7 +17,7 @@ use axum::http::{Request as HttpRequest, StatusCode};
 use base64::Engine as _;
 use bundle_api::names::{ANNOTATION_ADMIT, ANNOTATION_STAMP, LABEL_TEMPLATE_HASH};
 use bundle_cluster::review::ReviewLookups;
-use bundle_core::diagnostic::Finding;
+use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::names::KubeName;
 use bundle_core::policy::RawSignature;
 use bundle_core::review::stamp::admit_token;
@@ -44,6 +45,8 @@ const DIGEST: &str = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15
 #[derive(Default)]
 struct Fake {
     deployment: Option<Value>,
+    /// Bundles that reference each ConfigMap; `None`: unknown.
+    bundles: Option<Vec<String>>,
     questions: AtomicUsize,
     /// Number of requests to the registry.
     looks: AtomicUsize,
@@ -158,6 +161,10 @@ impl Lookups for SharedFake {
     }
     fn enforced_since(&self) -> Option<Timestamp> {
         self.world.lock().unwrap().enforced_since
+    }
+    async fn bundles_of_config_map(&self, _name: &str) -> Result<Vec<String>, Finding> {
+        let unknown = || Finding::error(codes::cluster::UNREACHABLE, "no response");
+        self.bundles.clone().ok_or_else(unknown)
     }
     async fn read_image(
         &self,

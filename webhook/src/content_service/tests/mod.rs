@@ -15,6 +15,7 @@ use tower::ServiceExt as _;
 
 use super::*;
 use crate::archives::{BundleArchive, BundleArchives, Leading};
+use crate::config::content::ContentPath;
 use crate::server::connections::{Connection, Connections, Limits};
 
 /// Longer than a part that the fake archive returns.
@@ -105,6 +106,17 @@ fn api_server() -> (kube::Client, Arc<Mutex<HashMap<String, usize>>>) {
     (kube::Client::new(service, "default"), reviews)
 }
 
+fn paths() -> ContentPaths {
+    let path = |prefix: &str, role: &str| ContentPath {
+        prefix: prefix.to_owned(),
+        role: role.to_owned(),
+    };
+    ContentPaths {
+        downloads: path("/bundles/", "bundle-reader"),
+        uploads: path("/uploads/", "bundle-uploader"),
+    }
+}
+
 struct Service {
     router: Router,
     archives: Arc<LeaderArchives>,
@@ -122,7 +134,8 @@ impl Service {
         let archives = Arc::new(LeaderArchives::default());
         let folder = tempfile::tempdir().unwrap();
         let uploads = Arc::new(UploadStore::new(folder.path().to_owned()));
-        let service = ContentService::new(Callers::new(client), archives.clone(), uploads.clone());
+        let callers = Callers::new(client);
+        let service = ContentService::new(callers, paths(), archives.clone(), uploads.clone());
         let limits = Limits {
             unauthenticated: 1,
             min_age: std::time::Duration::ZERO,

@@ -55,8 +55,9 @@ pub(super) fn resolved_source(object: &DynamicObject, id: &ContentId) -> BundleS
 
 /// Returns the URL of the content of a Bundle at the content service.
 pub(super) fn content_url(ctx: &Context, object: &DynamicObject) -> String {
-    let base = &ctx.shared.settings.content_url;
-    format!("{base}/bundles/{}.tgz", object.name_any())
+    let content = &ctx.shared.settings.content;
+    let (base, prefix) = (&content.url, &content.paths.downloads.prefix);
+    format!("{base}{prefix}{}.tgz", object.name_any())
 }
 
 /// Returns the status fields of sealed content. Fields that are not sealed come from `described`,

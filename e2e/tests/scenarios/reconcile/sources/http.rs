@@ -25,7 +25,7 @@ use crate::scenarios::reconcile::{CLASS, LONG, apply, condition, get, installed,
 const LOCAL_CLASS: &str = "httpsource";
 
 /// Returns a gzipped tar of these files.
-pub(in crate::scenarios::reconcile) fn archive(files: &[(&str, &str)]) -> Bytes {
+pub(in crate::scenarios) fn archive(files: &[(&str, &str)]) -> Bytes {
     let mut tar = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
     for (path, text) in files {
         let mut header = tar::Header::new_gnu();
@@ -48,7 +48,7 @@ fn bundle_archive(name: &str, text: &str) -> Bytes {
 }
 
 /// Starts a server with a certificate of `authority`.
-async fn https_server(authority: &Authority, folder: &Path) -> FileServer {
+pub(in crate::scenarios) async fn https_server(authority: &Authority, folder: &Path) -> FileServer {
     let identity = authority.server(folder, "files").unwrap();
     let certificates = CertificateDer::pem_file_iter(&identity.certificate).unwrap();
     let certificates = certificates.map(Result::unwrap).collect();

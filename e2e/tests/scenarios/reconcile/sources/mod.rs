@@ -15,8 +15,8 @@ use super::{
 };
 
 mod config_maps;
-pub(super) mod git;
-pub(super) mod http;
+pub(in crate::scenarios) mod git;
+pub(in crate::scenarios) mod http;
 mod ignored_fields;
 mod target;
 

@@ -25,13 +25,13 @@ async fn stage() -> (Cluster, Webhook) {
 }
 
 /// An SSH server with a repository, and the folder in which commits are made.
-pub(in crate::scenarios::reconcile) struct Repository {
+pub(in crate::scenarios) struct Repository {
     server: SshServer,
     work: PathBuf,
 }
 
 impl Repository {
-    pub(in crate::scenarios::reconcile) async fn start(cluster: &Cluster, name: &str) -> Self {
+    pub(in crate::scenarios) async fn start(cluster: &Cluster, name: &str) -> Self {
         let server = SshServer::start(cluster, name).await.unwrap();
         let work = server.folder().join("work");
         let repository = Self { server, work };
@@ -55,7 +55,7 @@ impl Repository {
         done.trim().to_owned()
     }
 
-    pub(in crate::scenarios::reconcile) fn write(&self, path: &str, text: &str) {
+    pub(in crate::scenarios) fn write(&self, path: &str, text: &str) {
         let path = self.work.join(path);
         fs_err::create_dir_all(path.parent().unwrap()).unwrap();
         fs_err::write(path, text).unwrap();
@@ -70,7 +70,7 @@ impl Repository {
     }
 
     /// Commits all files in place of the last commit if `amend` is set, and pushes branch and tag.
-    pub(in crate::scenarios::reconcile) async fn push(&self, amend: bool) -> String {
+    pub(in crate::scenarios) async fn push(&self, amend: bool) -> String {
         self.git("add --all").await;
         let amend = if amend { " --amend" } else { "" };
         self.git(&format!("commit --quiet -m bundles{amend}")).await;
@@ -81,17 +81,26 @@ impl Repository {
         self.git("rev-parse HEAD").await
     }
 
-    /// Creates a Secret with the key of the server, and a class that allows loopback.
-    pub(in crate::scenarios::reconcile) async fn allow(&self, cluster: &Cluster, name: &str) {
-        let secret = json!({
+    /// Returns the URL of the served repository.
+    pub(in crate::scenarios) fn url(&self) -> String {
+        self.server.url("web.git")
+    }
+
+    /// Returns a Secret with the key of the server.
+    pub(in crate::scenarios) fn secret(&self, name: &str, namespace: &str) -> Value {
+        json!({
             "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/ssh-auth",
-            "metadata": {"name": name, "namespace": NAMESPACE},
+            "metadata": {"name": name, "namespace": namespace},
             "stringData": {
                 "ssh-privatekey": self.server.private_key().unwrap(),
                 "ssh-knownhosts": self.server.known_hosts().unwrap(),
             },
-        });
-        apply(cluster, &secret).await;
+        })
+    }
+
+    /// Creates a Secret with the key of the server, and a class that allows loopback.
+    pub(in crate::scenarios::reconcile) async fn allow(&self, cluster: &Cluster, name: &str) {
+        apply(cluster, &self.secret(name, NAMESPACE)).await;
         let class = json!({
             "apiVersion": "core.rukpak.io/v1alpha1", "kind": "ProvisionerClass",
             "metadata": {"name": name},
@@ -111,7 +120,7 @@ impl Repository {
         reference: &Value,
     ) -> Value {
         json!({"type": "git", "git": {
-            "repository": self.server.url("web.git"), "directory": directory, "ref": reference,
+            "repository": self.url(), "directory": directory, "ref": reference,
             "auth": {"secret": {"name": secret}},
         }})
     }

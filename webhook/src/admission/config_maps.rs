@@ -1,0 +1,60 @@
+//! Reviews of ConfigMaps in the system namespace, if they are registered (RukPak:
+//! `vconfigmaps.core.rukpak.io`). The rule is in `bundle_core::review::config_maps`.
+
+use bundle_core::diagnostic::Findings;
+use bundle_core::review::config_maps::{ConfigMapOperation, judge_config_map};
+use bundle_core::review::{Stamping, Verdict};
+
+use super::review::Request;
+use super::{Admission, Lookups};
+
+/// A reviewed ConfigMap.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct ReviewedConfigMap<'a> {
+    name: &'a str,
+    operation: ConfigMapOperation,
+}
+
+impl<'a> ReviewedConfigMap<'a> {
+    /// Returns the ConfigMap that the request creates in `namespace` or deletes from it.
+    pub(super) fn of(request: &'a Request, namespace: &str) -> Option<Self> {
+        let is_config_map = request.kind.group.is_empty() && request.kind.kind == "ConfigMap";
+        if !is_config_map || !request.sub_resource.is_empty() || request.namespace != namespace {
+            return None;
+        }
+        let (operation, object) = match request.operation.as_str() {
+            "CREATE" => {
+                let is_immutable = request.object["immutable"] == true;
+                let operation = ConfigMapOperation::Create { is_immutable };
+                (operation, &request.object)
+            }
+            "DELETE" => (ConfigMapOperation::Delete, &request.old_object),
+            _ => return None,
+        };
+        // The request has no name if it is generated, or if a collection is deleted.
+        let name = match request.name.as_str() {
+            "" => object["metadata"]["name"].as_str()?,
+            name => name,
+        };
+        Some(Self { name, operation })
+    }
+}
+
+impl<L: Lookups> Admission<L> {
+    /// Returns the verdict on a ConfigMap.
+    pub(super) async fn config_map(&self, reviewed: &ReviewedConfigMap<'_>) -> Verdict {
+        let ReviewedConfigMap { name, operation } = *reviewed;
+        let admitted = || Verdict::Admit {
+            warnings: Findings::default(),
+            stamp: Stamping::None,
+        };
+        if operation == (ConfigMapOperation::Create { is_immutable: true }) {
+            return admitted();
+        }
+        match self.lookups.bundles_of_config_map(name).await {
+            Err(unknown) => Verdict::CannotTell(unknown.into()),
+            Ok(bundles) => judge_config_map(name, operation, &bundles)
+                .map_or_else(admitted, |finding| Verdict::Refuse(finding.into())),
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Sources of content: one large transfer of each, compared with git and curl, and many Bundles of
+//! two requesters at once. `e2e` starts the servers.
+
+mod fixtures;
+mod many;
+mod memory;
+mod single;
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use e2e::{Cluster, Webhook, WebhookOptions, wait};
+use kube::Client;
+use serde_json::{Value, json};
+
+use super::table::Table;
+use fixtures::Fixtures;
+
+/// Class whose sources can be on loopback.
+const CLASS: &str = "bench-sources";
+const NAMESPACE: &str = "bundle-system";
+const DEADLINE: Duration = Duration::from_secs(1_800);
+/// Memory limit of the program: the minimum for git sources.
+const MEMORY: &str = "192Mi";
+
+/// Sizes of the measurements.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sizes {
+    /// Commits of the repository.
+    commits: usize,
+    /// Size of the history of the repository, in MiB.
+    history: usize,
+    /// Size of an archive and of a layer, in MiB. The limit is 64 MiB each.
+    archive: usize,
+    /// Layers of the image.
+    layers: usize,
+    /// Bundles of the first requester.
+    bundles: usize,
+    /// Rounds of the single transfers.
+    rounds: usize,
+}
+
+impl Sizes {
+    pub(super) fn new(small: bool) -> Self {
+        if small {
+            Self {
+                commits: 20,
+                history: 2,
+                archive: 2,
+                layers: 2,
+                bundles: 8,
+                rounds: 1,
+            }
+        } else {
+            Self {
+                commits: 10_000,
+                history: 200,
+                archive: 62,
+                layers: 2,
+                bundles: 1_000,
+                rounds: 3,
+            }
+        }
+    }
+}
+
+pub(super) async fn measure(sizes: Sizes) -> Result<Vec<(&'static str, Table)>> {
+    let cluster = Cluster::builder()
+        .registries(1)
+        .start()
+        .await
+        .context("cannot start a cluster to measure on")?;
+    let fixtures = Fixtures::new(&cluster, sizes).await?;
+    let options = WebhookOptions {
+        source_check_interval: Duration::from_secs(3_600),
+        flags: vec![
+            "--memory-limit".to_owned(),
+            MEMORY.to_owned(),
+            "--registries-conf".to_owned(),
+            fixtures.registries_conf()?,
+        ],
+        ..WebhookOptions::default()
+    };
+    let webhook = cluster.start_webhook(options).await?;
+    let bench = Bench {
+        client: cluster.client().await?,
+        cluster: &cluster,
+        webhook: &webhook,
+        fixtures: &fixtures,
+        sizes,
+    };
+    bench.prepare().await?;
+    Ok(vec![
+        ("sources", single::measure(&bench).await?),
+        ("sources-at-once", many::measure(&bench).await?),
+    ])
+}
+
+/// The running programs and their content.
+struct Bench<'a> {
+    cluster: &'a Cluster,
+    webhook: &'a Webhook,
+    fixtures: &'a Fixtures,
+    client: Client,
+    sizes: Sizes,
+}
+
+impl Bench<'_> {
+    /// Creates the class, the Secret of the repository and the permissions of two requesters.
+    async fn prepare(&self) -> Result<()> {
+        let class = json!({
+            "apiVersion": "core.rukpak.io/v1alpha1", "kind": "ProvisionerClass",
+            "metadata": {"name": CLASS},
+            "spec": {
+                "provisioner": "core.rukpak.io/plain",
+                "serviceAccount": {"namespace": NAMESPACE, "name": "installer"},
+                "authorization": "Class",
+                "sources": {"privateAddresses": "Allow"},
+            },
+        });
+        let binding = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+            "metadata": {"name": CLASS},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+            "subjects": many::REQUESTERS.map(|name| json!({"kind": "User", "name": name})),
+        });
+        let objects = [class, self.fixtures.secret()?, binding];
+        e2e::cluster::manifests::apply(&self.client, &objects).await
+    }
+
+    /// Creates a Bundle as `requester`.
+    async fn create(&self, name: &str, source: &Value, requester: &str) -> Result<()> {
+        let object = json!({
+            "apiVersion": "core.rukpak.io/v1alpha1", "kind": "Bundle",
+            "metadata": {"name": name},
+            "spec": {"provisionerClassName": CLASS, "source": source},
+        });
+        let request = http::Request::post("/apis/core.rukpak.io/v1alpha1/bundles")
+            .header(http::header::CONTENT_TYPE, "application/json")
+            .header("Impersonate-User", requester)
+            .body(serde_json::to_vec(&object)?)?;
+        self.client.request::<Value>(request).await?;
+        Ok(())
+    }
+
+    /// Deletes a Bundle, and waits until it is gone.
+    async fn delete(&self, name: &str) -> Result<()> {
+        let line = ["delete", "bundle", name, "--timeout=60s"];
+        self.cluster.kubectl(line).await?.success().map(drop)
+    }
+
+    /// Waits until the Bundle is unpacked, and returns the seconds since `began`.
+    async fn until_unpacked(&self, name: &str, began: Instant) -> Result<f64> {
+        let path = format!("/apis/core.rukpak.io/v1alpha1/bundles/{name}");
+        wait::until_true(DEADLINE, &format!("Bundle {name} is unpacked"), || async {
+            let request = http::Request::get(&path).body(Vec::new())?;
+            is_unpacked(&self.client.request(request).await?)
+        })
+        .await?;
+        Ok(began.elapsed().as_secs_f64())
+    }
+
+    /// Waits until the Bundle waits for its upload.
+    async fn until_waiting(&self, name: &str) -> Result<()> {
+        let path = format!("/apis/core.rukpak.io/v1alpha1/bundles/{name}");
+        wait::until_true(DEADLINE, &format!("Bundle {name} waits"), || async {
+            let request = http::Request::get(&path).body(Vec::new())?;
+            let bundle: Value = self.client.request(request).await?;
+            Ok(bundle["status"]["conditions"]
+                .as_array()
+                .is_some_and(|all| all.iter().any(|one| one["reason"] == "UnpackPending")))
+        })
+        .await
+    }
+
+    /// Returns a token of a ServiceAccount that can upload.
+    async fn upload_token(&self) -> Result<String> {
+        let kubectl = async |line: &str| self.cluster.kubectl(line.split(' ')).await?.success();
+        let account = "bench-uploader";
+        let found = format!("get serviceaccount {account} -n default --ignore-not-found -o name");
+        if kubectl(&found).await?.is_empty() {
+            kubectl(&format!("create serviceaccount {account} -n default")).await?;
+            kubectl(&format!(
+                "create clusterrolebinding {account} --clusterrole=bundle-uploader --serviceaccount=default:{account}"
+            ))
+            .await?;
+        }
+        let token = kubectl(&format!("create token {account} -n default")).await?;
+        Ok(token.trim().to_owned())
+    }
+
+    /// Returns a command that uploads a file.
+    fn upload(&self, token: &str, bundle: &str, file: &Path) -> Command {
+        let address = self.webhook.content_address();
+        let mut command = Command::new("curl");
+        command
+            .args(["-sS", "--fail", "--insecure", "--retry", "20", "-T"])
+            .arg(file)
+            .args(["-H", &format!("Authorization: Bearer {token}")])
+            .arg(format!("https://{address}/uploads/{bundle}.tgz"));
+        command
+    }
+
+    /// Returns the Bundles whose names begin with `prefix` and that are unpacked.
+    async fn unpacked(&self, prefix: &str) -> Result<Vec<String>> {
+        let request =
+            http::Request::get("/apis/core.rukpak.io/v1alpha1/bundles").body(Vec::new())?;
+        let list: Value = self.client.request(request).await?;
+        let mut found = Vec::new();
+        for object in list["items"].as_array().into_iter().flatten() {
+            let name = object["metadata"]["name"].as_str().unwrap_or_default();
+            if name.starts_with(prefix) && is_unpacked(object)? {
+                found.push(name.to_owned());
+            }
+        }
+        Ok(found)
+    }
+}
+
+fn is_unpacked(bundle: &Value) -> Result<bool> {
+    let status = &bundle["status"];
+    if status["phase"] == "Failing" {
+        bail!("{}: {}", bundle["metadata"]["name"], status["conditions"]);
+    }
+    Ok(status["phase"] == "Unpacked")
+}
