@@ -1,4 +1,5 @@
-//! The configuration of the pod: its flags, and the settings that follow from them.
+//! The configuration of the pod: its flags, the settings that follow from them, and its key.
 
 pub mod args;
 pub mod settings;
+pub mod stamp_key;
