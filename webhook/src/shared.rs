@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::ArcSwapOption;
 use bundle_core::diagnostic::Findings;
 use bundle_core::names::KubeName;
 use bundle_core::policy::Policy;
@@ -24,6 +24,7 @@ use crate::clients::names::LimitedResolver;
 use crate::clients::recent_digests::RecentDigests;
 use crate::clients::registries::{PullSecretError, Registries};
 use crate::config::settings::Settings;
+use crate::config::stamp_key::{CurrentStampKey, StampKey};
 use crate::dry_run::{IdentityError, RequesterDryRun};
 use crate::lease::Fence;
 use crate::object_cache::ObjectCache;
@@ -31,21 +32,6 @@ use crate::readiness::Readiness;
 use crate::registrations::Integrity;
 use crate::telemetry::metrics::Metrics;
 use crate::uploads::UploadStore;
-
-/// The key of admission stamps. It is never printed, and wiped when dropped.
-pub struct StampKey(zeroize::Zeroizing<Vec<u8>>);
-
-impl StampKey {
-    /// Creates a key from its bytes.
-    pub fn new(bytes: Vec<u8>) -> Self {
-        Self(zeroize::Zeroizing::new(bytes))
-    }
-
-    /// Returns the key for an HMAC.
-    pub fn bytes(&self) -> &[u8] {
-        &self.0
-    }
-}
 
 /// The shared state. One exists per process, behind an `Arc`.
 pub struct Shared {
@@ -80,7 +66,7 @@ pub struct Shared {
     registries: Registries,
     git: Arc<GitProgram>,
     helm: Arc<HelmProgram>,
-    stamp_key: ArcSwap<StampKey>,
+    stamp_key: CurrentStampKey,
     server_version: ArcSwapOption<ServerVersion>,
 }
 
@@ -95,6 +81,8 @@ impl Shared {
         stamp_key: StampKey,
     ) -> Self {
         let budget = Arc::new(Budget::new(settings.memory_limit));
+        let stamp_key = CurrentStampKey::new(stamp_key);
+        let uploads = UploadStore::new(settings.cache_dir.join("uploads"), stamp_key.clone());
         Self {
             attempts: Arc::new(Attempts::read(settings.cache_dir.join("attempts"))),
             git: Arc::new(GitProgram::new(
@@ -111,7 +99,7 @@ impl Shared {
                 HelmLimits::default(),
             )),
             budget,
-            uploads: Arc::new(UploadStore::new(settings.cache_dir.join("uploads"))),
+            uploads: Arc::new(uploads),
             recent_archives: RecentDigests::new(settings.source_check_interval),
             settings,
             metrics,
@@ -124,7 +112,7 @@ impl Shared {
             leader_archives: Arc::default(),
             clients,
             registries,
-            stamp_key: ArcSwap::from_pointee(stamp_key),
+            stamp_key,
             server_version: ArcSwapOption::empty(),
         }
     }
@@ -194,12 +182,12 @@ impl Shared {
 
     /// Returns the key of stamps.
     pub fn stamp_key(&self) -> Arc<StampKey> {
-        self.stamp_key.load_full()
+        self.stamp_key.get()
     }
 
     /// Replaces the key of stamps, after the Secret was changed.
     pub fn set_stamp_key(&self, key: StampKey) {
-        self.stamp_key.store(Arc::new(key));
+        self.stamp_key.set(key);
     }
 
     /// Returns the version of the API server, or `None` until it is known.

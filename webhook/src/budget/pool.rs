@@ -126,6 +126,11 @@ impl Pool {
         lock(&self.state).used
     }
 
+    /// Returns the units that the shares of `key` have.
+    pub fn held(&self, key: &str) -> u64 {
+        lock(&self.state).held.get(key).copied().unwrap_or_default()
+    }
+
     /// Returns true if a share of this weight must wait because of its own limits, even if units
     /// are free.
     pub fn is_capped(&self, weight: u64, caps: &[Cap]) -> bool {

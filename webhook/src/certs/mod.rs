@@ -23,9 +23,10 @@ use self::register::Registrar;
 pub use self::resolver::{Resolver, ServeError};
 pub use self::secret::SecretError;
 use crate::caller::Tokens;
+use crate::config::stamp_key::StampKey;
 use crate::readiness::Gate;
 use crate::registrations::RegistrationError;
-use crate::shared::{Shared, StampKey};
+use crate::shared::Shared;
 
 /// Interval of checks. Neither mounted files nor Secrets are watched; their contents are compared.
 const CHECK_INTERVAL: Duration = Duration::from_secs(15);

@@ -13,7 +13,7 @@ use kube::api::PostParams;
 use rand::RngCore as _;
 
 use super::material::{Material, MaterialError, RenewalDue, create_again, due, renew};
-use crate::shared::StampKey;
+use crate::config::stamp_key::StampKey;
 
 /// Name of the Secret with authority and serving certificate.
 const TLS: &str = "bundle-webhook-tls";

@@ -1,5 +1,6 @@
-//! The configuration of the pod: its flags, and the settings that follow from them.
+//! The configuration of the pod: its flags, the settings that follow from them, and its key.
 
 pub mod args;
 pub mod content;
 pub mod settings;
+pub mod stamp_key;

@@ -158,6 +158,18 @@ impl Callers {
         })
     }
 
+    /// Returns the identity of the caller. Fails if it has no such permission on `path`.
+    pub(crate) async fn permitted(
+        &self,
+        headers: &HeaderMap,
+        permission: &PathPermission,
+        path: &str,
+    ) -> Result<Arc<Requester>, CallerError> {
+        let requester = self.authenticate(headers).await?;
+        self.authorize(&requester, permission, path).await?;
+        Ok(requester)
+    }
+
     async fn reviewed<T>(
         &self,
         review: impl Future<Output = Result<T, kube::Error>>,

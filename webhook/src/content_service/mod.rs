@@ -12,7 +12,6 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
@@ -21,6 +20,7 @@ use bundle_core::review::Requester;
 
 use self::callers::Callers;
 use self::request::{Selected, Target};
+use self::upload::PermittedUpload;
 use crate::archives::{ArchiveError, LeaderArchives};
 use crate::budget::{Cap, Pool, Share, requester_key};
 use crate::config::content::ContentPaths;
@@ -93,55 +93,69 @@ async fn respond(
             return Ok(error.into_response());
         }
     };
-    let accepted = client.accept();
     let path = parts.uri.path();
     let method = &parts.method;
-    let response = match Target::of(path, &service.paths) {
-        None => text(StatusCode::NOT_FOUND, "no such path\n"),
-        Some(target) if !target.methods().contains(method) => {
-            let names: Vec<_> = target.methods().iter().map(Method::as_str).collect();
-            let message = format!("only {}\n", names.join(" and "));
-            let mut response = text(StatusCode::METHOD_NOT_ALLOWED, message);
-            // Names of methods are valid values.
-            if let Ok(allowed) = HeaderValue::from_str(&names.join(", ")) {
-                response.headers_mut().insert(header::ALLOW, allowed);
-            }
-            response
-        }
+    let target = match Target::of(path, &service.paths) {
+        None => Err(text(StatusCode::NOT_FOUND, "no such path\n")),
+        Some(target) if !target.methods().contains(method) => Err(other_method(&target)),
         Some(target) => {
             let permission = target.permission(&service.paths);
             let allowed = service.callers.authorize(&requester, &permission, path);
-            match (allowed.await, target) {
-                (Err(error), _) => error.into_response(),
-                (Ok(()), Target::Content(bundle)) => {
-                    let is_head = *method == Method::HEAD;
-                    let wanted = (&bundle, &parts.headers, is_head);
-                    service.content(wanted, &requester, client).await
-                }
-                (Ok(()), Target::Upload(bundle)) => {
-                    let sent = (&parts.headers, body);
-                    service.upload(&bundle, &requester, sent).await
-                }
+            match allowed.await {
+                Ok(()) => Ok((target, permission)),
+                Err(error) => Err(error.into_response()),
             }
+        }
+    };
+    // Every Pod has a valid token: connections of callers without permission stay limited.
+    let (target, permission) = match target {
+        Ok(permitted) => permitted,
+        Err(rejection) => {
+            client.reject();
+            return Ok(rejection);
+        }
+    };
+    let accepted = client.accept();
+    let response = match target {
+        Target::Content(bundle) => {
+            let is_head = *method == Method::HEAD;
+            let wanted = (&bundle, &parts.headers, is_head);
+            service.content(wanted, &requester, client).await
+        }
+        Target::Upload(bundle) => {
+            let upload = PermittedUpload {
+                bundle: &bundle,
+                path,
+                permission,
+                headers: &parts.headers,
+                body,
+            };
+            service.upload(&requester, upload).await
         }
     };
     drop(accepted);
     Ok(response)
 }
 
+fn other_method(target: &Target) -> Response {
+    let names: Vec<_> = target.methods().iter().map(Method::as_str).collect();
+    let message = format!("only {}\n", names.join(" and "));
+    let mut response = text(StatusCode::METHOD_NOT_ALLOWED, message);
+    // Names of methods are valid values.
+    if let Ok(allowed) = HeaderValue::from_str(&names.join(", ")) {
+        response.headers_mut().insert(header::ALLOW, allowed);
+    }
+    response
+}
+
 impl ContentService {
-    async fn upload(
-        &self,
-        bundle: &KubeName,
-        requester: &Requester,
-        sent: (&HeaderMap, Body),
-    ) -> Response {
+    async fn upload(&self, requester: &Requester, upload: PermittedUpload<'_>) -> Response {
         let Some(_slot) = slot(&self.upload_slots, requester) else {
             let message = "too many uploads at once; try again\n";
             return retried(StatusCode::TOO_MANY_REQUESTS, message);
         };
         // Boxed: the future is large.
-        Box::pin(upload::receive(self, bundle, requester, sent)).await
+        Box::pin(upload::receive(self, requester, upload)).await
     }
 
     async fn content(

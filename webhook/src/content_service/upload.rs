@@ -16,6 +16,7 @@ use bundle_oci::transfer::rate::{MinimumRate, RateWindow};
 use futures::{Stream, StreamExt as _, stream};
 use tokio::time::{Instant, timeout};
 
+use super::callers::{CallerError, PathPermission};
 use super::{ContentService, retried, text};
 use crate::archives::LeaderContent;
 use crate::uploads::UploadError;
@@ -32,6 +33,8 @@ const MIN_RATE: MinimumRate = MinimumRate {
 /// The reason why an upload ends without a result.
 #[derive(Debug, thiserror::Error)]
 enum ReceiveError {
+    #[error(transparent)]
+    Caller(#[from] CallerError),
     #[error(transparent)]
     Target(#[from] TargetError),
     #[error(transparent)]
@@ -50,14 +53,22 @@ enum ReceiveError {
     NotLeader,
 }
 
-/// Stores the body of a request as the content of `bundle`.
+/// An upload whose caller has the permission for its path.
+pub(super) struct PermittedUpload<'a> {
+    pub(super) bundle: &'a KubeName,
+    pub(super) path: &'a str,
+    pub(super) permission: PathPermission,
+    pub(super) headers: &'a HeaderMap,
+    pub(super) body: Body,
+}
+
+/// Stores the body of a request as the content of its Bundle.
 pub(super) async fn receive(
     service: &ContentService,
-    bundle: &KubeName,
     requester: &Requester,
-    (headers, body): (&HeaderMap, Body),
+    upload: PermittedUpload<'_>,
 ) -> Response {
-    match try_receive(service, bundle, requester, (headers, body)).await {
+    match try_receive(service, requester, upload).await {
         Ok(UploadResult::Stored) => StatusCode::CREATED.into_response(),
         Ok(UploadResult::Identical) => StatusCode::NO_CONTENT.into_response(),
         Err(error) => error.response(),
@@ -66,9 +77,14 @@ pub(super) async fn receive(
 
 async fn try_receive(
     service: &ContentService,
-    bundle: &KubeName,
     requester: &Requester,
-    (headers, body): (&HeaderMap, Body),
+    PermittedUpload {
+        bundle,
+        path,
+        permission,
+        headers,
+        body,
+    }: PermittedUpload<'_>,
 ) -> Result<UploadResult, ReceiveError> {
     let leader = leader(service)?;
     leader.find(bundle, requester).await?;
@@ -92,7 +108,10 @@ async fn try_receive(
         return Err(ReceiveError::NotGzip);
     }
     drop(leader);
-    // The Bundle and the leader can have changed since.
+    // A body can take half an hour: token, permission, Bundle and leader can have changed since.
+    let permitted = service.callers.permitted(headers, &permission, path);
+    // Boxed: the future is large.
+    let requester = &*Box::pin(permitted).await?;
     let leader = self::leader(service)?;
     let target = leader.find(bundle, requester).await?;
     let uploaded = bytes.descriptor;
@@ -172,13 +191,16 @@ impl From<StoreError<Self>> for ReceiveError {
 }
 
 impl ReceiveError {
-    fn response(&self) -> Response {
-        let status = match self {
+    fn response(self) -> Response {
+        let status = match &self {
+            Self::Caller(error) => return error.clone().into_response(),
             Self::Target(TargetError::NoBundle(_)) => StatusCode::NOT_FOUND,
             Self::Target(TargetError::Rejected(_) | TargetError::NotReconciled(..)) => {
                 StatusCode::CONFLICT
             }
-            Self::Target(TargetError::OtherRequester { .. }) => StatusCode::FORBIDDEN,
+            Self::Target(TargetError::OtherRequester { .. } | TargetError::OtherGroups { .. }) => {
+                StatusCode::FORBIDDEN
+            }
             Self::Space(_) => StatusCode::INSUFFICIENT_STORAGE,
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::LongerThanAnnounced | Self::Interrupted | Self::NotGzip => {
@@ -187,8 +209,8 @@ impl ReceiveError {
             Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
             Self::Target(TargetError::Api(..)) | Self::NotLeader => StatusCode::SERVICE_UNAVAILABLE,
         };
-        if let Self::Target(TargetError::Api(..)) | Self::Space(UploadError::Storage(_)) = self {
-            tracing::warn!(error = crate::chain(self), "an upload failed");
+        if let Self::Target(TargetError::Api(..)) | Self::Space(UploadError::Storage(_)) = &self {
+            tracing::warn!(error = crate::chain(&self), "an upload failed");
         }
         let message = format!("{self}\n");
         if status == StatusCode::SERVICE_UNAVAILABLE {

@@ -6,7 +6,7 @@ use bundle_cluster::access;
 use bundle_core::content::ContentId;
 use bundle_core::names::KubeName;
 use bundle_core::plan::bundle::upload;
-use bundle_core::review::class::Authorization;
+use bundle_core::plan::conditions::some_of;
 use bundle_core::review::{CheckedBundleSpec, Kind, Requester};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -16,6 +16,9 @@ use crate::reconcile::context::{ClassLookup, Context, class_name};
 use crate::reconcile::seal;
 use crate::reconcile::served::ServedContent;
 use crate::uploads::target::{TargetError, UploadTarget, UploadTargets};
+
+/// Maximum number of groups in a message.
+const MAX_NAMED_GROUPS: usize = 3;
 
 impl UploadTargets for ServedContent {
     fn find<'a>(
@@ -50,19 +53,15 @@ async fn find(
     upload::check_source(&spec.source)?;
     let vouched = seal::vouched(ctx, &object, Kind::Bundle).map_err(not_reconciled)?;
     let class = class_name(&object);
-    let ClassLookup::Managed(class) = ctx.class(class).await.map_err(failed)? else {
+    let ClassLookup::Managed(_) = ctx.class(class).await.map_err(failed)? else {
         let why = format!("this provisioner has no valid ProvisionerClass {class}");
         return Err(not_reconciled(why));
     };
     let requester = &vouched.parts.template;
-    if class.authorization == Authorization::Requester
-        && !can_act_as(ctx, caller, requester).await.map_err(failed)?
-    {
-        return Err(TargetError::OtherRequester {
-            bundle: name.clone(),
-            user: caller.user.clone(),
-            requester: requester.user.clone(),
-        });
+    // Also if the class does not check permissions of the requester: another class can install the
+    // content, and another person than the requester can have to approve it.
+    if !can_act_as(ctx, caller, requester).await.map_err(failed)? {
+        return Err(other_requester(name, caller, requester));
     }
     let sealed = seal::content(ctx, &object);
     let key = ctx.shared.stamp_key();
@@ -78,7 +77,24 @@ async fn find(
     })
 }
 
-/// Returns true if `caller` is `requester`, or can impersonate that user.
+fn other_requester(bundle: &KubeName, caller: &Requester, requester: &Requester) -> TargetError {
+    let (bundle, user) = (bundle.clone(), caller.user.clone());
+    if upload::is_same_user(caller, requester) {
+        let groups = upload::missing_groups(caller, requester);
+        return TargetError::OtherGroups {
+            bundle,
+            user,
+            groups: some_of(&groups, MAX_NAMED_GROUPS),
+        };
+    }
+    TargetError::OtherRequester {
+        bundle,
+        user,
+        requester: requester.user.clone(),
+    }
+}
+
+/// Returns true if `caller` is `requester` with its groups, or can impersonate both.
 async fn can_act_as(
     ctx: &Context,
     caller: &Requester,

@@ -1,6 +1,7 @@
 //! Uploaded archives of Bundles on the disk of the leader. An archive stays until its Bundle is
 //! deleted, or until space is needed after it was unpacked.
 
+mod name;
 pub(crate) mod target;
 
 use std::cmp::Reverse;
@@ -14,15 +15,18 @@ use std::time::SystemTime;
 use bundle_core::reference::Digest;
 use tempfile::NamedTempFile;
 
+use self::name::UploadName;
 use crate::budget::{Cap, Pool, Share, requester_key};
+use crate::config::stamp_key::CurrentStampKey;
 
 /// Maximum size of all uploads, also of those in progress, in bytes. One requester can have half of
 /// it, two of them three quarters.
 pub(crate) const UPLOADS: u64 = 256 << 20;
 /// Space that is reserved at a time, in bytes: the size of an upload can be unknown.
 const STEP: u64 = 1 << 20;
-/// Extension of a complete upload.
-const COMPLETE: &str = "upload";
+/// Space that an upload uses at least, in bytes: its name is in memory. It limits the number of
+/// uploads.
+const SMALLEST: u64 = 64 << 10;
 /// Extension of an upload in progress.
 const UNFINISHED: &str = ".unfinished";
 /// Length of the hash of a requester in the name of a file.
@@ -31,6 +35,7 @@ const REQUESTER_HASH: usize = 16;
 /// The uploads.
 pub(crate) struct UploadStore {
     folder: PathBuf,
+    key: CurrentStampKey,
     space: Pool,
     state: Mutex<State>,
 }
@@ -48,6 +53,8 @@ struct State {
 /// A complete upload.
 struct StoredUpload {
     path: PathBuf,
+    /// Hash of the requester.
+    requester: String,
     digest: Digest,
     changed: SystemTime,
     _space: Vec<Share>,
@@ -82,9 +89,10 @@ pub(crate) enum UploadError {
 
 impl UploadStore {
     /// Creates the store. The folder is read at the first use.
-    pub(crate) fn new(folder: PathBuf) -> Self {
+    pub(crate) fn new(folder: PathBuf, key: CurrentStampKey) -> Self {
         Self {
             folder,
+            key,
             space: Pool::divided(UPLOADS),
             state: Mutex::default(),
         }
@@ -107,13 +115,14 @@ impl UploadStore {
     }
 
     /// Reserves space for an upload until it has `bytes`. Removes uploads that were unpacked, if
-    /// necessary.
+    /// necessary: first those of the same requester, and those of other requesters only until this
+    /// one has half of the space.
     pub(crate) fn reserve(&self, space: &UploadSpace, bytes: u64) -> Result<(), UploadError> {
         let mut shares = lock(&space.shares);
         while (shares.len() as u64) * STEP < bytes {
             match self.space.try_take(STEP, self.caps(&space.requester)) {
                 Some(share) => shares.push(share),
-                None if self.remove_unpacked() => {}
+                None if self.remove_unpacked(&space.requester) => {}
                 None => return Err(UploadError::Full),
             }
         }
@@ -132,24 +141,29 @@ impl UploadStore {
         self.reserve(&space, bytes)?;
         let mut shares = std::mem::take(&mut *lock(&space.shares));
         if let (Some(last), rest @ 1..) = (shares.last_mut(), bytes % STEP) {
-            last.reduce(rest);
+            last.reduce(rest.max(SMALLEST));
         }
-        let name = format!("{uid}_{}_{}.{COMPLETE}", space.requester, digest.hex());
-        if !is_uid(uid) {
+        let name = UploadName {
+            uid: uid.to_owned(),
+            requester: space.requester.clone(),
+            digest: digest.clone(),
+        };
+        let Some(file_name) = name.file(self.key.get().bytes()) else {
             let message = format!("{uid:?} is not the uid of an object");
             return Err(io::Error::other(message).into());
-        }
-        let path = self.folder.join(name);
+        };
+        let path = self.folder.join(file_name);
         file.as_file().sync_all()?;
         let mut state = self.state();
         file.persist(&path).map_err(|error| error.error)?;
         let upload = StoredUpload {
             path: path.clone(),
-            digest: digest.clone(),
+            requester: name.requester,
+            digest: name.digest,
             changed: SystemTime::now(),
             _space: shares,
         };
-        let replaced = state.stored.insert(uid.to_owned(), upload);
+        let replaced = state.stored.insert(name.uid, upload);
         if let Some(replaced) = replaced.filter(|replaced| replaced.path != path) {
             remove_file(&replaced.path);
         }
@@ -199,12 +213,19 @@ impl UploadStore {
         self.state().stored.keys().cloned().collect()
     }
 
-    /// Removes the upload that was unpacked and has been stored for longest. Returns false if there
-    /// is none.
-    fn remove_unpacked(&self) -> bool {
+    /// Removes the upload that was unpacked and has been stored for longest, so that `requester`
+    /// can have more space. Returns false if there is none whose removal helps.
+    fn remove_unpacked(&self, requester: &str) -> bool {
+        let is_below_half = self.space.held(requester) + STEP <= self.space.capacity() / 2;
         let mut state = self.state();
-        let unpacked = (state.stored.iter()).filter(|(uid, _)| state.unpacked.contains(*uid));
-        let oldest = unpacked.min_by_key(|(_, upload)| upload.changed);
+        let unpacked = (state.stored.iter()).filter(|(uid, upload)| {
+            let is_own = upload.requester == requester;
+            state.unpacked.contains(*uid) && (is_own || is_below_half)
+        });
+        let oldest = unpacked.min_by_key(|(_, upload)| {
+            let is_own = upload.requester == requester;
+            (Reverse(is_own), upload.changed)
+        });
         let Some(uid) = oldest.map(|(uid, _)| uid.clone()) else {
             return false;
         };
@@ -233,28 +254,36 @@ impl UploadStore {
         let Ok(entries) = fs_err::read_dir(&self.folder) else {
             return;
         };
+        let key = self.key.get();
         let mut files = Vec::new();
         for entry in entries.flatten() {
             let path = entry.path();
-            let found = parts_of(&path).zip(entry.metadata().ok());
-            match found {
-                Some((parts, data)) => files.push((parts, path, data)),
+            let found = UploadName::parse(&path, key.bytes()).zip(entry.metadata().ok());
+            match found.filter(|(_, data)| data.is_file()) {
+                Some((name, data)) => files.push((name, path, data)),
                 None => remove_file(&path),
             }
         }
         // The requester with the most uploads needs the most free space.
         let mut bytes_by_requester: HashMap<String, u64> = HashMap::new();
-        for ((_, requester, _), _, data) in &files {
-            *bytes_by_requester.entry(requester.clone()).or_default() += data.len();
+        for (name, _, data) in &files {
+            let requester = name.requester.clone();
+            *bytes_by_requester.entry(requester).or_default() += data.len().max(SMALLEST);
         }
-        files.sort_by_cached_key(|((_, requester, _), ..)| {
+        files.sort_by_cached_key(|(name, ..)| {
             (
-                Reverse(bytes_by_requester.get(requester).copied()),
-                requester.clone(),
+                Reverse(bytes_by_requester.get(&name.requester).copied()),
+                name.requester.clone(),
             )
         });
-        for ((uid, requester, digest), path, data) in files {
-            let space = self.space.try_take(data.len(), self.caps(&requester));
+        for (name, path, data) in files {
+            let UploadName {
+                uid,
+                requester,
+                digest,
+            } = name;
+            let size = data.len().max(SMALLEST);
+            let space = self.space.try_take(size, self.caps(&requester));
             let Some((space, changed)) = space.zip(data.modified().ok()) else {
                 remove_file(&path);
                 continue;
@@ -267,6 +296,7 @@ impl UploadStore {
             }
             let upload = StoredUpload {
                 path,
+                requester,
                 digest,
                 changed,
                 _space: vec![space],
@@ -312,24 +342,6 @@ fn remove_file(path: &Path) {
 fn requester_hash(requester: &str) -> String {
     let digest = Digest::of(requester_key(requester).as_bytes());
     digest.hex()[..REQUESTER_HASH].to_owned()
-}
-
-fn is_uid(uid: &str) -> bool {
-    !uid.is_empty()
-        && uid.len() <= 64
-        && (uid.bytes()).all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
-}
-
-/// Returns uid, hash of the requester and digest from the name of a complete upload.
-fn parts_of(path: &Path) -> Option<(String, String, Digest)> {
-    if path.extension()? != COMPLETE {
-        return None;
-    }
-    let mut parts = path.file_stem()?.to_str()?.split('_');
-    let (uid, requester, hex) = (parts.next()?, parts.next()?, parts.next()?);
-    let digest = format!("sha256:{hex}").parse().ok()?;
-    let is_complete = parts.next().is_none() && is_uid(uid);
-    is_complete.then(|| (uid.to_owned(), requester.to_owned(), digest))
 }
 
 #[cfg(test)]

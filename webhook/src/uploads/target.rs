@@ -53,6 +53,15 @@ pub(crate) enum TargetError {
         user: String,
         requester: String,
     },
+    /// The caller requested the Bundle, and does not have all groups of that time.
+    #[error(
+        "{user} cannot upload content of Bundle {bundle}, which was requested with further groups ({groups}): upload with a token that has them, or get permission to impersonate this user and its groups"
+    )]
+    OtherGroups {
+        bundle: KubeName,
+        user: String,
+        groups: String,
+    },
     /// The API server failed.
     #[error("cannot read Bundle {0}")]
     Api(KubeName, #[source] kube::Error),

@@ -1,9 +1,18 @@
 use std::io::{Read as _, Write as _};
 
 use super::*;
+use crate::config::stamp_key::StampKey;
 
 const UID: &str = "8f7d3f0e-0000-4000-8000-000000000001";
 const OTHER: &str = "8f7d3f0e-0000-4000-8000-000000000002";
+
+fn key(bytes: &[u8]) -> CurrentStampKey {
+    CurrentStampKey::new(StampKey::new(bytes.to_vec()))
+}
+
+fn store_in(folder: &Path) -> UploadStore {
+    UploadStore::new(folder.to_owned(), key(b"a key of the pod"))
+}
 
 fn upload(store: &UploadStore, user: &str, uid: &str, bytes: &[u8]) -> Digest {
     let arriving = store.begin(user).unwrap();
@@ -11,6 +20,15 @@ fn upload(store: &UploadStore, user: &str, uid: &str, bytes: &[u8]) -> Digest {
     let digest = Digest::of(bytes);
     let size = bytes.len() as u64;
     store.keep(arriving, uid, &digest, size).unwrap();
+    digest
+}
+
+/// Stores an upload of this size without content.
+fn unwritten(store: &UploadStore, user: &str, uid: &str, bytes: u64) -> Digest {
+    let arriving = store.begin(user).unwrap();
+    arriving.writer().unwrap().set_len(bytes).unwrap();
+    let digest = Digest::of(user.as_bytes());
+    store.keep(arriving, uid, &digest, bytes).unwrap();
     digest
 }
 
@@ -28,7 +46,7 @@ fn files(folder: &Path) -> usize {
 #[test]
 fn uploads_are_kept_across_restarts_until_they_are_replaced_or_removed() {
     let folder = tempfile::tempdir().unwrap();
-    let store = UploadStore::new(folder.path().to_owned());
+    let store = store_in(folder.path());
     let first = upload(&store, "ana", UID, b"first");
     let second = upload(&store, "ana", UID, b"second");
     assert_eq!(store.digest(UID), Some(second.clone()));
@@ -39,7 +57,7 @@ fn uploads_are_kept_across_restarts_until_they_are_replaced_or_removed() {
     let unfinished = store.begin("ana").unwrap();
     let (_, kept) = unfinished.file.keep().unwrap();
 
-    let store = UploadStore::new(folder.path().to_owned());
+    let store = store_in(folder.path());
     assert_eq!(store.uids(), [UID, OTHER].map(str::to_owned).into());
     assert_eq!(read(&store, &second).unwrap(), b"second");
     assert!(!kept.exists());
@@ -53,7 +71,7 @@ fn uploads_are_kept_across_restarts_until_they_are_replaced_or_removed() {
 #[test]
 fn abandoned_upload_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let store = UploadStore::new(folder.path().to_owned());
+    let store = store_in(folder.path());
     for _ in 0..2 {
         let arriving = store.begin("ana").unwrap();
         store.reserve(&arriving.space, UPLOADS / 2).unwrap();
@@ -66,9 +84,9 @@ fn abandoned_upload_leaves_nothing() {
 #[test]
 fn one_requester_has_half_of_the_space_also_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
-    let store = UploadStore::new(folder.path().to_owned());
+    let store = store_in(folder.path());
     upload(&store, "ana", UID, b"a");
-    let store = UploadStore::new(folder.path().to_owned());
+    let store = store_in(folder.path());
     assert!(store.digest(UID).is_some());
     let full = |user, bytes| {
         let arriving = store.begin(user).unwrap();
@@ -87,22 +105,19 @@ fn one_requester_has_half_of_the_space_also_after_a_restart() {
 #[test]
 fn uploads_of_several_requesters_are_kept_across_restarts() {
     let folder = tempfile::tempdir().unwrap();
-    let store = UploadStore::new(folder.path().to_owned());
+    let store = store_in(folder.path());
     // Half of the space, and half of the rest.
     for (user, uid, bytes) in [("ana", UID, UPLOADS / 2), ("eve", OTHER, UPLOADS / 4)] {
-        let arriving = store.begin(user).unwrap();
-        arriving.writer().unwrap().set_len(bytes).unwrap();
-        let digest = Digest::of(user.as_bytes());
-        store.keep(arriving, uid, &digest, bytes).unwrap();
+        unwritten(&store, user, uid, bytes);
     }
-    let store = UploadStore::new(folder.path().to_owned());
+    let store = store_in(folder.path());
     assert_eq!(store.uids(), [UID, OTHER].map(str::to_owned).into());
 }
 
 #[test]
 fn upload_after_other_content_was_unpacked_is_removed() {
     let folder = tempfile::tempdir().unwrap();
-    let store = UploadStore::new(folder.path().to_owned());
+    let store = store_in(folder.path());
     upload(&store, "ana", UID, b"late");
     store.unpacked(UID, &Digest::of(b"first"));
     assert_eq!(store.digest(UID), None);
@@ -110,24 +125,79 @@ fn upload_after_other_content_was_unpacked_is_removed() {
 }
 
 #[test]
-fn files_of_other_names_are_removed_at_the_start() {
+fn upload_above_the_limit_of_a_requester_removes_nothing_of_others() {
     let folder = tempfile::tempdir().unwrap();
-    let hex = Digest::of(b"").hex().to_owned();
-    for name in [
-        format!("{UID}_{hex}.upload"),
-        format!("{UID}_0_{hex}_1.upload"),
-        format!("{UID}_0_{hex}.archive"),
-        format!("a.b_0_{hex}.upload"),
-        format!("_0_{hex}.upload"),
-        format!("{UID}_0_1234.upload"),
-    ] {
-        fs_err::write(folder.path().join(name), b"").unwrap();
+    let store = store_in(folder.path());
+    let arriving = store.begin("eve").unwrap();
+    store.reserve(&arriving.space, UPLOADS / 2).unwrap();
+    upload(&store, "ana", UID, b"a");
+    store.unpacked(UID, &Digest::of(b"a"));
+    let more = store.reserve(&arriving.space, UPLOADS / 2 + STEP);
+    assert!(matches!(more, Err(UploadError::Full)));
+    assert!(store.digest(UID).is_some());
+}
+
+#[test]
+fn small_uploads_use_a_minimum_of_space() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store_in(folder.path());
+    upload(&store, "ana", UID, b"a");
+    assert_eq!(store.space.used(), SMALLEST);
+    let store = store_in(folder.path());
+    assert_eq!(store.uids().len(), 1);
+    assert_eq!(store.space.used(), SMALLEST);
+}
+
+#[test]
+fn own_uploads_are_removed_before_those_of_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store_in(folder.path());
+    for (user, uid, bytes) in [("ana", UID, STEP), ("eve", OTHER, UPLOADS / 16)] {
+        let digest = unwritten(&store, user, uid, bytes);
+        store.unpacked(uid, &digest);
     }
-    let store = UploadStore::new(folder.path().to_owned());
+    let arriving = store.begin("eve").unwrap();
+    store.reserve(&arriving.space, UPLOADS / 2 - STEP).unwrap();
+    assert_eq!(store.uids(), [UID.to_owned()].into());
+}
+
+#[test]
+fn files_of_other_programs_are_removed_at_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let digest = Digest::of(b"content");
+    let name = UploadName {
+        uid: UID.to_owned(),
+        requester: "0".to_owned(),
+        digest: digest.clone(),
+    };
+    let valid = name.file(b"a key of the pod").unwrap();
+    let mac = valid.rsplit('_').next().unwrap();
+    let hex = digest.hex();
+    let path = |name: &str| folder.path().join(name);
+    for name in [
+        // Without a MAC, with one of another key, and with that of another Bundle or requester.
+        format!("{UID}_0_{hex}.upload"),
+        name.file(b"another key").unwrap(),
+        format!("{OTHER}_0_{hex}_{mac}"),
+        format!("{UID}_1_{hex}_{mac}"),
+        format!("{UID}_0_{}_{mac}", Digest::of(b"").hex()),
+        format!("{UID}_0_{hex}_1_{mac}"),
+        format!("{valid}.archive"),
+        format!("a.b_0_{hex}_{mac}"),
+        format!("_0_{hex}_{mac}"),
+        format!("{UID}_0_1234_{mac}"),
+    ] {
+        fs_err::write(path(&name), b"content").unwrap();
+    }
+    std::os::unix::fs::symlink("/etc/hostname", path(&valid)).unwrap();
+    let store = store_in(folder.path());
     assert_eq!(store.uids(), HashSet::new());
     assert_eq!(files(folder.path()), 0);
     let arriving = store.begin("ana").unwrap();
-    let digest = Digest::of(b"");
     assert!(store.keep(arriving, "../../a", &digest, 0).is_err());
     assert_eq!(files(folder.path()), 0);
+
+    fs_err::write(path(&valid), b"content").unwrap();
+    let store = store_in(folder.path());
+    assert_eq!(store.digest(UID), Some(digest));
 }

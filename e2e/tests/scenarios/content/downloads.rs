@@ -44,9 +44,19 @@ impl Caller {
 
     /// Returns status and text of the response to PUT.
     pub(super) async fn put(&self, webhook: &Webhook, path: &str, bytes: &[u8]) -> (u16, String) {
+        self.put_body(webhook, path, bytes.to_vec()).await
+    }
+
+    /// Returns status and text of the response to PUT with this body.
+    pub(super) async fn put_body(
+        &self,
+        webhook: &Webhook,
+        path: &str,
+        body: impl Into<reqwest::Body>,
+    ) -> (u16, String) {
         let url = format!("https://{}{path}", webhook.content_address());
         let request = self.client.put(url).bearer_auth(&self.token);
-        let response = request.body(bytes.to_vec()).send().await.unwrap();
+        let response = request.body(body).send().await.unwrap();
         let status = response.status().as_u16();
         (status, response.text().await.unwrap())
     }

@@ -5,10 +5,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use e2e::webhook::NAMESPACE;
-use e2e::{Cluster, Webhook, WebhookOptions, wait};
+use e2e::{Cluster, Tool, Webhook, WebhookOptions, wait};
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use futures::{StreamExt as _, stream};
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 
 use super::downloads::Caller;
 use crate::scenarios::objects::{
@@ -212,6 +214,167 @@ async fn other_users_cannot_upload_content_of_a_bundle() {
     .await
     .unwrap();
     until(&cluster, "bundle web", "Unpacked", "True").await;
+}
+
+/// Creates a Bundle as ServiceAccount `ci` that is also in the group `admins`.
+async fn create_as_ci_of_admins(cluster: &Cluster, object: &Value) {
+    let line = "get serviceaccount ci -n default -o jsonpath=--as-uid={.metadata.uid}";
+    let uid = kubectl(cluster, line).await;
+    let created = cluster.tool(Tool::Kubectl).await.unwrap();
+    let created = created
+        .args(["create", "-f", "-", "--as=system:serviceaccount:default:ci"])
+        .args([uid.as_str()])
+        .args([
+            "--as-group=system:serviceaccounts",
+            "--as-group=system:serviceaccounts:default",
+            "--as-group=system:authenticated",
+            "--as-group=admins",
+        ])
+        .stdin(object.to_string());
+    created.output().await.unwrap().success().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requester_without_its_former_groups_cannot_upload() {
+    let (cluster, webhook, ci) = stage().await;
+    create_as_ci_of_admins(&cluster, &bundle("web")).await;
+    until_reason(&cluster, "bundle web", "Unpacked", "UnpackPending").await;
+    let (status, told) = upload(&ci, &webhook, "web", &content("first")).await;
+    let expected = "system:serviceaccount:default:ci cannot upload content of Bundle web, which was requested with further groups (admins): upload with a token that has them, or get permission to impersonate this user and its groups\n";
+    assert_eq!((status, told.as_str()), (403, expected));
+    assert_eq!(files(&webhook.cache_folder().join("uploads")), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_users_cannot_upload_content_in_a_class_that_decides() {
+    let (cluster, webhook, ci) = stage().await;
+    let class = json!({
+        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "ProvisionerClass",
+        "metadata": {"name": "delegated"},
+        "spec": {
+            "provisioner": "core.rukpak.io/plain", "authorization": "Class",
+            "serviceAccount": {"namespace": NAMESPACE, "name": "installer"},
+        },
+    });
+    apply(&cluster, &class).await;
+    let mut bundle = bundle("web");
+    bundle["spec"]["provisionerClassName"] = "delegated".into();
+    // The administrator requests it.
+    apply(&cluster, &bundle).await;
+    until_reason(&cluster, "bundle web", "Unpacked", "UnpackPending").await;
+    let (status, told) = upload(&ci, &webhook, "web", &content("first")).await;
+    assert_eq!(status, 403, "{told}");
+    assert_eq!(files(&webhook.cache_folder().join("uploads")), 0);
+}
+
+/// Returns a body whose second half arrives after the sender was used.
+fn slow(bytes: Vec<u8>) -> (reqwest::Body, oneshot::Sender<()>) {
+    let (end, ended) = oneshot::channel();
+    let (first, rest) = bytes.split_at(bytes.len() / 2);
+    let (first, rest) = (first.to_vec(), rest.to_vec());
+    let pieces = stream::once(async move { Ok::<_, std::io::Error>(first) });
+    let pieces = pieces.chain(stream::once(async move {
+        ended.await.unwrap();
+        Ok(rest)
+    }));
+    (reqwest::Body::wrap_stream(pieces), end)
+}
+
+/// Uploads content of Bundle `web` of ServiceAccount `ci`, and recreates the Bundle as `object`
+/// meanwhile. Returns the response to the upload.
+async fn recreated(
+    cluster: &Cluster,
+    (webhook, ci): (&Webhook, &Caller),
+    (object, is_by_ci): (&Value, bool),
+) -> (u16, String) {
+    let uploads = webhook.cache_folder().join("uploads");
+    let arriving = |number: usize| {
+        let uploads = &uploads;
+        async move {
+            let what = "the number of uploads on the volume";
+            wait::until_true(LONG, what, || async { Ok(files(uploads) == number) })
+                .await
+                .unwrap();
+        }
+    };
+    apply_as_ci(cluster, &bundle("web")).await;
+    until_reason(cluster, "bundle web", "Unpacked", "UnpackPending").await;
+    // A replica that is not the leader yet would reject the upload at once.
+    assert_eq!(upload(ci, webhook, "web", b"<html>").await.0, 400);
+    let (body, end) = slow(content("first"));
+    let recreating = async {
+        arriving(1).await;
+        kubectl(cluster, "delete bundle web").await;
+        if is_by_ci {
+            apply_as_ci(cluster, object).await;
+        } else {
+            apply(cluster, object).await;
+        }
+        end.send(()).unwrap();
+    };
+    let uploading = ci.put_body(webhook, "/uploads/web.tgz", body);
+    let (found, ()) = tokio::join!(uploading, recreating);
+    kubectl(cluster, "delete bundle web").await;
+    arriving(0).await;
+    found
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bundle_that_is_recreated_during_an_upload_gets_no_content_of_another_user() {
+    let (cluster, webhook, ci) = stage().await;
+    let by = (&webhook, &ci);
+    let (status, told) = recreated(&cluster, by, (&bundle("web"), false)).await;
+    assert_eq!(status, 403, "{told}");
+    let mut other = bundle("web");
+    other["spec"]["source"] =
+        json!({"type": "image", "image": {"ref": format!("127.0.0.1:1/web@sha256:{:064}", 0)}});
+    let (status, told) = recreated(&cluster, by, (&other, true)).await;
+    assert_eq!(status, 409, "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn uploads_at_the_same_time_end_with_the_content_of_one() {
+    let (cluster, webhook, ci) = stage().await;
+    apply_as_ci(&cluster, &bundle("web")).await;
+    until_reason(&cluster, "bundle web", "Unpacked", "UnpackPending").await;
+    assert_eq!(upload(&ci, &webhook, "web", b"<html>").await.0, 400);
+    let (first, first_end) = slow(content("first"));
+    let (second, second_end) = slow(content("second"));
+    let path = "/uploads/web.tgz";
+    let ending = async {
+        wait::until_true(LONG, "both uploads arrive", || async {
+            Ok(files(&webhook.cache_folder().join("uploads")) == 2)
+        })
+        .await
+        .unwrap();
+        first_end.send(()).unwrap();
+        second_end.send(()).unwrap();
+    };
+    let (first, second, ()) = tokio::join!(
+        ci.put_body(&webhook, path, first),
+        ci.put_body(&webhook, path, second),
+        ending
+    );
+    for (status, told) in [&first, &second] {
+        assert!(matches!(status, 201 | 409), "{status} {told}");
+    }
+    until(&cluster, "bundle web", "Unpacked", "True").await;
+    let digest = get(&cluster, "bundle web").await.unwrap()["status"]["content"]["digest"].clone();
+    // The content that was unpacked stays; the other upload is removed.
+    let again = [content("first"), content("second")];
+    let mut found = Vec::new();
+    for bytes in &again {
+        found.push(upload(&ci, &webhook, "web", bytes).await.0);
+    }
+    found.sort_unstable();
+    assert_eq!(found, [204, 409]);
+    wait::until_true(LONG, "one upload is left", || async {
+        Ok(files(&webhook.cache_folder().join("uploads")) == 1)
+    })
+    .await
+    .unwrap();
+    let now = get(&cluster, "bundle web").await.unwrap()["status"]["content"]["digest"].clone();
+    assert_eq!(now, digest);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::Ipv4Addr;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::body::{Body, to_bytes};
 use bundle_core::reference::Digest;
@@ -16,11 +17,14 @@ use tower::ServiceExt as _;
 use super::*;
 use crate::archives::{BundleArchive, BundleArchives, Leading};
 use crate::config::content::ContentPath;
+use crate::config::stamp_key::{CurrentStampKey, StampKey};
 use crate::server::connections::{Connection, Connections, Limits};
 
 /// Longer than a part that the fake archive returns.
 const BYTES: &[u8] = b"0123456789abcdef";
 const PART: usize = 6;
+/// Rejected requests in a row after which the connection is closed.
+const MAX_REJECTED: u32 = 100;
 
 struct FakeArchive(Digest);
 
@@ -66,9 +70,9 @@ impl BundleArchives for FakeArchives {
     }
 }
 
-/// A client of an API server that knows the tokens of ana and eve, and permits everything to ana.
-/// Counts token reviews.
-fn api_server() -> (kube::Client, Arc<Mutex<HashMap<String, usize>>>) {
+/// A client of an API server that knows the tokens of ana and eve, and permits everything to ana
+/// until `withdrawn` is set. Counts token reviews.
+fn api_server(withdrawn: Arc<AtomicBool>) -> (kube::Client, Arc<Mutex<HashMap<String, usize>>>) {
     type ApiBody = kube::client::Body;
     let reviews: Arc<Mutex<HashMap<String, usize>>> = Arc::default();
     let (service, mut server) = tower_test::mock::pair::<Request<ApiBody>, HttpResponse<ApiBody>>();
@@ -97,7 +101,7 @@ fn api_server() -> (kube::Client, Arc<Mutex<HashMap<String, usize>>>) {
                 let is_upload = path.starts_with("/uploads/");
                 assert_eq!(asked["verb"], if is_upload { "update" } else { "get" });
                 assert!(is_upload || path.starts_with("/bundles/"), "{path}");
-                json!({"allowed": is_ana})
+                json!({"allowed": is_ana && !withdrawn.load(Ordering::SeqCst)})
             };
             let answer = json!({"spec": {}, "status": status}).to_string();
             reply.send_response(HttpResponse::new(ApiBody::from(answer.into_bytes())));
@@ -121,6 +125,8 @@ struct Service {
     router: Router,
     archives: Arc<LeaderArchives>,
     reviews: Arc<Mutex<HashMap<String, usize>>>,
+    /// True if ana has no permissions any more.
+    withdrawn: Arc<AtomicBool>,
     connection: Connection<DuplexStream>,
     uploads: Arc<UploadStore>,
     uploaded: Arc<Mutex<Vec<String>>>,
@@ -130,10 +136,12 @@ struct Service {
 
 impl Service {
     fn new() -> Self {
-        let (client, reviews) = api_server();
+        let withdrawn = Arc::default();
+        let (client, reviews) = api_server(Arc::clone(&withdrawn));
         let archives = Arc::new(LeaderArchives::default());
         let folder = tempfile::tempdir().unwrap();
-        let uploads = Arc::new(UploadStore::new(folder.path().to_owned()));
+        let key = CurrentStampKey::new(StampKey::new(b"key".to_vec()));
+        let uploads = Arc::new(UploadStore::new(folder.path().to_owned(), key));
         let callers = Callers::new(client);
         let service = ContentService::new(callers, paths(), archives.clone(), uploads.clone());
         let limits = Limits {
@@ -148,7 +156,7 @@ impl Service {
             waiting: 0,
             waiting_in_all: 0,
             waiting_by_address: 0,
-            rejected: 100,
+            rejected: MAX_REJECTED,
         };
         let (stream, other) = duplex(64);
         let connections = Connections::new(limits);
@@ -156,6 +164,7 @@ impl Service {
             router: router(service),
             archives,
             reviews,
+            withdrawn,
             connection: connections.admit(stream, Ipv4Addr::LOCALHOST.into()),
             _other: other,
             uploads,
@@ -337,6 +346,24 @@ async fn all_other_requests_are_rejected() {
     let (status, text) = service.get("/bundles/web.tgz", "ana").await;
     assert_eq!(status, 503);
     assert!(text.starts_with("this replica is not the leader"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_without_permission_close_their_connection() {
+    // Each Pod has a valid token.
+    for (path, token) in [
+        ("/bundles/web.tgz", "eve"),
+        ("/other", "ana"),
+        ("/uploads/web.tgz", "ana"),
+    ] {
+        let (mut service, _leading) = Service::leading();
+        for _ in 0..=MAX_REJECTED {
+            service.get(path, token).await;
+        }
+        let limit = std::time::Duration::from_secs(1);
+        let closed = tokio::time::timeout(limit, service.connection.read_u8()).await;
+        assert!(closed.unwrap().is_err(), "{path} {token}");
+    }
 }
 
 #[tokio::test]

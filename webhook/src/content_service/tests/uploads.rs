@@ -194,6 +194,20 @@ async fn rejected_bodies_leave_nothing() {
     reserved.unwrap();
 }
 
+#[tokio::test]
+async fn permission_that_is_withdrawn_during_an_upload_is_required_at_its_end() {
+    let (service, _leading) = Service::leading();
+    let withdrawn = service.withdrawn.clone();
+    let content = stream::once(async move {
+        withdrawn.store(true, Ordering::SeqCst);
+        Ok::<_, io::Error>(Bytes::from(gzip("content")))
+    });
+    let (status, told) = service.put(PATH, &[], Body::from_stream(content)).await;
+    assert_eq!(status, 403, "{told}");
+    assert_eq!(service.uploads.digest(UID), None);
+    assert_eq!(*service.uploaded.lock().unwrap(), Vec::<String>::new());
+}
+
 #[tokio::test(start_paused = true)]
 async fn upload_below_the_minimum_rate_is_rejected() {
     for pause in [Duration::from_secs(1), Duration::from_secs(3600)] {

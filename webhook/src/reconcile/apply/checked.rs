@@ -209,31 +209,35 @@ pub(in crate::reconcile) struct DryRuns<'a> {
 }
 
 impl DryRuns<'_> {
+    /// Returns true if a write of the object requires dry runs as the requesters. Fails if the write
+    /// is denied, or no requester is known.
+    fn requires_dry_run(&self, id: &ObjectId) -> Result<bool, ApplyRejection> {
+        let verdict = match self.consent.of(id) {
+            Consent::Delegated | Consent::Requesters(RequesterCheck::AccessReview) => {
+                return Ok(false);
+            }
+            Consent::Requesters(RequesterCheck::DryRun) if self.runs.is_empty() => {
+                DryRunVerdict::Unknown("the requester of the content is unknown".to_owned())
+            }
+            Consent::Requesters(RequesterCheck::DryRun) => return Ok(true),
+            Consent::Denied(refusal) => DryRunVerdict::Refused {
+                message: refusal.to_string(),
+                by_rbac: false,
+            },
+        };
+        Err(ApplyRejection::Verdict(verdict))
+    }
+
     /// Sends the dry runs. Returns the apply with the reason if it does not pass.
     pub(super) async fn check<'i>(
         &self,
         prepared: PreparedApply<'i>,
     ) -> Result<CheckedApply<'i>, (PreparedApply<'i>, ApplyRejection)> {
         let item = prepared.item();
-        match self.consent.of(&item.id) {
-            Consent::Delegated | Consent::Requesters(RequesterCheck::AccessReview) => {
-                return Ok(CheckedApply::new(prepared));
-            }
-            Consent::Requesters(RequesterCheck::DryRun) if self.runs.is_empty() => {
-                let words = "the requester of the content is unknown".to_owned();
-                return Err((
-                    prepared,
-                    ApplyRejection::Verdict(DryRunVerdict::Unknown(words)),
-                ));
-            }
-            Consent::Requesters(RequesterCheck::DryRun) => {}
-            Consent::Denied(refusal) => {
-                let verdict = DryRunVerdict::Refused {
-                    message: refusal.to_string(),
-                    by_rbac: false,
-                };
-                return Err((prepared, ApplyRejection::Verdict(verdict)));
-            }
+        match self.requires_dry_run(&item.id) {
+            Ok(true) => {}
+            Ok(false) => return Ok(CheckedApply::new(prepared)),
+            Err(refusal) => return Err((prepared, refusal)),
         }
         let compares = self
             .mutated
@@ -287,7 +291,7 @@ impl DryRuns<'_> {
         item: &PreparedObject,
         patch: &json_patch::Patch,
     ) -> Result<(), ApplyRejection> {
-        if !self.consent.is_by_dry_run(&item.id) {
+        if !self.requires_dry_run(&item.id)? {
             return Ok(());
         }
         for (_, run) in &self.runs {

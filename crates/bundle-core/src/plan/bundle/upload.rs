@@ -62,11 +62,47 @@ pub fn decide(state: UploadState<'_>, uploaded: &Digest) -> Result<UploadResult,
     }
 }
 
+/// Group that the API server adds to every authenticated user.
+const AUTHENTICATED: &str = "system:authenticated";
+
+/// Returns the groups of `requester` that `caller` does not have. The API server adds those of
+/// ServiceAccounts and of authenticated users itself, also to an impersonated user.
+pub fn missing_groups<'a>(caller: &Requester, requester: &'a Requester) -> Vec<&'a str> {
+    let groups = impersonated_groups(requester);
+    groups.filter(|group| !has_group(caller, group)).collect()
+}
+
+fn has_group(user: &Requester, group: &str) -> bool {
+    user.groups.iter().any(|found| found == group)
+}
+
+/// Returns the groups that a user needs permission to impersonate, to act as `requester`.
+fn impersonated_groups(requester: &Requester) -> impl Iterator<Item = &str> {
+    let of_account = requester.service_account().map(|(namespace, _)| {
+        [
+            "system:serviceaccounts".to_owned(),
+            format!("system:serviceaccounts:{namespace}"),
+        ]
+    });
+    let of_account = of_account.unwrap_or_default();
+    let groups = requester.groups.iter();
+    groups
+        .filter(move |group| *group != AUTHENTICATED && !of_account.contains(group))
+        .map(String::as_str)
+}
+
+/// Returns `true` if `caller` is `requester`. A user who has left a group since is the same user,
+/// and can still not act as the requester ([`missing_groups`]).
+pub fn is_same_user(caller: &Requester, requester: &Requester) -> bool {
+    caller.user == requester.user && caller.uid == requester.uid
+}
+
 /// Returns the permissions that `caller` needs to upload content of a Bundle of `requester`: none for
-/// the requester, else those to impersonate the requester, because the content is installed with the
-/// permissions of the requester. Returns `None` if the requester has too many groups to ask for.
+/// the requester with all its groups, else those to impersonate the requester, because the content
+/// is installed with the permissions of the requester. Returns `None` if the requester has too many
+/// groups to ask for.
 pub fn required_impersonation(caller: &Requester, requester: &Requester) -> Option<Vec<Question>> {
-    if caller.user == requester.user && caller.uid == requester.uid {
+    if is_same_user(caller, requester) && missing_groups(caller, requester).is_empty() {
         return Some(Vec::new());
     }
     let question = |resource, namespace: Option<&str>, name: &str| {
@@ -76,19 +112,11 @@ pub fn required_impersonation(caller: &Requester, requester: &Requester) -> Opti
         Some((namespace, name)) => question("serviceaccounts", Some(namespace), name),
         None => question("users", None, &requester.user),
     };
-    // The API server adds these groups itself.
-    let of_account = requester.service_account().map(|(namespace, _)| {
-        [
-            "system:serviceaccounts".to_owned(),
-            format!("system:serviceaccounts:{namespace}"),
-        ]
-    });
-    let of_account = of_account.unwrap_or_default();
-    let groups = (requester.groups.iter())
-        .filter(|group| *group != "system:authenticated" && !of_account.contains(group));
+    let groups = impersonated_groups(requester);
     let questions: Vec<_> = [user]
         .into_iter()
         .chain(groups.map(|group| question("groups", None, group)))
+        .take(MAX_GROUPS + 2)
         .collect();
     (questions.len() <= MAX_GROUPS + 1).then_some(questions)
 }
@@ -152,6 +180,14 @@ mod tests {
         };
         let ana = user("ana", &["team-a", "system:authenticated"]);
         assert_eq!(asked(&ana, &ana), Some(vec![]));
+        // The same user has left the group, or has a token without it.
+        let expected = ["impersonate users /ana", "impersonate groups /team-a"];
+        let expected = expected.map(str::to_owned);
+        let left = user("ana", &["team-b", "system:authenticated"]);
+        assert_eq!(asked(&left, &ana), Some(expected.into()));
+        assert_eq!(missing_groups(&left, &ana), ["team-a"]);
+        let joined = user("ana", &["team-b", "team-a"]);
+        assert_eq!(asked(&joined, &ana), Some(vec![]));
         let eve = user("eve", &[]);
         let expected = ["impersonate users /ana", "impersonate groups /team-a"];
         assert_eq!(asked(&eve, &ana), Some(expected.map(str::to_owned).into()));

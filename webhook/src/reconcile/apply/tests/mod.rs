@@ -353,3 +353,21 @@ async fn deleted_or_replaced_object_is_not_merged() {
     assert!(created.is_ok());
     assert_eq!(sent[1].body["data"]["a"], "content");
 }
+
+#[tokio::test]
+async fn patch_without_a_known_requester_fails() {
+    let (client, sent) = scripted(Vec::new());
+    let memory = AllowedDryRuns::default();
+    let mut applies = checking(&client, &memory, (false, false));
+    applies.dry_runs.runs.clear();
+    let item = PreparedObject::config_map();
+    let patch = serde_json::from_value(json!([])).unwrap();
+    let checked = applies.dry_runs.check_patch(&item, &patch).await;
+    let unknown = matches!(
+        checked,
+        Err(ApplyRejection::Verdict(DryRunVerdict::Unknown(_)))
+    );
+    assert!(unknown, "{checked:?}");
+    drop((applies, client));
+    assert!(sent.await.unwrap().is_empty());
+}
