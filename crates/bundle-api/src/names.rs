@@ -74,6 +74,12 @@ pub const ANNOTATION_PROOF: &str = "core.rukpak.io/proof";
 /// Annotation on installed objects: a mark that distinguishes objects that the pod created from
 /// foreign objects of the same name. It is read only after a crash.
 pub const ANNOTATION_CREATION_MARK: &str = "core.rukpak.io/creation-mark";
+/// Annotation of a Secret in an operator's content: name of the Service in the same namespace for
+/// which the pod issues its certificate and key.
+pub const ANNOTATION_SERVING_CERTIFICATE: &str = "core.rukpak.io/serving-certificate";
+/// Annotation of a webhook configuration or CustomResourceDefinition in an operator's content:
+/// `NAMESPACE/NAME` of the Service whose certificate authorities the pod writes into its `caBundle`.
+pub const ANNOTATION_INJECT_AUTHORITY: &str = "core.rukpak.io/inject-authority";
 
 /// Finalizer of a Bundle: removes its unpacked content from the cache.
 pub const FINALIZER_CACHED_BUNDLE: &str = "core.rukpak.io/delete-cached-bundle";

@@ -176,7 +176,10 @@ fn operator(deployments: &[Value], permissions: &[Value]) -> Files {
         "metadata": {"name": "op.v1.0.0"},
         "spec": {
             "version": "1.0.0",
-            "installModes": [{"type": "AllNamespaces", "supported": true}],
+            "installModes": [
+                {"type": "AllNamespaces", "supported": true},
+                {"type": "MultiNamespace", "supported": true},
+            ],
             "install": {"strategy": "deployment", "spec": {
                 "deployments": deployments,
                 "permissions": permissions,
@@ -191,6 +194,31 @@ fn operator(deployments: &[Value], permissions: &[Value]) -> Files {
             csv.to_string().into_bytes(),
         ),
     ])
+}
+
+/// An operator with one deployment and this number of admission webhooks.
+fn operator_with_webhooks(count: usize) -> Files {
+    let webhooks = (0..count).map(|number| {
+        json!({
+            "type": "ValidatingAdmissionWebhook", "generateName": format!("w{number}"),
+            "deploymentName": "d", "admissionReviewVersions": ["v1"],
+        })
+    });
+    let webhooks: Value = webhooks.collect();
+    let mut files = operator(&[json!({"name": "d", "spec": {"template": {}}})], &[]);
+    let csv = files.get_mut("manifests/csv.json").unwrap();
+    let mut parsed: Value = serde_json::from_slice(csv).unwrap();
+    parsed["spec"]["webhookdefinitions"] = webhooks;
+    *csv = parsed.to_string().into_bytes();
+    files
+}
+
+/// An operator with one deployment of this number of containers.
+fn operator_with_containers(count: usize) -> Files {
+    let containers = (0..count).map(|number| json!({"name": format!("c{number}")}));
+    let containers: Value = containers.collect();
+    let spec = json!({"template": {"spec": {"containers": containers}}});
+    operator(&[json!({"name": "d", "spec": spec})], &[])
 }
 
 fn rule(number: usize) -> Value {
@@ -226,20 +254,53 @@ fn rendering_an_operator_needs_no_more_than_its_weight() {
             json!({"name": format!("d{number}"), "spec": {"template": {"spec": account}}})
         })
         .collect::<Vec<_>>();
-    for (name, files) in [
+    let namespaces = |count| {
+        let names = (0..count).map(|number| format!("n{number}"));
+        json!({"watchNamespaces": names.collect::<Vec<_>>()})
+    };
+    let variables = |count| {
+        let variables = (0..count).map(|number| json!({"name": format!("v{number}")}));
+        json!({"deploymentConfig": {"env": variables.collect::<Vec<_>>()}})
+    };
+    for (name, files, config) in [
         (
             "one permission with many rules",
             operator(&[], &permissions(1, 2_000)),
+            json!({}),
         ),
-        ("many permissions", operator(&[], &permissions(500, 1))),
+        (
+            "many permissions",
+            operator(&[], &permissions(500, 1)),
+            json!({}),
+        ),
         (
             "permissions without rules",
             operator(&[], &permissions(1_000, 0)),
+            json!({}),
         ),
-        ("many deployments", operator(&deployments, &[])),
+        ("many deployments", operator(&deployments, &[]), json!({})),
+        ("many webhooks", operator_with_webhooks(1_000), json!({})),
+        (
+            "several namespaces",
+            operator(&[], &permissions(2, 3)),
+            namespaces(100),
+        ),
+        (
+            "a large configuration",
+            operator_with_containers(1),
+            variables(1_000),
+        ),
+        (
+            "a configuration for many containers",
+            operator_with_containers(1_000),
+            variables(3),
+        ),
     ] {
         let limit = weight(&files).unwrap();
-        let target = RenderTarget::default();
+        let target = RenderTarget {
+            config: Some(config),
+            ..RenderTarget::default()
+        };
         let input = RenderInput {
             files: &files,
             target: &target,

@@ -68,9 +68,10 @@ pub struct BundleDeploymentSpec {
     /// Template of the Bundle. A change creates a new Bundle, named after this object and a hash of
     /// the template.
     pub template: BundleTemplate,
-    /// Configuration of the content, in free form; the schema of the package documents its keys. It
-    /// has no effect if the package has no `config.patches`. A change is applied in place, without a
-    /// new Bundle.
+    /// Configuration of the content, in free form; the schema of the package documents its keys.
+    /// Operators (registry+v1) have the keys `watchNamespace`, `watchNamespaces` and
+    /// `deploymentConfig`. It has no effect for plain content without `config.patches`. A change is
+    /// applied in place, without a new Bundle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schemas::free_form")]
     pub config: Option<serde_json::Value>,

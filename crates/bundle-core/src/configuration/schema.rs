@@ -97,7 +97,8 @@ impl ConfigSchema {
         })
     }
 
-    fn compile(schema: &Value, bytes: usize) -> Result<Self, String> {
+    /// Compiles a schema whose text has `bytes` bytes.
+    pub(crate) fn compile(schema: &Value, bytes: usize) -> Result<Self, String> {
         if bytes > BYTES {
             return Err(format!("the schema is larger than {BYTES} bytes"));
         }

@@ -182,7 +182,9 @@ impl<'de> Visitor<'de> for Counter<'_> {
         let word = match text {
             "kind" => Word::Kind,
             "items" => Word::Items,
-            "deployments" | "permissions" | "clusterPermissions" => Word::OperatorEntries,
+            "deployments" | "permissions" | "clusterPermissions" | "webhookdefinitions" => {
+                Word::OperatorEntries
+            }
             text if text.ends_with("List") => Word::ListKind,
             _ => Word::Other,
         };

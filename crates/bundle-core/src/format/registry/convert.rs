@@ -1,18 +1,24 @@
-//! Objects that install an operator for all namespaces: namespace, ServiceAccounts, roles, CRDs and
-//! workloads. Their names are deterministic.
+//! Objects that install an operator: namespace, ServiceAccounts, roles, CRDs, workloads and
+//! webhooks. Their names are deterministic.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
+use serde_json::{Map, Value, json};
 
 use super::{
-    Operator,
-    csv::{Csv, Deployment, Permission, Strategy},
-    refused,
+    Operator, config,
+    config::OperatorConfig,
+    csv::{Csv, Deployment, Strategy},
+    install_modes::{SupportedModes, TargetNamespaces},
+    objects::{
+        additions::{Additions, LIMIT},
+        overrides,
+        permissions::{self, Permissions},
+        webhooks::Webhooks,
+    },
+    refused, validation,
 };
 use crate::{
     diagnostic::Findings,
+    format::RenderTarget,
     object::{self, Manifest},
     yaml::Document,
 };
@@ -21,21 +27,10 @@ use crate::{
 const SUGGESTED_NAMESPACE: &str = "operatorframework.io/suggested-namespace";
 /// Annotation that lists the namespaces of an operator. An empty value means all namespaces.
 const TARGET_NAMESPACES: &str = "olm.targetNamespaces";
-/// ServiceAccount that exists in every namespace.
-const DEFAULT: &str = "default";
-/// Maximum length of a generated name.
-const MAX_NAME: usize = 63;
 /// Maximum length of a namespace name.
 const MAX_NAMESPACE: usize = 63;
-/// Maximum total size of the ClusterServiceVersion's annotations on all deployments, in bytes. The
-/// API server accepts 256 KiB on one object.
-const MAX_COPIED_ANNOTATIONS: usize = 4 << 20;
-/// Memory of an annotation without its texts, in bytes.
-const ANNOTATION: usize = 100;
-
-/// Memory of the objects that one permission or deployment creates, in bytes: an account, a role, a
-/// binding or a Deployment, without the values that move into them.
-pub(super) const CREATED: u64 = 24 << 10;
+/// Number of old ReplicaSets of an operator that are kept, as the Operator Lifecycle Manager sets it.
+const REVISIONS: u32 = 1;
 
 /// Kinds that a bundle may contain in addition to the ClusterServiceVersion; `true` for namespaced
 /// kinds.
@@ -68,33 +63,47 @@ pub(super) fn is_csv(object: &Manifest) -> bool {
 /// Returns all objects in an order in which they can be installed. They are complete if `findings`
 /// has no errors.
 ///
-/// The suggested namespace is one of the objects, as in RukPak. A `target` is not: it must exist,
-/// or `spec.createNamespace` creates it.
+/// The suggested namespace is one of the objects, as in RukPak. The namespace of `target` is not:
+/// it must exist, or `spec.createNamespace` creates it.
 pub(super) fn convert(
     operator: Operator,
     others: Vec<Manifest>,
-    target: Option<&str>,
+    target: &RenderTarget,
     findings: &mut Findings,
 ) -> Vec<Manifest> {
     // An invalid name was reported before. Each generated name would contain it.
     if !object::is_dns_subdomain(&operator.csv.name) {
         return Vec::new();
     }
-    let refusals = refusals(&operator.csv);
+    let refusals = validation::check(&operator.csv, &others);
     if refusals.has_errors() {
         findings.extend(refusals);
         return Vec::new();
     }
-    let namespace = target.map_or_else(|| suggested_namespace(&operator), str::to_owned);
+    let namespace = target.namespace.clone();
+    let namespace = namespace.unwrap_or_else(|| suggested_namespace(&operator));
+    let modes = SupportedModes::new(&operator.csv.spec.install_modes);
+    let config = match config::resolve(target.config.as_ref(), &modes, &namespace) {
+        Ok(config) => config,
+        Err(errors) => {
+            findings.extend(errors);
+            return Vec::new();
+        }
+    };
     let Csv {
         name,
         annotations,
         place,
         spec,
     } = operator.csv;
-    let strategy = spec.install.spec;
+    let Strategy {
+        deployments,
+        permissions,
+        cluster_permissions,
+    } = spec.install.spec;
+    let mut additions = Additions::default();
     let mut made = Vec::new();
-    if target.is_none() {
+    if target.namespace.is_none() {
         made.push(
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
         );
@@ -103,254 +112,129 @@ pub(super) fn convert(
             return written(&place, made, findings);
         }
     }
-    made.extend(accounts(&strategy).into_iter().map(|name| {
+    let webhooks = Webhooks {
+        definitions: &spec.webhookdefinitions,
+        namespace: &namespace,
+        targets: &config.targets,
+    };
+    let permissions = Permissions {
+        namespaced: permissions,
+        cluster: cluster_permissions,
+    };
+    let accounts = permissions::accounts(&permissions, &deployments);
+    made.extend(accounts.into_iter().map(|name| {
         json!({
             "apiVersion": "v1",
             "kind": "ServiceAccount",
             "metadata": {"name": name, "namespace": namespace},
         })
     }));
-    let Strategy {
-        deployments: workloads,
-        permissions,
-        cluster_permissions,
-    } = strategy;
-    made.extend(roles(&name, permissions, cluster_permissions, &namespace));
+    made.extend(permissions.roles(&name, &namespace, &config.targets, &mut additions));
+    made.extend(webhooks.services(&deployments));
     let mut objects = written(&place, made, findings);
-    let (crds, others): (Vec<Manifest>, Vec<Manifest>) = others
+    let (mut crds, others): (Vec<Manifest>, Vec<Manifest>) = others
         .into_iter()
         .partition(|object| object.id.kind == "CustomResourceDefinition");
+    webhooks.convert(&mut crds);
     objects.extend(crds);
     for other in others {
         objects.extend(placed(other, &namespace, findings));
     }
-    let workloads = deployments(&annotations, workloads, &namespace);
+    let workloads = Workloads {
+        annotations: annotations
+            .into_iter()
+            .map(|(key, value)| (key, Value::String(value)))
+            .collect(),
+        webhooks: &webhooks,
+        config: &config,
+        additions,
+    };
+    let (mut workloads, additions) = workloads.objects(deployments);
+    if additions.exceed_limit() {
+        findings.push(
+            refused(format!(
+                "the values that are copied into several objects need more than the limit of {} MiB",
+                LIMIT >> 20
+            ))
+            .in_file(&place.0)
+            .at_line(place.1)
+            .about(format!("ClusterServiceVersion/{name}"))
+            .hint("use fewer watched namespaces, permissions or containers, or a shorter deploymentConfig"),
+        );
+        return Vec::new();
+    }
+    workloads.extend(webhooks.configurations());
     objects.extend(written(&place, workloads, findings));
     objects
 }
 
-/// Returns the default namespace of an operator.
 fn suggested_namespace(operator: &Operator) -> String {
-    let suggested = operator.csv.annotations.get(SUGGESTED_NAMESPACE);
-    suggested
-        .filter(|name| !name.is_empty())
-        .cloned()
-        .unwrap_or_else(|| format!("{}-system", operator.package))
+    match operator.csv.annotations.get(SUGGESTED_NAMESPACE) {
+        Some(namespace) if !namespace.is_empty() => namespace.clone(),
+        _ => format!("{}-system", operator.package),
+    }
 }
 
-/// Returns the reasons for which this operator cannot be installed.
-fn refusals(csv: &Csv) -> Findings {
-    let mut refusals = Findings::default();
-    let mut refuse = |field: &str, why: String, hint: &str| {
-        refusals.push(
-            refused(why)
-                .in_file(&csv.place.0)
-                .at_line(csv.place.1)
-                .about(format!("ClusterServiceVersion/{}", csv.name))
-                .at_field(field)
-                .hint(hint),
-        );
-    };
-    let spec = &csv.spec;
-    let all = spec
-        .install_modes
-        .iter()
-        .any(|mode| mode.supported && mode.kind == "AllNamespaces");
-    if !all {
-        refuse(
-            "spec.installModes",
-            "AllNamespace install mode must be enabled".to_owned(),
-            "only operators for all namespaces are supported: set `supported: true` for type AllNamespaces if the operator supports it",
-        );
-    }
-    if !spec.apiservicedefinitions.owned.is_empty() {
-        refuse(
-            "spec.apiservicedefinitions.owned",
-            "apiServiceDefintions are not supported".to_owned(),
-            "they require certificates of the Operator Lifecycle Manager: use CustomResourceDefinitions instead",
-        );
-    }
-    if !spec.webhookdefinitions.is_empty() {
-        refuse(
-            "spec.webhookdefinitions",
-            "webhookDefinitions are not supported".to_owned(),
-            "they require certificates of the Operator Lifecycle Manager: use a release without webhooks, or plain manifests with certificates",
-        );
-    }
-    if !matches!(spec.install.strategy.as_str(), "" | "deployment") {
-        refuse(
-            "spec.install.strategy",
-            format!(
-                "install strategy {:?} is not supported",
-                spec.install.strategy
-            ),
-            "the only supported strategy is `deployment`",
-        );
-    }
-    let deployments = &spec.install.spec.deployments;
-    let annotations = csv.annotations.iter();
-    let copied = annotations
-        .map(|(key, value)| key.len() + value.len() + ANNOTATION)
-        .sum::<usize>()
-        .saturating_mul(deployments.len());
-    if copied > MAX_COPIED_ANNOTATIONS {
-        refuse(
-            "metadata.annotations",
-            format!(
-                "the annotations of the ClusterServiceVersion have {copied} bytes on all {} deployments together, more than the limit of {MAX_COPIED_ANNOTATIONS} (4 MiB)",
-                deployments.len()
-            ),
-            "shorten the annotations: each deployment gets a copy of them",
-        );
-    }
-    for (index, deployment) in deployments.iter().enumerate() {
-        if !deployment.spec.is_object() {
-            refuse(
-                &format!("spec.install.spec.deployments[{index}].spec"),
-                format!("deployment {:?} has no spec", deployment.name),
-                "`operator-sdk bundle validate` shows the errors",
-            );
-        }
-    }
-    refusals
+/// Deployments of an operator.
+struct Workloads<'a> {
+    /// Annotations of the ClusterServiceVersion.
+    annotations: Map<String, Value>,
+    webhooks: &'a Webhooks<'a>,
+    config: &'a OperatorConfig,
+    additions: Additions,
 }
 
-fn account(name: &str) -> &str {
-    if name.is_empty() { DEFAULT } else { name }
-}
-
-/// Returns the ServiceAccounts to create, each once: those that workloads run as, and those that
-/// get permissions.
-fn accounts(strategy: &Strategy) -> BTreeSet<&str> {
-    let running = strategy.deployments.iter().map(|deployment| {
-        account(
-            deployment.spec["template"]["spec"]["serviceAccountName"]
-                .as_str()
-                .unwrap_or_default(),
-        )
-    });
-    let permitted = strategy
-        .permissions
-        .iter()
-        .chain(&strategy.cluster_permissions)
-        .map(|permission| account(&permission.service_account_name));
-    running
-        .chain(permitted)
-        .filter(|name| *name != DEFAULT)
-        .collect()
-}
-
-/// Returns the roles. An operator for all namespaces gets its permissions in every namespace, and
-/// may read and list namespaces.
-fn roles(
-    csv: &str,
-    permissions: Vec<Permission>,
-    cluster_permissions: Vec<Permission>,
-    namespace: &str,
-) -> Vec<Value> {
-    let promoted = permissions.into_iter().map(|mut permission| {
-        permission.rules.push(json!({
-            "apiGroups": [""],
-            "resources": ["namespaces"],
-            "verbs": ["get", "list", "watch"],
-        }));
-        permission
-    });
-    let all: BTreeMap<String, Permission> = cluster_permissions
-        .into_iter()
-        .chain(promoted)
-        // Equal permissions have the same name and are one role.
-        .map(|permission| (role_name(csv, &permission), permission))
-        .collect();
-    let group = "rbac.authorization.k8s.io";
-    let version = format!("{group}/v1");
-    let (mut roles, mut bindings) = (Vec::new(), Vec::new());
-    for (name, permission) in all {
-        let mut role = json!({
-            "apiVersion": version,
-            "kind": "ClusterRole",
-            "metadata": {"name": name},
-        });
-        role["rules"] = Value::Array(permission.rules);
-        roles.push(role);
-        bindings.push(json!({
-            "apiVersion": version,
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": name},
-            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
-            "subjects": [{
-                "kind": "ServiceAccount",
-                "namespace": namespace,
-                "name": account(&permission.service_account_name),
-            }],
-        }));
+impl Workloads<'_> {
+    fn objects(mut self, deployments: Vec<Deployment>) -> (Vec<Value>, Additions) {
+        let made = deployments
+            .into_iter()
+            .map(|deployment| self.object(deployment));
+        let made = made.collect();
+        (made, self.additions)
     }
-    roles.append(&mut bindings);
-    roles
-}
 
-/// Returns the name of a role, `<csv>-<account>-<hash>`. Different permissions have different
-/// names, so an upgrade never extends an existing role.
-fn role_name(csv: &str, permission: &Permission) -> String {
-    let account = account(&permission.service_account_name);
-    let hash = hash(csv, account, &permission.rules);
-    let hash = &hash[..10];
-    let base = format!("{csv}-{account}");
-    let longest = MAX_NAME - hash.len() - 1;
-    let base: String = base.chars().take(longest).collect();
-    format!("{base}-{hash}")
-}
-
-/// Returns the hash of `[csv, account, rules]` as JSON, in hexadecimal. One rule at a time is
-/// serialized.
-fn hash(csv: &str, account: &str, rules: &[Value]) -> String {
-    let mut hash = Sha256::new();
-    hash.update(format!("[{},{},[", json!(csv), json!(account)));
-    for (index, rule) in rules.iter().enumerate() {
-        if index > 0 {
-            hash.update(",");
-        }
-        hash.update(rule.to_string());
-    }
-    hash.update("]]");
-    hex::encode(hash.finalize())
-}
-
-fn deployments(
-    of_csv: &BTreeMap<String, String>,
-    deployments: Vec<Deployment>,
-    namespace: &str,
-) -> Vec<Value> {
-    deployments
-        .into_iter()
-        .map(|deployment| {
-            let Deployment {
-                name,
-                label,
-                mut spec,
-            } = deployment;
-            let mut annotations = of_csv.clone();
-            let own = &spec["template"]["metadata"]["annotations"];
-            for (key, value) in own.as_object().into_iter().flatten() {
-                if let Some(value) = value.as_str() {
-                    annotations.insert(key.clone(), value.to_owned());
-                }
+    fn object(&mut self, mut deployment: Deployment) -> Value {
+        let targets: &TargetNamespaces = &self.config.targets;
+        let mut annotations = self.annotations.clone();
+        let own = &deployment.spec["template"]["metadata"]["annotations"];
+        for (key, value) in own.as_object().into_iter().flatten() {
+            if value.is_string() {
+                annotations.insert(key.clone(), value.clone());
             }
-            annotations.insert(TARGET_NAMESPACES.to_owned(), String::new());
-            // The operator reads them through the downward API, so they belong on its pods.
-            merge(
-                &mut spec,
-                json!({"template": {"metadata": {"annotations": annotations}}}),
-            );
-            let mut object = json!({
-                "apiVersion": "apps/v1",
-                "kind": "Deployment",
-                "metadata": {"name": name, "namespace": namespace, "labels": label},
-            });
-            object["spec"] = spec;
-            object
-        })
-        .collect()
+        }
+        let targets = Value::String(targets.annotation());
+        annotations.insert(TARGET_NAMESPACES.to_owned(), targets);
+        // The operator reads them through the downward API, so they belong on its pods.
+        merge(
+            &mut deployment.spec,
+            json!({
+                "revisionHistoryLimit": REVISIONS,
+                "template": {"metadata": {"annotations": annotations}},
+            }),
+        );
+        self.webhooks.mount(&mut deployment, &mut self.additions);
+        overrides::apply(
+            &self.config.deployment,
+            &mut deployment,
+            &mut self.additions,
+        );
+        let Deployment {
+            name,
+            label,
+            spec,
+            annotations,
+        } = deployment;
+        let mut object = json!({
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": name, "namespace": self.webhooks.namespace, "labels": label},
+        });
+        if !annotations.is_empty() {
+            object["metadata"]["annotations"] = Value::Object(annotations);
+        }
+        object["spec"] = spec;
+        object
+    }
 }
 
 /// Merges maps of `from` into those of `into`. Other values are replaced.

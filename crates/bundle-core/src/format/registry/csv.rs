@@ -1,10 +1,10 @@
-//! ClusterServiceVersion: install modes, permissions, deployments and description. `convert`
-//! rejects unsupported ones.
+//! ClusterServiceVersion: install modes, permissions, deployments, webhooks and description.
+//! `validation` rejects unsupported ones.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::{diagnostic::Finding, object::Manifest};
 
@@ -44,7 +44,7 @@ pub(super) struct Spec {
     pub(super) maintainers: Vec<Named>,
     pub(super) install_modes: Vec<InstallMode>,
     pub(super) install: Install,
-    pub(super) webhookdefinitions: Vec<Value>,
+    pub(super) webhookdefinitions: Vec<WebhookDefinition>,
     pub(super) apiservicedefinitions: Definitions,
     pub(super) customresourcedefinitions: Definitions,
 }
@@ -78,6 +78,9 @@ pub(super) struct Deployment {
     pub(super) name: String,
     pub(super) label: BTreeMap<String, String>,
     pub(super) spec: Value,
+    /// Annotations of the Deployment that the configuration adds.
+    #[serde(skip)]
+    pub(super) annotations: Map<String, Value>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -85,6 +88,49 @@ pub(super) struct Deployment {
 pub(super) struct Permission {
     pub(super) service_account_name: String,
     pub(super) rules: Vec<Value>,
+}
+
+/// Kind of a webhook.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WebhookKind {
+    Validating,
+    Mutating,
+    Conversion,
+}
+
+/// Webhook that a Deployment serves.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct WebhookDefinition {
+    #[serde(rename = "type")]
+    pub(super) type_: String,
+    pub(super) generate_name: String,
+    pub(super) deployment_name: String,
+    pub(super) container_port: u16,
+    pub(super) target_port: Option<Value>,
+    pub(super) rules: Value,
+    pub(super) failure_policy: Option<Value>,
+    pub(super) match_policy: Option<Value>,
+    pub(super) object_selector: Option<Value>,
+    pub(super) side_effects: Option<Value>,
+    pub(super) timeout_seconds: Option<Value>,
+    pub(super) admission_review_versions: Vec<String>,
+    pub(super) reinvocation_policy: Option<Value>,
+    pub(super) webhook_path: Option<String>,
+    #[serde(rename = "conversionCRDs")]
+    pub(super) conversion_crds: Vec<String>,
+}
+
+impl WebhookDefinition {
+    /// Returns the kind; `None` for an unknown one.
+    pub(super) fn kind(&self) -> Option<WebhookKind> {
+        match self.type_.as_str() {
+            "ValidatingAdmissionWebhook" => Some(WebhookKind::Validating),
+            "MutatingAdmissionWebhook" => Some(WebhookKind::Mutating),
+            "ConversionWebhook" => Some(WebhookKind::Conversion),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -158,6 +204,14 @@ impl Csv {
         &self.spec.maintainers
     }
 
+    /// Returns the names of the CustomResourceDefinitions that the operator owns.
+    pub(super) fn owned_crds(&self) -> impl Iterator<Item = &str> {
+        let owned = &self.spec.customresourcedefinitions.owned;
+        owned
+            .iter()
+            .map(|one| one["name"].as_str().unwrap_or_default())
+    }
+
     /// Returns the required custom resources of other operators, as `group/version/Kind`.
     pub fn required_apis(&self) -> Vec<String> {
         let definitions = &self.spec.customresourcedefinitions.required;
@@ -173,7 +227,7 @@ impl Csv {
 }
 
 /// Removes null fields, which the API server ignores.
-fn without_nulls(value: &mut Value) {
+pub(super) fn without_nulls(value: &mut Value) {
     match value {
         Value::Object(map) => {
             map.retain(|_, value| !value.is_null());

@@ -1,10 +1,14 @@
 //! registry+v1: a bundle of the Operator Lifecycle Manager, converted to the objects that install
-//! it for all namespaces.
+//! it for the watched namespaces.
 
+mod config;
 mod convert;
 mod csv;
+mod install_modes;
+mod objects;
 #[cfg(test)]
 mod tests;
+mod validation;
 
 use std::collections::BTreeMap;
 
@@ -23,10 +27,13 @@ use crate::{
 };
 
 pub use csv::{Csv, Named};
+use objects::additions::{CREATED, LIMIT};
 
 /// File with format and package name of the bundle.
 pub const ANNOTATIONS: &str = "metadata/annotations.yaml";
 
+/// Prefix of RukPak's messages about bundles that cannot be converted.
+const PREFIX: &str = "convert registry+v1 bundle to plain+v0 bundle: ";
 /// Annotation with the name of the layout.
 const MEDIA_TYPE: &str = "operators.operatorframework.io.bundle.mediatype.v1";
 /// Annotation with the name of the package.
@@ -119,13 +126,16 @@ impl ContentFormat for RegistryV1 {
         if !has_file(ANNOTATIONS) {
             return parsed;
         }
-        let created = weight.operator_entries.saturating_mul(convert::CREATED);
-        parsed.saturating_mul(2).saturating_add(created)
+        let created = weight.operator_entries.saturating_mul(CREATED);
+        parsed
+            .saturating_mul(2)
+            .saturating_add(created)
+            .saturating_add(config::MEMORY)
+            .saturating_add(LIMIT)
     }
 
-    /// All objects depend on the namespace.
     fn dependencies(&self) -> RenderDependencies {
-        RenderDependencies(&[RenderPart::Namespace])
+        RenderDependencies(&[RenderPart::Namespace, RenderPart::Config])
     }
 
     fn describe(&self, files: &Files) -> Result<Option<Package>, Findings> {
@@ -143,8 +153,7 @@ impl ContentFormat for RegistryV1 {
         let Some((operator, others)) = parts(input.files, allowance, findings) else {
             return Vec::new();
         };
-        let namespace = input.target.namespace.as_deref();
-        convert::convert(operator, others, namespace, findings)
+        convert::convert(operator, others, input.target, findings)
     }
 }
 
@@ -277,8 +286,5 @@ fn annotations(text: &[u8]) -> Result<BTreeMap<String, String>, Findings> {
 
 /// Returns the error for a bundle that cannot be converted, with RukPak's prefix.
 fn refused(why: impl std::fmt::Display) -> Finding {
-    Finding::error(
-        codes::format::NOT_CONVERTIBLE,
-        format!("convert registry+v1 bundle to plain+v0 bundle: {why}"),
-    )
+    Finding::error(codes::format::NOT_CONVERTIBLE, format!("{PREFIX}{why}"))
 }

@@ -1,4 +1,8 @@
-//! Conversion of operators, and rejections with RukPak's messages.
+//! Conversion of operators.
+
+mod configuration;
+mod olm;
+mod rejections;
 
 use serde_json::Value;
 
@@ -194,34 +198,6 @@ fn generated_names_are_short_and_unique() {
         .collect();
     assert_eq!(names.len(), 3);
     assert!(names.iter().all(|name| name.len() == 63), "{names:?}");
-}
-
-#[test]
-fn rejects_all_unsupported_features_by_name() {
-    let csv = CSV
-        .replace("type: AllNamespaces, supported: true", "type: MultiNamespace, supported: true")
-        .replace(
-            "  install:\n",
-            "  webhookdefinitions: [{type: ValidatingAdmissionWebhook}]\n  apiservicedefinitions: {owned: [{name: x}]}\n  install:\n",
-        )
-        .replace("strategy: deployment", "strategy: pods");
-    let place = "manifests/csv.yaml:2: ClusterServiceVersion/cache-operator.v0.3.0";
-    let why = "convert registry+v1 bundle to plain+v0 bundle";
-    assert_eq!(
-        messages_of(&bundle(&csv, &[])),
-        [
-            format!("{place}: spec.installModes: {why}: AllNamespace install mode must be enabled"),
-            format!(
-                "{place}: spec.apiservicedefinitions.owned: {why}: apiServiceDefintions are not supported"
-            ),
-            format!(
-                "{place}: spec.webhookdefinitions: {why}: webhookDefinitions are not supported"
-            ),
-            format!(
-                "{place}: spec.install.strategy: {why}: install strategy \"pods\" is not supported"
-            ),
-        ]
-    );
 }
 
 #[test]

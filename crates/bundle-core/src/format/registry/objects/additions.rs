@@ -1,0 +1,42 @@
+//! Memory of values that the conversion copies into several objects.
+
+use serde_json::Value;
+
+use crate::footprint::Footprint;
+
+/// Maximum memory of all copies together, in bytes.
+pub(in crate::format::registry) const LIMIT: u64 = 4 << 20;
+
+/// Memory of the objects that one permission, deployment or webhook creates, in bytes: an account, a
+/// role, a binding or a Deployment, without the values that move into them.
+pub(in crate::format::registry) const CREATED: u64 = 24 << 10;
+
+/// Memory of the copies. Copies above the limit are null, and the conversion fails.
+#[derive(Debug, Default)]
+pub(in crate::format::registry) struct Additions(Footprint);
+
+impl Additions {
+    /// Returns a copy of `value`.
+    pub(in crate::format::registry) fn copy(&mut self, value: &Value) -> Value {
+        self.0 = self.0.plus(Footprint::of(value)).plus(Footprint(64));
+        if self.exceed_limit() {
+            return Value::Null;
+        }
+        value.clone()
+    }
+
+    /// Returns copies of `values`.
+    pub(in crate::format::registry) fn copies(&mut self, values: &[Value]) -> Vec<Value> {
+        values.iter().map(|value| self.copy(value)).collect()
+    }
+
+    /// Counts `bytes` of a value that is created.
+    pub(in crate::format::registry) fn add(&mut self, bytes: u64) {
+        self.0 = self.0.plus(Footprint(bytes));
+    }
+
+    /// Returns `true` if the copies need more than the limit.
+    pub(in crate::format::registry) fn exceed_limit(&self) -> bool {
+        self.0.0 > LIMIT
+    }
+}

@@ -1,0 +1,240 @@
+//! Certificates of the webhooks of operators: the objects that need one, and the periods after which
+//! it is renewed. The content has neither certificates nor keys; the pod issues them, and writes
+//! them into the objects that it applies.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bundle_api::names as api;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use crate::object::{self, Manifest};
+
+/// Key of a Secret with the certificate.
+pub const CERTIFICATE: &str = "tls.crt";
+/// Key of a Secret with the private key of the certificate.
+pub const KEY: &str = "tls.key";
+
+const DAY: u64 = 24 * 60 * 60;
+/// Length of a period, in seconds. Each period has a certificate and an authority of its own.
+const PERIOD: u64 = 60 * DAY;
+/// Time by which certificates are backdated, for API servers whose clock is late.
+const SKEW: u64 = DAY;
+
+/// Service of webhooks.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WebhookService {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+}
+
+impl WebhookService {
+    /// Returns the DNS names of the Service, that of the API server's requests first.
+    pub fn dns_names(&self) -> [String; 2] {
+        let Self { namespace, name } = self;
+        [
+            format!("{name}.{namespace}.svc"),
+            format!("{name}.{namespace}"),
+        ]
+    }
+}
+
+/// Certificate of a Service, as PEM.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ServingCertificate {
+    /// Certificate.
+    pub certificate: String,
+    /// Private key, as PKCS#8.
+    pub key: String,
+    /// Authorities of this certificate, of the former one and of the next one. API servers
+    /// therefore trust each certificate before it is served.
+    pub authorities: String,
+}
+
+/// Period of a certificate. The periods of different deployments begin at different times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CertificatePeriod {
+    number: u64,
+    offset: u64,
+}
+
+impl CertificatePeriod {
+    /// Returns the period of the BundleDeployment with this uid at `now`, in seconds since 1970.
+    pub fn at(now: u64, uid: &str) -> Self {
+        let hash = Sha256::digest(uid);
+        let offset = hash
+            .iter()
+            .take(7)
+            .fold(0, |sum: u64, byte| (sum << 8 | u64::from(*byte)) % PERIOD);
+        Self {
+            number: now.saturating_add(offset) / PERIOD,
+            offset,
+        }
+    }
+
+    /// Returns the number of the period.
+    pub fn number(self) -> u64 {
+        self.number
+    }
+
+    /// Returns the former, this and the next period.
+    pub fn neighbours(self) -> [Self; 3] {
+        let with = |number| Self { number, ..self };
+        [
+            with(self.number.saturating_sub(1)),
+            self,
+            with(self.number.saturating_add(1)),
+        ]
+    }
+
+    fn start(self) -> u64 {
+        (self.number.saturating_mul(PERIOD)).saturating_sub(self.offset)
+    }
+
+    /// Returns the end of the period, in seconds since 1970.
+    pub fn end(self) -> u64 {
+        self.start().saturating_add(PERIOD)
+    }
+
+    /// Returns the beginning of the validity of its certificates.
+    pub fn not_before(self) -> u64 {
+        self.start().saturating_sub(SKEW)
+    }
+
+    /// Returns the end of the validity: one period later than the certificates are replaced.
+    pub fn not_after(self) -> u64 {
+        self.end().saturating_add(PERIOD)
+    }
+}
+
+/// Returns the Service whose certificate or authorities belong into the object.
+pub fn service(object: &Manifest) -> Option<WebhookService> {
+    let annotation = |key: &str| object.value["metadata"]["annotations"][key].as_str();
+    let (namespace, name) = match (object.id.group.as_str(), object.id.kind.as_str()) {
+        ("", "Secret") => (
+            object.id.namespace.as_deref()?,
+            annotation(api::ANNOTATION_SERVING_CERTIFICATE)?,
+        ),
+        (
+            "admissionregistration.k8s.io",
+            "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration",
+        )
+        | ("apiextensions.k8s.io", "CustomResourceDefinition") => {
+            annotation(api::ANNOTATION_INJECT_AUTHORITY)?.split_once('/')?
+        }
+        _ => return None,
+    };
+    let is_valid = object::is_dns_label(namespace) && object::is_dns_label(name);
+    is_valid.then(|| WebhookService {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    })
+}
+
+/// Writes the certificate of [`service`] into the object.
+pub fn write(object: &mut Value, issued: &ServingCertificate) {
+    let encoded = |text: &str| Value::String(STANDARD.encode(text));
+    match object["kind"].as_str() {
+        Some("Secret") => {
+            let secret = json!({
+                CERTIFICATE: encoded(&issued.certificate),
+                KEY: encoded(&issued.key),
+            });
+            if let Value::Object(object) = object {
+                object.insert("data".to_owned(), secret);
+                object.remove("stringData");
+            }
+        }
+        Some("CustomResourceDefinition") => {
+            let client = object.pointer_mut("/spec/conversion/webhook/clientConfig");
+            if let Some(Value::Object(client)) = client {
+                client.insert("caBundle".to_owned(), encoded(&issued.authorities));
+            }
+        }
+        _ => {
+            let webhooks = object.get_mut("webhooks").and_then(Value::as_array_mut);
+            for webhook in webhooks.into_iter().flatten() {
+                if let Some(Value::Object(client)) = webhook.get_mut("clientConfig") {
+                    client.insert("caBundle".to_owned(), encoded(&issued.authorities));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{diagnostic::Findings, yaml};
+
+    fn object(text: &str) -> Manifest {
+        let mut documents = yaml::documents(text.as_bytes(), "a.yaml").unwrap();
+        let mut findings = Findings::default();
+        object::read(documents.pop().unwrap(), "a.yaml", &mut findings).unwrap()
+    }
+
+    fn issued() -> ServingCertificate {
+        ServingCertificate {
+            certificate: "crt".to_owned(),
+            key: "key".to_owned(),
+            authorities: "cas".to_owned(),
+        }
+    }
+
+    #[test]
+    fn certificates_belong_into_annotated_secrets_and_authorities_into_webhooks() {
+        let encoded = |text: &str| json!(STANDARD.encode(text));
+        for (text, pointer, expected) in [
+            (
+                "{apiVersion: v1, kind: Secret, metadata: {name: a, namespace: ns, annotations: {core.rukpak.io/serving-certificate: hook}}, data: {tls.crt: ''}}",
+                "/data/tls.key",
+                "key",
+            ),
+            (
+                "{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, metadata: {name: a, annotations: {core.rukpak.io/inject-authority: ns/hook}}, webhooks: [{}, {clientConfig: {}}]}",
+                "/webhooks/1/clientConfig/caBundle",
+                "cas",
+            ),
+            (
+                "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: a, annotations: {core.rukpak.io/inject-authority: ns/hook}}, spec: {conversion: {webhook: {clientConfig: {}}}}}",
+                "/spec/conversion/webhook/clientConfig/caBundle",
+                "cas",
+            ),
+        ] {
+            let mut object = object(text);
+            let service = service(&object).unwrap();
+            assert_eq!(service.dns_names(), ["hook.ns.svc", "hook.ns"]);
+            write(&mut object.value, &issued());
+            assert_eq!(object.value.pointer(pointer), Some(&encoded(expected)));
+        }
+    }
+
+    #[test]
+    fn other_objects_and_invalid_names_get_no_certificate() {
+        for text in [
+            "{apiVersion: v1, kind: Secret, metadata: {name: a, namespace: ns}}",
+            "{apiVersion: v1, kind: Secret, metadata: {name: a, namespace: ns, annotations: {core.rukpak.io/serving-certificate: a/b}}}",
+            "{apiVersion: v1, kind: Secret, metadata: {name: a, annotations: {core.rukpak.io/serving-certificate: hook}}}",
+            "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: ns, annotations: {core.rukpak.io/serving-certificate: hook}}}",
+            "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: a, annotations: {core.rukpak.io/inject-authority: hook}}}",
+        ] {
+            assert_eq!(service(&object(text)), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn each_certificate_is_valid_for_one_period_after_it_is_replaced() {
+        let now = 1_800_000_000;
+        let period = CertificatePeriod::at(now, "uid");
+        assert!(period.not_before() < now && now < period.end());
+        assert_eq!(period.not_after(), period.end() + PERIOD);
+        let next = CertificatePeriod::at(period.end(), "uid");
+        let [former, this, _] = next.neighbours();
+        assert_eq!((former, this), (period, next));
+        assert_eq!(next.number(), period.number() + 1);
+        assert_eq!(CertificatePeriod::at(period.end() - 1, "uid"), period);
+        let other = CertificatePeriod::at(now, "other");
+        assert_ne!(other.end(), period.end());
+    }
+}
