@@ -80,7 +80,7 @@ pub fn resolve(
 }
 
 /// Returns the length of `value` as JSON, in bytes, without writing it into memory.
-fn json_bytes(value: &Value) -> usize {
+pub(crate) fn json_bytes(value: &Value) -> usize {
     let mut count = CountingWriter(0);
     // The writer never fails.
     serde_json::to_writer(&mut count, value).ok();
