@@ -16,5 +16,5 @@ pub mod retry;
 pub use apply::{ignore, normalize, ownership, replace, replacement_trial};
 pub use authorization::{consent, decision, downgrade, targets};
 pub use deployment::{revisions, rounds, status, steps, summary};
-pub use objects::{applyset, created_namespace, drift, jobs, phases, scaling};
+pub use objects::{applyset, created_namespace, drift, jobs, phases, placement, scaling};
 pub use retry::backoff;

@@ -14,11 +14,12 @@ use bundle_core::package::Format;
 use bundle_core::plan::bundle::Compatibility;
 use bundle_core::plan::conditions::ConditionStatus;
 use bundle_core::plan::created_namespace::namespace_id;
+use bundle_core::plan::placement::ObjectOwner;
 use serde_json::{Map, Value};
 
 use crate::budget::WorkerThread;
 use crate::reconcile::bundle::compatibility::compatibility;
-use crate::reconcile::content::objects::{self, HeldObjects, Owner, PreparedObject};
+use crate::reconcile::content::objects::{self, HeldObjects, PreparedObject};
 use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::reader;
@@ -183,7 +184,7 @@ impl DeploymentReconcile<'_> {
         kinds: &[CustomKind],
         objects: Vec<Manifest>,
     ) -> Result<Vec<PreparedObject>, ReconcileError> {
-        let owner = Owner {
+        let owner = ObjectOwner {
             name: &self.name,
             applyset: &self.applyset,
             namespace: self.target_namespace()?,

@@ -5,4 +5,5 @@ pub mod created_namespace;
 pub mod drift;
 pub mod jobs;
 pub mod phases;
+pub mod placement;
 pub mod scaling;
