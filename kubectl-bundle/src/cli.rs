@@ -4,7 +4,7 @@
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use crate::commands::deployments::{create, delete, deploy, get, status};
+use crate::commands::deployments::{create, delete, deploy, diff, get, history, rollback, status};
 use crate::commands::package::{build, init, inspect, render, unpack};
 use crate::commands::program::{complete, completion, man, version};
 use crate::commands::signing::{attest, keys, policy, sign, trust, verify};
@@ -115,6 +115,12 @@ verbs! {
     Get(get::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
     /// Describe one BundleDeployment
     Status(status::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
+    /// Print the changes of an upgrade, or the drift of the installed objects
+    Diff(diff::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
+    /// List the revisions of a BundleDeployment
+    History(history::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
+    /// Install a former revision
+    Rollback(rollback::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
     /// Delete BundleDeployments
     Delete(delete::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
     /// Install bundle-webhook in a cluster

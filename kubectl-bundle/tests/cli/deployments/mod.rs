@@ -2,4 +2,6 @@
 
 pub(crate) mod cluster;
 mod everyday;
+mod preview;
+mod revisions;
 mod upgrades;

@@ -14,8 +14,10 @@ use super::{
 mod failed_upgrades;
 mod invalid_objects;
 mod jobs;
+mod preview;
 mod reinstall;
 mod removal;
+mod rollback;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn shop_is_installed_restored_upgraded_and_removed() {

@@ -5,11 +5,11 @@ use bundle_api::deployment::{Collision, DeleteCustomResources, DeleteObjects, Dr
 use clap::{Args, ValueEnum};
 
 use super::{Deploy, DeploymentSettings};
-use crate::commands::deployments::arguments::{ContentFlags, WriteFlags};
+use crate::commands::deployments::arguments::{ContentFlags, WaitFlag, WriteFlags};
 use crate::commands::deployments::bundle_spec::Setting;
-use crate::commands::deployments::state::prediction::Goal;
+use crate::commands::deployments::preview::{ExternalDiff, PreviewOutput};
 use crate::failure::Outcome;
-use crate::flags::{ClusterFlags, Environment, RegistryFlags, invalid_flag};
+use crate::flags::{ClusterFlags, DryRunMode, Environment, RegistryFlags, invalid_flag};
 
 /// Install a bundle: create or update a BundleDeployment with the Bundle in its template.
 ///
@@ -44,7 +44,10 @@ Examples:
   kubectl bundle deploy web registry.example.com/team/web:1.4.0 --dry-run=client -o yaml
 
   # Validate on the API server
-  kubectl bundle deploy web registry.example.com/team/web:1.4.0 --dry-run=server")]
+  kubectl bundle deploy web registry.example.com/team/web:1.4.0 --dry-run=server
+
+  # The same, with the changes of each object
+  kubectl bundle deploy web registry.example.com/team/web:1.5.0 --dry-run=server --show=diff")]
 pub(crate) struct Arguments {
     /// Name of the BundleDeployment, at most 45 characters
     #[arg(value_name = "NAME")]
@@ -85,6 +88,10 @@ pub(crate) struct Arguments {
     /// Wait until it is installed or, with --wait=healthy, until its objects are healthy too
     #[arg(long, value_name = "FOR", num_args = 0..=1, require_equals = true, value_enum, default_value_t = WaitFlag::False, default_missing_value = "true")]
     pub(crate) wait: WaitFlag,
+    /// With --dry-run=server, also print the changes of the installed objects, as
+    /// `kubectl bundle diff` does
+    #[arg(long, value_name = "WHAT", value_enum)]
+    pub(crate) show: Option<ShowFlag>,
     /// Flags of writes.
     #[command(flatten)]
     pub(crate) write: WriteFlags,
@@ -104,11 +111,18 @@ impl Arguments {
             Some("") => Setting::Unset,
             Some(text) => Setting::Set(service_account(text, self.kube.namespace.as_deref())?),
         };
-        let (waits, goal) = match self.wait {
-            WaitFlag::False => (false, Goal::Installed),
-            WaitFlag::True => (true, Goal::Installed),
-            WaitFlag::Healthy => (true, Goal::Healthy),
-        };
+        let (waits, goal) = self.wait.goal();
+        if self.show.is_some() && self.write.dry_run != DryRunMode::Server {
+            return Err(
+                invalid_flag("--show", "a preview needs a dry run by the API server")
+                    .hint("add --dry-run=server")
+                    .into(),
+            );
+        }
+        let show = self.show.map(|ShowFlag::Diff| PreviewOutput {
+            format: self.write.output.map(Into::into),
+            external: ExternalDiff::of(environment.external_diff.as_deref()),
+        });
         Ok(Deploy {
             name: self.name,
             content: self
@@ -143,9 +157,17 @@ impl Arguments {
                 }),
             },
             goal,
+            show,
             write: self.write.settings(waits, self.kube, environment)?,
         })
     }
+}
+
+/// Preview of a dry run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ShowFlag {
+    /// Differences of each object
+    Diff,
 }
 
 /// Treatment of an existing object without an owner.
@@ -200,17 +222,6 @@ pub(crate) enum ReplaceFlag {
     IfCompleted,
     /// None
     Never,
-}
-
-/// State to wait for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum WaitFlag {
-    /// Do not wait
-    False,
-    /// Until it is installed
-    True,
-    /// Until it is installed and every object is healthy
-    Healthy,
 }
 
 /// Parses `NAMESPACE/NAME`, or a name in the namespace of `-n`.

@@ -8,12 +8,12 @@ use bundle_api::{BundleDeployment, names};
 use serde_json::{Value, json};
 
 use super::bundle_spec::{BundleContent, ResolvedImage, Setting};
+use super::preview::{self, PreviewOutput, PreviewedContent};
 use super::state::prediction::Goal;
-use super::state::waiting;
 use super::write::{WriteOutcome, WriteSettings};
-use crate::cluster::apply::FIELD_MANAGER;
+use crate::artifact::location::ArtifactLocation;
+use crate::cluster::apply::{DryRun, FIELD_MANAGER};
 use crate::cluster::managed_fields;
-use crate::cluster::wait::Wait;
 use crate::failure::Outcome;
 use crate::ui::Ui;
 
@@ -29,6 +29,8 @@ pub(crate) struct Deploy {
     pub(crate) settings: DeploymentSettings,
     /// State to wait for.
     pub(crate) goal: Goal,
+    /// Output settings of the preview, if one is requested.
+    pub(crate) show: Option<PreviewOutput>,
     /// Settings of the write.
     pub(crate) write: WriteSettings,
 }
@@ -102,7 +104,7 @@ impl Deploy {
         let mut last_note = None;
         let written = self
             .write
-            .apply::<BundleDeployment>(ui, &self.name, async |ui, before| {
+            .apply_as::<BundleDeployment>(ui, &self.name, None, async |ui, before| {
                 let note = before.and_then(|before| self.class_change_note(before));
                 if let Some(text) = note.filter(|text| last_note.as_ref() != Some(text)) {
                     ui.note(&text);
@@ -111,8 +113,14 @@ impl Deploy {
                 self.compose(&described, before).await
             })
             .await?;
-        match written {
-            Some(written) if self.write.wait != Wait::No => self.wait(ui, &written).await,
+        match (written, &self.show) {
+            (Some(written), _) if self.write.dry_run == DryRun::None => {
+                let (goal, wait) = (self.goal, self.write.wait);
+                written.wait_until(ui, &self.name, goal, wait).await
+            }
+            (Some(written), Some(output)) => {
+                Box::pin(self.preview(ui, &described, output, &written)).await
+            }
             _ => Ok(()),
         }
     }
@@ -149,16 +157,26 @@ impl Deploy {
         })
     }
 
-    async fn wait(&self, ui: &mut Ui, written: &WriteOutcome) -> Outcome {
-        let name = &self.name;
-        written.fail_without_class(name)?;
-        let known = written.known_failure();
-        let (cluster, wait) = (&written.cluster, self.write.wait);
-        waiting::wait_until(ui, cluster, name, self.goal, wait, known.as_deref()).await?;
-        ui.note(match self.goal {
-            Goal::Healthy => format!("{name} is installed and healthy"),
-            _ => format!("{name} is installed"),
-        });
-        Ok(())
+    /// Prints the changes of the objects that this write would install.
+    async fn preview(
+        &self,
+        ui: &mut Ui,
+        described: &ResolvedImage,
+        output: &PreviewOutput,
+        written: &WriteOutcome,
+    ) -> Outcome {
+        let reference = described.reference(&self.content.reference);
+        let location = ArtifactLocation::Registry(reference);
+        let content = PreviewedContent {
+            location: &location,
+            registry: &self.content.registry,
+            is_installed: false,
+        };
+        let (cluster, object) = (&written.cluster, &written.applied.after);
+        let preview = preview::preview(ui, cluster, object, &content).await?;
+        for warning in cluster.take_warnings() {
+            ui.server_warning(&warning);
+        }
+        preview.print(ui, output)
     }
 }
