@@ -13,8 +13,8 @@ mod objects;
 pub mod removal;
 pub mod retry;
 
-pub use apply::{ignore, normalize, ownership, replace, replacement_trial};
+pub use apply::{ignore, normalize, ownership, placement, replace, replacement_trial};
 pub use authorization::{consent, decision, downgrade, targets};
 pub use deployment::{revisions, rounds, status, steps, summary};
-pub use objects::{applyset, created_namespace, drift, jobs, phases, placement, scaling};
+pub use objects::{applyset, created_namespace, drift, jobs, phases, scaling};
 pub use retry::backoff;

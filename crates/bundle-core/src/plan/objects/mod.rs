@@ -5,5 +5,4 @@ pub mod created_namespace;
 pub mod drift;
 pub mod jobs;
 pub mod phases;
-pub mod placement;
 pub mod scaling;

@@ -94,15 +94,14 @@ async fn diff_shows_the_changes_that_the_upgrade_makes() {
     assert_eq!(text.code, Some(1), "{text}");
     for expected in [
         "-  text: hello\n+  text: changed\n",
-        "-  password: '*** (before)'\n+  password: '*** (after)'\n",
+        "-  password: \"*** (before)\"\n+  password: \"*** (after)\"\n",
         "+++ /dev/null\n",
         "+  size: 1\n",
     ] {
         assert!(text.stdout.contains(expected), "{expected}\n{text}");
     }
     for expected in [
-        "RBAC: Role/team-a/web gains get configmaps,secrets\n",
-        "RBAC: Role/team-a/web loses get configmaps\n",
+        "RBAC: Role/team-a/web gains get secrets\n",
         "Images: + registry.example.com/web:1.4.0\n",
         "CRDs: widgets.example.com created: v1 (stored)\n",
         "web: 4 created, 3 configured, 1 deleted\n",

@@ -1,7 +1,7 @@
 //! Summary of a preview: numbers of objects, and changes of permissions, images and
 //! CustomResourceDefinitions.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bundle_core::images;
 use bundle_core::object::{Manifest, ObjectId};
@@ -12,6 +12,8 @@ use super::{ChangeKind, ObjectChange, Preview};
 
 /// API group of roles and bindings.
 const RBAC: &str = "rbac.authorization.k8s.io";
+/// Maximum number of permissions of a role that are compared.
+const MAX_PERMISSIONS: usize = 10_000;
 /// Kind of the definitions of custom resources, with its group.
 const DEFINITION: &str = "CustomResourceDefinition.apiextensions.k8s.io/";
 
@@ -91,37 +93,55 @@ impl Summary {
     }
 }
 
-/// Returns the changed rules of a role, or the changed role and subjects of a binding.
+/// Permissions of a role: resources and verbs. For a binding: its role and subject, without a verb.
+type Grants = BTreeSet<(String, String)>;
+
+/// Returns the changed permissions of a role, or the changed role and subjects of a binding.
 fn rbac(change: &ObjectChange) -> Vec<String> {
     let kind = change.key.split('/').next().unwrap_or_default();
     let Some((kind, _)) = kind.split_once('.').filter(|(_, group)| *group == RBAC) else {
         return Vec::new();
     };
     let key = change.key.replacen(&format!(".{RBAC}"), "", 1);
-    let parts = |object: Option<&Value>| -> BTreeSet<String> {
+    let grants = |object: Option<&Value>| -> Grants {
         let Some(object) = object else {
-            return BTreeSet::new();
+            return Grants::new();
         };
         match kind {
-            "Role" | "ClusterRole" => items(&object["rules"]).map(rule).collect(),
+            "Role" | "ClusterRole" => items(&object["rules"])
+                .flat_map(permissions)
+                .take(MAX_PERMISSIONS)
+                .collect(),
             _ => {
                 let role = &object["roleRef"];
                 let role = format!("{}/{}", text(&role["kind"]), text(&role["name"]));
                 let subjects = items(&object["subjects"]);
                 subjects
-                    .map(|one| format!("{role} for {}", subject(one)))
+                    .map(|one| (format!("{role} for {}", subject(one)), String::new()))
                     .collect()
             }
         }
     };
-    let (before, after) = (parts(change.before.as_ref()), parts(change.after.as_ref()));
-    let gains = after
-        .difference(&before)
-        .map(|part| format!("{key} gains {part}"));
-    let loses = before
-        .difference(&after)
-        .map(|part| format!("{key} loses {part}"));
-    gains.chain(loses).collect()
+    let (before, after) = (
+        grants(change.before.as_ref()),
+        grants(change.after.as_ref()),
+    );
+    let lines = |word: &str, from: &Grants, to: &Grants| -> Vec<String> {
+        let mut by_target = BTreeMap::<&str, Vec<&str>>::new();
+        for (target, verb) in to.difference(from) {
+            by_target.entry(target).or_default().push(verb);
+        }
+        let lines = by_target.into_iter().map(|(target, verbs)| {
+            let granted = format!("{} {target}", verbs.join(","));
+            format!("{key} {word} {}", granted.trim_start())
+        });
+        lines.collect()
+    };
+    [
+        lines("gains", &before, &after),
+        lines("loses", &after, &before),
+    ]
+    .concat()
 }
 
 fn items(list: &Value) -> impl Iterator<Item = &Value> {
@@ -132,31 +152,30 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-fn joined(list: &Value) -> String {
-    items(list).map(text).collect::<Vec<_>>().join(",")
-}
-
-/// Returns a rule in one line: `get,list secrets (web)`.
-fn rule(rule: &Value) -> String {
-    let verbs = joined(&rule["verbs"]);
-    if rule["nonResourceURLs"].is_array() {
-        return format!("{verbs} {}", joined(&rule["nonResourceURLs"]));
-    }
-    let groups: Vec<&str> = items(&rule["apiGroups"]).map(text).collect();
-    let resources = items(&rule["resources"]).map(text);
-    let resources: Vec<String> = resources
-        .flat_map(|resource| {
-            groups.iter().map(move |group| match *group {
-                "" => resource.to_owned(),
-                group => format!("{resource}.{group}"),
+/// Returns the permissions of a rule.
+fn permissions(rule: &Value) -> impl Iterator<Item = (String, String)> {
+    let names: Vec<&str> = items(&rule["resourceNames"]).map(text).collect();
+    let suffix = if names.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", names.join(","))
+    };
+    let groups = items(&rule["apiGroups"]).map(text);
+    let resources = groups.flat_map(move |group| {
+        let suffix = suffix.clone();
+        items(&rule["resources"])
+            .map(text)
+            .map(move |resource| match group {
+                "" => format!("{resource}{suffix}"),
+                group => format!("{resource}.{group}{suffix}"),
             })
-        })
-        .collect();
-    let resources = resources.join(",");
-    match joined(&rule["resourceNames"]) {
-        names if names.is_empty() => format!("{verbs} {resources}"),
-        names => format!("{verbs} {resources} ({names})"),
-    }
+    });
+    let paths = items(&rule["nonResourceURLs"]).map(text).map(str::to_owned);
+    resources.chain(paths).flat_map(|target| {
+        items(&rule["verbs"])
+            .map(text)
+            .map(move |verb| (target.clone(), verb.to_owned()))
+    })
 }
 
 fn subject(subject: &Value) -> String {
@@ -331,7 +350,8 @@ mod tests {
         assert_eq!(
             summary.lines(),
             [
-                "RBAC: ClusterRole/web gains get,list x,x.apps (a)",
+                "RBAC: ClusterRole/web gains get,list x (a)",
+                "RBAC: ClusterRole/web gains get,list x.apps (a)",
                 "RBAC: ClusterRole/web loses get pods",
                 "RBAC: RoleBinding/team-a/web gains Role/r for ServiceAccount a/b",
                 "RBAC: RoleBinding/team-a/web gains Role/r for User u",
