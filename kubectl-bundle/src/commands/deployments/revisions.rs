@@ -80,10 +80,10 @@ pub(super) fn find<'a>(
 /// Returns the revision before the current template: the active one, if other content is to be
 /// installed and is not yet, else the newest superseded one. `is_wanted` returns `true` for the
 /// revision of the current template.
-pub(super) fn previous<'a>(
-    item: &'a BundleDeployment,
+pub(super) fn previous(
+    item: &BundleDeployment,
     is_wanted: impl Fn(&Revision) -> bool,
-) -> Outcome<NumberedRevision<'a>> {
+) -> Outcome<NumberedRevision<'_>> {
     let revisions = numbered(item);
     let active = revisions
         .iter()

@@ -90,7 +90,7 @@ pub(crate) struct Arguments {
     pub(crate) wait: WaitFlag,
     /// With --dry-run=server, also print the changes of the installed objects, as
     /// `kubectl bundle diff` does
-    #[arg(long, value_name = "WHAT", value_enum)]
+    #[arg(long, value_name = "WHAT", value_enum, conflicts_with = "output")]
     pub(crate) show: Option<ShowFlag>,
     /// Flags of writes.
     #[command(flatten)]
@@ -120,7 +120,7 @@ impl Arguments {
             );
         }
         let show = self.show.map(|ShowFlag::Diff| PreviewOutput {
-            format: self.write.output.map(Into::into),
+            format: None,
             external: ExternalDiff::of(environment.external_diff.as_deref()),
         });
         Ok(Deploy {

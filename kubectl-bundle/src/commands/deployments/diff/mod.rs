@@ -114,14 +114,12 @@ async fn current(ui: &mut Ui, cluster: &Cluster, item: &BundleDeployment) -> Out
         let content = bundle.status.as_ref()?.content.as_ref()?;
         (bundle.spec == item.spec.template.spec).then(|| content.digest.clone())
     });
-    match unpacked.map(|digest| digest.parse()) {
-        Some(Ok(digest)) => Ok(reference.pin(digest).reference().clone()),
-        _ => {
-            ui.note(format!(
-                "{reference} is not unpacked yet: the tag may move before that ({} shows the state)",
-                names::condition::UNPACKED
-            ));
-            Ok(reference)
-        }
+    if let Some(Ok(digest)) = unpacked.map(|digest| digest.parse()) {
+        return Ok(reference.pin(digest).reference().clone());
     }
+    ui.note(format!(
+        "{reference} is not unpacked yet: the tag may move before that ({} shows the state)",
+        names::condition::UNPACKED
+    ));
+    Ok(reference)
 }

@@ -6,6 +6,7 @@ use bundle_api::deployment::status::Revision;
 use bundle_api::{Bundle, BundleDeployment, names};
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::plan::revisions::{RecordedConfig, config_digest, recorded_config};
+use bundle_core::reference::Reference;
 use bundle_core::review::same;
 use serde_json::{Map, Value, json};
 
@@ -154,8 +155,15 @@ impl Rollback {
             );
             return Err(lost(&why).into());
         }
+        // The status can be written by others, so the Bundle must show the same digest.
+        let digest = &target.revision.digest;
+        let image = typed.spec.source.image.as_ref();
+        let pinned = image.and_then(|image| image.reference.parse::<Reference>().ok());
+        let pinned = pinned.as_ref().and_then(Reference::digest);
         let content = typed.status.and_then(|status| status.content);
-        if content.is_some_and(|content| content.digest != target.revision.digest) {
+        if content.is_none_or(|content| content.digest != *digest)
+            || pinned.is_some_and(|pinned| pinned.as_str() != digest)
+        {
             let why = format!("Bundle {name} was created again with other content");
             return Err(lost(&why).into());
         }

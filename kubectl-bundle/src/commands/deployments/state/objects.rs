@@ -41,7 +41,7 @@ pub(crate) struct InstalledObjects {
     /// `true` if there are more objects or lists than the limits.
     pub(crate) is_truncated: bool,
     /// Maximum number of objects.
-    most: usize,
+    pub(crate) most: usize,
 }
 
 impl InstalledObjects {
