@@ -4,7 +4,9 @@
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use crate::commands::deployments::{content, create, delete, deploy, get, run, status};
+use crate::commands::deployments::{
+    content, create, delete, deploy, diff, get, history, rollback, run, status,
+};
 use crate::commands::package::{build, init, inspect, render, unpack};
 use crate::commands::program::{complete, completion, man, version};
 use crate::commands::signing::{attest, keys, policy, sign, trust, verify};
@@ -119,6 +121,12 @@ verbs! {
     Status(status::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
     /// List or download the content of a Bundle
     Content(content::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
+    /// Print the changes of an upgrade, or the drift of the installed objects
+    Diff(diff::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
+    /// List the revisions of a BundleDeployment
+    History(history::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
+    /// Install a former revision
+    Rollback(rollback::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
     /// Delete BundleDeployments
     Delete(delete::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
     /// Install bundle-webhook in a cluster

@@ -64,10 +64,8 @@ pub(crate) struct BuildOptions {
     pub(crate) lock: LockFileUse,
     /// Additions to the content of the folder.
     pub(crate) packing: Packing,
-    /// Name of the installation, if one was selected.
-    pub(crate) name: Option<String>,
-    /// Target namespace, if one was selected.
-    pub(crate) target: Option<String>,
+    /// Installation for which the content is rendered.
+    pub(crate) target: RenderTarget,
 }
 
 /// Reads and checks a folder of manifests, and prints warnings.
@@ -77,21 +75,16 @@ pub(crate) fn open(ui: &mut Ui, path: &Path, options: BuildOptions) -> Outcome<C
         allowed,
         lock,
         packing,
-        name,
         target,
     } = options;
-    let rendered_for = RenderTarget {
-        name,
-        ..RenderTarget::in_namespace(target.as_deref())
-    };
     let located = |findings| located(findings, path);
-    let mut input = input::read(path, &known, &rendered_for)?;
+    let mut input = input::read(path, &known, &target)?;
     let forgotten = match lock {
         LockFileUse::Use => None,
         LockFileUse::Ignore => input.files.remove(images::LOCK_FILE),
     };
     let mut all = packing.content(&input.files)?;
-    let content = input.content(&all, target.as_deref()).map_err(located)?;
+    let content = input.content(&all, &target).map_err(located)?;
     let warnings = content.warnings.iter().cloned().map(|mut finding| {
         // A built bundle cannot be changed; here the lock file can be written again.
         if [codes::images::NOT_LOCKED, codes::images::UNKNOWN_LOCKED].contains(&finding.code) {
@@ -150,7 +143,7 @@ impl CheckedFolder {
         let all = self.packing.content(&self.input.files)?;
         self.content = self
             .input
-            .content(&all, None)
+            .content(&all, &RenderTarget::default())
             .map_err(|findings| self.located(findings))?;
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! A bundle on disk and its location: input formats, packing, git provenance.
 
+pub(crate) mod content;
 pub(crate) mod folder;
 pub(crate) mod git;
 pub(crate) mod input;

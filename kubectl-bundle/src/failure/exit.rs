@@ -17,6 +17,8 @@ pub(crate) enum Exit {
     Refused,
     /// The result is unknown; retry later.
     CannotTell,
+    /// `diff` found differences.
+    Different,
 }
 
 /// Table at the end of every help text.
@@ -33,7 +35,7 @@ impl Exit {
     pub(crate) fn code(self) -> u8 {
         match self {
             Self::Done => 0,
-            Self::Failed => 1,
+            Self::Failed | Self::Different => 1,
             Self::Usage => 2,
             Self::Refused => 3,
             Self::CannotTell => 4,

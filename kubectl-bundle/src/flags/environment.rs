@@ -57,6 +57,8 @@ pub(crate) struct Environment {
     pub(crate) source_date: Option<String>,
     /// `BUNDLE_PASSWORD`, else `COSIGN_PASSWORD`; an empty one is a password.
     pub(crate) password: Option<String>,
+    /// `KUBECTL_EXTERNAL_DIFF`: program for differences.
+    pub(crate) external_diff: Option<String>,
     /// A display is available: `DISPLAY` or `WAYLAND_DISPLAY`.
     pub(crate) graphical: bool,
     /// Identity token from the environment.
@@ -130,6 +132,7 @@ impl Environment {
             password: env::var("BUNDLE_PASSWORD")
                 .or_else(|_| env::var("COSIGN_PASSWORD"))
                 .ok(),
+            external_diff: text("KUBECTL_EXTERNAL_DIFF"),
             graphical: non_empty("DISPLAY").is_some() || non_empty("WAYLAND_DISPLAY").is_some(),
             token: token(&text, Path::new(TOKEN_FILE)),
         }

@@ -21,6 +21,19 @@ pub(crate) fn safe(text: &str) -> String {
     shown
 }
 
+/// Returns `text` with hidden characters escaped. Line breaks are kept.
+pub(crate) fn visible(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if letter != '\n' && is_hidden(letter) {
+            shown.extend(letter.escape_default());
+        } else {
+            shown.push(letter);
+        }
+    }
+    shown
+}
+
 /// Returns `true` for control characters, and for Unicode characters that change the display of the
 /// following text.
 pub(crate) fn is_hidden(letter: char) -> bool {

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use anstyle::{AnsiColor, Style};
 use bundle_core::diagnostic::{Finding, Findings, Severity};
 
-use super::escape::is_hidden;
+use super::escape::visible;
 
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const WARNING: Style = AnsiColor::Yellow.on_default().bold();
@@ -38,7 +38,7 @@ pub(crate) fn finding(finding: &Finding, causes: &[String]) -> String {
     };
     let mut text = format!(
         "{style}{word}:{style:#} {} {CODE}[{}]{CODE:#}\n",
-        shown(&finding.to_string()),
+        visible(&finding.to_string()),
         finding.code
     );
     for cause in causes {
@@ -58,24 +58,11 @@ pub(crate) fn hint(text: &str) -> String {
 
 /// Returns a warning of the API server as kubectl prints it.
 pub(crate) fn server_warning(text: &str) -> String {
-    format!("{WARNING}Warning:{WARNING:#} {}\n", shown(text))
+    format!("{WARNING}Warning:{WARNING:#} {}\n", visible(text))
 }
 
 fn indented(text: &str) -> String {
-    shown(text).trim_end().replace('\n', "\n    ")
-}
-
-/// Escapes control characters in text from bundles, registries and programs. Line breaks are kept.
-fn shown(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for letter in text.chars() {
-        if letter != '\n' && is_hidden(letter) {
-            shown.extend(letter.escape_default());
-        } else {
-            shown.push(letter);
-        }
-    }
-    shown
+    visible(text).trim_end().replace('\n', "\n    ")
 }
 
 #[cfg(test)]
@@ -83,6 +70,7 @@ mod tests {
     use bundle_core::diagnostic::codes;
 
     use super::*;
+    use crate::ui::escape::is_hidden;
 
     #[test]
     fn control_characters_of_untrusted_text_are_escaped() {

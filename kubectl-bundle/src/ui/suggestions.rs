@@ -9,10 +9,7 @@ const WORDS: [(&str, &str); 16] = [
     ("apply", "kubectl bundle deploy NAME REF"),
     ("upgrade", "kubectl bundle deploy NAME REF"),
     ("update", "kubectl bundle deploy NAME REF"),
-    (
-        "rollback",
-        "kubectl bundle deploy NAME REF, with the reference of the earlier version",
-    ),
+    ("undo", "kubectl bundle rollback NAME"),
     (
         "run",
         "kubectl bundle push DIR REF, then kubectl bundle deploy NAME REF",

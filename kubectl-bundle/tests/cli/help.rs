@@ -36,6 +36,9 @@ fn help_names_every_verb_and_exit_code() {
       get         List BundleDeployments
       status      Describe one BundleDeployment
       content     List or download the content of a Bundle
+      diff        Print the changes of an upgrade, or the drift of the installed objects
+      history     List the revisions of a BundleDeployment
+      rollback    Install a former revision
       delete      Delete BundleDeployments
       install     Install bundle-webhook in a cluster
       uninstall   Remove bundle-webhook from a cluster

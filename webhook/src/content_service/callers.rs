@@ -162,7 +162,7 @@ impl Callers {
     pub(crate) async fn permitted(
         &self,
         headers: &HeaderMap,
-        permission: &PathPermission,
+        permission: &PathPermission<'_>,
         path: &str,
     ) -> Result<Arc<Requester>, CallerError> {
         let requester = self.authenticate(headers).await?;

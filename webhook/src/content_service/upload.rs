@@ -57,7 +57,7 @@ enum ReceiveError {
 pub(super) struct PermittedUpload<'a> {
     pub(super) bundle: &'a KubeName,
     pub(super) path: &'a str,
-    pub(super) permission: PathPermission,
+    pub(super) permission: PathPermission<'a>,
     pub(super) headers: &'a HeaderMap,
     pub(super) body: Body,
 }

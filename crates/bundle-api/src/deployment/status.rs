@@ -112,6 +112,21 @@ pub struct Revision {
     pub installed_at: Option<Time>,
     /// `Active`, `Superseded` or `Failed`.
     pub state: RevisionState,
+    /// Number of the revision. It increases with each installation of other content, also with the
+    /// installation of earlier content.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<i64>,
+    /// Requester of the content.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requested_by: Option<String>,
+    /// Digest of `spec.config` at the last installation of the content.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_digest: Option<String>,
+    /// `spec.config` at the last installation of the content. Absent if there was none, or if it and
+    /// the configurations of newer revisions together exceed 8 KiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schemas::free_form")]
+    pub config: Option<serde_json::Value>,
 }
 
 /// State of a revision.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bundle_core::object::GroupKind;
+use bundle_core::object::{CustomKind, GroupKind, ObjectId};
 use bundle_core::version::apis;
 use kube::Client;
 use kube::core::discovery::ApiResource;
@@ -29,6 +29,23 @@ pub struct Kind {
 }
 
 impl Kind {
+    /// Returns the kind of `id` if content with the definitions `defined` defines it.
+    pub fn defined(defined: &[CustomKind], id: &ObjectId) -> Option<Self> {
+        let kind = defined.iter().find(|kind| {
+            kind.group == id.group && kind.kind == id.kind && kind.versions.contains(&id.version)
+        })?;
+        Some(Self {
+            resource: ApiResource {
+                group: kind.group.clone(),
+                version: id.version.clone(),
+                api_version: id.api_version(),
+                kind: kind.kind.clone(),
+                plural: kind.plural.clone(),
+            },
+            namespaced: kind.namespaced,
+        })
+    }
+
     /// Returns group and kind.
     pub fn group_kind(&self) -> GroupKind {
         GroupKind::new(&self.resource.group, &self.resource.kind)

@@ -39,12 +39,16 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    /// Returns the parsed content of `files` for the namespace `target`. `files` may include those
-    /// of a base image.
-    pub(crate) fn content(&self, files: &Files, target: Option<&str>) -> Result<Content, Findings> {
+    /// Returns the parsed content of `files` for the installation `target`. `files` may include
+    /// those of a base image.
+    pub(crate) fn content(
+        &self,
+        files: &Files,
+        target: &RenderTarget,
+    ) -> Result<Content, Findings> {
         format::render(&RenderInput {
             files,
-            target: &RenderTarget::in_namespace(target),
+            target,
             output: output_of(self.output.as_deref()),
         })
     }

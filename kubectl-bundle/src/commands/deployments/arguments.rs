@@ -1,8 +1,9 @@
-//! Flags of content and of writes, which `deploy` and `create` share.
+//! Flags of content and of writes, which `deploy`, `create` and `rollback` share.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::bundle_spec::{BundleContent, Setting};
+use super::state::prediction::Goal;
 use super::write::WriteSettings;
 use crate::failure::Outcome;
 use crate::flags::cluster::wait;
@@ -97,5 +98,27 @@ impl WriteFlags {
             format: self.output.map(Into::into),
             cluster: kube.settings(environment)?,
         })
+    }
+}
+
+/// State to wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WaitFlag {
+    /// Do not wait
+    False,
+    /// Until it is installed
+    True,
+    /// Until it is installed and every object is healthy
+    Healthy,
+}
+
+impl WaitFlag {
+    /// Returns `true` if the command waits, and the state to wait for.
+    pub(crate) fn goal(self) -> (bool, Goal) {
+        match self {
+            Self::False => (false, Goal::Installed),
+            Self::True => (true, Goal::Installed),
+            Self::Healthy => (true, Goal::Healthy),
+        }
     }
 }

@@ -67,6 +67,12 @@ pub(super) struct ResolvedImage {
 }
 
 impl ResolvedImage {
+    /// Returns the pinned reference, or the `requested` one if it is not pinned.
+    pub(super) fn reference(&self, requested: &Reference) -> Reference {
+        let pinned = self.pinned.as_ref();
+        pinned.map_or(requested, PinnedReference::reference).clone()
+    }
+
     /// Returns the metadata of the object. The proof is kept as long as the image is the same.
     pub(super) fn metadata(&self, name: &str, before: Option<&Value>, image: &str) -> Value {
         let same = |before: &&Value| {

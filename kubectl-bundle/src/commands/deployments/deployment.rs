@@ -7,11 +7,9 @@ use serde_json::{Value, json};
 
 use super::bundle_spec::Setting;
 use super::state::prediction::Goal;
-use super::state::waiting;
 use super::write::{WriteOutcome, WriteSettings};
 use crate::cluster::apply::FIELD_MANAGER;
 use crate::cluster::managed_fields;
-use crate::cluster::wait::Wait;
 use crate::failure::Outcome;
 use crate::ui::Ui;
 
@@ -94,7 +92,8 @@ impl DeploymentWrite {
     /// this field manager set, overridden by those from flags. `compose` sets class and template in
     /// its spec, and returns its metadata.
     ///
-    /// Returns `None` if the cluster was not changed.
+    /// Returns `None` if no request was sent. The result of a dry run of the API server is returned
+    /// too.
     pub(super) async fn apply(
         &self,
         ui: &mut Ui,
@@ -103,7 +102,7 @@ impl DeploymentWrite {
     ) -> Outcome<Option<WriteOutcome>> {
         let mut last_note = None;
         self.write
-            .apply::<BundleDeployment>(ui, &self.name, async |ui, before| {
+            .apply_as::<BundleDeployment>(ui, &self.name, None, async |ui, before| {
                 let note = before.and_then(|before| self.class_change_note(class?, before));
                 if let Some(text) = note.filter(|text| last_note.as_ref() != Some(text)) {
                     ui.note(&text);
@@ -136,18 +135,7 @@ impl DeploymentWrite {
 
     /// Waits for the goal, if requested.
     pub(super) async fn wait(&self, ui: &mut Ui, written: &WriteOutcome) -> Outcome {
-        let name = &self.name;
-        if self.write.wait == Wait::No {
-            return Ok(());
-        }
-        written.fail_without_class(name)?;
-        let known = written.known_failure();
-        let (cluster, wait) = (&written.cluster, self.write.wait);
-        waiting::wait_until(ui, cluster, name, self.goal, wait, known.as_deref()).await?;
-        ui.note(match self.goal {
-            Goal::Healthy => format!("{name} is installed and healthy"),
-            _ => format!("{name} is installed"),
-        });
-        Ok(())
+        let (goal, wait) = (self.goal, self.write.wait);
+        written.wait_until(ui, &self.name, goal, wait).await
     }
 }

@@ -3,10 +3,9 @@
 use bundle_api::deployment::{Collision, DeleteCustomResources, DeleteObjects, DriftMode, Replace};
 use clap::{Args, ValueEnum};
 
-use super::arguments::WriteFlags;
+use super::arguments::{WaitFlag, WriteFlags};
 use super::bundle_spec::Setting;
 use super::deployment::{DeploymentSettings, DeploymentWrite};
-use super::state::prediction::Goal;
 use crate::failure::Outcome;
 use crate::flags::{ClusterFlags, Environment, service_account};
 
@@ -63,11 +62,7 @@ impl DeploymentFlags {
                 kube.namespace.as_deref(),
             )?),
         };
-        let (waits, goal) = match self.wait {
-            WaitFlag::False => (false, Goal::Installed),
-            WaitFlag::True => (true, Goal::Installed),
-            WaitFlag::Healthy => (true, Goal::Healthy),
-        };
+        let (waits, goal) = self.wait.goal();
         Ok(DeploymentWrite {
             name,
             settings: DeploymentSettings {
@@ -156,15 +151,4 @@ pub(crate) enum ReplaceFlag {
     IfCompleted,
     /// None
     Never,
-}
-
-/// State to wait for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum WaitFlag {
-    /// Do not wait
-    False,
-    /// Until it is installed
-    True,
-    /// Until it is installed and every object is healthy
-    Healthy,
 }

@@ -1,9 +1,10 @@
-//! Writes an object and prints the result, for `deploy` and `create`.
+//! Writes an object and prints the result, for `deploy`, `create` and `rollback`.
 
 use bundle_core::diagnostic::{Finding, codes};
 use kube::Resource;
 use serde_json::Value;
 
+use super::state::prediction::Goal;
 use super::state::waiting;
 use crate::cluster::apply::{AppliedObject, Change, DryRun};
 use crate::cluster::managed_fields::differences;
@@ -52,6 +53,27 @@ impl WriteOutcome {
         waiting::known_failure(&serde_json::from_value(before.clone()).ok()?)
     }
 
+    /// Waits until the deployment `name` reaches `goal`, and prints that.
+    pub(super) async fn wait_until(
+        &self,
+        ui: &mut Ui,
+        name: &str,
+        goal: Goal,
+        wait: Wait,
+    ) -> Outcome {
+        if wait == Wait::No {
+            return Ok(());
+        }
+        self.fail_without_class(name)?;
+        let known = self.known_failure();
+        waiting::wait_until(ui, &self.cluster, name, goal, wait, known.as_deref()).await?;
+        ui.note(match goal {
+            Goal::Healthy => format!("{name} is installed and healthy"),
+            _ => format!("{name} is installed"),
+        });
+        Ok(())
+    }
+
     /// Returns an error if admission warned that no provisioner handles the class: the object would
     /// never be reconciled.
     pub(super) fn fail_without_class(&self, name: &str) -> Outcome {
@@ -81,6 +103,22 @@ impl WriteSettings {
         &self,
         ui: &mut Ui,
         name: &str,
+        compose: impl AsyncFnMut(&mut Ui, Option<&Value>) -> Value,
+    ) -> Outcome<Option<WriteOutcome>>
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        let written = self.apply_as::<K>(ui, name, None, compose).await?;
+        Ok(written.filter(|_| self.dry_run == DryRun::None))
+    }
+
+    /// Like [`apply`](Self::apply), with `word` for a change in kubectl's line. Also returns the
+    /// result of a dry run of the API server.
+    pub(super) async fn apply_as<K>(
+        &self,
+        ui: &mut Ui,
+        name: &str,
+        word: Option<&str>,
         mut compose: impl AsyncFnMut(&mut Ui, Option<&Value>) -> Value,
     ) -> Outcome<Option<WriteOutcome>>
     where
@@ -88,7 +126,7 @@ impl WriteSettings {
     {
         if self.dry_run == DryRun::Client {
             let object = compose(ui, None).await;
-            self.print::<K>(ui, &object, name, Change::Created)?;
+            self.print::<K>(ui, &object, name, word.unwrap_or(Change::Created.word()))?;
             return Ok(None);
         }
         let cluster = Cluster::connect(&self.cluster).await?;
@@ -122,20 +160,22 @@ impl WriteSettings {
         if let Some(metadata) = shown["metadata"].as_object_mut() {
             metadata.remove("managedFields");
         }
-        self.print::<K>(ui, &shown, name, applied.change())?;
+        let change = applied.change();
+        let word = word.filter(|_| change == Change::Configured);
+        self.print::<K>(ui, &shown, name, word.unwrap_or(change.word()))?;
         if let Some(before) = &applied.before {
             for line in differences("spec", &before["spec"], &applied.after["spec"]) {
                 ui.note(format!("  {line}"));
             }
         }
-        Ok((self.dry_run == DryRun::None).then_some(WriteOutcome {
+        Ok(Some(WriteOutcome {
             cluster,
             applied,
             warnings,
         }))
     }
 
-    fn print<K>(&self, ui: &mut Ui, object: &Value, name: &str, change: Change) -> Outcome
+    fn print<K>(&self, ui: &mut Ui, object: &Value, name: &str, word: &str) -> Outcome
     where
         K: Resource<DynamicType = ()>,
     {
@@ -146,10 +186,6 @@ impl WriteSettings {
         if self.format == Some(Format::Name) {
             return ui.data(qualified);
         }
-        ui.data(format!(
-            "{qualified} {}{}",
-            change.word(),
-            self.dry_run.suffix()
-        ))
+        ui.data(format!("{qualified} {word}{}", self.dry_run.suffix()))
     }
 }

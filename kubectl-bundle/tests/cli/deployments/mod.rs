@@ -3,4 +3,6 @@
 pub(crate) mod cluster;
 mod content;
 mod everyday;
+mod preview;
+mod revisions;
 mod upgrades;

@@ -3,14 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
 
-use bundle_api::names;
 use bundle_core::diagnostic::codes;
 use bundle_core::object::CustomKind;
 use bundle_core::object::{Manifest, ObjectId};
 use bundle_core::plan::conditions::some_of;
-use bundle_core::plan::normalize::normalize;
 use bundle_core::plan::phases::Phase;
-use kube::core::discovery::ApiResource;
+use bundle_core::plan::placement::ObjectOwner;
 use serde_json::Value;
 
 use crate::budget::Share;
@@ -57,7 +55,7 @@ impl PreparedObject {
         Self {
             key: id.to_string(),
             kind: Kind {
-                resource: ApiResource {
+                resource: kube::core::discovery::ApiResource {
                     group: String::new(),
                     version: "v1".to_owned(),
                     api_version: "v1".to_owned(),
@@ -107,22 +105,12 @@ impl DerefMut for HeldObjects {
     }
 }
 
-/// The owner of the objects.
-pub(in crate::reconcile) struct Owner<'a> {
-    /// Name of the BundleDeployment.
-    pub(in crate::reconcile) name: &'a str,
-    /// Id of its ApplySet.
-    pub(in crate::reconcile) applyset: &'a str,
-    /// Namespace of objects that name none. Without it, such objects are rejected.
-    pub(in crate::reconcile) namespace: Option<&'a str>,
-}
-
 /// Prepares the objects of content that defines the kinds `defined`. The error lists all kinds that
 /// the API server does not serve.
 pub(in crate::reconcile) async fn prepare(
     apis: &Apis,
     (defined, objects): (&[CustomKind], Vec<Manifest>),
-    owner: &Owner<'_>,
+    owner: &ObjectOwner<'_>,
     reason: &'static str,
 ) -> Result<Vec<PreparedObject>, ReconcileError> {
     let mut kinds = BTreeMap::<(String, String, String), Option<(Kind, bool)>>::new();
@@ -149,7 +137,7 @@ pub(in crate::reconcile) async fn prepare(
             // Discovery overrides the definition in the content.
             let found = served
                 .map(|kind| (kind, false))
-                .or_else(|| own_kind(defined, &object.id).map(|kind| (kind, true)));
+                .or_else(|| Kind::defined(defined, &object.id).map(|kind| (kind, true)));
             kinds.insert(gvk.clone(), found);
         }
         let found = kinds.get(&gvk).cloned().flatten();
@@ -237,50 +225,15 @@ fn count(objects: usize) -> String {
     }
 }
 
-/// Returns the kind of `id` if the content defines it.
-fn own_kind(defined: &[CustomKind], id: &ObjectId) -> Option<Kind> {
-    let kind = defined.iter().find(|kind| {
-        kind.group == id.group && kind.kind == id.kind && kind.versions.contains(&id.version)
-    })?;
-    Some(Kind {
-        resource: ApiResource {
-            group: kind.group.clone(),
-            version: id.version.clone(),
-            api_version: id.api_version(),
-            kind: kind.kind.clone(),
-            plural: kind.plural.clone(),
-        },
-        namespaced: kind.namespaced,
-    })
-}
-
 /// Adds namespace and labels to the object. Returns its id as an error if it needs a namespace and
 /// has none.
 fn item(
     object: Manifest,
     kind: Kind,
     custom: bool,
-    owner: &Owner<'_>,
+    owner: &ObjectOwner<'_>,
 ) -> Result<PreparedObject, ObjectId> {
-    let Manifest {
-        mut id, mut value, ..
-    } = object;
-    let named = id
-        .namespace
-        .take()
-        .filter(|namespace| !namespace.is_empty());
-    if kind.namespaced {
-        id.namespace = named.or_else(|| owner.namespace.map(str::to_owned));
-        if id.namespace.is_none() {
-            return Err(id);
-        }
-    }
-    let labels = [
-        (names::LABEL_OWNER_KIND, crate::reconcile::DEPLOYMENT),
-        (names::LABEL_OWNER_NAME, owner.name),
-        (names::LABEL_APPLYSET_PART_OF, owner.applyset),
-    ];
-    normalize(&mut value, id.namespace.as_deref(), &labels);
+    let Manifest { id, value, .. } = owner.place(object, kind.namespaced)?;
     Ok(PreparedObject {
         phase: Phase::of(&id.group, &id.kind),
         key: id.to_string(),
@@ -293,6 +246,7 @@ fn item(
 
 #[cfg(test)]
 mod tests {
+    use kube::core::discovery::ApiResource;
     use serde_json::json;
 
     use super::*;
@@ -324,7 +278,7 @@ mod tests {
             file: String::new(),
             line: 1,
         };
-        let owner = Owner {
+        let owner = ObjectOwner {
             name: "web",
             applyset: "applyset-x-v1",
             namespace: Some("web"),

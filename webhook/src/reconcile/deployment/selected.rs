@@ -14,12 +14,13 @@ use bundle_core::package::Format;
 use bundle_core::plan::bundle::Compatibility;
 use bundle_core::plan::conditions::ConditionStatus;
 use bundle_core::plan::created_namespace::namespace_id;
+use bundle_core::plan::placement::ObjectOwner;
 use bundle_core::review::class::Provisioner;
 use serde_json::{Map, Value};
 
 use crate::budget::WorkerThread;
 use crate::reconcile::bundle::compatibility::compatibility;
-use crate::reconcile::content::objects::{self, HeldObjects, Owner, PreparedObject};
+use crate::reconcile::content::objects::{self, HeldObjects, PreparedObject};
 use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::reader;
@@ -202,7 +203,7 @@ impl DeploymentReconcile<'_> {
         kinds: &[CustomKind],
         objects: Vec<Manifest>,
     ) -> Result<Vec<PreparedObject>, ReconcileError> {
-        let owner = Owner {
+        let owner = ObjectOwner {
             name: &self.name,
             applyset: &self.applyset,
             namespace: self.target_namespace()?,

@@ -3,5 +3,6 @@
 pub mod ignore;
 pub mod normalize;
 pub mod ownership;
+pub mod placement;
 pub mod replace;
 pub mod replacement_trial;

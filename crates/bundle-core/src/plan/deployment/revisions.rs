@@ -2,36 +2,126 @@
 
 use bundle_api::deployment::status::{Revision, RevisionState};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::Value;
 
-/// Returns the history after `bundle` is installed. `bundle` comes first and is the only active
-/// revision; the newest `history` superseded revisions follow.
+use crate::configuration::json_bytes;
+use crate::reference::Digest;
+use crate::review::written_digest;
+
+/// Maximum size of the recorded configurations of one history as JSON, in bytes.
+pub const MAX_CONFIG_BYTES: usize = 8 << 10;
+
+/// Content that was installed.
+#[derive(Debug, Clone, Copy)]
+pub struct InstalledRevision<'a> {
+    /// Name of the Bundle.
+    pub bundle: &'a str,
+    /// Digest of the content.
+    pub digest: &'a str,
+    /// Version of the package.
+    pub version: Option<&'a str>,
+    /// Requester of the content.
+    pub requested_by: &'a str,
+    /// `spec.config`; null without one.
+    pub config: &'a Value,
+}
+
+/// Returns the history after `new` is installed. It comes first and is the only active revision;
+/// the newest `history` superseded revisions follow.
 pub fn installed(
     revisions: &[Revision],
-    bundle: &str,
-    digest: &str,
-    version: Option<&str>,
+    new: &InstalledRevision<'_>,
     history: usize,
     now: &Time,
 ) -> Vec<Revision> {
     let same = revisions.first().filter(|first| {
-        first.bundle == bundle && first.digest == digest && first.state == RevisionState::Active
+        first.bundle == new.bundle
+            && first.digest == new.digest
+            && first.state == RevisionState::Active
     });
+    let numbers = numbers(revisions);
+    let newest = numbers.iter().copied().max().unwrap_or_default();
     let active = Revision {
-        bundle: bundle.to_owned(),
-        digest: digest.to_owned(),
-        version: version.map(str::to_owned),
+        bundle: new.bundle.to_owned(),
+        digest: new.digest.to_owned(),
+        version: new.version.map(str::to_owned),
         installed_at: same.map_or_else(|| Some(now.clone()), |first| first.installed_at.clone()),
         state: RevisionState::Active,
+        number: Some(match same {
+            Some(_) => numbers.first().copied().unwrap_or(newest),
+            None => newest.saturating_add(1),
+        }),
+        requested_by: Some(new.requested_by.to_owned()),
+        config_digest: Some(config_digest(new.config).to_string()),
+        config: Some(new.config).filter(|config| !config.is_null()).cloned(),
     };
     let older = revisions
         .iter()
-        .filter(|revision| revision.bundle != bundle)
+        .zip(numbers)
+        .filter(|(revision, _)| revision.bundle != new.bundle)
         .take(history)
-        .map(|revision| Revision {
+        .map(|(revision, number)| Revision {
             state: RevisionState::Superseded,
+            number: Some(number),
             ..revision.clone()
         });
-    std::iter::once(active).chain(older).collect()
+    let mut history: Vec<Revision> = std::iter::once(active).chain(older).collect();
+    limit_configs(&mut history);
+    history
+}
+
+/// Removes the configurations that exceed [`MAX_CONFIG_BYTES`] together with newer ones.
+fn limit_configs(history: &mut [Revision]) {
+    let mut left = MAX_CONFIG_BYTES;
+    for revision in history {
+        let bytes = revision.config.as_ref().map_or(0, json_bytes);
+        match left.checked_sub(bytes) {
+            Some(rest) => left = rest,
+            None => revision.config = None,
+        }
+    }
+}
+
+/// Returns the number of each revision. Revisions that earlier versions recorded have none; they
+/// are counted from the oldest one.
+pub fn numbers(revisions: &[Revision]) -> Vec<i64> {
+    let recorded: Option<Vec<i64>> = revisions.iter().map(|revision| revision.number).collect();
+    recorded.unwrap_or_else(|| {
+        let mut counted: Vec<i64> = (1..).take(revisions.len()).collect();
+        counted.reverse();
+        counted
+    })
+}
+
+/// Returns the digest of a configuration.
+pub fn config_digest(config: &Value) -> Digest {
+    written_digest(config)
+}
+
+/// The configuration of a revision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RecordedConfig<'a> {
+    /// The revision had this configuration; null without one.
+    Known(&'a Value),
+    /// The configuration is not recorded: it was too large.
+    Omitted {
+        /// Digest of the configuration.
+        digest: &'a str,
+    },
+    /// An earlier version recorded the revision without its configuration.
+    Unknown,
+}
+
+/// Returns the configuration with which a revision was last installed.
+pub fn recorded_config(revision: &Revision) -> RecordedConfig<'_> {
+    match (&revision.config, &revision.config_digest) {
+        (Some(config), _) => RecordedConfig::Known(config),
+        (None, Some(digest)) if *digest == config_digest(&Value::Null).to_string() => {
+            RecordedConfig::Known(&Value::Null)
+        }
+        (None, Some(digest)) => RecordedConfig::Omitted { digest },
+        (None, None) => RecordedConfig::Unknown,
+    }
 }
 
 /// Bundle that a BundleDeployment owns.
@@ -97,11 +187,39 @@ pub fn to_delete<'a>(owned: &'a [Owned], retained: &RetainedBundles<'_>) -> Vec<
 mod tests {
     use RevisionState::{Active, Superseded};
     use k8s_openapi::jiff::Timestamp;
+    use serde_json::json;
 
     use super::*;
 
     fn at(second: i64) -> Time {
         Time(Timestamp::from_second(second).unwrap())
+    }
+
+    fn install(
+        revisions: &[Revision],
+        bundle: &str,
+        digest: &str,
+        history: usize,
+        second: i64,
+    ) -> Vec<Revision> {
+        with_config(revisions, (bundle, digest), &Value::Null, history, second)
+    }
+
+    fn with_config(
+        revisions: &[Revision],
+        (bundle, digest): (&str, &str),
+        config: &Value,
+        history: usize,
+        second: i64,
+    ) -> Vec<Revision> {
+        let new = InstalledRevision {
+            bundle,
+            digest,
+            version: Some("1.0.0"),
+            requested_by: "ana",
+            config,
+        };
+        installed(revisions, &new, history, &at(second))
     }
 
     fn names(revisions: &[Revision]) -> Vec<(&str, RevisionState)> {
@@ -132,7 +250,7 @@ mod tests {
     fn newest_revision_comes_first_and_history_is_bounded() {
         let mut revisions = Vec::new();
         for (index, bundle) in (0..).zip(["a", "b", "c", "d"]) {
-            revisions = installed(&revisions, bundle, bundle, Some("1.0.0"), 2, &at(index));
+            revisions = install(&revisions, bundle, bundle, 2, index);
         }
         assert_eq!(
             names(&revisions),
@@ -143,30 +261,64 @@ mod tests {
 
     #[test]
     fn reinstallation_keeps_the_history_and_rollback_moves_the_revision_to_the_top() {
-        let once = installed(&[], "a", "1", None, 5, &at(0));
-        assert_eq!(installed(&once, "a", "1", None, 5, &at(1)), once);
-        let back = installed(
-            &installed(&once, "b", "2", None, 5, &at(1)),
-            "a",
-            "1",
-            None,
-            5,
-            &at(2),
-        );
+        let once = install(&[], "a", "1", 5, 0);
+        assert_eq!(install(&once, "a", "1", 5, 1), once);
+        let back = install(&install(&once, "b", "2", 5, 1), "a", "1", 5, 2);
         assert_eq!(names(&back), [("a", Active), ("b", Superseded)]);
         assert_eq!(back[0].installed_at, Some(at(2)));
     }
 
     #[test]
-    fn deletes_only_bundles_outside_of_history_wanted_and_active() {
-        let revisions = installed(
-            &installed(&[], "a", "1", None, 5, &at(0)),
-            "b",
-            "2",
-            None,
-            5,
-            &at(1),
+    fn numbers_increase_also_for_earlier_content_and_after_the_history_is_full() {
+        let mut revisions = Vec::new();
+        for (second, bundle) in (0..).zip(["a", "b", "c", "a", "a"]) {
+            revisions = install(&revisions, bundle, bundle, 1, second);
+        }
+        assert_eq!(numbers(&revisions), [4, 3]);
+        assert_eq!(names(&revisions), [("a", Active), ("c", Superseded)]);
+    }
+
+    #[test]
+    fn revisions_without_numbers_are_counted_from_the_oldest() {
+        let mut revisions = install(&install(&[], "a", "1", 5, 0), "b", "2", 5, 1);
+        for revision in &mut revisions {
+            revision.number = None;
+        }
+        assert_eq!(numbers(&revisions), [2, 1]);
+        assert_eq!(numbers(&install(&revisions, "c", "3", 5, 2)), [3, 2, 1]);
+    }
+
+    #[test]
+    fn last_configuration_of_each_content_is_recorded() {
+        let (one, two) = (json!({"text": "one"}), json!({"text": "two"}));
+        let first = with_config(&[], ("a", "1"), &one, 5, 0);
+        let changed = with_config(&first, ("a", "1"), &two, 5, 1);
+        assert_eq!(changed[0].number, Some(1));
+        let next = install(&changed, "b", "2", 5, 2);
+        assert_eq!(
+            recorded_config(&next[0]),
+            RecordedConfig::Known(&Value::Null)
         );
+        assert_eq!(recorded_config(&next[1]), RecordedConfig::Known(&two));
+        let earlier = Revision::default();
+        assert_eq!(recorded_config(&earlier), RecordedConfig::Unknown);
+    }
+
+    #[test]
+    fn oldest_configurations_beyond_the_limit_are_not_recorded() {
+        let config = |letter: &str| json!({"text": letter.repeat(MAX_CONFIG_BYTES / 2)});
+        let (a, b) = (config("a"), config("b"));
+        let first = with_config(&[], ("a", "1"), &a, 5, 0);
+        let second = with_config(&first, ("b", "2"), &b, 5, 1);
+        assert_eq!(second[0].config, Some(b));
+        let digest = config_digest(&a).to_string();
+        let omitted = RecordedConfig::Omitted { digest: &digest };
+        assert_eq!(recorded_config(&second[1]), omitted);
+    }
+
+    #[test]
+    fn deletes_only_bundles_outside_of_history_wanted_and_active() {
+        let revisions = install(&install(&[], "a", "1", 5, 0), "b", "2", 5, 1);
         let owned = owned(&["a", "b", "broken", "c"]);
         let retained = |active, revisions, wanted_is_installed| RetainedBundles {
             wanted: "c",
@@ -178,7 +330,7 @@ mod tests {
             deleted(&owned, &retained(Some("b"), &revisions, false)),
             [""; 0]
         );
-        let revisions = installed(&revisions, "c", "3", None, 1, &at(2));
+        let revisions = install(&revisions, "c", "3", 1, 2);
         assert_eq!(
             deleted(&owned, &retained(Some("c"), &revisions, true)),
             ["a", "broken"]

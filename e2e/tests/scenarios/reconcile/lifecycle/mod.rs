@@ -16,8 +16,10 @@ mod failed_upgrades;
 mod invalid_objects;
 mod jobs;
 mod package_rules;
+mod preview;
 mod reinstall;
 mod removal;
+mod rollback;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn shop_is_installed_restored_upgraded_and_removed() {

@@ -1,12 +1,13 @@
 //! Arguments of `deploy`.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::Deploy;
 use crate::commands::deployments::arguments::{ContentFlags, WriteFlags};
 use crate::commands::deployments::deployment_flags::DeploymentFlags;
+use crate::commands::deployments::preview::{ExternalDiff, PreviewOutput};
 use crate::failure::Outcome;
-use crate::flags::{ClusterFlags, Environment, RegistryFlags};
+use crate::flags::{ClusterFlags, DryRunMode, Environment, RegistryFlags, invalid_flag};
 
 /// Install a bundle: create or update a BundleDeployment with the Bundle in its template.
 ///
@@ -41,7 +42,10 @@ Examples:
   kubectl bundle deploy web registry.example.com/team/web:1.4.0 --dry-run=client -o yaml
 
   # Validate on the API server
-  kubectl bundle deploy web registry.example.com/team/web:1.4.0 --dry-run=server")]
+  kubectl bundle deploy web registry.example.com/team/web:1.4.0 --dry-run=server
+
+  # The same, with the changes of each object
+  kubectl bundle deploy web registry.example.com/team/web:1.5.0 --dry-run=server --show=diff")]
 pub(crate) struct Arguments {
     /// Name of the BundleDeployment, at most 45 characters
     #[arg(value_name = "NAME")]
@@ -55,6 +59,10 @@ pub(crate) struct Arguments {
     /// Flags of the BundleDeployment.
     #[command(flatten)]
     pub(crate) deployment: DeploymentFlags,
+    /// With --dry-run=server, also print the changes of the installed objects, as
+    /// `kubectl bundle diff` does
+    #[arg(long, value_name = "WHAT", value_enum, conflicts_with = "output")]
+    pub(crate) show: Option<ShowFlag>,
     /// Flags of writes.
     #[command(flatten)]
     pub(crate) write: WriteFlags,
@@ -69,7 +77,19 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// Returns the settings of `deploy`.
     pub(crate) fn settings(self, environment: &Environment) -> Outcome<Deploy> {
+        if self.show.is_some() && self.write.dry_run != DryRunMode::Server {
+            return Err(
+                invalid_flag("--show", "a preview needs a dry run by the API server")
+                    .hint("add --dry-run=server")
+                    .into(),
+            );
+        }
+        let show = self.show.map(|ShowFlag::Diff| PreviewOutput {
+            format: None,
+            external: ExternalDiff::of(environment.external_diff.as_deref()),
+        });
         Ok(Deploy {
+            show,
             content: self
                 .content
                 .settings(&self.reference, self.registry, environment)?,
@@ -78,4 +98,11 @@ impl Arguments {
                 .settings(self.name, &self.write, self.kube, environment)?,
         })
     }
+}
+
+/// Preview of a dry run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ShowFlag {
+    /// Differences of each object
+    Diff,
 }

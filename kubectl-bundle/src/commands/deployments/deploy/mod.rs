@@ -4,8 +4,12 @@ mod arguments;
 
 use serde_json::Value;
 
-use super::bundle_spec::BundleContent;
+use super::bundle_spec::{BundleContent, ResolvedImage};
 use super::deployment::DeploymentWrite;
+use super::preview::{self, PreviewOutput, PreviewedContent};
+use super::write::WriteOutcome;
+use crate::artifact::location::ArtifactLocation;
+use crate::cluster::apply::DryRun;
 use crate::failure::Outcome;
 use crate::ui::Ui;
 
@@ -17,6 +21,8 @@ pub(crate) struct Deploy {
     pub(crate) content: BundleContent,
     /// Settings of the BundleDeployment.
     pub(crate) deployment: DeploymentWrite,
+    /// Output settings of the preview, if one is requested.
+    pub(crate) show: Option<PreviewOutput>,
 }
 
 impl Deploy {
@@ -34,9 +40,38 @@ impl Deploy {
             described.metadata(&deployment.name, before, image)
         };
         let class = content.class.as_deref();
-        match deployment.apply(ui, class, compose).await? {
-            Some(written) => deployment.wait(ui, &written).await,
-            None => Ok(()),
+        let written = deployment.apply(ui, class, compose).await?;
+        match (written, &self.show) {
+            (Some(written), _) if deployment.write.dry_run == DryRun::None => {
+                deployment.wait(ui, &written).await
+            }
+            (Some(written), Some(output)) => {
+                Box::pin(self.preview(ui, &described, output, &written)).await
+            }
+            _ => Ok(()),
         }
+    }
+
+    /// Prints the changes of the objects that this write would install.
+    async fn preview(
+        &self,
+        ui: &mut Ui,
+        described: &ResolvedImage,
+        output: &PreviewOutput,
+        written: &WriteOutcome,
+    ) -> Outcome {
+        let reference = described.reference(&self.content.reference);
+        let location = ArtifactLocation::Registry(reference);
+        let content = PreviewedContent {
+            location: &location,
+            registry: &self.content.registry,
+            is_installed: false,
+        };
+        let (cluster, object) = (&written.cluster, &written.applied.after);
+        let preview = preview::preview(ui, cluster, object, &content).await?;
+        for warning in cluster.take_warnings() {
+            ui.server_warning(&warning);
+        }
+        preview.print(ui, output)
     }
 }

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use bundle_api::names::{self, LABEL_OWNER_KIND, LABEL_OWNER_NAME, LABEL_TEMPLATE_HASH};
 use bundle_api::{Bundle, BundleDeployment, ServiceAccountName};
 use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::format::RenderTarget;
 use bundle_core::images::Allowed;
 use bundle_core::names::KubeName;
 use bundle_core::package::Format;
@@ -121,7 +122,10 @@ impl Run {
                 no_provenance: true,
                 ..Packing::default()
             },
-            target: self.deployment.settings.target_namespace.clone(),
+            target: RenderTarget {
+                name: Some(self.deployment.name.clone()),
+                ..RenderTarget::in_namespace(self.deployment.settings.target_namespace.as_deref())
+            },
             ..BuildOptions::default()
         };
         let built = folder::open(ui, &self.folder, options)?.pack(ui)?;

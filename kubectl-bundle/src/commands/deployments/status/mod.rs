@@ -2,10 +2,8 @@
 
 mod arguments;
 mod corrections;
-mod objects;
 mod rows;
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use bundle_api::deployment::status::Upgrade;
@@ -16,12 +14,16 @@ use kube::api::Api;
 
 use super::listing;
 use super::state::conditions::qualified;
+use super::state::objects;
 use crate::cluster::{Cluster, KubeSettings};
 use crate::failure::Outcome;
 use crate::ui::format::Format;
 use crate::ui::{Table, Ui, age, safe};
 
 pub(crate) use arguments::Arguments;
+
+/// Maximum number of listed objects.
+const MAX_OBJECTS: usize = 500;
 
 /// Settings of `status`.
 pub(crate) struct Status {
@@ -48,9 +50,9 @@ impl Status {
             return ui.data(qualified(&item));
         }
         let status = item.status.clone().unwrap_or_default();
-        let named = named(&status);
+        let named = objects::named(&status);
         let (found, events) = futures::join!(
-            objects::read(&cluster, &item, &named),
+            objects::read(&cluster, &item, &named, MAX_OBJECTS),
             listing::corrections(&cluster, &self.name),
         );
         let may_list_events = events.is_some();
@@ -88,16 +90,6 @@ impl Status {
         }
         Ok(())
     }
-}
-
-/// Returns the keys of the objects in the status.
-fn named(status: &BundleDeploymentStatus) -> BTreeSet<String> {
-    let applied = status
-        .upgrade
-        .iter()
-        .flat_map(|upgrade| &upgrade.applied_objects);
-    let drifted = status.drift.iter().map(|drifted| &drifted.object);
-    applied.chain(drifted).cloned().collect()
 }
 
 /// Returns a text such as `1.1.0, not installed completely: 3 of 20 objects are of it`.

@@ -6,6 +6,7 @@ pub(crate) mod lock;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use bundle_core::format::RenderTarget;
 use bundle_core::images::{Allowed, FoundImage, Lock};
 use bundle_core::reference::Digest;
 use bundle_oci::layout;
@@ -100,12 +101,11 @@ impl Build {
             LockFileUse::Use
         };
         let options = BuildOptions {
-            name: None,
             known: self.known,
             allowed: self.allowed,
             lock: old,
             packing,
-            target: None,
+            target: RenderTarget::default(),
         };
         let mut opened = folder::open(ui, &self.folder, options)?;
         if self.lock {

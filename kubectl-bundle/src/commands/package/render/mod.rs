@@ -2,24 +2,20 @@
 
 mod arguments;
 
-use std::path::Path;
-
 use bundle_api::names;
 use bundle_core::check;
 use bundle_core::format::{Content, RenderTarget};
-use bundle_core::images::Allowed;
 use bundle_core::plan::applyset;
 use bundle_core::plan::normalize::normalize;
 use bundle_core::plan::phases::phases;
+use bundle_core::plan::placement::ObjectOwner;
 use bundle_core::yaml;
-use bundle_oci::Limits;
 use serde_json::{Value, json};
 
-use crate::artifact::folder::{self, BuildOptions};
-use crate::artifact::input;
+use crate::artifact::content;
 use crate::artifact::location::ArtifactLocation;
 use crate::failure::Outcome;
-use crate::registry::{self, RegistrySettings};
+use crate::registry::RegistrySettings;
 use crate::ui::Ui;
 use crate::ui::format::Format;
 
@@ -45,7 +41,11 @@ pub(crate) struct Render {
 impl Render {
     /// Reads the bundle and prints its objects.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
-        let content = self.content(ui).await?;
+        let target = RenderTarget {
+            name: self.name.clone(),
+            ..RenderTarget::in_namespace(self.namespace.as_deref())
+        };
+        let content = content::render(ui, &self.location, &self.registry, target).await?;
         let objects = self.normalized_objects(&content);
         if self.format == Some(Format::Json) {
             let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
@@ -66,14 +66,16 @@ impl Render {
             .as_deref()
             .or_else(|| package.map(|package| package.name.as_str()));
         let applyset = name.map(|name| applyset::id(name, "", DEPLOYMENT, names::GROUP));
-        let mut labels = Vec::new();
-        if let (Some(name), Some(applyset)) = (name, &applyset) {
-            labels = vec![
-                (names::LABEL_OWNER_KIND, DEPLOYMENT),
-                (names::LABEL_OWNER_NAME, name),
-                (names::LABEL_APPLYSET_PART_OF, applyset.as_str()),
-            ];
-        }
+        let owner = name.zip(applyset.as_deref());
+        let labels = owner.map(|(name, applyset)| {
+            let owner = ObjectOwner {
+                name,
+                applyset,
+                namespace: None,
+            };
+            owner.labels()
+        });
+        let labels = labels.as_ref().map_or(&[][..], |labels| &labels[..]);
         let namespaced = check::namespaced(&content.objects);
         let ordered = phases(&content.objects);
         let ordered = ordered.into_iter().flat_map(|(_, objects)| objects);
@@ -86,39 +88,9 @@ impl Render {
                     None => own,
                 };
                 let mut value = object.value.clone();
-                normalize(&mut value, namespace, &labels);
+                normalize(&mut value, namespace, labels);
                 value
             })
             .collect()
-    }
-
-    async fn content(&self, ui: &mut Ui) -> Outcome<Content> {
-        let client = registry::client(&self.registry)?;
-        let located = {
-            let _progress = ui.progress(&format!("reading {}", self.location));
-            match self.location.open(&client).await? {
-                Some(located) => Some(located.files(&Limits::default()).await?),
-                None => None,
-            }
-        };
-        if let Some(files) = located {
-            let target = RenderTarget {
-                name: self.name.clone(),
-                ..RenderTarget::in_namespace(self.namespace.as_deref())
-            };
-            let content = input::render(&files, &target)?;
-            ui.warnings(&content.warnings);
-            return Ok(content);
-        }
-        let options = BuildOptions {
-            // Only `build` rejects names of images.
-            allowed: Allowed {
-                patterns: vec!["**".to_owned()],
-            },
-            name: self.name.clone(),
-            target: self.namespace.clone(),
-            ..BuildOptions::default()
-        };
-        Ok(folder::open(ui, Path::new(&self.location.to_string()), options)?.content)
     }
 }

@@ -167,7 +167,9 @@ fn candidates(root: &Command, before: &[String], last: &str, joined: bool) -> Ca
     }
     let path: Vec<&str> = path.iter().map(String::as_str).collect();
     match (path.as_slice(), positionals) {
-        (["get" | "delete"], _) | (["deploy" | "status"], 0) => Candidates::Deployments,
+        (["get" | "delete"], _) | (["deploy" | "status" | "diff" | "history" | "rollback"], 0) => {
+            Candidates::Deployments
+        }
         _ => positional(verb, positionals),
     }
 }
@@ -267,7 +269,9 @@ mod tests {
         );
         assert_eq!(found(&["deploy", "--wait"], ""), Candidates::Deployments);
         assert_eq!(found(&["deploy", "--class"], ""), Candidates::Classes);
-        assert_eq!(found(&["deploy"], ""), Candidates::Deployments);
+        for verb in ["deploy", "diff", "history", "rollback"] {
+            assert_eq!(found(&[verb], ""), Candidates::Deployments);
+        }
         assert_eq!(found(&["deploy", "web"], ""), Candidates::Files);
         assert_eq!(
             found(&["delete", "web", "-n", "x"], ""),

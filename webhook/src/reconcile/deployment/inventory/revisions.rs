@@ -2,7 +2,7 @@
 //! `bundle_core::plan::revisions`.
 
 use bundle_api::deployment::status::Revision;
-use bundle_core::plan::revisions;
+use bundle_core::plan::revisions::{self, InstalledRevision};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::reconcile::deployment_state::DeploymentReconcile;
@@ -21,15 +21,15 @@ impl DeploymentReconcile<'_> {
         digest: &str,
         version: Option<&str>,
     ) -> Vec<Revision> {
-        let now = Time(condition_set::now());
-        let history = self.spec.rollout.history;
-        revisions::installed(
-            &self.core_revisions(),
+        let new = InstalledRevision {
             bundle,
             digest,
             version,
-            history,
-            &now,
-        )
+            requested_by: &self.requester.user,
+            config: &self.object.data["spec"]["config"],
+        };
+        let now = Time(condition_set::now());
+        let history = self.spec.rollout.history;
+        revisions::installed(&self.core_revisions(), &new, history, &now)
     }
 }

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::diagnostic::{Findings, codes};
+use crate::format::CommandOutput;
 
 /// Renders the operator with these install modes in the namespace `own`.
 fn render(modes: &[&str], config: Option<Value>) -> Result<Content, Findings> {
@@ -22,7 +23,7 @@ fn render(modes: &[&str], config: Option<Value>) -> Result<Content, Findings> {
     format::render(&RenderInput {
         files: &bundle(&csv, &[]),
         target: &target,
-        output: None,
+        output: CommandOutput::Missing,
     })
 }
 
@@ -182,7 +183,7 @@ fn values_that_are_copied_into_many_objects_are_limited() {
     let input = RenderInput {
         files: &files,
         target: &target,
-        output: None,
+        output: CommandOutput::Missing,
     };
     let findings = format::render(&input).unwrap_err().to_string();
     assert!(
@@ -216,7 +217,7 @@ fn malformed_pod_templates_are_left_to_the_api_server() {
         let input = RenderInput {
             files: &bundle(&csv, &[]),
             target: &target,
-            output: None,
+            output: CommandOutput::Missing,
         };
         format::render(&input).unwrap_or_else(|findings| panic!("{template}: {findings}"));
     }

@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::format::CommandOutput;
 use crate::yaml;
 
 /// Objects of cert-manager, which issues the certificates for OLM v1.
@@ -116,7 +117,7 @@ fn objects_equal_those_of_olm_v1_for_each_shape() {
         let input = RenderInput {
             files: &Files::from(files),
             target: &target,
-            output: None,
+            output: CommandOutput::Missing,
         };
         let content = format::render(&input).unwrap_or_else(|findings| panic!("{findings}"));
         let expected = yaml::documents(expected.as_bytes(), "expected.yaml").unwrap();

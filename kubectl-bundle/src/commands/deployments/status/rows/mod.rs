@@ -12,14 +12,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
 use super::corrections::Correction;
-use super::objects::{InstalledObjects, LiveObject, UnreadCause, UnreadList};
 use crate::commands::deployments::listing;
+use crate::commands::deployments::state::objects::{
+    InstalledObjects, LiveObject, UnreadCause, UnreadList,
+};
 use crate::ui::{Table, age};
 
 /// Maximum length of `status.upgrade.appliedObjects`; a list of this length may be truncated.
 const MAX_APPLIED: usize = 20;
-/// Maximum number of causes in a warning.
-const MAX_CAUSES: usize = 8;
 /// Cell of an unknown value.
 const UNKNOWN: &str = "-";
 /// Cell of a value that the user has no permission to read.
@@ -296,49 +296,11 @@ pub(super) fn count(
     }
 }
 
-/// Returns one warning for everything that could not be read: missing permissions in the syntax of
-/// `kubectl auth can-i`, then other causes.
+/// Returns one warning for everything that could not be read.
 pub(super) fn warning(found: &InstalledObjects, corrections: bool) -> Option<Finding> {
-    let mut forbidden: BTreeMap<(&str, Option<&str>), Vec<&str>> = BTreeMap::new();
-    let mut others = Vec::new();
-    for list in &found.unread {
-        match &list.cause {
-            UnreadCause::Forbidden(verb, resource) => {
-                let permission = (*verb, list.namespace.as_deref());
-                forbidden.entry(permission).or_default().push(resource);
-            }
-            UnreadCause::NotServed => others.push(format!("{}: not served", list.kind)),
-            UnreadCause::Failed(why) => others.push(format!("{}: {why}", list.kind)),
-        }
-    }
-    if !corrections {
-        forbidden
-            .entry(("list", Some("default")))
-            .or_default()
-            .push("events");
-    }
-    let lacks_permission = !forbidden.is_empty();
-    let mut causes: Vec<String> = forbidden
-        .into_iter()
-        .map(|((verb, namespace), mut resources)| {
-            resources.dedup();
-            let resources = resources.join(", ");
-            match namespace {
-                Some(namespace) => {
-                    format!("no permission to {verb} {resources} in namespace {namespace}")
-                }
-                None => format!("no permission to {verb} {resources} in the cluster"),
-            }
-        })
-        .collect();
-    causes.append(&mut others);
+    let (causes, lacks_permission) = found.unread_causes(!corrections);
     if causes.is_empty() {
         return None;
-    }
-    let more = causes.len().saturating_sub(MAX_CAUSES);
-    causes.truncate(MAX_CAUSES);
-    if more > 0 {
-        causes.push(format!("and {more} more"));
     }
     let text = format!("`?` could not be read: {}", causes.join("; "));
     let finding = Finding::warning(codes::cluster::OBJECTS_UNREAD, text);

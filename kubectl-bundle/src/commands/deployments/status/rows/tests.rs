@@ -54,7 +54,7 @@ fn half_upgraded() -> InstalledObjects {
                 UnreadCause::Forbidden("get", "secrets".to_owned()),
             ),
         ],
-        is_truncated: false,
+        ..InstalledObjects::default()
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bundle_api::{BundleDeployment, names};
+use bundle_api::{BundleDeployment, BundleDeploymentStatus, names};
 use bundle_cluster::discovery::{Apis, Kind};
 use bundle_cluster::{ByName, namespaced};
 use bundle_core::object::GroupKind;
@@ -22,8 +22,8 @@ use serde_json::Value;
 use crate::cluster::Cluster;
 use crate::failure::{Failure, Outcome};
 
-/// Maximum number of objects.
-pub(super) const MAX_OBJECTS: usize = 500;
+/// Maximum number of causes in a message.
+const MAX_CAUSES: usize = 8;
 /// Maximum number of list requests.
 const MAX_LISTS: usize = 500;
 /// Maximum number of concurrent requests.
@@ -31,44 +31,93 @@ const IN_FLIGHT: usize = 16;
 
 /// Objects of a BundleDeployment, as far as the caller may read them.
 #[derive(Debug, Default)]
-pub(super) struct InstalledObjects {
+pub(crate) struct InstalledObjects {
     /// Existing objects.
-    pub(super) live: Vec<LiveObject>,
+    pub(crate) live: Vec<LiveObject>,
     /// Keys in the status of objects that do not exist.
-    pub(super) missing: BTreeSet<String>,
+    pub(crate) missing: BTreeSet<String>,
     /// Lists that could not be read.
-    pub(super) unread: Vec<UnreadList>,
+    pub(crate) unread: Vec<UnreadList>,
     /// `true` if there are more objects or lists than the limits.
-    pub(super) is_truncated: bool,
+    pub(crate) is_truncated: bool,
+    /// Maximum number of objects.
+    pub(crate) most: usize,
+}
+
+impl InstalledObjects {
+    /// Returns the causes for which objects could not be read, and whether permissions are missing:
+    /// missing permissions in the syntax of `kubectl auth can-i`, then other causes.
+    /// `are_events_unread` adds the permission for Events.
+    pub(crate) fn unread_causes(&self, are_events_unread: bool) -> (Vec<String>, bool) {
+        let mut forbidden: BTreeMap<(&str, Option<&str>), Vec<&str>> = BTreeMap::new();
+        let mut others = Vec::new();
+        for list in &self.unread {
+            match &list.cause {
+                UnreadCause::Forbidden(verb, resource) => {
+                    let permission = (*verb, list.namespace.as_deref());
+                    forbidden.entry(permission).or_default().push(resource);
+                }
+                UnreadCause::NotServed => others.push(format!("{}: not served", list.kind)),
+                UnreadCause::Failed(why) => others.push(format!("{}: {why}", list.kind)),
+            }
+        }
+        if are_events_unread {
+            forbidden
+                .entry(("list", Some("default")))
+                .or_default()
+                .push("events");
+        }
+        let lacks_permission = !forbidden.is_empty();
+        let mut causes: Vec<String> = forbidden
+            .into_iter()
+            .map(|((verb, namespace), mut resources)| {
+                resources.dedup();
+                let resources = resources.join(", ");
+                match namespace {
+                    Some(namespace) => {
+                        format!("no permission to {verb} {resources} in namespace {namespace}")
+                    }
+                    None => format!("no permission to {verb} {resources} in the cluster"),
+                }
+            })
+            .collect();
+        causes.append(&mut others);
+        let more = causes.len().saturating_sub(MAX_CAUSES);
+        causes.truncate(MAX_CAUSES);
+        if more > 0 {
+            causes.push(format!("and {more} more"));
+        }
+        (causes, lacks_permission)
+    }
 }
 
 /// An existing object.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct LiveObject {
+pub(crate) struct LiveObject {
     /// Key: `Deployment.apps/team-a/web`.
-    pub(super) key: String,
+    pub(crate) key: String,
     /// `apiVersion` with which it was read.
-    pub(super) api_version: String,
+    pub(crate) api_version: String,
     /// Creation time.
-    pub(super) created: Option<Time>,
+    pub(crate) created: Option<Time>,
     /// Health; `None` for a kind without health.
-    pub(super) health: Option<Health>,
+    pub(crate) health: Option<Health>,
 }
 
 /// Objects of a kind that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct UnreadList {
+pub(crate) struct UnreadList {
     /// Kind.
-    pub(super) kind: GroupKind,
+    pub(crate) kind: GroupKind,
     /// Namespace; `None` for a cluster-scoped or unknown kind.
-    pub(super) namespace: Option<String>,
+    pub(crate) namespace: Option<String>,
     /// Cause.
-    pub(super) cause: UnreadCause,
+    pub(crate) cause: UnreadCause,
 }
 
 /// Cause for which objects could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum UnreadCause {
+pub(crate) enum UnreadCause {
     /// The caller lacks this verb on this resource: `list`, `deployments.apps`.
     Forbidden(&'static str, String),
     /// The API server does not serve the kind.
@@ -119,12 +168,23 @@ fn is_applied_by_webhook(metadata: &ObjectMeta) -> bool {
     })
 }
 
-/// Reads the objects of `item`. `named` are keys in its status: they are read by name if no list
-/// contains them.
-pub(super) async fn read(
+/// Returns the keys of the objects in the status.
+pub(crate) fn named(status: &BundleDeploymentStatus) -> BTreeSet<String> {
+    let applied = status
+        .upgrade
+        .iter()
+        .flat_map(|upgrade| &upgrade.applied_objects);
+    let drifted = status.drift.iter().map(|drifted| &drifted.object);
+    applied.chain(drifted).cloned().collect()
+}
+
+/// Reads at most `most` objects of `item`. `named` are keys in its status: they are read by name if
+/// no list contains them.
+pub(crate) async fn read(
     cluster: &Cluster,
     item: &BundleDeployment,
     named: &BTreeSet<String>,
+    most: usize,
 ) -> InstalledObjects {
     let annotations = item.metadata.annotations.clone().unwrap_or_default();
     let text = |name: &str| {
@@ -142,13 +202,16 @@ pub(super) async fn read(
         .collect();
     kinds.extend(named.iter().map(|(kind, _, _)| kind.clone()));
 
-    let mut found = InstalledObjects::default();
+    let mut found = InstalledObjects {
+        most,
+        ..InstalledObjects::default()
+    };
     let served = served_kinds(cluster, &kinds, &mut found.unread).await;
     let name = item.metadata.name.as_deref().unwrap_or_default();
     let set = applyset::id(name, "", "BundleDeployment", names::GROUP);
     let parameters = ListParams::default()
         .labels(&format!("{}={set}", names::LABEL_APPLYSET_PART_OF))
-        .limit(u32::try_from(MAX_OBJECTS).unwrap_or(u32::MAX));
+        .limit(u32::try_from(most).unwrap_or(u32::MAX));
     let kinds = listed.iter().filter_map(|kind| served.get(kind)).collect();
     list_all(cluster, kinds, &namespaces, &parameters, &mut found).await;
     get_named(cluster, &served, &named, &mut found).await;
@@ -267,8 +330,8 @@ async fn list<'k>(
                 failed.push((kind, namespace, cause));
             }
         }
-        if found.live.len() > MAX_OBJECTS {
-            found.live.truncate(MAX_OBJECTS);
+        if found.live.len() > found.most {
+            found.live.truncate(found.most);
             found.is_truncated = true;
             break;
         }
@@ -331,7 +394,7 @@ async fn get_named(
         };
         (!known.contains(&key)).then_some((served.get(kind)?, key, *namespace, *name))
     });
-    let answers: Vec<_> = stream::iter(wanted.take(MAX_OBJECTS))
+    let answers: Vec<_> = stream::iter(wanted.take(found.most))
         .map(async |(kind, key, namespace, name)| {
             let request = async {
                 let api = namespaced::<DynamicObject>(&cluster.client, &kind.resource, namespace)?;

@@ -1,0 +1,325 @@
+//! Dry runs of applies: the object before and after.
+
+use std::collections::BTreeSet;
+
+use bundle_api::names;
+use bundle_cluster::object::entries;
+use bundle_cluster::{ByName, error, namespaced};
+use bundle_core::plan::ignore::{self, Rule};
+use bundle_core::plan::jobs;
+use bundle_core::plan::replace::{self, ReplacePolicy, Replacement};
+use bundle_core::plan::scaling::{self, ReplicasOwner};
+use bundle_core::review::deployment::CheckedDeploymentSpec;
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams};
+use serde_json::Value;
+
+use super::objects::WantedObject;
+use super::{ChangeKind, ObjectChange, PreviewFailure};
+use crate::cluster::Cluster;
+use crate::failure::exit::Exit;
+use crate::failure::{Failure, api_server};
+
+/// Maximum number of autoscalers of a namespace that are read.
+const MAX_AUTOSCALERS: u32 = 100;
+/// Fields of `metadata` that every write changes, or that differ in each dry run.
+const VOLATILE: [&str; 6] = [
+    "creationTimestamp",
+    "generation",
+    "managedFields",
+    "resourceVersion",
+    "selfLink",
+    "uid",
+];
+/// Annotations that are not part of the content. The second one repeats the whole object.
+const HIDDEN_ANNOTATIONS: [&str; 2] = [
+    names::ANNOTATION_CREATION_MARK,
+    "kubectl.kubernetes.io/last-applied-configuration",
+];
+
+/// Dry runs of one content.
+pub(super) struct DryRuns<'a> {
+    cluster: &'a Cluster,
+    spec: &'a CheckedDeploymentSpec,
+    applyset: &'a str,
+    /// `true` if the content is installed, so that a missing Job with a TTL has expired.
+    is_installed: bool,
+    /// Namespaces that the content creates.
+    created: BTreeSet<&'a str>,
+}
+
+impl<'a> DryRuns<'a> {
+    /// Returns the dry runs for the objects `wanted`.
+    pub(super) fn new(
+        cluster: &'a Cluster,
+        spec: &'a CheckedDeploymentSpec,
+        applyset: &'a str,
+        is_installed: bool,
+        wanted: &'a [WantedObject],
+    ) -> Self {
+        let namespaces = wanted
+            .iter()
+            .filter(|object| object.id.group.is_empty() && object.id.kind == "Namespace");
+        Self {
+            cluster,
+            spec,
+            applyset,
+            is_installed,
+            created: namespaces.map(|object| object.id.name.as_str()).collect(),
+        }
+    }
+
+    /// Returns the change of one object; `None` if it does not change.
+    pub(super) async fn change(
+        &self,
+        object: &WantedObject,
+    ) -> Result<Option<ObjectChange>, PreviewFailure> {
+        let failed = |failure: &Failure| PreviewFailure {
+            key: object.key.clone(),
+            message: message(failure),
+            may_pass: failure.exit() == Exit::CannotTell,
+        };
+        // The kind is served after the first phases.
+        if !object.is_served {
+            return Ok(Some(created(object, object.value.clone())));
+        }
+        let namespace = object.id.namespace.as_deref();
+        let namespace = namespace.filter(|_| object.kind.namespaced);
+        let resource = &object.kind.resource;
+        let api = namespaced::<DynamicObject>(&self.cluster.client, resource, namespace);
+        let api = self.cluster.ask(async { api }).await;
+        let api = api.map_err(|failure| failed(&failure))?;
+        let live = self
+            .cluster
+            .ask(ByName(&api).get_opt(&object.id.name))
+            .await;
+        let Some(live) = live.map_err(|failure| failed(&failure))? else {
+            if self.is_installed && jobs::ttl(&object.id, &object.value).is_some() {
+                return Ok(None);
+            }
+            return match self.apply(&api, object, object.value.clone(), false).await {
+                Ok(after) => Ok(Some(created(object, after))),
+                // The namespace exists after the first phases.
+                Err(Failure::Server(status))
+                    if status.code == 404
+                        && namespace.is_some_and(|name| self.created.contains(name)) =>
+                {
+                    Ok(Some(created(object, object.value.clone())))
+                }
+                Err(failure) => Err(failed(&failure)),
+            };
+        };
+        let before = serde_json::to_value(&live).unwrap_or_default();
+        let mut values = self.values(object, &live, &before).await;
+        values["metadata"]["uid"] = before["metadata"]["uid"].clone();
+        let note = self.collision(&live);
+        match self.apply(&api, object, values.clone(), true).await {
+            Ok(after) => {
+                let (before, after) = (cleaned(before), cleaned(after));
+                if before == after && note.is_none() {
+                    return Ok(None);
+                }
+                Ok(Some(ObjectChange {
+                    key: object.key.clone(),
+                    api_version: object.id.api_version(),
+                    kind: ChangeKind::Configured,
+                    before: Some(before),
+                    after: Some(after),
+                    note,
+                }))
+            }
+            Err(Failure::Server(status)) if error::immutable(&status).is_some() => {
+                let fields = error::immutable(&status).unwrap_or_default();
+                Ok(Some(ObjectChange {
+                    key: object.key.clone(),
+                    api_version: object.id.api_version(),
+                    kind: ChangeKind::Replaced,
+                    note: Some(self.replacement(object, &before, &fields)),
+                    before: Some(cleaned(before)),
+                    after: Some(cleaned(values)),
+                }))
+            }
+            Err(failure) => Err(failed(&failure)),
+        }
+    }
+
+    /// Sends the apply as a dry run.
+    async fn apply(
+        &self,
+        api: &Api<DynamicObject>,
+        object: &WantedObject,
+        values: Value,
+        exists: bool,
+    ) -> Result<Value, Failure> {
+        let parameters = PatchParams {
+            dry_run: true,
+            force: exists,
+            ..PatchParams::apply(names::FIELD_MANAGER)
+        };
+        let patch = Patch::Apply(values);
+        let api = ByName(api);
+        let request = api.patch(&object.id.name, &parameters, &patch);
+        let after = self.cluster.ask(request).await?;
+        Ok(serde_json::to_value(after).unwrap_or_default())
+    }
+
+    /// Returns the values that the webhook applies: without fields that other actors own.
+    async fn values(&self, object: &WantedObject, live: &DynamicObject, before: &Value) -> Value {
+        let mut values = object.value.clone();
+        let rules: Vec<&Rule> = self
+            .spec
+            .drift_ignore
+            .iter()
+            .filter(|rule| rule.fits(&object.id))
+            .collect();
+        if !rules.is_empty() {
+            let entries: Vec<_> = entries(&live.metadata).collect();
+            ignore::apply_rules(&mut values, before, &entries, &rules);
+        }
+        if scaling::sets_replicas(&object.value) && self.is_scaled_by_other(object, live).await {
+            scaling::remove_replicas(&mut values);
+        }
+        values
+    }
+
+    /// Returns `true` if another owner sets the replicas. An autoscaler that cannot be read counts
+    /// as the owner.
+    async fn is_scaled_by_other(&self, object: &WantedObject, live: &DynamicObject) -> bool {
+        match scaling::replicas_owner(entries(&live.metadata)) {
+            None => return false,
+            Some(ReplicasOwner::Manager(_)) => return true,
+            Some(ReplicasOwner::Autoscaler) => {}
+        }
+        let resource = ApiResource::erase::<HorizontalPodAutoscaler>(&());
+        let namespace = object.id.namespace.as_deref();
+        let api = namespaced::<DynamicObject>(&self.cluster.client, &resource, namespace);
+        let parameters = ListParams::default().limit(MAX_AUTOSCALERS);
+        let list = self.cluster.ask(async { api?.list(&parameters).await });
+        let Ok(list) = list.await else {
+            return true;
+        };
+        let scalers: Vec<Value> = list
+            .items
+            .iter()
+            .filter_map(|scaler| serde_json::to_value(scaler).ok())
+            .collect();
+        scaling::scaler_of(&scalers, &object.id).is_some()
+            || scalers.len() >= MAX_AUTOSCALERS as usize
+    }
+
+    /// Returns a remark about an existing object that does not belong to the BundleDeployment.
+    fn collision(&self, live: &DynamicObject) -> Option<String> {
+        let labels = live.metadata.labels.as_ref();
+        let label = |name: &str| labels.and_then(|labels| labels.get(name));
+        let is_applied = entries(&live.metadata)
+            .any(|entry| entry.manager == names::FIELD_MANAGER && entry.operation == "Apply");
+        match label(names::LABEL_APPLYSET_PART_OF) {
+            Some(part_of) if part_of == self.applyset => None,
+            Some(_) if is_applied => {
+                let owner = label(names::LABEL_OWNER_NAME).map_or("?", String::as_str);
+                Some(format!(
+                    "the object belongs to bundledeployment {owner}; the installation fails"
+                ))
+            }
+            // Another client removed the labels.
+            None if is_applied => None,
+            _ if self.spec.adopt => {
+                Some("the object exists and no bundle manages it; it is adopted".to_owned())
+            }
+            _ => Some(
+                "the object exists and no bundle manages it; the installation fails without spec.collision: Adopt"
+                    .to_owned(),
+            ),
+        }
+    }
+
+    /// Returns a remark about the replacement of an object with changed immutable fields.
+    fn replacement(&self, object: &WantedObject, before: &Value, fields: &[&str]) -> String {
+        let annotation = object.value["metadata"]["annotations"][replace::ANNOTATION].as_str();
+        let policy = annotation.and_then(ReplacePolicy::parse);
+        let policy = policy.unwrap_or(self.spec.rollout.replace);
+        match policy.decide(&object.id, jobs::has_ended(&before["status"])) {
+            Replacement::Replace => format!(
+                "{} immutable; the object is deleted and created again",
+                are(fields)
+            ),
+            Replacement::Keep(reason) => {
+                format!("{}; the upgrade fails", replace::sentence(fields, reason))
+            }
+        }
+    }
+}
+
+/// Returns `spec.selector is`, or `spec.selector, spec.template are`.
+fn are(fields: &[&str]) -> String {
+    let verb = if fields.len() == 1 { "is" } else { "are" };
+    format!("{} {verb}", fields.join(", "))
+}
+
+fn created(object: &WantedObject, after: Value) -> ObjectChange {
+    ObjectChange {
+        key: object.key.clone(),
+        api_version: object.id.api_version(),
+        kind: ChangeKind::Created,
+        before: None,
+        after: Some(cleaned(after)),
+        note: None,
+    }
+}
+
+/// Returns the message of a failure in one line.
+fn message(failure: &Failure) -> String {
+    match failure {
+        Failure::Server(status) => api_server::message(status),
+        Failure::Findings { findings, .. } => findings.to_string(),
+        Failure::Reported(_) | Failure::BrokenPipe => String::new(),
+    }
+}
+
+/// Returns the object without fields that are not part of the content.
+pub(super) fn cleaned(mut object: Value) -> Value {
+    let Some(fields) = object.as_object_mut() else {
+        return object;
+    };
+    fields.remove("status");
+    if let Some(metadata) = fields.get_mut("metadata").and_then(Value::as_object_mut) {
+        for field in VOLATILE {
+            metadata.remove(field);
+        }
+        if let Some(annotations) = metadata
+            .get_mut("annotations")
+            .and_then(Value::as_object_mut)
+        {
+            for annotation in HIDDEN_ANNOTATIONS {
+                annotations.remove(annotation);
+            }
+            if annotations.is_empty() {
+                metadata.remove("annotations");
+            }
+        }
+    }
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn fields_that_every_write_changes_are_hidden() {
+        let object = json!({
+            "metadata": {
+                "name": "web", "uid": "1", "resourceVersion": "2", "generation": 3, "managedFields": [],
+                "annotations": {names::ANNOTATION_CREATION_MARK: "x"},
+            },
+            "data": {"a": "b"},
+            "status": {"ready": true},
+        });
+        assert_eq!(
+            cleaned(object),
+            json!({"metadata": {"name": "web"}, "data": {"a": "b"}})
+        );
+    }
+}

@@ -1,0 +1,179 @@
+//! Preview of an installation: the objects that installing content would create, change and delete.
+//! `diff` and `deploy --show=diff` share it.
+//!
+//! Each object is sent as a server-side dry run with the field manager of bundle-webhook, as the
+//! user. The webhook installs as another identity, so its own checks can still reject the content.
+
+mod dry_run;
+mod external;
+mod masking;
+mod objects;
+mod removed;
+mod report;
+mod summary;
+mod text;
+
+use bundle_api::BundleDeployment;
+use bundle_core::format::RenderTarget;
+use bundle_core::plan::applyset;
+use bundle_core::plan::phases::Phase;
+use bundle_core::review::deployment::CheckedDeploymentSpec;
+use futures::{StreamExt as _, stream};
+use serde_json::{Map, Value};
+
+use crate::artifact::content;
+use crate::artifact::location::ArtifactLocation;
+use crate::cluster::Cluster;
+use crate::failure::Outcome;
+use crate::registry::RegistrySettings;
+use crate::ui::Ui;
+
+pub(crate) use external::ExternalDiff;
+pub(crate) use report::PreviewOutput;
+
+/// Maximum number of concurrent requests.
+const IN_FLIGHT: usize = 16;
+
+/// Kind of a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum ChangeKind {
+    /// The object does not exist.
+    Created,
+    /// The object exists and changes.
+    Configured,
+    /// An immutable field of the object changes, so it has to be deleted and created again.
+    Replaced,
+    /// The object is not part of the new content.
+    Deleted,
+    /// The object stays, although the new content does not contain it.
+    Kept,
+}
+
+impl ChangeKind {
+    /// Returns kubectl's word.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Configured => "configured",
+            Self::Replaced => "replaced",
+            Self::Deleted => "deleted",
+            Self::Kept => "unchanged",
+        }
+    }
+}
+
+/// Change of one object. Fields that every write changes are removed from its values.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct ObjectChange {
+    /// Kind, namespace and name: `Deployment.apps/team-a/web`.
+    key: String,
+    /// `apiVersion`.
+    api_version: String,
+    /// Kind of the change.
+    kind: ChangeKind,
+    /// Object before; `None` if it does not exist.
+    before: Option<Value>,
+    /// Object after; `None` if it is deleted.
+    after: Option<Value>,
+    /// Remark for the user.
+    note: Option<String>,
+}
+
+/// Object that could not be previewed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct PreviewFailure {
+    /// Kind, namespace and name.
+    key: String,
+    /// Cause.
+    message: String,
+    /// `true` if a retry can succeed.
+    may_pass: bool,
+}
+
+/// Preview of an installation.
+#[derive(Debug, Default)]
+pub(crate) struct Preview {
+    /// Name of the BundleDeployment.
+    name: String,
+    /// Changes: in the order in which they are applied, then deletions.
+    changes: Vec<ObjectChange>,
+    /// Number of objects without a change.
+    unchanged: usize,
+    /// Objects that could not be previewed.
+    failures: Vec<PreviewFailure>,
+    /// Causes for which deleted objects may be missing.
+    incomplete: Vec<String>,
+}
+
+impl Preview {
+    /// Returns `true` if nothing changes.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.changes
+            .iter()
+            .all(|change| change.kind == ChangeKind::Kept)
+    }
+}
+
+/// Content to preview.
+pub(crate) struct PreviewedContent<'a> {
+    /// Location of the content.
+    pub(crate) location: &'a ArtifactLocation,
+    /// Registry settings.
+    pub(crate) registry: &'a RegistrySettings,
+    /// `true` if this content is installed.
+    pub(crate) is_installed: bool,
+}
+
+/// Returns the preview of the installation of `content` for the BundleDeployment `object`.
+pub(crate) async fn preview(
+    ui: &mut Ui,
+    cluster: &Cluster,
+    object: &Value,
+    content: &PreviewedContent<'_>,
+) -> Outcome<Preview> {
+    let item: BundleDeployment = serde_json::from_value(object.clone()).unwrap_or_default();
+    let name = item.metadata.name.clone().unwrap_or_default();
+    let spec = CheckedDeploymentSpec::parse(&object["spec"])?;
+    let namespace = spec.target_namespace.as_deref();
+    let config = match &object["spec"]["config"] {
+        Value::Null => Value::Object(Map::new()),
+        config => config.clone(),
+    };
+    let target = RenderTarget {
+        config: Some(config),
+        ..RenderTarget::in_namespace(namespace)
+    };
+    let rendered = content::render(ui, content.location, content.registry, target).await?;
+    let applyset = applyset::id(&name, "", "BundleDeployment", bundle_api::names::GROUP);
+    let progress = ui.progress(&format!("previewing {name}"));
+    let placement = objects::Placement {
+        name: &name,
+        applyset: &applyset,
+        spec: &spec,
+    };
+    let mut wanted = placement.place(cluster, rendered.objects).await?;
+    wanted.sort_by_key(|object| Phase::of(&object.id.group, &object.id.kind));
+    let dry_runs = dry_run::DryRuns::new(cluster, &spec, &applyset, content.is_installed, &wanted);
+    let results: Vec<_> = stream::iter(&wanted)
+        .map(|object| dry_runs.change(object))
+        .buffered(IN_FLIGHT)
+        .collect()
+        .await;
+    let mut preview = Preview {
+        name,
+        ..Preview::default()
+    };
+    for result in results {
+        match result {
+            Ok(Some(change)) => preview.changes.push(change),
+            Ok(None) => preview.unchanged += 1,
+            Err(failure) => preview.failures.push(failure),
+        }
+    }
+    removed::add(cluster, &item, &wanted, &mut preview).await;
+    drop(progress);
+    for change in &mut preview.changes {
+        masking::mask(change);
+    }
+    Ok(preview)
+}
