@@ -12,6 +12,10 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /// Maximum size of a received frame, in bytes. API servers send at most 32 KiB.
 const MAX_FRAME: u64 = 1 << 20;
+/// Length of a frame that stands for two further bytes with the length.
+const LENGTH_16: u8 = 0x7e;
+/// Length of a frame that stands for eight further bytes with the length.
+const LENGTH_64: u8 = 0x7f;
 /// Maximum size of a control frame, in bytes.
 const MAX_CONTROL: u64 = 125;
 
@@ -92,8 +96,8 @@ pub(super) async fn read(input: &mut (impl AsyncRead + Unpin)) -> io::Result<Fra
     }
     let opcode = Opcode::parse(kind & 0x0f)?;
     let length = match length {
-        126 => u64::from(input.read_u16().await?),
-        127 => input.read_u64().await?,
+        LENGTH_16 => u64::from(input.read_u16().await?),
+        LENGTH_64 => input.read_u64().await?,
         short => u64::from(short),
     };
     let most = if opcode.is_control() {
@@ -118,11 +122,11 @@ fn encoded(opcode: Opcode, payload: &[u8], mask: [u8; 4]) -> Vec<u8> {
     match (u8::try_from(payload.len()), u16::try_from(payload.len())) {
         (Ok(length @ 0..=125), _) => frame.push(IS_MASKED | length),
         (_, Ok(length)) => {
-            frame.push(IS_MASKED | 126);
+            frame.push(IS_MASKED | LENGTH_16);
             frame.extend(length.to_be_bytes());
         }
         _ => {
-            frame.push(IS_MASKED | 127);
+            frame.push(IS_MASKED | LENGTH_64);
             frame.extend((payload.len() as u64).to_be_bytes());
         }
     }
@@ -176,7 +180,7 @@ mod tests {
         medium.extend([7; 256]);
         assert_eq!(decoded(&medium).await.unwrap(), binary(vec![7; 256]));
         let mut long = vec![0x82, 0x7f, 0, 0, 0, 0, 0, 1, 0, 0];
-        long.extend([7; 65_536]);
+        long.extend(vec![7; 65_536]);
         assert_eq!(decoded(&long).await.unwrap(), binary(vec![7; 65_536]));
         let ping = [0x89, 0x05, 0x48, 0x65, 0x6c, 0x6c, 0x6f];
         assert_eq!(
@@ -216,10 +220,10 @@ mod tests {
             ]
         );
         for (length, head) in [
-            (125, &[0x82, 0x80 | 125][..]),
-            (126, &[0x82, 0x80 | 126, 0, 126]),
-            (65_535, &[0x82, 0x80 | 126, 0xff, 0xff]),
-            (65_536, &[0x82, 0x80 | 127, 0, 0, 0, 0, 0, 1, 0, 0]),
+            (125, &[0x82, 0xfd][..]),
+            (126, &[0x82, 0xfe, 0, 126]),
+            (65_535, &[0x82, 0xfe, 0xff, 0xff]),
+            (65_536, &[0x82, 0xff, 0, 0, 0, 0, 0, 1, 0, 0]),
         ] {
             let frame = encoded(Opcode::Binary, &vec![1; length], mask);
             assert!(frame.starts_with(head), "{length}");
