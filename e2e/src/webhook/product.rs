@@ -28,13 +28,12 @@ pub(super) struct Product {
 impl Product {
     /// Returns the plain manifests, or those that Helm renders for `values`.
     pub(super) async fn read(cluster: &Cluster, values: Option<&Value>) -> Result<Self> {
-        let objects = match values {
-            Some(values) => render(cluster, values).await?,
-            None => {
-                let mut objects = manifests::read_folder(&deploy_folder().join("manifests"))?;
-                objects.extend(manifests::read_folder(&deploy_folder().join("admission"))?);
-                objects
-            }
+        let objects = if let Some(values) = values {
+            render(cluster, values).await?
+        } else {
+            let mut objects = manifests::read_folder(&deploy_folder().join("manifests"))?;
+            objects.extend(manifests::read_folder(&deploy_folder().join("admission"))?);
+            objects
         };
         let (admission, manifests) = objects.into_iter().partition(is_registration);
         Self::new(manifests, admission)

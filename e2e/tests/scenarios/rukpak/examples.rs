@@ -15,7 +15,7 @@ use crate::scenarios::reconcile::sources::http::{archive, https_server};
 /// Returns the file with the mirror of `quay.io`.
 fn mirror(cluster: &Cluster) -> String {
     let file = cluster.folder().join("data").join("registries.conf");
-    let host = cluster.registry(0).unwrap().host().to_owned();
+    let host = cluster.registry(0).unwrap().host();
     let conf =
         format!("[[registry]]\nprefix = \"quay.io\"\nlocation = \"{host}\"\ninsecure = true\n");
     fs_err::write(&file, conf).unwrap();

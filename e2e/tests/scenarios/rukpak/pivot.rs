@@ -109,7 +109,7 @@ async fn active_bundle_stays_until_another_one_is_unpacked_and_installed() {
     until_bundles(&cluster, 1).await;
     let second = active(&cluster).await;
     assert_ne!(second, first);
-    assert_eq!(bundles(&cluster).await, [second.clone()]);
+    assert_eq!(bundles(&cluster).await, std::slice::from_ref(&second));
 
     // A deleted Bundle is generated again.
     let what = format!("bundle {second}");
