@@ -2,6 +2,7 @@
 //! periodically, and renews or repairs them. An error never stops the listener.
 
 mod material;
+mod operators;
 mod path;
 mod register;
 mod resolver;
@@ -17,6 +18,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use self::material::MaterialError;
+pub(crate) use self::operators::OperatorCertificates;
 use self::register::Registrar;
 pub use self::resolver::{Resolver, ServeError};
 pub use self::secret::SecretError;

@@ -13,6 +13,7 @@ use bundle_core::plan::status::DeploymentFacts;
 use bundle_core::review::{
     CheckedBundleSpec, CheckedDeploymentSpec, Class, PartRequesters, Requester,
 };
+use bundle_core::serving_certificate::CertificatePeriod;
 use kube::Client;
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
@@ -64,6 +65,8 @@ pub(in crate::reconcile) struct DeploymentReconcile<'a> {
     pub(in crate::reconcile) scaled_objects: Arc<ScaledObjects>,
     /// The key of the target namespace, if the content that was prepared last creates it.
     pub(in crate::reconcile) created_namespace: Option<String>,
+    /// The period of the certificates for webhooks of an operator.
+    pub(in crate::reconcile) certificate_period: CertificatePeriod,
 }
 
 /// The content to install, and the ServiceAccount that installs it.

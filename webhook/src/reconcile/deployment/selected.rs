@@ -104,6 +104,7 @@ impl DeploymentReconcile<'_> {
         };
         self.check_compatibility(request, &content)?;
         let mut objects = content.objects;
+        self.write_certificates(content.format, &mut objects, read)?;
         if created.is_some_and(|key| keys.contains(&key)) {
             Box::pin(self.add_created_namespace(request, &mut objects)).await?;
         }
@@ -150,7 +151,8 @@ impl DeploymentReconcile<'_> {
         content: &Content,
     ) -> Result<(), ReconcileError> {
         let package = content.package.as_ref();
-        let is_used = package.is_some_and(|package| package.patching_config().is_some());
+        let is_used = content.format == Format::RegistryV1
+            || package.is_some_and(|package| package.patching_config().is_some());
         if !self.object.data["spec"]["config"].is_null() && !is_used {
             self.warnings.insert(format!(
                 "spec.config is set and has no effect: bundle.yaml of the content has no config.patches ({})",
