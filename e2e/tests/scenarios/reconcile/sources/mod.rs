@@ -16,7 +16,7 @@ use super::{
 
 mod config_maps;
 mod git;
-mod http;
+pub(in crate::scenarios::reconcile) mod http;
 mod ignored_fields;
 mod target;
 
