@@ -3,6 +3,7 @@
 
 mod ca_secret;
 mod material;
+mod operators;
 mod path;
 mod register;
 mod resolver;
@@ -19,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::ca_secret::CaSecretError;
 pub use self::material::MaterialError;
+pub(crate) use self::operators::OperatorCertificates;
 use self::register::Registrar;
 pub use self::resolver::{Resolver, ServeError};
 pub use self::secret::SecretError;

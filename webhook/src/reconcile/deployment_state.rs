@@ -14,6 +14,7 @@ use bundle_core::plan::status::DeploymentFacts;
 use bundle_core::review::{
     CheckedBundleSpec, CheckedDeploymentSpec, Class, PartRequesters, Requester,
 };
+use bundle_core::serving_certificate::CertificatePeriod;
 use kube::Client;
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
@@ -67,6 +68,8 @@ pub(in crate::reconcile) struct DeploymentReconcile<'a> {
     pub(in crate::reconcile) created_namespace: Option<String>,
     /// The rules of the package that was read last.
     pub(in crate::reconcile) package_rules: Option<PackageRules>,
+    /// The period of the certificates for webhooks of an operator.
+    pub(in crate::reconcile) certificate_period: CertificatePeriod,
 }
 
 /// The content to install, and the ServiceAccount that installs it.

@@ -11,7 +11,9 @@ use bundle_core::plan::applyset;
 use bundle_core::plan::inventory::Inventory;
 use bundle_core::plan::status::{self as plan, DeploymentFacts};
 use bundle_core::review::{CheckedDeploymentSpec, Kind};
+use bundle_core::serving_certificate::CertificatePeriod;
 use futures::FutureExt as _;
+use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use kube::runtime::controller::Action;
@@ -104,6 +106,8 @@ async fn reconcile_object(
             .await?;
     }
     let name = object.name_any();
+    let uid = object.metadata.uid.as_deref().unwrap_or_default();
+    let now = u64::try_from(Timestamp::now().as_second()).unwrap_or_default();
     let mut reconcile = DeploymentReconcile {
         object,
         ctx,
@@ -131,6 +135,7 @@ async fn reconcile_object(
         scaled_objects: Arc::default(),
         created_namespace: None,
         package_rules: None,
+        certificate_period: CertificatePeriod::at(now, uid),
     };
     reconcile.warn_of_fields_without_effect();
     ctx.states.begin_reconcile(&reconcile.name);

@@ -1,6 +1,7 @@
 //! The reconcile of a BundleDeployment: its steps, the objects of its content, its record of the
 //! installation, and its conditions.
 
+mod certificates;
 pub(super) mod checks;
 pub(super) mod conditions;
 pub(super) mod controller;

@@ -106,6 +106,7 @@ impl DeploymentReconcile<'_> {
         };
         self.check_compatibility(request, &content)?;
         let mut objects = content.objects;
+        self.write_certificates(content.format, &mut objects, read)?;
         if created.is_some_and(|key| keys.contains(&key)) {
             Box::pin(self.add_created_namespace(request, &mut objects)).await?;
         }

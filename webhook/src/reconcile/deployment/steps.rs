@@ -54,6 +54,7 @@ impl<'a> DeploymentReconcile<'a> {
         self.check_compatibility(request, &content)?;
         self.package_rules = content.package.as_ref().map(PackageRules::new);
         let mut objects = content.objects;
+        self.write_certificates(content.format, &mut objects, read)?;
         Box::pin(self.add_created_namespace(request, &mut objects)).await?;
         let kinds = CustomKind::all(&objects);
         let mut items = self.prepare_objects(request, &kinds, objects).await?;
@@ -289,16 +290,20 @@ impl<'a> DeploymentReconcile<'a> {
         )
     }
 
-    /// Returns the key of an installation: content, ServiceAccount, settings and uid. If it
-    /// changes, all objects are applied again. The uid separates it from an earlier object of the
-    /// same name, whose permissions prove nothing.
+    /// Returns the key of an installation: content, ServiceAccount, settings, uid, and the period of
+    /// the certificates of an operator. If it changes, all objects are applied again. The uid
+    /// separates it from an earlier object of the same name, whose permissions prove nothing.
     pub(in crate::reconcile) fn content_key(&self, request: &InstallRequest<'_>) -> String {
-        format!(
+        let key = format!(
             "{}{} {}",
             self.installation_prefix(request),
             self.spec.digest,
             self.object.metadata.uid.as_deref().unwrap_or_default()
-        )
+        );
+        match self.certificate_period(request) {
+            Some(period) => format!("{key} {}", period.number()),
+            None => key,
+        }
     }
 
     /// Returns true if this content was installed last, even if an installation of other content

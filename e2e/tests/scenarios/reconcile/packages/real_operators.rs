@@ -39,7 +39,7 @@ async fn run(cluster: &Cluster, line: &str) -> Output {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn published_operator_is_installed_and_removed_and_unsupported_ones_are_rejected() {
+async fn published_operator_is_installed_and_removed_and_one_for_its_own_namespace_is_rendered() {
     let bundles = bundles().await;
     let (cluster, _webhook) = stage().await;
 
@@ -95,13 +95,17 @@ async fn published_operator_is_installed_and_removed_and_unsupported_ones_are_re
     assert!(get(&cluster, deployment).await.is_none());
     assert!(get(&cluster, "namespace real-etcd").await.is_none());
 
-    // The last version serves its own namespace only.
+    // The last version watches its own namespace only.
     let folder = cluster.folder().join("data/real-etcd-own");
     write(&bundles.join("0.9"), &folder).unwrap();
-    let refused = run(&cluster, &format!("build {} --dry-run", folder.display())).await;
-    let refused = refused.failure(3).unwrap();
-    assert!(
-        refused.contains("AllNamespace install mode must be enabled [BUNDLE-FORMAT-022]"),
-        "{refused}"
-    );
+    let line = format!("render {} -n real-etcd", folder.display());
+    let rendered = run(&cluster, &line).await.success().unwrap();
+    for expected in [
+        "kind: Role\n",
+        "kind: RoleBinding\n",
+        "olm.targetNamespaces: real-etcd\n",
+    ] {
+        assert!(rendered.contains(expected), "{rendered}");
+    }
+    assert!(!rendered.contains("kind: ClusterRole\n"), "{rendered}");
 }

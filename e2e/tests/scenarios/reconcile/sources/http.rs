@@ -53,6 +53,14 @@ pub(in crate::scenarios) async fn https_server(authority: &Authority, folder: &P
     let certificates = CertificateDer::pem_file_iter(&identity.certificate).unwrap();
     let certificates = certificates.map(Result::unwrap).collect();
     let key = PrivateKeyDer::from_pem_file(&identity.key).unwrap();
+    tls_server(certificates, key).await
+}
+
+/// Starts a server with these certificates.
+pub(in crate::scenarios::reconcile) async fn tls_server(
+    certificates: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> FileServer {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()

@@ -1,0 +1,69 @@
+//! Certificates of the webhooks of operators, which the pod writes into the objects that it applies
+//! (`bundle_core::serving_certificate`).
+
+use std::collections::BTreeMap;
+
+use bundle_core::diagnostic::codes;
+use bundle_core::object::Manifest;
+use bundle_core::package::Format;
+use bundle_core::serving_certificate::{self, CertificatePeriod};
+
+use crate::certs::OperatorCertificates;
+use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
+use crate::reconcile::error::{ReconcileError, RetryPolicy};
+
+impl DeploymentReconcile<'_> {
+    /// Returns the period of the certificates; `None` if the content is no operator. Another client
+    /// that changes the format in the status only delays a renewal, or causes another apply.
+    pub(in crate::reconcile) fn certificate_period(
+        &self,
+        request: &InstallRequest<'_>,
+    ) -> Option<CertificatePeriod> {
+        let content = request.generated.status.content.as_ref()?;
+        let format = content.format.as_ref()?.parse::<Format>().ok()?;
+        (format == Format::RegistryV1).then_some(self.certificate_period)
+    }
+
+    /// Writes certificates into the objects of an operator that need one.
+    pub(in crate::reconcile) fn write_certificates(
+        &self,
+        format: Format,
+        objects: &mut [Manifest],
+        reason: &'static str,
+    ) -> Result<(), ReconcileError> {
+        if format != Format::RegistryV1 {
+            return Ok(());
+        }
+        let stamp_key = self.ctx.shared.stamp_key();
+        let certificates = OperatorCertificates {
+            stamp_key: &stamp_key,
+            uid: self.object.metadata.uid.as_deref().unwrap_or_default(),
+        };
+        let mut issued = BTreeMap::new();
+        for object in objects {
+            let Some(service) = serving_certificate::service(object) else {
+                continue;
+            };
+            if !issued.contains_key(&service) {
+                let certificate = certificates.issue(&service, self.certificate_period);
+                let certificate = certificate.map_err(|error| {
+                    let (namespace, name) = (&service.namespace, &service.name);
+                    ReconcileError::new(
+                        codes::install::APPLY_FAILED,
+                        reason,
+                        format!(
+                            "certificate of Service {namespace}/{name}: {}",
+                            crate::chain(&error)
+                        ),
+                        RetryPolicy::Slowly,
+                    )
+                })?;
+                issued.insert(service.clone(), certificate);
+            }
+            if let Some(certificate) = issued.get(&service) {
+                serving_certificate::write(&mut object.value, certificate);
+            }
+        }
+        Ok(())
+    }
+}
