@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::names;
 
-/// Source of the content. Exactly one field beside `type` is set: the one that `type` names.
+/// Source of the content. In addition to `type`, set exactly one field: the field that `type`
+/// names.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BundleSource {
@@ -19,8 +20,8 @@ pub struct BundleSource {
     /// Directory of a git repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub git: Option<GitSource>,
-    /// ConfigMaps of the system namespace whose entries are the files. Each must have
-    /// `immutable: true`. The requester needs verb `get` on each.
+    /// ConfigMaps of the system namespace whose entries are the files. Each ConfigMap must have
+    /// `immutable: true`. The requester needs verb `get` on each ConfigMap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub config_maps: Option<Vec<ConfigMapSource>>,
@@ -53,9 +54,9 @@ pub struct ImageSource {
 pub struct GitSource {
     /// URL of the repository: `https://…`, `ssh://…` or `user@host:path`, without credentials.
     pub repository: String,
-    /// Directory of the bundle in the repository: its root, which contains `manifests`. Default:
-    /// `./manifests` of a bundle at the root of the repository. A path outside of the repository is
-    /// rejected.
+    /// Directory in the repository that is the root of the bundle and contains `manifests`.
+    /// Default: `./manifests`, which means a bundle at the root of the repository. A path outside
+    /// of the repository is rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
     /// Revision to check out: exactly one of `branch`, `tag` and `commit`.

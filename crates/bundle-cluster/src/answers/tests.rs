@@ -41,8 +41,8 @@ fn config_map(name: usize, labels: usize) -> Value {
     }})
 }
 
-/// Answers lists of eight objects with so many labels each, whose continue token is the next
-/// number.
+/// Returns a server function for lists of eight objects, each with `labels` labels. The continue
+/// token of a page is the number of the next object.
 fn paged(labels: usize) -> impl Fn(&Uri) -> (u16, String) {
     move |uri| {
         let number = |key| query(uri, key).map_or(0, |text| text.parse().unwrap());

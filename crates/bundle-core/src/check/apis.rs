@@ -65,7 +65,7 @@ fn defines(object: &Manifest) -> Option<(&str, &str)> {
 
 /// Supported Kubernetes versions of a bundle.
 pub(super) struct Supported {
-    /// Range as written in bundle.yaml; `None` if it declares none.
+    /// Range as written in bundle.yaml; `None` if bundle.yaml declares no range.
     declared: Option<String>,
     /// Supported minor versions that the table contains, in ascending order.
     minors: Vec<Minor>,

@@ -48,8 +48,8 @@ pub(super) fn check(
     }
 }
 
-/// Returns a function that returns `true` for objects of namespaced kinds. It knows the kinds of
-/// Kubernetes and those that `objects` define, and returns `None` for all others.
+/// Returns a function that returns `true` for objects of namespaced kinds. The function knows the
+/// kinds of Kubernetes and the kinds that `objects` define. For all other kinds it returns `None`.
 pub fn namespaced(objects: &[Manifest]) -> impl Fn(&Manifest) -> Option<bool> {
     let defined: BTreeMap<(&str, &str), bool> = objects.iter().filter_map(defines).collect();
     move |object: &Manifest| {
@@ -59,8 +59,8 @@ pub fn namespaced(objects: &[Manifest]) -> impl Fn(&Manifest) -> Option<bool> {
     }
 }
 
-/// Returns one finding for all objects without a namespace: an error if a BundleDeployment installs
-/// them (`is_installed`), a warning otherwise.
+/// Returns one finding for all objects without a namespace. The finding is an error if a
+/// BundleDeployment installs the objects (`is_installed`), and otherwise a warning.
 fn without_namespace(objects: &[&Manifest], is_installed: bool) -> Option<Finding> {
     let listed: Vec<String> = objects
         .iter()

@@ -8,8 +8,8 @@ use crate::version::{Minor, OLDEST_SERVER, ServerVersion};
 
 /// Difference of clocks in seconds that is not reported. The header has whole seconds.
 const CLOCK_TOLERANCE: i64 = 10;
-/// Difference from which valid certificates are rejected: bundle-webhook backdates its own by five
-/// minutes.
+/// Smallest clock difference with which valid certificates are rejected: the validity of a
+/// certificate of bundle-webhook begins five minutes before its creation.
 const CLOCK_LIMIT: i64 = 300;
 
 /// Programs on PATH that kubectl could run for the plugin.
@@ -121,11 +121,11 @@ pub fn clock(server: Option<i64>, local: i64) -> CheckResult {
 /// Result of the comparison of two program versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VersionSkew {
-    /// Same minor version, or neighbouring ones.
+    /// The minor versions differ by at most one.
     Supported,
-    /// Too far apart: the plugin is the older one.
+    /// The versions are too far apart, and the plugin is older.
     PluginOlder,
-    /// Too far apart: the pod is the older one.
+    /// The versions are too far apart, and the pod is older.
     PodOlder,
 }
 
@@ -142,8 +142,9 @@ pub fn version_skew(plugin: &Version, pod: &Version) -> VersionSkew {
     }
 }
 
-/// Returns the problem of a version skew between the plugin and the pod whose version has the text
-/// `pod`. `None` if it is supported, or if `pod` is not a version, such as a digest.
+/// Returns the problem of a version skew between the plugin and the pod. `pod` is the version of
+/// the pod as text. Returns `None` if the skew is supported, or if `pod` is not a version, such as
+/// a digest.
 pub fn skew_finding(plugin: &str, pod: &str) -> Option<Finding> {
     let parse = |text: &str| Version::parse(text.trim_start_matches('v')).ok();
     let (plugin, pod) = (parse(plugin)?, parse(pod)?);
@@ -161,8 +162,8 @@ pub fn skew_finding(plugin: &str, pod: &str) -> Option<Finding> {
     Some(finding.hint(format!("upgrade {older}")))
 }
 
-/// Checks the versions of plugin and pod. `pod` is the tag of its image; the inner `None` is an
-/// image without a tag.
+/// Checks the versions of plugin and pod. `pod` is the tag of the pod's image. The inner `None` is
+/// an image without a tag.
 pub fn skew(plugin: &str, pod: Observed<Option<String>>, deployment: &str) -> CheckResult {
     const CHECK: &str = "skew";
     let pod = match pod {

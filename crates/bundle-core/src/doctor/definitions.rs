@@ -19,7 +19,7 @@ const NESTED: [&str; 3] = ["properties", "items", "additionalProperties"];
 /// Greatest depth of a schema that is compared.
 const DEPTH: usize = 32;
 
-/// A CustomResourceDefinition of the plugin, and that of the cluster.
+/// A CustomResourceDefinition of the plugin, and the one of the same name in the cluster.
 #[derive(Debug, Clone)]
 pub struct Definition<'a> {
     /// The definition that the plugin contains.

@@ -7,7 +7,8 @@ const CHECK: &str = "policies";
 /// Time before the end of a trust root at which the check warns.
 const SOON: i64 = 30 * 24 * 3600;
 
-/// A SignaturePolicy as bundle-webhook and the caller read it.
+/// A SignaturePolicy with the state that bundle-webhook reports and the state that the caller can
+/// read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ObservedPolicy {
     /// Name.
@@ -22,9 +23,10 @@ pub struct ObservedPolicy {
 /// A trust root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObservedRoot {
-    /// Name of its ConfigMap.
+    /// Name of the ConfigMap with the trust root.
     pub config_map: String,
-    /// End of its validity in Unix seconds, `None` without an end. An error if it cannot be used.
+    /// End of the validity of the trust root in Unix seconds; `None` if the validity does not end.
+    /// An error if the trust root cannot be used.
     pub state: Observed<Result<Option<i64>, Finding>>,
 }
 

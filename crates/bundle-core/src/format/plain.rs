@@ -160,7 +160,7 @@ fn passed_over(mut finding: Finding) -> Finding {
     finding
 }
 
-/// Returns the first subfolder, and the first path in it.
+/// Returns the first subfolder, and the first path in this subfolder.
 fn subfolder(folder: &str, first: &str) -> Finding {
     let hint = if first.ends_with('/') {
         "remove the empty folder".to_owned()

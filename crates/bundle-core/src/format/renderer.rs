@@ -1,6 +1,6 @@
-//! Interface between content and format: the input of a rendering, its external command, and the
-//! parts of the input that the objects depend on. Each format implements [`ContentFormat`] in one
-//! file.
+//! Interface between content and format: the input of a rendering, the external command that
+//! renders, and the parts of the input that the objects depend on. Each format implements
+//! [`ContentFormat`] in one file.
 
 use serde_json::{Value, json};
 
@@ -79,7 +79,8 @@ impl RenderDependencies {
 }
 
 /// External command that renders a content. The caller writes the files of the content into one
-/// folder and the extra files into another one. It passes the output on as [`RenderInput::output`].
+/// folder and the extra files into another one. The caller passes the output of the command to
+/// [`RenderInput::output`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RenderCommand {
     /// Name of the program on PATH.
@@ -101,7 +102,7 @@ pub struct RenderCommand {
 pub enum RenderArgument {
     /// Text.
     Text(String),
-    /// Absolute path of a file or folder of the content; empty for its root.
+    /// Absolute path of a file or folder of the content. The empty path is the root of the content.
     ContentPath(String),
     /// Absolute path of an extra file.
     ExtraFile(&'static str),
@@ -118,8 +119,8 @@ pub(super) trait ContentFormat: Sync {
     /// Returns `true` if files without a `bundle.yaml` have this format.
     fn is_format_of(&self, files: &Files) -> bool;
 
-    /// Returns `true` if rendering reads the content of the file at `path`. For other files it uses
-    /// only the path.
+    /// Returns `true` if rendering reads the content of the file at `path`. For other files,
+    /// rendering needs only the path.
     fn reads(&self, path: &str) -> bool;
 
     /// Returns the memory that rendering these files requires, in bytes. `parsed` is the memory of
@@ -131,11 +132,11 @@ pub(super) trait ContentFormat: Sync {
     /// Returns the parts of the target that the objects depend on.
     fn dependencies(&self) -> RenderDependencies;
 
-    /// Returns the `bundle.yaml` that the files themselves describe, or `None` if the format has no
-    /// name and version in its files.
+    /// Returns a `bundle.yaml` from the data in the files, or `None` if the files of the format
+    /// contain no name and version.
     fn describe(&self, files: &Files) -> Result<Option<Package>, Findings>;
 
-    /// Returns the external command that renders the files, or `None` if they need none.
+    /// Returns the external command that renders the files, or `None` if no command is needed.
     fn command(
         &self,
         _files: &Files,
@@ -145,8 +146,8 @@ pub(super) trait ContentFormat: Sync {
         Ok(None)
     }
 
-    /// Renders the files to objects, and parses them within `allowance`. An error of one object is
-    /// added to `findings` with its location, and the others are returned.
+    /// Renders the files to objects, and parses the objects within `allowance`. If an object is
+    /// invalid, its error is added to `findings` with the location. All valid objects are returned.
     fn render(
         &self,
         input: &RenderInput<'_>,

@@ -160,7 +160,8 @@ pub(super) const KNOWN: &[Known] = &[
     },
 ];
 
-/// API groups whose objects contain only patterns or schemas of images. Nothing in them is pulled.
+/// API groups whose objects contain only patterns or schemas of images. No image in such an object
+/// is pulled.
 pub(super) const PATTERNS: &[&str] = &[
     "admissionregistration.k8s.io",
     "apiextensions.k8s.io",

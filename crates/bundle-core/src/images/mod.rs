@@ -1,5 +1,5 @@
 //! Container images of objects: search, rejection of mutable references, lock file, and deployment
-//! with locked digests. Registries are not contacted here.
+//! with locked digests. This module sends no requests to registries.
 
 mod deploy;
 mod find;

@@ -14,8 +14,8 @@ use serde_json::Value;
 
 use crate::version::apis;
 
-/// Maps of built-in kinds whose keys the author chooses. A null in them is an empty value, not an
-/// absent field.
+/// Maps of built-in kinds whose keys the author chooses. A null in such a map is an empty value,
+/// not an absent field.
 pub const MAPS: &[&str] = &[
     "annotations",
     "attributes",

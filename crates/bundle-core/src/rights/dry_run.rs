@@ -87,9 +87,10 @@ pub fn concerns_rights(message: &str, by_rbac: bool) -> bool {
         || (message.contains("is forbidden") && !FOR_EVERYBODY.iter().any(contains))
 }
 
-/// Substrings in messages of admission webhooks and policies, and of the API server about a field
-/// that the user has no permission to set (`paramKind` of a ValidatingAdmissionPolicy whose
-/// parameters the user has no permission to read).
+/// Substrings in messages that reject a write because of its user, in this order: messages of
+/// admission webhooks, messages of admission policies, and messages of the API server about one
+/// field. An example of such a field is `paramKind` of a ValidatingAdmissionPolicy, if the user has
+/// no permission to read the parameters.
 const DENIED: [&str; 3] = ["denied the request", "denied request", ": Forbidden: user "];
 
 /// Substrings in messages with status 403 that do not depend on the user.

@@ -354,8 +354,9 @@ impl GraphBuilder<'_> {
         Ok(taken)
     }
 
-    /// Returns `true` if the source has it. Only layouts may lack an entry of an index, if they
-    /// were written for some platforms; for a registry that is an error.
+    /// Returns `true` if the source has the manifest of `descriptor`. A layout that was written for
+    /// selected platforms lacks the other entries of an index. For a registry the result is always
+    /// `true`: the later read returns an error if the registry lacks the manifest.
     fn is_there(&self, descriptor: &Descriptor) -> Result<bool, Finding> {
         match self.source {
             ImageSource::Disk(disk) => disk.holds(&descriptor.digest),

@@ -108,8 +108,9 @@ pub(in crate::reconcile) async fn is_patch_denied(
     Ok(!has_permission(own, requester, &question).await?)
 }
 
-/// Returns those of `objects` that `requester` has no permission to delete, with the reason. Their
-/// labels prove nothing, because every user who can patch an object can write them.
+/// Returns the objects in `objects` that `requester` has no permission to delete, with the reason.
+/// The labels of an object prove nothing, because every user who can patch the object can write
+/// them.
 pub(in crate::reconcile) async fn undeletable(
     own: &Client,
     requester: &Requester,

@@ -83,7 +83,7 @@ struct Place {
     level: Level,
     /// `true` within apiVersion, kind or metadata of an object.
     meta: bool,
-    /// Reason why a default is forbidden here.
+    /// Reason why the schema must not have a default.
     no_default: Option<&'static str>,
 }
 

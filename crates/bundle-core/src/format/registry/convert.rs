@@ -219,8 +219,8 @@ fn account(name: &str) -> &str {
     if name.is_empty() { DEFAULT } else { name }
 }
 
-/// Returns the ServiceAccounts to create, each once: those that workloads run as, and those that
-/// get permissions.
+/// Returns the ServiceAccounts to create, without duplicates: the ServiceAccounts of workloads, and
+/// the ServiceAccounts that get permissions.
 fn accounts(strategy: &Strategy) -> BTreeSet<&str> {
     let running = strategy.deployments.iter().map(|deployment| {
         account(
@@ -353,7 +353,7 @@ fn deployments(
         .collect()
 }
 
-/// Merges maps of `from` into those of `into`. Other values are replaced.
+/// Merges `from` into `into`. Maps are merged by key, and other values are replaced.
 fn merge(into: &mut Value, from: Value) {
     match (into, from) {
         (Value::Object(into), Value::Object(from)) => {
@@ -389,7 +389,7 @@ fn placed(mut object: Manifest, namespace: &str, findings: &mut Findings) -> Opt
     Some(object)
 }
 
-/// Checks generated objects by the rules for all objects, and returns the valid ones.
+/// Checks generated objects by the rules for all objects, and returns the valid objects.
 fn written(
     (file, line): &(String, usize),
     made: Vec<Value>,

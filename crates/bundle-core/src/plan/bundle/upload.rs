@@ -33,7 +33,7 @@ pub struct UploadState<'a> {
 /// Decision about an upload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UploadResult {
-    /// It is stored, and unpacked afterwards.
+    /// The archive is stored, and is unpacked afterwards.
     Stored,
     /// The Bundle has this content already.
     Identical,

@@ -52,8 +52,8 @@ impl RemovalFailure {
         )
     }
 
-    /// Returns the failure for definitions in use; `list` names them, each with its custom
-    /// resources.
+    /// Returns the failure for definitions in use. `list` names the definitions, each with its
+    /// custom resources.
     pub fn definitions_in_use(list: &str) -> Self {
         Self {
             retry: RetryPolicy::Soon,

@@ -1,9 +1,9 @@
 //! Decision on a reference: matching policies, and the signatures that satisfy them.
 //!
 //! Every policy that matches must be satisfied. A policy is satisfied if `threshold` distinct
-//! authorities have signed, each with one signature that meets all of its requirements. If
-//! signatures are unavailable, content that requires them is rejected for now, and the result must
-//! not be cached.
+//! authorities have signed, and for each of these authorities one signature meets all requirements
+//! of the authority. If signatures are unavailable, content that requires them is rejected for now,
+//! and the result must not be cached.
 
 use std::sync::Arc;
 
@@ -71,8 +71,8 @@ pub enum PolicyDecision {
     CannotTell(Findings),
 }
 
-/// Returns the policies that match `reference`, in their order. If there is none, the decision does
-/// not depend on its signatures, and they do not have to be fetched.
+/// Returns the policies that match `reference`, in their order. If no policy matches, the decision
+/// does not depend on the signatures of `reference`, and the signatures do not have to be fetched.
 pub fn matching<'a>(
     reference: &Reference,
     policies: impl IntoIterator<Item = &'a Arc<Policy>>,

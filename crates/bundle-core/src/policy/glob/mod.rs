@@ -26,7 +26,8 @@ pub fn matches(pattern: &str, name: &str) -> bool {
         .any(|name| walk(canonical.as_bytes(), name.as_bytes()))
 }
 
-/// Returns a `registry/repository` that `pattern` matches; `None` if it matches none.
+/// Returns a `registry/repository` that `pattern` matches; `None` if `pattern` matches no valid
+/// reference.
 pub fn example(pattern: &str) -> Option<String> {
     let found = witness::shortest(&canonical_pattern(pattern))?;
     let reference: Reference = format!("{found}:tag").parse().ok()?;

@@ -299,7 +299,7 @@ fn starred() -> impl Strategy<Value = (String, String)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
-    /// Every valid pattern matches an existing reference: its example.
+    /// For every valid pattern, `example` returns a valid reference that the pattern matches.
     #[test]
     fn accepted_patterns_match_their_witness(
         pattern in prop_oneof![

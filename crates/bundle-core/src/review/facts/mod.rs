@@ -68,11 +68,13 @@ impl fmt::Display for Kind {
 /// Trust in the stored object before any lookup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StampState {
-    /// Create, or update of an object without a valid stamp or seal.
+    /// The write creates the object, or it updates an object that has neither a valid stamp nor a
+    /// seal.
     Unstamped,
-    /// Update of an object that is sealed or has a valid stamp: its spec was checked before.
+    /// The write updates an object that has a seal or a valid stamp: the stored spec was checked
+    /// before.
     Stamped,
-    /// Create by the webhook itself of the Bundle that the template of a stamped BundleDeployment
+    /// The webhook itself creates the Bundle that the template of a stamped BundleDeployment
     /// defines. The webhook has compared owner, hash and spec. The Bundle inherits the stamp.
     Inherited,
 }

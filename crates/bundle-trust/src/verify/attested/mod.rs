@@ -123,7 +123,7 @@ pub fn blob_attested(
     Err(Finding::error(
         codes::trust::UNATTESTED,
         format!(
-            "no attestation with predicate type {} by the given {}: the bundle is one {why}",
+            "no attestation with predicate type {} by the given {}: the Sigstore bundle is a signature {why}",
             kinds.join(", "),
             names.join(", ")
         ),

@@ -22,7 +22,8 @@ mod load;
 mod releases;
 
 const LONG: Duration = Duration::from_secs(120);
-/// Default of `--lease-duration`, and the time that the next leader needs to acquire the lease.
+/// Maximum time of a failover: the default of `--lease-duration` plus the time that the next leader
+/// needs to acquire the lease.
 const FAILOVER: Duration = Duration::from_secs(17);
 /// Time until an object is restored, on a machine with other work.
 const RESUMED: Duration = Duration::from_secs(60);

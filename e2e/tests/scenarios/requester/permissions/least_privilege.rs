@@ -1,5 +1,6 @@
-//! Permissions of the pod's own ServiceAccount: a run that uses every feature once needs each of
-//! them, and no request is denied. `process` tests denied permissions.
+//! Permissions of the pod's own ServiceAccount. The run uses every feature one time. Each
+//! permission is needed at least once, except those in [`UNUSED`], and the API server denies no
+//! request. The module `process` tests denied permissions.
 
 use std::collections::BTreeSet;
 use std::path::Path;

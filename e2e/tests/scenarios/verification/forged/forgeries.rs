@@ -14,7 +14,7 @@ pub(super) struct Forgery {
     pub(super) name: &'static str,
     /// Sigstore bundle, or payload of cosign 2.
     pub(super) bundle: Vec<u8>,
-    /// Annotations of a payload of cosign 2; empty for a bundle.
+    /// Annotations of a payload of cosign 2. `None` for a Sigstore bundle.
     pub(super) annotations: Option<Annotations>,
     pub(super) reported: &'static str,
 }

@@ -18,7 +18,7 @@ pub use crate::review::deployment::IgnoreRule as Rule;
 
 impl Rule {
     /// Returns true if the rule applies to this object. No rule applies to roles and bindings: the
-    /// permissions were checked for the rules in the content, so exactly these are applied.
+    /// permissions were checked for the roles in the content, so exactly these roles are applied.
     pub fn fits(&self, id: &ObjectId) -> bool {
         id.group != "rbac.authorization.k8s.io"
             && self
@@ -61,7 +61,7 @@ pub fn apply_rules(
 }
 
 /// Sets or removes the fields that the rules name by path. Each value is copied only once, even if
-/// several pointers name it or a value that contains it.
+/// several pointers name the value or a value that contains it.
 fn keep_live_fields(desired: &mut Value, live: &Value, rules: &[&Rule]) {
     let mut found = BTreeMap::<*const Value, (&str, &Value)>::new();
     for pointer in rules.iter().flat_map(|rule| &rule.fields) {

@@ -169,7 +169,7 @@ impl Decisions {
     }
 
     /// Records that `content` of the decider `by` is installed completely. `inventory` has the keys
-    /// of all recorded objects, and `wanted` those of the content.
+    /// of all recorded objects, and `wanted` has the keys of the objects of the content.
     pub fn conclude<'k>(
         &mut self,
         content: &str,

@@ -1,7 +1,7 @@
 //! Plan of a reconcile of a BundleDeployment: its remaining steps in order, computed from the
-//! observed facts. The outcome of a step can change the plan, so it is computed again after each
-//! step. Clients can show the same plan. The steps are executed in webhook::reconcile; `status`
-//! computes the conditions.
+//! observed facts. The outcome of a step can change the plan, so the plan is computed again after
+//! each step. Clients can show the same plan. The steps are executed in webhook::reconcile;
+//! `status` computes the conditions.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ pub enum InstallStep {
     Render,
     /// Check that the objects are inside the targets of the class.
     CheckTargets,
-    /// Check the approval, if the class requires one.
+    /// Check the approval, if the class requires an approval.
     CheckApproval,
     /// Check that the class allows the source.
     CheckSource,
@@ -55,8 +55,8 @@ pub enum InstallStep {
     /// Check spec, class, policies and approval immediately before the first write, even if the
     /// permission check is recent: a slow registry can delay the steps before it.
     CheckPreconditions,
-    /// Record the objects, then apply them phase by phase. Phases after Namespaces and
-    /// CustomResourceDefinitions start once those are established.
+    /// Record the objects, then apply them phase by phase. Later phases start after the Namespaces
+    /// are active and the CustomResourceDefinitions are established.
     Apply,
     /// Delete recorded objects that are not part of the content.
     Prune,
@@ -69,7 +69,7 @@ pub enum InstallStep {
 /// Step of the maintenance of installed content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MaintenanceStep {
-    /// Report the approval of the content. It has no other effect.
+    /// Report the approval of the content. This step has no other effect.
     ReportApproval,
     /// Restore drift from the wanted content, and check health.
     Maintain,
@@ -78,7 +78,8 @@ pub enum MaintenanceStep {
     MaintainPartial,
     /// Restore drift from the previously installed content.
     MaintainPrevious,
-    /// Check, if it is due, that the requesters still have the permissions for the installation.
+    /// If the check is due: check that the requesters still have the permissions for the
+    /// installation.
     CheckPermissions,
     /// Delete Bundles that are no longer needed.
     DeleteOldBundles,
