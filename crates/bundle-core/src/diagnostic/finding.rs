@@ -236,7 +236,7 @@ impl Findings {
             if kept.count() == KEPT {
                 let more = Finding {
                     severity,
-                    ..Finding::error(finding.code, MORE).hint("correct the listed ones first")
+                    ..Finding::error(finding.code, MORE).hint("correct the listed findings first")
                 };
                 self.0.push(more);
                 return;

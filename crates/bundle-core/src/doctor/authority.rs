@@ -84,7 +84,7 @@ pub fn authorities(
     }
     if sets.len() > 1 {
         return problem(
-            "the webhooks have different authorities, of which only one can be right".to_owned(),
+            "the webhooks have different authorities, but only one authority is correct".to_owned(),
         );
     }
     let message = format!("valid until {}", date(until));

@@ -38,7 +38,7 @@ pub fn plugin(version: &str, programs: &Programs) -> CheckResult {
     match on_path.first() {
         Some(first) if first != running => warning(
             format!("this is version {version}, but kubectl runs {first}, which is first on PATH"),
-            "remove that program, or move the folder of this one to the beginning of PATH",
+            "remove that program, or move the folder of this plugin to the beginning of PATH",
         ),
         None => warning(
             format!("this is version {version}, but kubectl finds no kubectl-bundle on PATH"),

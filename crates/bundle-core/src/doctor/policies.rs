@@ -69,7 +69,7 @@ pub fn policies(
 fn one(policy: ObservedPolicy, now: i64, date: &impl Fn(i64) -> String) -> Vec<CheckResult> {
     let code = codes::doctor::POLICY_UNUSABLE;
     let subject = format!("signaturepolicy {}", policy.name);
-    let correct = "correct the policy, or what it names; until then it rejects every reference that it matches";
+    let correct = "correct the policy, or the Secret or ConfigMap that it names; until then the policy rejects every reference that it matches";
     let of = |finding: Finding, hint: &str| {
         CheckResult::of(CHECK, finding.about(subject.as_str()).hint(hint))
     };

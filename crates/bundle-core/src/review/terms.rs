@@ -1,6 +1,6 @@
 //! Settings of a BundleDeployment that affect objects or data outside of its content, and the terms
-//! that an approval covers.
-//! `parts` has their requesters, and the module `rights` the rules for approvals.
+//! that an approval covers. The module `parts` has the requesters of these settings, and the module
+//! `rights` has the rules for approvals.
 
 use serde_json::Value;
 
@@ -33,8 +33,8 @@ pub(super) fn same_settings(left: &CheckedDeploymentSpec, right: &CheckedDeploym
 /// Returns the digest of the terms that an approval covers in addition to the content: class,
 /// ServiceAccount, target namespace (and its creation), configuration, and the settings about
 /// objects of other owners (`collision`, `drift.ignore`, `deletion`, `rollout.replace`) in the
-/// `spec` of a BundleDeployment. The digest of a spec without `rollout.replace` equals that of
-/// earlier versions, which approvals and inventories contain.
+/// `spec` of a BundleDeployment. The digest of a spec without `rollout.replace` equals the digest
+/// of earlier versions, which existing approvals and inventories contain.
 pub fn approval_terms(spec: &Value) -> Digest {
     let member = |name: &'static str| (name, Node::Value(&spec[name]));
     let drift = [("ignore", Node::Value(&spec["drift"]["ignore"]))];
@@ -53,8 +53,9 @@ pub fn approval_terms(spec: &Value) -> Digest {
 }
 
 /// Returns `true` if `spec` sets only class and template, or sets everything else that
-/// [`approval_terms`] covers to its default. Only then may an approval omit the generation, because
-/// its author cannot have overlooked a setting. Returns `false` for an invalid spec.
+/// [`approval_terms`] covers to its default. In this case an approval may omit the generation,
+/// because there is no setting that its author could have overlooked. Returns `false` for an
+/// invalid spec.
 pub fn has_default_terms(spec: &Value) -> bool {
     let has_config = MemberRule::of("config").is_set(&spec["config"]);
     let Ok(spec) = CheckedDeploymentSpec::parse(spec) else {

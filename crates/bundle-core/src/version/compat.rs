@@ -11,7 +11,8 @@ use crate::diagnostic::{Finding, codes};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Kubernetes {
-    /// Minor version with which the bundle was developed and tested. All its patches are supported.
+    /// Minor version with which the bundle was developed and tested. All patches of this version
+    /// are supported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<Minor>,
     /// Supported versions.

@@ -65,11 +65,11 @@ pub(super) fn is_csv(object: &Manifest) -> bool {
     object.id.kind == "ClusterServiceVersion" && object.id.group == "operators.coreos.com"
 }
 
-/// Returns all objects in an order in which they can be installed. They are complete if `findings`
-/// has no errors.
+/// Returns all objects in an order in which they can be installed. The list is complete if
+/// `findings` has no errors.
 ///
-/// The suggested namespace is one of the objects, as in RukPak. A `target` is not: it must exist,
-/// or `spec.createNamespace` creates it.
+/// The namespace that the bundle suggests is one of the objects, as in RukPak. The namespace
+/// `target` is not one of the objects: it must exist, or `spec.createNamespace` creates it.
 pub(super) fn convert(
     operator: Operator,
     others: Vec<Manifest>,

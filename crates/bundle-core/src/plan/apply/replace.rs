@@ -109,8 +109,8 @@ pub struct Cause<'a> {
 /// Returns the immutable fields if a `Status` reports only changes of immutable fields; otherwise
 /// `None`.
 ///
-/// Only the message of each cause shows that. Source: `ValidateImmutableField` of
-/// `k8s.io/apimachinery` ("field is immutable", also for Jobs and selectors) and
+/// Only the message of each cause shows that a field is immutable. Source: `ValidateImmutableField`
+/// of `k8s.io/apimachinery` ("field is immutable", also for Jobs and selectors) and
 /// `pkg/apis/{core,apps,rbac,storage}/validation` of Kubernetes.
 pub fn immutable_fields<'a>(
     code: u16,

@@ -8,9 +8,9 @@ use crate::rights::concerns_rights;
 
 /// Removes from a Service the node ports that the existing Service `live` of the same name uses:
 /// these ports are not free until `live` is deleted. Other ports stay, because the dry run checks
-/// that they are free.
+/// that other ports are free.
 ///
-/// Cluster IPs also stay: a dry run does not check them. Sources:
+/// Cluster IPs also stay: a dry run does not check cluster IPs. Sources:
 /// `pkg/registry/core/service/{portallocator,ipallocator}` of Kubernetes.
 pub fn remove_held_node_ports(id: &ObjectId, value: &mut Value, live: &Value) {
     if !is_service(id) {

@@ -167,7 +167,7 @@ pub fn decide_unsignable(source: &str, class: ClassSignatures) -> PolicyDecision
         ClassSignatures::IfPolicy => let_in(
             Finding::warning(
                 codes::trust::UNCHECKED,
-                format!("content of a source of type `{source}` cannot be signed: it is installed without a signature check"),
+                format!("content of a source of type `{source}` cannot be signed: the content is installed without a signature check"),
             )
             .at_field("spec.source.type"),
         ),
@@ -189,7 +189,7 @@ fn without_policy(reference: &PinnedReference, class: ClassSignatures) -> Policy
         ClassSignatures::IfPolicy => let_in(
             Finding::warning(
                 codes::trust::UNCHECKED,
-                format!("no SignaturePolicy matches {name}: it is installed without a signature check"),
+                format!("no SignaturePolicy matches {name}: the content is installed without a signature check"),
             )
             .about(reference.to_string()),
         ),

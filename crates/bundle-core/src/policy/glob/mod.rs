@@ -83,8 +83,8 @@ fn canonical_name(name: &str) -> String {
     }
 }
 
-/// Like [`canonical_name`], for a pattern. An implied `library/` is added only if the repository
-/// has no stars. A port is kept if the registry has stars.
+/// Like [`canonical_name`], for a pattern. If the repository has no stars, an implied `library/` is
+/// added. If the registry has stars, a port is kept.
 fn canonical_pattern(pattern: &str) -> String {
     match pattern.split_once('/') {
         None => canonical_starred(pattern),

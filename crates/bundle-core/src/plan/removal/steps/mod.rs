@@ -63,10 +63,10 @@ pub enum RemovalStep {
     /// [`Self::DeleteCreatedNamespaces`] deletes those.
     DeleteObjects,
     /// Remove this project's labels from the namespaces that `spec.createNamespace` created and
-    /// that contain objects of others. These namespaces stay.
+    /// that contain foreign objects. These namespaces stay.
     ReleaseNamespacesInUse,
-    /// Delete the namespaces that `spec.createNamespace` created and that contain no objects of
-    /// others.
+    /// Delete the namespaces that `spec.createNamespace` created and that contain no foreign
+    /// objects.
     DeleteCreatedNamespaces,
     /// Remove this project's finalizer from the BundleDeployment.
     RemoveFinalizer,
