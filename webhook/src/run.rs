@@ -308,7 +308,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
-    /// Spawns a task that ends with its token.
+    /// Spawns a task that ends when its token is cancelled.
     fn obedient(tasks: &mut Tasks, name: &'static str, token: &CancellationToken) {
         spawn(tasks, name, token.clone().cancelled_owned());
     }

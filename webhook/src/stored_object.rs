@@ -1,5 +1,5 @@
-//! The parts of a stored object that decide on its seal and stamp, from each of its forms: the JSON
-//! of a review, and the object that the reconciler reads.
+//! The parts of a stored object that its seal and stamp depend on. They are read from two forms of
+//! the object: the JSON of a review, and the object that the reconciler reads.
 
 use bundle_api::names::ANNOTATION_STAMP;
 use bundle_core::review::{Kind, StoredObject, last_written};

@@ -29,8 +29,8 @@ use crate::shared::{Shared, StampKey};
 const CHECK_INTERVAL: Duration = Duration::from_secs(15);
 /// Delay after a failed check.
 const RETRY_DELAY: Duration = Duration::from_secs(2);
-/// Minimum delay after another client changed a registration, so that two programs that disagree do
-/// not compete at full speed.
+/// Minimum delay after another client changed a registration, so that two programs that write
+/// different values do not compete at full speed.
 const MIN_DELAY: Duration = Duration::from_millis(200);
 
 /// The error of a check.
@@ -50,18 +50,18 @@ pub enum KeeperError {
     Serve(#[from] ServeError),
 }
 
-/// Returns the stamp key of the state namespace. Creates it if it does not exist.
+/// Returns the stamp key of the state namespace. Creates the key if it does not exist.
 pub async fn stamp_key(client: Client, namespace: &str) -> Result<StampKey, SecretError> {
     secret::stamp(&Api::namespaced(client, namespace)).await
 }
 
-/// Reads the current tokens. Another replica can have rotated them.
+/// Reads the current tokens. Another replica may have rotated them.
 pub(crate) async fn read_tokens(shared: &Shared) -> Result<Tokens, SecretError> {
     let secrets = Api::namespaced(shared.client(), &shared.settings.state_namespace);
     path::tokens(&secrets, path::Rotation::default()).await
 }
 
-/// Checks and renews everything until `shutdown`.
+/// Checks and renews certificates, keys and registrations until `shutdown`.
 pub async fn keep(shared: Arc<Shared>, resolver: Arc<Resolver>, shutdown: CancellationToken) {
     let mut registrar = Registrar::new(&shared);
     loop {
@@ -126,7 +126,8 @@ async fn check(
     Ok(())
 }
 
-/// Returns a resolver that serves for `names`, and its authority (PEM). For tests of the listener.
+/// Returns a resolver with a certificate for `names`, and the authority of the certificate (PEM).
+/// Used by tests of the listener.
 #[cfg(test)]
 pub(crate) fn serving(names: &[&str]) -> (Arc<Resolver>, String) {
     let resolver = Arc::new(Resolver::default());

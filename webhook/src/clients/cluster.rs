@@ -11,7 +11,7 @@ pub(crate) use bundle_cluster::connection::with_missing_right;
 pub use bundle_cluster::connection::{Clients, ClusterError, ServiceAccount};
 pub(crate) use bundle_cluster::watch::watch_events;
 
-/// The clients of this replica. They share one connection pool.
+/// The clients of this replica, which share one connection pool.
 pub struct ReplicaClients {
     /// For tasks that every replica runs.
     pub(crate) own: Clients,

@@ -1,4 +1,4 @@
-//! The flags of `bundle-webhook` and their help. `settings` evaluates them.
+//! The flags of `bundle-webhook` and their help. The module `settings` evaluates the flags.
 
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! The configuration of the pod: its flags, and the settings that follow from them.
+//! The configuration of the pod: its flags, and the settings that are computed from the flags.
 
 pub mod args;
 pub mod settings;

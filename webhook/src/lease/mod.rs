@@ -39,7 +39,7 @@ pub struct Election {
 /// A lease that this replica has acquired or renewed.
 struct HeldLease {
     lease: Lease,
-    /// Start of the request. Other replicas can have observed the lease from then on.
+    /// Start of the request. Other replicas may have observed the lease from this time on.
     since: Instant,
 }
 
@@ -131,7 +131,7 @@ impl Election {
         }
     }
 
-    /// Replaces the lease that was found, or creates it. Returns `None` if another replica was
+    /// Replaces the existing lease, or creates the lease. Returns `None` if another replica was
     /// faster.
     async fn take(&self, found: Option<Lease>) -> Result<Option<HeldLease>, kube::Error> {
         let since = Instant::now();
@@ -189,7 +189,7 @@ impl Election {
     }
 
     /// Renews the lease once. Returns `None` if another replica holds it. A lease that was deleted
-    /// is created again: other replicas wait as long as for an unchanged one.
+    /// is created again: other replicas wait for as long as for an unchanged lease.
     async fn renew(&self, lease: &Lease) -> Result<Option<HeldLease>, kube::Error> {
         let since = Instant::now();
         let mut lease = lease.clone();

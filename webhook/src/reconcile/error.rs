@@ -15,10 +15,10 @@ use crate::reconcile::inventory::error::InventoryStoreError;
 /// Maximum number of objects and warnings in a status or a message.
 pub(in crate::reconcile) const MAX_LISTED: usize = 20;
 
-/// The reason why a reconcile ended early, and when it is retried.
+/// The reason why a reconcile ended early, and the policy for its retry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::reconcile) struct ReconcileError {
-    /// Its code in the catalogue of diagnostics.
+    /// The code in the catalogue of diagnostics.
     pub(in crate::reconcile) code: Code,
     /// The reason of the condition.
     pub(in crate::reconcile) reason: &'static str,

@@ -272,7 +272,7 @@ fn into_stream(woken: mpsc::UnboundedReceiver<String>) -> impl Stream<Item = Str
     })
 }
 
-/// Returns references to those of `objects` that name the class.
+/// Returns references to the `objects` that name the class.
 fn objects_of_class(
     objects: &[Arc<WatchedObject>],
     class: &WatchedObject,
@@ -286,7 +286,7 @@ fn objects_of_class(
         .collect()
 }
 
-/// Returns `duration` with a random deviation of up to 10 %, so that requests do not come at the
+/// Returns `duration` with a random deviation of up to 10 %, so that requests are not sent at the
 /// same moment.
 fn jittered(duration: Duration) -> Duration {
     duration.mul_f64(0.9 + 0.2 * rand::rng().random::<f64>())

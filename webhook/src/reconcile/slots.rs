@@ -1,14 +1,16 @@
 //! Limits for concurrent reconciles and comparisons. Both can wait for objects, webhooks or
-//! registries that their requester blocks, so few requesters together cannot hold all slots.
+//! registries that their requester blocks. Therefore each requester is limited, so that a few
+//! requesters together cannot hold all slots.
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::budget::{Cap, Pool, Share, requester_key};
 
-/// Concurrent reconciles of one kind. One requester can use half, two of them three quarters.
+/// Concurrent reconciles of one kind. One requester can use half of the slots, and two requesters
+/// together can use three quarters.
 const RECONCILE_SLOTS: u64 = 8;
-/// Objects of one kind that are read and sealed at the same time. Each needs two requests to the
-/// API server, which converts no object of these kinds: they have one version.
+/// Objects of one kind that are read and sealed at the same time. Each object needs two requests to
+/// the API server. These requests need no conversion, because the kinds have only one version.
 const CONCURRENT_READS: usize = 8;
 /// Concurrent comparisons by dry run. Each holds the JSON of up to three objects. One requester can
 /// use half.

@@ -34,7 +34,7 @@ pub enum RegistrationError {
         action: &'static str,
         /// The kind.
         kind: String,
-        /// Its name.
+        /// The name of the registration.
         name: String,
         /// The cause.
         source: kube::Error,
@@ -113,7 +113,7 @@ impl Keeper {
         }
     }
 
-    /// Returns the next change. It is cancel-safe.
+    /// Returns the next change. This function is cancel-safe.
     pub(crate) async fn changed(&mut self) -> Change {
         match self.events.next().await {
             Some(change) => change,
@@ -183,7 +183,7 @@ impl Keeper {
         self.faults.iter().flatten().all(|fault| fault.is_repaired)
     }
 
-    /// Returns the start of the last gap if the path was not rotated after it.
+    /// Returns the start of the last gap, if the path was not rotated after this gap.
     pub(crate) fn gap(&self) -> Option<Timestamp> {
         self.gap
     }

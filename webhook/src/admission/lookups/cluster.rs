@@ -1,5 +1,5 @@
-//! Lookups of reviews against the API server, as the pod, and against registries. `lookups` defines
-//! them.
+//! Lookups of reviews against the API server, as the pod, and against registries. The parent module
+//! defines these lookups.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,8 +36,8 @@ pub struct ClusterLookups {
     shared: Arc<Shared>,
     own_user: OnceCell<String>,
     permits: AllowedReviews,
-    /// Time limit of one lookup. It is shorter than the review, so that the response can name the
-    /// lookup.
+    /// Time limit of one lookup. It is shorter than the deadline of the review, so that the
+    /// response can name the lookup.
     timeout: Duration,
 }
 

@@ -1,4 +1,5 @@
-//! Limits of git: the server decides what git allocates and writes.
+//! Limits of git. They are necessary because the server determines how much git allocates and
+//! writes.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,10 +11,11 @@ const FOLDER_BYTES: u64 = 192 << 20;
 /// Maximum private memory of one process, in bytes. git-remote-https uses 9 MiB, most of it for the
 /// certificate authorities, and index-pack 8 MiB for a pack of 3 MiB.
 const PROCESS_MEMORY: u64 = 24 << 20;
-/// Maximum memory of all processes of one command, in bytes. It is reserved while the command runs.
+/// Maximum memory of all processes of one command, in bytes. This memory is reserved while the
+/// command runs.
 const COMMAND_MEMORY: u64 = 32 << 20;
-/// Commands whose memory the pod must have: that of one requester can wait for a slow server while
-/// another requester's runs.
+/// Number of commands for which the pod must have memory: while the command of one requester waits
+/// for a slow server, the command of another requester can run.
 pub(super) const CONCURRENT_COMMANDS: u64 = 2;
 /// Time limit of one process that uses the network.
 const NETWORK_TIMEOUT: Duration = Duration::from_secs(120);
@@ -51,8 +53,8 @@ impl Default for GitLimits {
 }
 
 /// The shell that sets the limits of a process and then becomes git, whose helpers inherit them.
-/// Limits that are set after a process has started would not hold for helpers that it started
-/// before, and code between fork and exec is unsafe.
+/// Limits that are set after git has started would not apply to helpers that git has already
+/// started, and code between fork and exec is unsafe.
 pub(super) const SHELL: &str = "/bin/sh";
 /// Script of [`SHELL`]: size of a file in blocks of 512 bytes, private memory in KiB, then the
 /// command. No core dumps, 1 MiB of stack for each thread, 60 s of CPU time, and 128 MiB of address
@@ -68,7 +70,7 @@ impl GitLimits {
 }
 
 /// Returns the private memory of the processes of a group, in bytes. Memory of files is not
-/// counted: the kernel can free it.
+/// counted, because the kernel can free it.
 pub(super) fn memory_of(group: Pid) -> u64 {
     let entries = fs_err::read_dir("/proc").into_iter().flatten().flatten();
     let processes = entries.map(|entry| entry.path());

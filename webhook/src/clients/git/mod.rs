@@ -1,5 +1,5 @@
-//! The git program: child processes without any configuration of a user, a system or a repository,
-//! each in a folder of its own that has a size limit.
+//! The git program: child processes without any configuration of a user, a system or a repository.
+//! Each process runs in its own folder, which has a size limit.
 
 mod failure;
 mod group;
@@ -24,11 +24,12 @@ pub(crate) use self::process::{GitProcess, write_all};
 pub(crate) use self::remote::{GitCredentials, GitRemote};
 use crate::budget::{Budget, Cap, Pool, Share, requester_key, wait_for_share};
 
-/// Concurrent folders of git. Their disk space must fit on the volume of the cache beside the
-/// cache, and each runs processes in the memory of the pod. One requester can use half.
+/// Number of concurrent folders of git. The volume of the cache must have space for the cache and
+/// for these folders, and each folder has processes that use the memory of the pod. One requester
+/// can use half of the folders.
 const FOLDERS: u64 = 2;
 /// The oldest version of git that connects only to given addresses (`http.curloptResolve`). Older
-/// ones ignore the setting.
+/// versions ignore the setting.
 const OLDEST: (u32, u32) = (2, 37);
 /// Maximum number of bytes of the output of `git version`.
 const VERSION_BYTES: usize = 1024;
@@ -127,9 +128,9 @@ pub(crate) struct GitProgram {
 }
 
 impl GitProgram {
-    /// Removes what earlier processes left in `folder`. Programs are found in `search_path`.
-    /// Servers can have certificates of the authorities of the system and of those in `authorities`
-    /// (PEM). Each command reserves a part of `memory`.
+    /// Removes the files of earlier processes in `folder`. Programs are searched in `search_path`.
+    /// The authorities of the system and those in `authorities` (PEM) are trusted for the
+    /// certificates of servers. Each command reserves a part of `memory`.
     pub(crate) fn new(
         folder: PathBuf,
         search_path: OsString,
@@ -230,9 +231,9 @@ async fn exec_path(repository: &GitFolder) -> Result<PathBuf, GitError> {
     Ok(PathBuf::from(output.trim_end_matches('\n')))
 }
 
-/// Creates and returns the folder with the only programs of git that it can run: itself, and its
-/// client for https. A server can make it run others, for example `http-fetch` for a pack at any
-/// URL. Programs such as ssh are found in `PATH`.
+/// Creates and returns the folder with the programs that git can run: git itself, and its client
+/// for https. Without this limit, a server could make git run other programs, for example
+/// `http-fetch` for a pack at any URL. Programs such as ssh are found in `PATH`.
 fn link_programs(exec_path: &Path, repository: &GitFolder) -> io::Result<PathBuf> {
     let programs = repository.path().join(PROGRAMS);
     fs_err::os::unix::fs::symlink(&repository.git, programs.join("git"))?;
@@ -254,7 +255,7 @@ async fn check_version(repository: &GitFolder) -> Result<(), GitError> {
     }
 }
 
-/// Parses `git version 2.39.5`, which can have further words.
+/// Parses a text such as `git version 2.39.5`, which may contain further words.
 fn version(output: &str) -> Option<(u32, u32)> {
     let numbers = output.strip_prefix("git version ")?;
     let mut numbers = numbers.trim().split('.');
@@ -270,12 +271,13 @@ fn find(search_path: &OsStr, program: &str) -> Option<PathBuf> {
 
 /// An empty folder in place of the home directory.
 const HOME: &str = "home";
-/// A folder with links to the programs of git that it can run.
+/// A folder with links to the programs that git can run.
 const PROGRAMS: &str = "programs";
 /// The repository in a folder of git.
 const REPOSITORY: &str = "repository.git";
 
-/// The disk space of a folder. It is released after the last process that works in it.
+/// The disk space of a folder. It is released after the last process that works in the folder has
+/// ended.
 #[derive(Debug)]
 struct FolderSpace {
     folder: TempDir,
@@ -295,11 +297,12 @@ struct UsedByProcess {
     space: Arc<FolderSpace>,
 }
 
-/// A folder with one repository. It is removed on drop.
+/// A folder with one repository. The folder is removed on drop.
 #[derive(Debug)]
 pub(crate) struct GitFolder {
     git: PathBuf,
-    /// The folder with the only programs of git that it can run; `None` until their place is known.
+    /// The folder with the programs that git can run; `None` until the folder of git's programs is
+    /// known.
     programs: Option<PathBuf>,
     search_path: OsString,
     limits: GitLimits,
@@ -335,7 +338,7 @@ impl GitFolder {
         process.output(self.path(), input, longest, limit).await
     }
 
-    /// Starts a command without network whose output is read while it runs.
+    /// Starts a command without network. The caller reads the output while the command runs.
     pub(crate) async fn stream(&self, arguments: &[&str]) -> Result<GitProcess, GitError> {
         self.start(arguments, None).await
     }
@@ -374,7 +377,7 @@ impl GitFolder {
         self.space.path()
     }
 
-    /// Returns all variables of a process. Git reads its configuration from these alone.
+    /// Returns all variables of a process. Git reads its configuration only from these variables.
     fn environment(&self, remote: Option<&remote::RemoteSettings>) -> Vec<(String, OsString)> {
         let home = self.path().join(HOME);
         let mut variables: Vec<(String, OsString)> = [

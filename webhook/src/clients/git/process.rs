@@ -38,7 +38,7 @@ pub(crate) struct ProcessEnd {
 }
 
 impl GitProcess {
-    /// Starts git in a process group of its own, with exactly these variables.
+    /// Starts git in its own process group, with exactly these environment variables.
     pub(super) fn start(
         (git, arguments): (&Path, &[&str]),
         environment: Vec<(String, OsString)>,
@@ -89,7 +89,7 @@ impl GitProcess {
     }
 
     /// Writes `input`, and returns the output of a successful process. Kills the process after
-    /// `limit`, or when it exceeds its limits of memory or of the disk space in `folder`.
+    /// `limit`, or when the process exceeds the limits of memory or of disk space in `folder`.
     pub(super) async fn output(
         self,
         folder: &Path,
@@ -152,8 +152,8 @@ impl ProcessEnd {
     }
 }
 
-/// Writes `input` and closes the pipe. The exit status shows a process that ended before it read
-/// everything.
+/// Writes `input` and closes the pipe. If the process ends before it has read all of `input`, its
+/// exit status shows the error.
 pub(crate) async fn write_all(stdin: Option<ChildStdin>, input: &[u8]) {
     if let Some(mut stdin) = stdin {
         stdin.write_all(input).await.ok();
@@ -174,7 +174,7 @@ async fn read_all(stdout: impl AsyncRead + Unpin, longest: usize) -> Result<Vec<
     Ok(bytes)
 }
 
-/// Reads everything, and keeps the first bytes.
+/// Reads the whole stream, and keeps its first bytes.
 async fn read_start(mut stderr: ChildStderr) -> Vec<u8> {
     let mut kept = Vec::new();
     let mut buffer = [0; 4096];
@@ -200,7 +200,7 @@ async fn exceeded(folder: &Path, group: Option<Pid>, limits: &GitLimits) -> GitE
     }
 }
 
-/// Returns the size of all files. Those that are removed meanwhile do not count.
+/// Returns the size of all files. Files that are removed during the measurement do not count.
 fn size(folder: &Path) -> u64 {
     let entries = fs_err::read_dir(folder).into_iter().flatten().flatten();
     entries

@@ -27,8 +27,8 @@ const PURPOSE: &str = "archive 1";
 const MAX_INDEX_BYTES: u64 = 1 << 20;
 /// Length of all parts but the last, in bytes.
 const PART: u64 = 64 << 10;
-/// Memory that writing an archive needs in addition to its largest file, in bytes: compressor,
-/// buffers and paths.
+/// Memory that is needed to write an archive, in addition to its largest file, in bytes:
+/// compressor, buffers and paths.
 pub(in crate::reconcile) const WRITE_MEMORY: u64 = 4 << 20;
 /// Time of all entries, in Unix seconds.
 const TIME: u64 = 0;
@@ -137,7 +137,7 @@ pub(in crate::reconcile) struct StoredArchive {
 }
 
 impl StoredArchive {
-    /// Opens an archive. Fails if it was not written under this name, or was changed.
+    /// Opens an archive. Fails if the archive was not written under this name, or was changed.
     pub(super) fn open(path: &Path, name: SealName<'_>) -> io::Result<Self> {
         let (file, index) = SealedFile::open(path, seal(name), MAX_INDEX_BYTES)?;
         Self::decode(file, &index).ok_or_else(damaged)

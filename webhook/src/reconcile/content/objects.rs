@@ -43,7 +43,7 @@ impl PreparedObject {
 
 #[cfg(test)]
 impl PreparedObject {
-    /// Returns ConfigMap `web` in namespace `team-a`, as content has it.
+    /// Returns the ConfigMap `web` in namespace `team-a` with the fields that content would have.
     pub(in crate::reconcile) fn config_map() -> Self {
         let id = ObjectId {
             group: String::new(),
@@ -109,9 +109,10 @@ impl DerefMut for HeldObjects {
 pub(in crate::reconcile) struct Owner<'a> {
     /// Name of the BundleDeployment.
     pub(in crate::reconcile) name: &'a str,
-    /// Id of its ApplySet.
+    /// Id of the ApplySet.
     pub(in crate::reconcile) applyset: &'a str,
-    /// Namespace of objects that name none. Without it, such objects are rejected.
+    /// Namespace of objects without a namespace. If this field is `None`, such objects are
+    /// rejected.
     pub(in crate::reconcile) namespace: Option<&'a str>,
 }
 
@@ -180,7 +181,7 @@ pub(in crate::reconcile) async fn prepare(
     Ok(items)
 }
 
-/// Returns the error for objects whose kinds the API server does not serve. Its text is that of
+/// Returns the error for objects whose kinds the API server does not serve. The text is that of
 /// RukPak.
 pub(in crate::reconcile) fn missing_kinds(
     objects: &[ObjectId],
@@ -252,8 +253,8 @@ fn own_kind(defined: &[CustomKind], id: &ObjectId) -> Option<Kind> {
     })
 }
 
-/// Adds namespace and labels to the object. Returns its id as an error if it needs a namespace and
-/// has none.
+/// Adds namespace and labels to the object. If the object needs a namespace and has none, returns
+/// its id as an error.
 fn item(
     object: Manifest,
     kind: Kind,

@@ -1,5 +1,5 @@
 //! The entry of BundleDeployment reconciles: selects admitted BundleDeployments of this
-//! provisioner. `seal::sealed` limits them by requester.
+//! provisioner. `seal::sealed` limits these reconciles by requester.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -145,7 +145,7 @@ pub(in crate::reconcile) fn class_gone(class: &str) -> String {
     )
 }
 
-/// Reports why the class cannot be used, and changes nothing else.
+/// Reports the reason why the class cannot be used, and changes nothing else.
 pub(in crate::reconcile) async fn report_class_error(
     object: &DynamicObject,
     ctx: &Context,

@@ -66,7 +66,7 @@ impl<'a> DeploymentReconcile<'a> {
         format!("{uid} {generation}")
     }
 
-    /// Ensures that the content is installed. Returns true if anything was changed for it.
+    /// Ensures that the content is installed. Returns true if a change was necessary.
     pub(in crate::reconcile) async fn ensure_installed(
         &mut self,
         request: &InstallRequest<'_>,
@@ -139,7 +139,7 @@ impl<'a> DeploymentReconcile<'a> {
         Ok(items)
     }
 
-    /// Executes the steps of the plan until none is left or one fails.
+    /// Executes the steps of the plan until no step is left or a step fails.
     async fn install_content(
         &mut self,
         request: &InstallRequest<'_>,
@@ -282,8 +282,8 @@ impl<'a> DeploymentReconcile<'a> {
     }
 
     /// Returns the key of an installation: content, ServiceAccount, settings and uid. If it
-    /// changes, all objects are applied again. The uid separates it from an earlier object of the
-    /// same name, whose permissions prove nothing.
+    /// changes, all objects are applied again. The uid distinguishes this object from an earlier
+    /// object of the same name, whose permissions prove nothing.
     pub(in crate::reconcile) fn content_key(&self, request: &InstallRequest<'_>) -> String {
         format!(
             "{}{} {}",
@@ -311,8 +311,9 @@ impl<'a> DeploymentReconcile<'a> {
                 .is_some_and(|installed| installed.installation.starts_with(&applied))
     }
 
-    /// Opens the watches for `items`. Kinds that the content itself defines are watched only once
-    /// they are served; `all` means that all are. Returns true if everything is watched.
+    /// Opens the watches for `items`. Kinds that the content itself defines are watched only after
+    /// the API server serves them. `all` means that all such kinds are served. Returns true if all
+    /// items are watched.
     pub(in crate::reconcile) async fn watch(
         &self,
         request: &InstallRequest<'_>,

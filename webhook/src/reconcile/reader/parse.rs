@@ -57,8 +57,8 @@ pub(super) fn weigh(
     Ok(summary)
 }
 
-/// Returns the objects in these files, rendered for `target`. Files whose content is not read are
-/// passed with their names only. Content of a format that `check` rejects is not rendered.
+/// Returns the objects in these files, rendered for `target`. For files whose content is not read,
+/// only the names are passed. Content of a format that `check` rejects is not rendered.
 pub(super) fn parse(
     files: Vec<(String, FileLocation)>,
     target: &RenderTarget,

@@ -24,7 +24,7 @@ use crate::reconcile::status::{status_of, writer};
 
 /// Returns the user who approved `digest` for `deployment`, or `None` if the class requires no
 /// approval. Fails if no approval is valid. The permission of the approver is checked for the
-/// current class, because admission checked it for an earlier one.
+/// current class, because admission may have checked it for an earlier class.
 pub(in crate::reconcile) async fn approved(
     ctx: &Context,
     deployment: &DynamicObject,
@@ -123,8 +123,8 @@ pub(in crate::reconcile) async fn approved(
     Err(not_approved(deployment, digest, invalid))
 }
 
-/// Returns the error for content without a valid approval. `invalid` has the other approvals of it,
-/// each with the reason.
+/// Returns the error for content without a valid approval. `invalid` contains the invalid approvals
+/// of this content, each with the reason.
 pub(in crate::reconcile) fn not_approved(
     deployment: &DynamicObject,
     digest: &str,
