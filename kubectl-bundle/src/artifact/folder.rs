@@ -45,10 +45,10 @@ pub(crate) struct BuiltBundle {
 /// Use of the existing lock file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum LockFileUse {
-    /// The search includes it.
+    /// The search for images includes this file.
     #[default]
     Use,
-    /// It is ignored, as it will be replaced.
+    /// The lock is ignored, because it will be replaced.
     Ignore,
 }
 
@@ -58,7 +58,7 @@ pub(crate) enum LockFileUse {
 pub(crate) struct BuildOptions {
     /// Name and version for content without `bundle.yaml`.
     pub(crate) known: FallbackMetadata,
-    /// Images that may have a moving tag or none.
+    /// Images that may have a moving tag or no tag.
     pub(crate) allowed: Allowed,
     /// Use of the existing lock file.
     pub(crate) lock: LockFileUse,
@@ -132,7 +132,8 @@ pub(crate) fn open(ui: &mut Ui, path: &Path, options: BuildOptions) -> Outcome<C
 }
 
 impl CheckedFolder {
-    /// Sets the lock. The file next to `bundle.yaml` is written if `keep` is set and it changes.
+    /// Sets the lock. If `keep` is set and the lock changes, the file next to `bundle.yaml` is
+    /// written.
     pub(crate) fn lock(&mut self, lock: &Lock, keep: bool) -> Outcome {
         let text = lock.to_yaml().into_bytes();
         if keep && self.forgotten.as_ref() != Some(&text) {
@@ -187,8 +188,8 @@ pub(crate) fn packed(ui: &mut Ui, location: &ArtifactLocation) -> Outcome<Packed
     build(ui, &path).map(|built| built.packed)
 }
 
-/// Returns the findings of `build` on the files of a built bundle, for a BundleDeployment with
-/// these settings; without them, for a Bundle.
+/// Returns the findings of `build` on the files of a built bundle. With settings, the findings are
+/// for a BundleDeployment with these settings. Without settings, they are for a Bundle.
 pub(crate) fn findings(files: &Files, installation: Option<&Installation<'_>>) -> Findings {
     let target = installation.and_then(|installation| installation.target_namespace);
     let rendered = format::render(&RenderInput {

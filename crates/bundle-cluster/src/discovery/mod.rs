@@ -48,7 +48,7 @@ struct List {
     kinds: Arc<Vec<Kind>>,
 }
 
-/// Cached list of a group version. One caller at a time requests it.
+/// Cached list of a group version. Only one caller at a time requests the list.
 type ListSlot = Arc<Mutex<Option<List>>>;
 
 /// Versions of each group, the preferred version first.
@@ -78,7 +78,7 @@ impl Apis {
         }
     }
 
-    /// Returns the kind, if the server has it.
+    /// Returns the kind, if the server serves it.
     pub async fn find(
         &self,
         group: &str,
@@ -94,7 +94,7 @@ impl Apis {
         Ok(None)
     }
 
-    /// Returns the kind, if the server has it, without the cache.
+    /// Returns the kind, if the server serves it. Does not use the cache.
     pub async fn find_uncached(
         &self,
         group: &str,
@@ -129,8 +129,8 @@ impl Apis {
         Ok(None)
     }
 
-    /// Returns the versions of a group, the preferred version first; empty if the server does not
-    /// have the group.
+    /// Returns the versions of a group, the preferred version first. The list is empty if the
+    /// server does not serve the group.
     async fn versions(&self, group: &str) -> Result<Vec<String>, kube::Error> {
         let mut groups = self.groups.lock().await;
         let known = groups.as_ref().is_some_and(|(read, versions)| {

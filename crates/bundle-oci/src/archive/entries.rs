@@ -136,7 +136,7 @@ fn place(
     Ok(())
 }
 
-/// Fields of extended headers that override those of the next header.
+/// Fields of extended headers that override the fields of the next header.
 #[derive(Default)]
 struct ExtendedHeader {
     path: Option<String>,

@@ -36,9 +36,10 @@ pub struct ImagePlan<'a> {
     pub annotations: BTreeMap<String, String>,
     /// Further content: one layer per resource, in the order of their names.
     pub resources: Vec<Resource>,
-    /// Base image, whose layers are below the new ones.
+    /// Base image, whose layers are below the new layers.
     pub base: Option<BaseImage>,
-    /// Timestamp of all entries, annotations and the configuration; `None` writes none.
+    /// Timestamp of all entries, annotations and the configuration. With `None`, no timestamp is
+    /// written.
     pub time: Option<SourceDate>,
 }
 
@@ -81,7 +82,7 @@ impl SourceDate {
 }
 
 impl ImagePlan<'_> {
-    /// Builds the image. Resources are read from disk; the errors of all of them are returned
+    /// Builds the image. Resources are read from disk. The errors of all resources are returned
     /// together.
     pub fn pack(mut self) -> Result<PackedImage, Findings> {
         let time = self.time.as_ref().map_or(0, |time| time.seconds);

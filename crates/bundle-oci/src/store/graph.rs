@@ -27,7 +27,7 @@ pub struct GraphLimits {
     pub referrers: usize,
     /// Number of manifests and indexes.
     pub manifests: usize,
-    /// Total size of manifests and indexes in bytes, as they are held in memory.
+    /// Total size of manifests and indexes in bytes. All of them are held in memory.
     pub bytes: u64,
     /// Number of blobs.
     pub blobs: usize,
@@ -50,9 +50,10 @@ impl Default for GraphLimits {
 pub struct CopyOptions {
     /// `true` if signatures, attestations and other referrers are not copied.
     pub without_referrers: bool,
-    /// Platforms to copy; empty for all.
+    /// Platforms to copy. An empty list means all platforms.
     pub platforms: Vec<Platform>,
-    /// Referrers to copy, if they are recorded in a list; `None` reads them from the source.
+    /// Referrers to copy, if a list records them. With `None`, the referrers are read from the
+    /// source.
     pub attached: Option<Vec<(ManifestRole, Descriptor)>>,
     /// Limits.
     pub bounds: GraphLimits,
@@ -61,7 +62,7 @@ pub struct CopyOptions {
 /// The manifests and blobs of an image.
 #[derive(Debug, Clone, Default)]
 pub struct Graph {
-    /// Manifests and indexes, in an order in which each follows everything it refers to.
+    /// Manifests and indexes. Each one follows the manifests that it refers to.
     pub nodes: Vec<ManifestNode>,
     /// All other content, by digest.
     pub blobs: BTreeMap<Digest, Descriptor>,
@@ -76,7 +77,7 @@ pub struct ManifestNode {
     pub raw: RawManifest,
     /// Role in the graph.
     pub role: ManifestRole,
-    /// Blobs it refers to.
+    /// Blobs that the manifest refers to.
     pub blobs: Vec<Digest>,
     /// Descriptor for lists of referrers.
     pub described: Descriptor,
@@ -96,7 +97,7 @@ pub enum ManifestRole {
 /// An entry of an index that is not copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkippedManifest {
-    /// Its descriptor.
+    /// Descriptor of the missing manifest.
     pub descriptor: Descriptor,
     /// `true` if the selection excludes the manifest; `false` if the source does not have it.
     pub chosen: bool,
@@ -152,7 +153,8 @@ struct GraphBuilder<'a> {
 }
 
 impl GraphBuilder<'_> {
-    /// Adds `root` and everything below it, children first. Returns the digests of the manifests.
+    /// Adds `root` and all manifests and blobs below it, children first. Returns the digests of the
+    /// manifests.
     async fn add_tree(
         &mut self,
         root: RawManifest,

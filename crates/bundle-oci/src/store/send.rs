@@ -1,5 +1,5 @@
-//! Copy of an image to a registry: missing blobs first, manifests after everything they refer to,
-//! the tag last, so that a tag never refers to an incomplete image.
+//! Copy of an image to a registry: first missing blobs, then manifests (each after the content that
+//! it refers to), and the tag last. Therefore a tag never refers to an incomplete image.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -61,8 +61,8 @@ impl MountSources {
     }
 }
 
-/// Copies an image to `to`: under its tag and, if `to` has a digest, which must be that of the
-/// image, under the digest.
+/// Copies an image to `to`, under the tag of `to`. If `to` has a digest, the image must have this
+/// digest, and is also copied under the digest.
 pub async fn send(
     client: &Client,
     to: &Reference,

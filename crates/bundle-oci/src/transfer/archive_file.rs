@@ -1,5 +1,5 @@
-//! A gzipped archive of unknown content: its bytes are stored while they arrive, and it is unpacked
-//! from the file. The digest is known before anything is unpacked.
+//! A gzipped archive of unknown content. Its bytes are stored in a file while they arrive, and the
+//! archive is unpacked from the file. Therefore the digest is known before the archive is unpacked.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -103,7 +103,7 @@ impl Token {
         })
     }
 
-    /// Returns the subject and the issuer of the token, both not verified.
+    /// Returns the subject and the issuer of the token. Both are not verified.
     pub fn names(&self) -> (&str, &str) {
         (&self.subject, &self.issuer)
     }
@@ -235,8 +235,8 @@ pub struct Signed {
     certificates: Certificates,
 }
 
-/// Evidence for a signature from logs and timestamp authorities: that it was logged, and when it
-/// existed.
+/// Evidence for a signature: log entries, and the times that logs and timestamp authorities
+/// confirm.
 #[derive(Default)]
 pub struct Evidence {
     /// Log entries.
@@ -246,7 +246,7 @@ pub struct Evidence {
 }
 
 impl Signed {
-    /// Returns the identity in the certificate. It is not verified with a trust root.
+    /// Returns the identity in the certificate. The certificate is not verified with a trust root.
     pub fn identity(&self) -> &IdentityName {
         &self.certificates.1
     }

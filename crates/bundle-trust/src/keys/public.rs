@@ -1,4 +1,5 @@
-//! Public keys: parsed from PEM, compared by their DER encoding, and used to verify.
+//! Public keys. They are parsed from PEM, compared by their DER encoding, and used to verify
+//! signatures.
 
 use aws_lc_rs::{
     digest,
@@ -194,7 +195,7 @@ fn is_weak(key: &[u8]) -> bool {
         || (*first == 0xc7 && rest == OTHER_HALF)
 }
 
-/// Returns the canonical encoding of an RSA key, or an error if it is too short or too long.
+/// Returns the canonical encoding of an RSA key, or an error if the key is too short or too long.
 fn check_rsa(der: &[u8]) -> Result<Vec<u8>, Finding> {
     let key = rsa::PublicKey::from_der(der).map_err(|_| {
         refused("it is an RSA key that is damaged, or that does not have 2048 to 8192 bits")

@@ -27,17 +27,17 @@ pub(crate) struct FallbackMetadata {
     pub(crate) version: Option<String>,
 }
 
-/// Files of a bundle, and the output of the external command that renders them.
+/// Files of a bundle, and the output of the external command that renders these files.
 pub(crate) struct Input {
     /// Files, including `bundle.yaml`.
     pub(crate) files: Files,
-    /// Output of the external command, if the format needs one.
+    /// Output of the external command, if the format needs a command.
     output: Option<Vec<u8>>,
 }
 
 impl Input {
-    /// Returns the parsed content of `files` for the namespace `target`. `files` may include those
-    /// of a base image.
+    /// Returns the parsed content of `files` for the namespace `target`. `files` may include the
+    /// files of a base image.
     pub(crate) fn content(&self, files: &Files, target: Option<&str>) -> Result<Content, Findings> {
         format::render(&RenderInput {
             files,
@@ -74,8 +74,8 @@ pub(crate) fn read(path: &Path, known: &FallbackMetadata) -> Outcome<Input> {
     Ok(Input { files, output })
 }
 
-/// Returns the external command that renders the files; `None` if they need none. The Kubernetes
-/// version is one that the package supports, because no cluster is known.
+/// Returns the external command that renders the files; `None` if no command is needed. No cluster
+/// is known, so the command gets a Kubernetes version that the package supports.
 fn command(files: &Files, package: &Package) -> Result<Option<RenderCommand>, Findings> {
     let kubernetes = package.kubernetes.clone().unwrap_or_default();
     let target = RenderTarget {
@@ -85,7 +85,7 @@ fn command(files: &Files, package: &Package) -> Result<Option<RenderCommand>, Fi
     format::command(files, package, &target)
 }
 
-/// Returns the files at `path`, rendered if it is a kustomization.
+/// Returns the files at `path`. If `path` is a kustomization, it is rendered.
 pub(crate) fn gather(path: &Path) -> Outcome<Files> {
     let limits = Limits::default();
     if path.is_file() {
@@ -103,7 +103,7 @@ pub(crate) fn gather(path: &Path) -> Outcome<Files> {
 /// Adds `manifests/` and its folders if they are empty: images can contain empty folders, and the
 /// reconciler reports them like RukPak.
 ///
-/// They are never packed, as each is an error.
+/// Empty folders are never packed, because each of them is an error.
 fn empty_folders(path: &Path, files: &mut Files) {
     let has = |files: &Files, folder: &str| files.keys().any(|path| path.starts_with(folder));
     let manifests = path.join("manifests");
@@ -122,7 +122,8 @@ fn empty_folders(path: &Path, files: &mut Files) {
     }
 }
 
-/// Adds a `bundle.yaml` to content without one, from the metadata of the content and the flags.
+/// Adds a `bundle.yaml` to content without `bundle.yaml`, from the metadata of the content and the
+/// flags.
 fn complete(files: &mut Files, known: &FallbackMetadata, path: &Path) -> Outcome<Package> {
     let package = described(files, known).map_err(|missing| match missing {
         MetadataError::Unnamed(findings) if !files.is_empty() => located(findings, path),
@@ -198,7 +199,7 @@ fn check_metadata(package: &Package, known: &FallbackMetadata) -> Outcome {
                 format!("bundle.yaml has {package_value}, but the flag has {flag_value}"),
             )
             .at_field(flag)
-            .hint("change bundle.yaml, or omit the flag: it is for content without a bundle.yaml")
+            .hint("change bundle.yaml, or omit the flag: the flag is for content without a bundle.yaml")
             .into());
         }
     }

@@ -16,7 +16,8 @@ const LIMITS: ProcessLimits = ProcessLimits {
     stderr: 64 << 10,
 };
 
-/// Returns the stdout of the command. `install` is the hint for installing it.
+/// Returns the stdout of the command. `install` is the hint that explains how to install the
+/// command.
 pub(super) fn run(name: &str, mut command: Command, install: &str) -> Outcome<Vec<u8>> {
     crate::system::secrets::remove_secrets(&mut command);
     let finished = process::run(command, None, ProcessGroup::Shared, LIMITS)

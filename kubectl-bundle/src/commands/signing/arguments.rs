@@ -131,7 +131,8 @@ pub(crate) fn key_settings(
     })
 }
 
-/// Returns the source of the token. A login is used only if it was requested or a user is present.
+/// Returns the source of the token. A login is a source only if it was requested or a user is
+/// present.
 fn token_source(args: &KeylessFlags, environment: &Environment) -> Outcome<TokenSource> {
     let opener = || Opener::find(environment.graphical);
     let there = environment.token_source();

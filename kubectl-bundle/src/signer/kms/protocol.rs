@@ -51,8 +51,8 @@ struct SignatureAnswer {
     signature: String,
 }
 
-/// Limits of a plugin: enough time to find a hardware token and touch it, and more output than any
-/// response has. Stderr is truncated to a readable length.
+/// Limits of a plugin. The time is sufficient to find and touch a hardware token. The output may be
+/// larger than the largest response. Stderr is truncated to a readable length.
 pub(super) const LIMITS: ProcessLimits = ProcessLimits {
     time: Duration::from_secs(60),
     output: 256 << 10,

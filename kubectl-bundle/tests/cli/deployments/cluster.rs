@@ -1,5 +1,5 @@
-//! Kubeconfigs with errors, and responses of an API server. The server here responds from a list;
-//! e2e has tests with a real one.
+//! Kubeconfigs with errors, and responses of an API server. The API server of these tests returns
+//! responses from a list. e2e has tests with a real API server.
 
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,5 @@
-//! `doctor` without a cluster, and with an API server that answers from a list. e2e has the
-//! scenarios with a real one.
+//! `doctor` without a cluster, and with an API server that returns responses from a list. e2e has
+//! the scenarios with a real API server.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,8 @@ use crate::context::{CONFIG_MAP, Context, PACKAGE};
 use crate::deployments::cluster::{cluster, status};
 use crate::kb_snapshot;
 
-/// Longer than every deadline in these tests, and shorter than what they wait for.
+/// Time that is longer than every deadline in these tests, and shorter than the delay of the
+/// server.
 const BOUND: Duration = Duration::from_secs(15);
 
 fn context() -> Context {

@@ -13,7 +13,7 @@ use crate::ui::password::PasswordSource;
 pub(crate) struct Export {
     /// The private key.
     pub(crate) key: PathBuf,
-    /// Source of its password.
+    /// Source of the password of the key.
     pub(crate) password: PasswordSource,
     /// Path of the decrypted key.
     pub(crate) output: PathBuf,

@@ -23,7 +23,7 @@ pub(crate) struct PolicyTest {
     pub(crate) file: PathBuf,
     /// The bundle.
     pub(crate) image: Reference,
-    /// Trust root for policies without one.
+    /// Trust root for policies without a trust root.
     pub(crate) root: TrustRootSettings,
     /// Output format.
     pub(crate) format: Option<Format>,

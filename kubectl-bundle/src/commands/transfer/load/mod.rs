@@ -44,7 +44,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Copies everything and prints the new references.
+    /// Copies all images and prints the new references.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let client = registry::client(&self.registry)?;
         let mut targets: Vec<(CopyPlan, Reference)> = Vec::new();

@@ -126,8 +126,8 @@ impl<'a> ReviewedImage<'a> {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Pulls the files of the image that the review looked up, else of the one that `reference`
-    /// names now.
+    /// Pulls the files of the image that the review looked up. If there was no lookup, pulls the
+    /// image that `reference` names now.
     async fn files(
         &self,
         reference: &Reference,

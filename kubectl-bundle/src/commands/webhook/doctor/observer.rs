@@ -21,8 +21,8 @@ pub(super) struct Observer {
 }
 
 impl Observer {
-    /// Prepares a connection. The credentials can come from an external command that blocks, so it
-    /// runs in a thread of its own, which is abandoned after the deadline.
+    /// Prepares a connection. The credentials can come from an external command that blocks.
+    /// Therefore this step runs in its own thread, which is abandoned after the deadline.
     pub(super) async fn connect(
         settings: KubeSettings,
         deadline: Duration,

@@ -75,7 +75,7 @@ impl InstallPhase {
         Self::Registrations,
     ];
 
-    /// Returns `true` for phases whose objects can exist without an installation, because other
+    /// Returns `true` for phases whose objects stay after an installation is removed, because other
     /// objects and records depend on them.
     pub(crate) fn outlives_installation(self) -> bool {
         matches!(self, Self::Definitions | Self::Namespaces | Self::Classes)
@@ -125,7 +125,7 @@ impl EmbeddedManifest {
         }
     }
 
-    /// Returns the phase in which it is applied.
+    /// Returns the phase in which the object is applied.
     pub(crate) fn phase(&self) -> InstallPhase {
         match self.kind() {
             "Namespace" => InstallPhase::Namespaces,

@@ -48,7 +48,8 @@ impl InstallTarget {
             .await
     }
 
-    /// Returns the object on the cluster; `None` if it, its namespace or its kind does not exist.
+    /// Returns the object on the cluster; `None` if the object, its namespace or its kind does not
+    /// exist.
     pub(crate) async fn get(&self, manifest: &EmbeddedManifest) -> Outcome<Option<Value>> {
         let Some(api) = self.api(manifest).await? else {
             return Ok(None);
