@@ -31,7 +31,7 @@ const HELM: Duration = Duration::from_secs(300);
 
 /// A cluster with a node, and the image and the chart of this project in its registry.
 pub struct NodeRelease {
-    /// The cluster. It has an audit log.
+    /// The cluster, which has an audit log.
     pub cluster: Cluster,
     /// Values of the chart.
     pub values: Value,
@@ -126,7 +126,7 @@ impl NodeRelease {
         self.release("upgrade", &self.values).await.map(drop)
     }
 
-    /// Runs the plugin. It trusts the registry.
+    /// Runs the plugin with trust in the certificate of the registry.
     pub async fn plugin(&self, line: &str) -> Result<Output> {
         let plugin = self.cluster.plugin().await?;
         let ca = self.ca()?.display().to_string();
@@ -165,7 +165,7 @@ impl NodeRelease {
         Ok(leases.get_opt(RELEASE).await?)
     }
 
-    /// Returns the name of the pod that holds the lease. There can be none for a moment.
+    /// Returns the name of the pod that holds the lease. For a short time there may be no such pod.
     pub async fn holder(&self) -> Result<Option<String>> {
         let lease = self.lease().await?.and_then(|lease| lease.spec);
         let holder = lease.and_then(|spec| spec.holder_identity);

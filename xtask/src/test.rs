@@ -10,7 +10,7 @@ use e2e::Tool;
 use e2e::host::prerequisites::RequiredProgram;
 use e2e::tools::{KubernetesRelease, RELEASE_VARIABLE};
 
-/// Tools that the tests need; missing ones are built first.
+/// Tools that the tests need. Missing tools are built first.
 const TOOLS: &[Tool] = &[
     Tool::KubeApiserver,
     Tool::KubeControllerManager,

@@ -21,11 +21,11 @@ const TARGET_FOLDER: &str = "target/dist";
 /// A program for a platform, checked.
 #[derive(Debug, Clone)]
 pub struct BuiltProgram {
-    /// Its platform.
+    /// Platform of the program.
     pub platform: DistPlatform,
-    /// Its path.
+    /// Path of the program.
     pub path: PathBuf,
-    /// Licences of what it is linked from besides Rust packages.
+    /// Licences of the libraries that the program is linked from, other than Rust packages.
     pub runtime: Vec<RuntimeLicense>,
 }
 

@@ -93,7 +93,7 @@ impl KrewManifest<'_> {
     }
 }
 
-/// Returns an error that names the platforms without an archive, if there are any.
+/// Returns an error if platforms have no archive. The error names these platforms.
 pub fn require_all_platforms(platforms: &[DistPlatform]) -> Result<()> {
     let missing: Vec<String> = DistPlatform::ALL
         .into_iter()

@@ -34,7 +34,7 @@ pub enum RequiredProgram {
     Python,
     /// runc, which starts the containers of a node.
     Runc,
-    /// iptables, with which kube-proxy gives Services their addresses on a node.
+    /// iptables, which kube-proxy needs for the addresses of Services on a node.
     Iptables,
     /// A static busybox: programs for the containers of a node.
     Busybox,

@@ -42,7 +42,8 @@ pub struct WebhookImage {
     pub authorities: PathBuf,
     /// Commit of the sources, if known.
     pub revision: Option<String>,
-    /// Shared libraries, at the paths that they have on this machine. A static program has none.
+    /// Shared libraries, at the paths that they have on this machine. A static program has no
+    /// shared libraries.
     pub libraries: Vec<PathBuf>,
 }
 
@@ -58,8 +59,8 @@ impl WebhookImage {
         }
     }
 
-    /// Returns the image of the program that scenarios run as a process, with its shared libraries:
-    /// a static one would have to be built beside it.
+    /// Returns the image of the program that scenarios run as a process, with its shared libraries.
+    /// A static program would need a second build.
     pub fn of_scenarios(program: PathBuf) -> Result<Self> {
         let output = Command::new("ldd")
             .arg(&program)
@@ -216,7 +217,8 @@ pub(crate) fn path_flags(root: &Path) -> Vec<String> {
     flags
 }
 
-/// Fails if the program names an interpreter, which loads shared libraries: the image has none.
+/// Fails if the program names an interpreter, which loads shared libraries, because the image
+/// contains no shared libraries.
 fn ensure_static(program: &Path) -> Result<()> {
     if has_interpreter(&fs_err::read(program)?)? {
         bail!("{} is linked dynamically", program.display());

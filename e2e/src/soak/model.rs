@@ -1,5 +1,5 @@
-//! Objects of each revision of a soak package. The test compares the cluster with them once all
-//! actors have stopped.
+//! Objects of each revision of a soak package. The test compares the cluster with these objects
+//! after all actors have stopped.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -15,7 +15,7 @@ const CONFIG_MAPS: u32 = 10;
 pub(super) struct Package {
     /// Name of the package, its BundleDeployment and its namespace.
     pub(super) name: String,
-    /// Pinned references of its revisions.
+    /// Pinned references of the revisions of the package.
     pub(super) references: Vec<String>,
 }
 

@@ -57,7 +57,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Writes `files`, or only compares them. Returns the paths that differ and were not written.
+/// Writes `files`, or only compares them with the existing files. Returns the paths that differ and
+/// were not written.
 fn write(root: &Path, files: &BTreeMap<PathBuf, String>, check: bool) -> Result<Vec<String>> {
     let mut stale = Vec::new();
     for (path, text) in files {

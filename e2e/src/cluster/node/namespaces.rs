@@ -1,4 +1,5 @@
-//! Namespaces and cgroups of a node, and programs inside of them. They end with this process.
+//! Namespaces and cgroups of a node, and the programs inside of them. All of them end with this
+//! process.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -71,7 +72,8 @@ impl Namespaces {
         })
     }
 
-    /// Folder for the files of the node's programs. It has the same path inside.
+    /// Folder for the files of the node's programs. The folder has the same path inside of the
+    /// namespaces.
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
@@ -108,7 +110,7 @@ impl Namespaces {
 }
 
 /// Shell command that ends the processes in the cgroups `group`, and removes the cgroups. The
-/// kernel removes neither.
+/// kernel does not end the processes and does not remove the cgroups.
 fn remove_cgroups(group: &str) -> String {
     format!(
         "for n in $(seq 100); do \

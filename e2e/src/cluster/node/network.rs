@@ -6,9 +6,9 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 
-/// Addresses of one node. No other node on this machine uses them while the value lives.
+/// Addresses of one node. No other node on this machine uses these addresses while the value lives.
 ///
-/// They are in 198.18.0.0/15, which RFC 2544 reserves for tests of network devices.
+/// The addresses are in 198.18.0.0/15, which RFC 2544 reserves for tests of network devices.
 pub(in crate::cluster) struct NodeNetwork {
     index: u8,
     claim: File,

@@ -9,7 +9,8 @@ use serde_json::Value;
 use crate::scenarios::objects::kubectl;
 
 const SOON: Duration = Duration::from_secs(20);
-/// Shorter than the lease: a replica that waits for its expiry fails the test.
+/// Time that is shorter than the lease: a replica that waits for the expiry of the lease fails the
+/// test.
 const AT_ONCE: Duration = Duration::from_secs(8);
 
 /// Returns the number of webhooks in the registrations that have a `caBundle`, and the number of

@@ -71,7 +71,7 @@ impl Machine<'_> {
             .unwrap()
     }
 
-    /// Pushes three images, one of them for two platforms.
+    /// Pushes three images. One image has two platforms.
     async fn make_images(&self) {
         let folder = self.bench.folder();
         fs_err::write(folder.join("greeting"), "hello\n").unwrap();

@@ -61,8 +61,8 @@ async fn until_withdrawn(cluster: &Cluster, name: &str) -> String {
     found["message"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Writes the files of a bundle of only these objects, and returns the folder. The tag is its
-/// version, if it can be one.
+/// Writes the files of a bundle that contains only these objects, and returns the folder. The tag
+/// is the version of the bundle, if the tag is a valid version.
 fn write(cluster: &Cluster, name: &str, objects: &[Value]) -> String {
     let folder = cluster.folder().join("data").join(name.replace(':', "-"));
     let tag = name.split_once(':').map(|(_, tag)| tag);

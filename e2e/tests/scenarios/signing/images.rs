@@ -80,7 +80,7 @@ impl Scene {
         self.cosign(Tool::Cosign3, &arguments).await
     }
 
-    /// Returns the number of signatures, after checking that one is by this key.
+    /// Checks that a signature is by this key, and returns the number of signatures.
     async fn count(&self, key: &str) -> u64 {
         let arguments = format!("verify {} --key {key} -o json", self.pinned);
         let report = self.run_plugin(&arguments).await.success().unwrap();

@@ -27,7 +27,7 @@ struct Right {
     group: String,
     resource: String,
     verb: String,
-    /// Names of objects; empty for all.
+    /// Names of objects. An empty list means all objects.
     names: Vec<String>,
 }
 
@@ -155,8 +155,8 @@ fn uses(event: &Value) -> Vec<Use> {
     needed
 }
 
-/// Returns the `rights` that no request of the pod required. If several match, the one for named
-/// objects counts.
+/// Returns the `rights` that no request of the pod required. If several permissions match a
+/// request, the permission for named objects counts.
 fn unused(rights: &BTreeSet<Right>, events: &[&Value]) -> BTreeSet<Right> {
     let mut left = rights.clone();
     let needed: BTreeSet<Use> = events.iter().flat_map(|event| uses(event)).collect();

@@ -19,9 +19,9 @@ fn is_asked_for_referrers(registry: &Registry) -> bool {
     lines.iter().any(|line| line.contains("/referrers/"))
 }
 
-/// Pushes `objects` to a registry of the tenant `user`, and deploys them as that user, paused, with
-/// `adapt` applied to the BundleDeployment. Returns the registry and the pinned reference once the
-/// content is unpacked.
+/// Pushes `objects` to a registry of the tenant `user`, and deploys them as that user with a paused
+/// BundleDeployment, which `adapt` has changed. Waits until the content is unpacked, and returns
+/// the registry and the pinned reference.
 async fn deploy_paused(
     cluster: &Cluster,
     user: &str,

@@ -79,7 +79,7 @@ fn inside(value: &mut Value, change: impl FnOnce(&mut Value)) {
 }
 
 /// Returns changes of any bundle, by key or by certificate. `reported` is the message for a
-/// signature of other content, `flipped` for a damaged one.
+/// signature of other content. `flipped` is the message for a damaged signature.
 fn of_any(good: &Value, reported: &'static str, flipped: &'static str) -> Vec<Forgery> {
     let forgery = bundled;
     vec![

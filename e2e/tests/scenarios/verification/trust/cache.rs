@@ -1,5 +1,5 @@
-//! Metadata that is cached: used while the mirror fails, fetched again if it is damaged, and
-//! rejected once it has expired.
+//! Cached metadata: it is used while the mirror fails, is fetched again if it is damaged, and is
+//! rejected after it has expired.
 
 use e2e::sigstore::Manner;
 use serde_json::json;

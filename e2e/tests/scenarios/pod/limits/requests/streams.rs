@@ -94,7 +94,7 @@ async fn unfinished_bodies_of_a_client_that_knows_the_path_stay_within_the_limit
     survived(&attack, &mut webhook, probe).await;
 }
 
-/// The path can have been rotated away since: the connection stays open.
+/// The path may have been rotated in the meantime: the connection stays open.
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_tokens_of_a_client_that_knew_the_path_use_little_memory_and_close_its_connections() {
     let (cluster, mut webhook) = stage().await;
