@@ -65,11 +65,11 @@ pub(super) fn is_csv(object: &Manifest) -> bool {
     object.id.kind == "ClusterServiceVersion" && object.id.group == "operators.coreos.com"
 }
 
-/// Returns all objects in an order in which they can be installed. The list is complete if
-/// `findings` has no errors.
+/// Returns all objects in an order in which they can be installed. They are complete if `findings`
+/// has no errors.
 ///
-/// The namespace that the bundle suggests is one of the objects, as in RukPak. The namespace
-/// `target` is not one of the objects: it must exist, or `spec.createNamespace` creates it.
+/// The suggested namespace is one of the objects, as in RukPak. A `target` is not: it must exist,
+/// or `spec.createNamespace` creates it.
 pub(super) fn convert(
     operator: Operator,
     others: Vec<Manifest>,
@@ -219,8 +219,8 @@ fn account(name: &str) -> &str {
     if name.is_empty() { DEFAULT } else { name }
 }
 
-/// Returns the ServiceAccounts to create, without duplicates: the ServiceAccounts of workloads, and
-/// the ServiceAccounts that get permissions.
+/// Returns the ServiceAccounts to create, each once: those that workloads run as, and those that
+/// get permissions.
 fn accounts(strategy: &Strategy) -> BTreeSet<&str> {
     let running = strategy.deployments.iter().map(|deployment| {
         account(
@@ -353,7 +353,7 @@ fn deployments(
         .collect()
 }
 
-/// Merges `from` into `into`. Maps are merged by key, and other values are replaced.
+/// Merges maps of `from` into those of `into`. Other values are replaced.
 fn merge(into: &mut Value, from: Value) {
     match (into, from) {
         (Value::Object(into), Value::Object(from)) => {
@@ -389,7 +389,7 @@ fn placed(mut object: Manifest, namespace: &str, findings: &mut Findings) -> Opt
     Some(object)
 }
 
-/// Checks generated objects by the rules for all objects, and returns the valid objects.
+/// Checks generated objects by the rules for all objects, and returns the valid ones.
 fn written(
     (file, line): &(String, usize),
     made: Vec<Value>,

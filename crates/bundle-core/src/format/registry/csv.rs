@@ -1,5 +1,5 @@
 //! ClusterServiceVersion: install modes, permissions, deployments and description. `convert`
-//! rejects unsupported features.
+//! rejects unsupported ones.
 
 use std::collections::BTreeMap;
 
@@ -138,8 +138,7 @@ impl Csv {
         &self.spec.display_name
     }
 
-    /// Returns the oldest supported Kubernetes version as written. The text is empty if the CSV
-    /// declares no version.
+    /// Returns the oldest supported Kubernetes version as written; empty if it is not declared.
     pub fn min_kubernetes(&self) -> &str {
         &self.spec.min_kube_version
     }

@@ -113,8 +113,8 @@ impl ContentFormat for RegistryV1 {
         path.starts_with(plain::FOLDER) || path == ANNOTATIONS
     }
 
-    /// Values of the bundle move into the generated objects. During the conversion, some values
-    /// exist twice.
+    /// Values of the bundle move into the objects that install it. While they move, some exist
+    /// twice.
     fn memory(&self, has_file: &dyn Fn(&str) -> bool, parsed: u64, weight: &Weight) -> u64 {
         if !has_file(ANNOTATIONS) {
             return parsed;
