@@ -8,8 +8,8 @@ use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use serde_json::Value;
 
-/// Reads an object of a review. A review has the name beside the object. `now` is in milliseconds
-/// since 1970.
+/// Reads an object of a review. In a review, the name is a separate field next to the object. `now`
+/// is in milliseconds since 1970.
 pub(crate) fn from_review<'a>(
     kind: Kind,
     name: &'a str,

@@ -114,7 +114,8 @@ pub struct UploadSource {}
 #[serde(rename_all = "camelCase")]
 pub struct Authorization {
     /// Secret in the system namespace: `username` and `password`, for http also `token`, for git
-    /// over SSH `ssh-privatekey` and `ssh-knownhosts`. The requester needs verb `get` on it.
+    /// over SSH `ssh-privatekey` and `ssh-knownhosts`. The requester needs verb `get` on this
+    /// Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<LocalName>,
     /// Accept any TLS certificate or host key. Anyone on the network path can then replace the

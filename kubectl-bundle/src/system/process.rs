@@ -41,7 +41,7 @@ pub(crate) struct CommandOutput {
     pub(crate) status: ExitStatus,
 }
 
-/// Reason for which a command has no result.
+/// Reason why a command has no result.
 #[derive(Debug)]
 pub(crate) enum ProcessError {
     /// The command could not be started, or the wait for its end failed.

@@ -41,7 +41,7 @@ const LARGE_ARRIVALS: u64 = 64;
 /// Memory of one transfer, in bytes: received data before it is unpacked, buffers, and the list of
 /// files (`bundle_oci::limits::NAMES`).
 pub const TRANSFER: u64 = 3 * MIB;
-/// Divisor of the memory of reviews. One part is for small image lookups (`lookups`).
+/// Number of equal parts of the memory of reviews. One part is for small image lookups (`lookups`).
 const SMALL_LOOKUP_PARTS: u64 = 16;
 /// Concurrent transfers from one registry.
 const PER_REGISTRY: u64 = 2;

@@ -24,7 +24,8 @@ use crate::telemetry::metrics::Metrics;
 
 /// Name of the Lease in the system namespace.
 const LEASE_NAME: &str = "bundle-webhook";
-/// Time limit for the reconciler to stop after the lease was lost. Afterwards it is dropped.
+/// Time limit for the reconciler to stop after the lease was lost. After this time the reconciler
+/// is dropped.
 const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The leader election of this replica.

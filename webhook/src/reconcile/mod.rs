@@ -66,8 +66,8 @@ const ERROR_RETRY_DELAY: Duration = Duration::from_secs(2);
 #[error("the API server failed")]
 struct ApiFailure(#[from] kube::Error);
 
-/// Runs the controllers until `stop`. Running reconciles are dropped then. The next leader
-/// continues from the recorded state.
+/// Runs the controllers until `stop`. When `stop` is cancelled, running reconciles are dropped. The
+/// next leader continues from the recorded state.
 pub async fn run(shared: Arc<Shared>, stop: CancellationToken) -> Result<(), BoxError> {
     let (wake, woken) = mpsc::unbounded_channel();
     let (wake_bundle, woken_bundles) = mpsc::unbounded_channel();

@@ -12,8 +12,8 @@ const RECONCILE_SLOTS: u64 = 8;
 /// Objects of one kind that are read and sealed at the same time. Each object needs two requests to
 /// the API server. These requests need no conversion, because the kinds have only one version.
 const CONCURRENT_READS: usize = 8;
-/// Concurrent comparisons by dry run. Each holds the JSON of up to three objects. One requester can
-/// use half.
+/// Concurrent comparisons by dry run. Each comparison holds the JSON of up to three objects. One
+/// requester can use half of the slots.
 const COMPARISON_SLOTS: u64 = 4;
 /// Objects whose complete managed fields are held at the same time. Each can need megabytes. One
 /// requester can use half.
@@ -36,7 +36,8 @@ impl Default for Slots {
 }
 
 impl Slots {
-    /// Waits for a slot for an object of `requester`. Requesters with the fewest slots come first.
+    /// Waits for a slot for an object of `requester`. Requesters with the fewest slots have
+    /// priority.
     pub(in crate::reconcile) async fn acquire(&self, requester: &str) -> Option<Share> {
         slot(&self.reconciles, requester).await
     }
@@ -76,7 +77,7 @@ impl ApplySlots {
     }
 }
 
-/// Waits for a slot of `requester`. Requesters with the fewest slots come first.
+/// Waits for a slot of `requester`. Requesters with the fewest slots have priority.
 async fn slot(pool: &Pool, requester: &str) -> Option<Share> {
     let cap = Cap {
         key: requester_key(requester),

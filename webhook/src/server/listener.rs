@@ -46,7 +46,7 @@ mod tests {
 
     use super::*;
 
-    /// A write that takes longer waits for the reader.
+    /// If a write is not finished after this time, it waits for the reader.
     const BLOCKED_AFTER: Duration = Duration::from_millis(500);
 
     /// Returns how many bytes can be written until the reader must read.

@@ -94,9 +94,10 @@ pub struct BundleDeploymentSpec {
     /// corrected. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
-    /// Handling of an object of the content that already exists without an owner. `Prevent` leaves
-    /// it unchanged and fails; `Adopt` takes ownership. An object with another owner is never
-    /// adopted. Default: `Prevent`.
+    /// Handling of an object of the content that already exists without an owner. With `Prevent`
+    /// the object stays unchanged and the installation fails. With `Adopt` the BundleDeployment
+    /// becomes the owner of the object. An object with another owner is never adopted. Default:
+    /// `Prevent`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collision: Option<Collision>,
     /// Handling of installed objects that were changed by another actor.
@@ -154,9 +155,9 @@ impl TemplateMetadata {
     }
 }
 
-/// Handling of an object of the content that already exists without an owner. `Prevent` leaves it
-/// unchanged and fails; `Adopt` takes ownership. An object with another owner is never adopted.
-/// Default: `Prevent`.
+/// Handling of an object of the content that already exists without an owner. With `Prevent` the
+/// object stays unchanged and the installation fails. With `Adopt` the BundleDeployment becomes the
+/// owner of the object. An object with another owner is never adopted. Default: `Prevent`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Collision {
     /// Leave the object unchanged, and fail.

@@ -1,4 +1,5 @@
-//! Fields of custom resources that hold images by definition, each with the page that defines it.
+//! Fields of custom resources that contain images by definition. Each field has the page that
+//! defines the field.
 
 /// Kind of custom resource and its image fields. `*` matches each item of a list.
 pub(super) struct Known {

@@ -91,7 +91,7 @@ pub struct StoredLocation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Evidence {
-    /// The field holds images by the definition of its kind.
+    /// The definition of the kind says that the field contains images.
     Field,
     /// The name of the variable, argument or field suggests an image: `RELATED_IMAGE_PROXY`,
     /// `--sidecar-image=`. Not certain.

@@ -64,7 +64,7 @@ pub struct CopyOptions {
 pub struct Graph {
     /// Manifests and indexes. Each one follows the manifests that it refers to.
     pub nodes: Vec<ManifestNode>,
-    /// All other content, by digest.
+    /// Configurations, layers and other blobs, by digest.
     pub blobs: BTreeMap<Digest, Descriptor>,
     /// Entries of indexes that are not copied.
     pub missing: Vec<SkippedManifest>,

@@ -28,7 +28,7 @@ pub struct StoredBytes {
     pub is_gzip: bool,
 }
 
-/// Reason for which bytes were not stored.
+/// Reason why bytes were not stored.
 #[derive(Debug)]
 pub enum StoreError<E> {
     /// The stream failed.
@@ -39,7 +39,7 @@ pub enum StoreError<E> {
     Stopped,
 }
 
-/// Reason for which a stored archive was not unpacked.
+/// Reason why a stored archive was not unpacked.
 #[derive(Debug)]
 pub enum ArchiveFileError {
     /// The file cannot be read.

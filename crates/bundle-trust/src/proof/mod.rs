@@ -96,7 +96,7 @@ fn conclude_examined(
 pub struct Examined<'a> {
     /// Policies that match the image, with the keys of these policies.
     pub policies: Vec<ReadyPolicy<'a>>,
-    /// Result of each signature, or the reason for which signatures are unavailable.
+    /// Result of each signature, or the reason why signatures are unavailable.
     pub found: Result<Vec<SignatureFound>, Unavailable>,
 }
 

@@ -143,7 +143,7 @@ fn no_content() -> Findings {
     .into()
 }
 
-/// Reason for which no `bundle.yaml` can be written.
+/// Reason why no `bundle.yaml` can be written.
 pub(crate) enum MetadataError {
     /// Name or version are missing.
     Unnamed(Findings),

@@ -20,12 +20,13 @@ use crate::reconcile::content::sealed_file::{
 };
 use crate::reconcile::content::stored::StoredContent;
 
-/// Kind and version of the file, which the seal covers. The version changes with the bytes of
-/// archives: an archive of an earlier version must not be continued with these.
+/// Kind and version of the file, which the seal covers. The version changes if the bytes of
+/// archives change: a download of an archive of an earlier version must not continue with bytes of
+/// this version.
 const PURPOSE: &str = "archive 1";
 /// Maximum length of an index, in bytes. 1 GiB has 16,384 parts of 48 bytes.
 const MAX_INDEX_BYTES: u64 = 1 << 20;
-/// Length of all parts but the last, in bytes.
+/// Length of each part except the last part, in bytes.
 const PART: u64 = 64 << 10;
 /// Memory that is needed to write an archive, in addition to its largest file, in bytes:
 /// compressor, buffers and paths.

@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 pub(in crate::reconcile) enum RestoreScope<'k> {
     /// All objects of the content.
     All,
-    /// Only these objects.
+    /// Only the objects with these keys.
     Only(&'k BTreeSet<String>),
-    /// All objects except these.
+    /// All objects except the objects with these keys.
     Except(&'k BTreeSet<String>),
 }
 

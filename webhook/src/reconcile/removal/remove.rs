@@ -288,8 +288,8 @@ impl Remover<'_> {
         ))
     }
 
-    /// Waits until the deleted `objects` are gone, at most until `end`. If finalizers hold all
-    /// remaining objects, waits at most until `held_end`.
+    /// Waits until the deleted `objects` are gone, at most until `end`. If finalizers delay the
+    /// deletion of all remaining objects, waits at most until `held_end`.
     pub(in crate::reconcile) async fn until_gone(
         &self,
         objects: &[Present],

@@ -34,7 +34,7 @@ const IDENTITY: [&str; 6] = [
     "deletionTimestamp",
 ];
 
-/// Times among these fields.
+/// Fields of [`IDENTITY`] that are times.
 const TIMES: [&str; 2] = ["creationTimestamp", "deletionTimestamp"];
 
 /// Invalid JSON in a response of an API server.

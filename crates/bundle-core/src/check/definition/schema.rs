@@ -35,7 +35,7 @@ const AT_ROOT: &[&str] = &[
     "x-kubernetes-validations",
 ];
 
-/// Returns the reasons for which the API server would reject the schema.
+/// Returns the reasons why the API server would reject the schema.
 pub(super) fn check(root: &Value, path: &str, status: bool, rules: &mut Rules) -> Vec<Problem> {
     let mut walk = Walk {
         problems: Vec::new(),

@@ -1,6 +1,7 @@
-//! Authorization of a single write or deletion: none required, the permissions of the requesters of
-//! the content, or denied for all. `crate::rights` and `webhook::reconcile` check the permissions;
-//! [`crate::plan::targets`] has the target restrictions of a class.
+//! Authorization of a single write or deletion. There are three results: no permission is required,
+//! the requesters of the content need the permissions, or the write is denied for all requesters.
+//! `crate::rights` and `webhook::reconcile` check the permissions; [`crate::plan::targets`] has the
+//! target restrictions of a class.
 
 use crate::object::ObjectId;
 use crate::plan::decision::DecidedObjects;

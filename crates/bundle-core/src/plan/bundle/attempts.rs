@@ -31,7 +31,7 @@ pub enum ParseStep {
 /// Decision on an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttemptDecision {
-    /// Other content can be in memory.
+    /// The attempt may start, also while other content is in memory.
     Try,
     /// The attempt may start only while no other content is in memory. If the content is not the
     /// cause of the interruption, the attempt ends and its record is removed.

@@ -8,7 +8,7 @@ use crate::rights::Question;
 /// Maximum number of groups of a requester on whose behalf another user uploads.
 const MAX_GROUPS: usize = 32;
 
-/// Reason for which a Bundle does not accept an upload.
+/// Reason why a Bundle does not accept an upload.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UploadRejection {
     /// The Bundle has a source of another type.
@@ -62,9 +62,10 @@ pub fn decide(state: UploadState<'_>, uploaded: &Digest) -> Result<UploadResult,
     }
 }
 
-/// Returns the permissions that `caller` needs to upload content of a Bundle of `requester`: none for
-/// the requester, else those to impersonate the requester, because the content is installed with the
-/// permissions of the requester. Returns `None` if the requester has too many groups to ask for.
+/// Returns the permissions that `caller` needs to upload content of a Bundle of `requester`. The
+/// requester needs no permission. Other callers need the permissions to impersonate the requester,
+/// because the content is installed with the permissions of the requester. Returns `None` if the
+/// requester has too many groups for access reviews.
 pub fn required_impersonation(caller: &Requester, requester: &Requester) -> Option<Vec<Question>> {
     if caller.user == requester.user && caller.uid == requester.uid {
         return Some(Vec::new());

@@ -11,7 +11,7 @@ use std::fmt;
 pub enum HealthTool {
     /// kstatus of `sigs.k8s.io/cli-utils`, which Flux and kpt use.
     Kstatus,
-    /// The health checks in Go of Argo CD's gitops-engine.
+    /// The health checks of Argo CD's gitops-engine that are written in Go.
     ArgoCd,
 }
 
@@ -78,7 +78,7 @@ const NOT_READY: &[Verdict] = &[Verdict::Waiting, Verdict::Failed];
 const SUSPENDED: &[Verdict] = &[Verdict::Suspended];
 const ANY: &[Verdict] = &[Verdict::Ready, Verdict::Waiting, Verdict::Failed];
 
-/// All differences, those with kstatus first.
+/// All differences. The differences from kstatus are first.
 pub const DIFFERENCES: &[Difference] = &[
     Difference {
         name: "kstatus-not-observed",

@@ -8,7 +8,7 @@ use crate::object::ObjectId;
 use crate::plan::phases::Phase;
 use crate::review::target::in_reserved_namespaces;
 
-/// Reason for which an object is not deleted.
+/// Reason why an object is not deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeepReason {
     /// The object is a namespace of the webhook that the class does not name.

@@ -55,7 +55,7 @@ fn doubled(first: Duration, most: Duration, times: u32) -> Duration {
 pub struct FailedAttempts {
     generation: i64,
     count: u32,
-    /// Time of the next attempt; `None` if a change must come first.
+    /// Time of the next attempt; `None` if there is no attempt before a change.
     due: Option<Duration>,
 }
 
@@ -87,7 +87,7 @@ impl FailedAttempts {
         }
     }
 
-    /// Returns the time until the next attempt; `None` if a change must come first.
+    /// Returns the time until the next attempt; `None` if there is no attempt before a change.
     pub fn wait(&self, now: Duration) -> Option<Duration> {
         self.due.map(|due| due.saturating_sub(now))
     }

@@ -53,7 +53,8 @@ pub struct Satisfied {
     pub by: Vec<SignedBy>,
     /// Warnings.
     pub warnings: Findings,
-    /// `false` if only warnings depend on a failed lookup. The result must not be cached then.
+    /// `false` if a lookup failed and only warnings depend on this lookup. In this case the result
+    /// must not be cached.
     pub rememberable: bool,
     /// Policies that forbid downgrades.
     pub no_downgrade: Vec<String>,

@@ -46,8 +46,8 @@ pub struct StoredObject<'a> {
     pub generation: i64,
     /// Creation time, in milliseconds since 1970.
     pub created: Option<i64>,
-    /// Time of the last write to anything but the status ([`last_written`]), in milliseconds since
-    /// 1970.
+    /// Time of the last write, except writes of the status ([`last_written`]), in milliseconds
+    /// since 1970.
     pub written: Option<i64>,
     /// `true` if the object is being deleted. The deletion itself increments the generation by one.
     pub deleting: bool,

@@ -164,7 +164,7 @@ fn source(subject: &Subject<'_>) -> Option<Source> {
     }
 }
 
-/// The reason for which content is not read.
+/// The reason why content is not read.
 enum ContentError {
     /// The manifest could not be read.
     Image(Finding),

@@ -272,7 +272,7 @@ impl InstalledStates {
         })
     }
 
-    /// Returns for which objects the state is known. `is_recorded` is true if the inventory records
+    /// Returns the objects whose state is known. `is_recorded` is true if the inventory records
     /// installed content.
     pub(in crate::reconcile) fn coverage(&self, deployment: &str, is_recorded: bool) -> Coverage {
         self.with(deployment, |state| {

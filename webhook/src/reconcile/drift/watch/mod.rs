@@ -23,7 +23,7 @@ use crate::reconcile::api::discovery::Kind;
 use crate::reconcile::api::object::{self, ObservedObject};
 use crate::reconcile::drift::states::{InstalledStates, Observation};
 
-/// Time limit for the first list of a watch. Afterwards the installation fails.
+/// Time limit for the first list of a watch. After this time the installation fails.
 const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The scope of one watch.

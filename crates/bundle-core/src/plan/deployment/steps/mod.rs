@@ -101,15 +101,16 @@ pub struct ObservedDeployment {
     pub is_unpacked: bool,
     /// Applied content at the start of the reconcile.
     pub in_place: AppliedContent,
-    /// True if the inventory recorded at the start that the wanted content was installed
-    /// completely, by the same ServiceAccount and into the same namespace.
+    /// True if the inventory recorded, when the reconcile started, that the wanted content was
+    /// installed completely, by the same ServiceAccount and into the same namespace.
     pub is_installed: bool,
-    /// True if the inventory recorded at the start an installation that is not complete.
+    /// True if the inventory recorded an incomplete installation when the reconcile started.
     pub is_unfinished: bool,
-    /// True if the inventory recorded at the start that the class, with its current terms,
-    /// authorized the wanted content.
+    /// True if the inventory recorded, when the reconcile started, that the class with its current
+    /// terms authorized the wanted content.
     pub is_decided: bool,
-    /// True if the inventory recorded at the start the Bundle of the template as installed.
+    /// True if the inventory recorded the Bundle of the template as installed when the reconcile
+    /// started.
     pub is_active: bool,
     /// True if the same attempt failed before and is not due yet.
     pub is_held: bool,
