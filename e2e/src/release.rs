@@ -1,5 +1,5 @@
-//! A Helm release of the packed chart on a node: image and chart are in the registry of the
-//! cluster, and the pods run there.
+//! A Helm release of the packed chart on a node. Image and chart are in the registry of the
+//! cluster. The pods run on the node.
 #![expect(
     clippy::disallowed_methods,
     reason = "the names are those of the harness itself"
@@ -74,7 +74,7 @@ impl NodeRelease {
         Ok(node)
     }
 
-    /// Packs the chart with Helm, and pushes it.
+    /// Packs and pushes the chart with Helm.
     async fn publish_chart(&self) -> Result<()> {
         let data = self.cluster.folder().join("data");
         let line = format!(

@@ -14,7 +14,7 @@ use bundle_core::plan::bundle::attempts::{self, AttemptDecision, AttemptKey, Int
 /// removed.
 const MAX_RECORDS: usize = 1024;
 
-/// The records in one folder. No other process writes there.
+/// The records in one folder. No other process writes in this folder.
 #[derive(Debug)]
 pub struct Attempts {
     folder: PathBuf,
@@ -145,7 +145,7 @@ mod tests {
         Arc::new(Attempts::read(folder.path().join("attempts")))
     }
 
-    /// Starts an attempt, and drops all memory of it like the end of the process.
+    /// Starts an attempt, and drops all memory of the attempt, like the end of the process.
     fn end_during_attempt(folder: &tempfile::TempDir, name: &str) {
         std::mem::forget(read(folder).begin(key(name)).unwrap());
     }

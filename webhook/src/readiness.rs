@@ -60,7 +60,7 @@ impl Readiness {
     }
 
     /// Returns the integrity of the webhook registrations. The replica is not ready while a
-    /// registration is altered, because the webhook then rejects all reviews.
+    /// registration is altered, because the webhook rejects all reviews during this time.
     pub fn registrations(&self) -> &Integrity {
         &self.registrations
     }

@@ -88,7 +88,7 @@ where
     tasks.spawn(async move { (name, task.await.result()) });
 }
 
-/// Runs until `shutdown` or until a task ends, then ends all other tasks in order.
+/// Runs until `shutdown` or until a task ends. Then ends all other tasks in order.
 pub async fn run(
     settings: Settings,
     clients: ReplicaClients,

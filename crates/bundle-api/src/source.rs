@@ -71,10 +71,11 @@ pub struct GitSource {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GitRef {
-    /// Branch. It is resolved when the Bundle is first unpacked; later commits are ignored.
+    /// Branch. The branch is resolved when the Bundle is first unpacked. Later commits are ignored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
-    /// Tag. It is resolved when the Bundle is first unpacked; later moves are ignored.
+    /// Tag. The tag is resolved when the Bundle is first unpacked. Later moves of the tag are
+    /// ignored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
     /// Commit, as 40 hexadecimal digits.
@@ -105,7 +106,7 @@ pub struct HttpSource {
     pub auth: Option<Authorization>,
 }
 
-/// Content that is uploaded after the Bundle is created. It has no fields.
+/// Content that is uploaded after the Bundle is created. This source has no fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UploadSource {}
 
@@ -118,8 +119,8 @@ pub struct Authorization {
     /// Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<LocalName>,
-    /// Accept any TLS certificate or host key. Anyone on the network path can then replace the
-    /// content. This version rejects `true`.
+    /// Accept any TLS certificate or host key. With `true`, anyone on the network path can replace
+    /// the content. This version rejects `true`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub insecure_skip_verify: Option<bool>,
 }

@@ -121,7 +121,8 @@ pub fn rejection_message(status: &Status) -> String {
     )
 }
 
-/// Returns the immutable fields, if the API server rejected an update only because of them.
+/// Returns the immutable fields, if the API server rejected an update only because of immutable
+/// fields.
 pub fn immutable(status: &Status) -> Option<Vec<&str>> {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     let causes = causes.map(|cause| Cause {

@@ -81,7 +81,7 @@ mod tests {
         watcher::Error::WatchFailed(kube::Error::SerdeError(serde_json::Error::custom("time")))
     }
 
-    /// Opens streams with these events, and counts them.
+    /// Opens streams with these events, and counts the streams.
     fn opened(events: fn() -> Vec<watcher::Result<Event<u8>>>) -> (Arc<AtomicUsize>, Events<u8>) {
         let count = Arc::<AtomicUsize>::default();
         let counted = count.clone();

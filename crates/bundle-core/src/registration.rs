@@ -8,7 +8,7 @@ use serde_json::Value;
 /// A webhook that a registration must have.
 #[derive(Debug)]
 pub struct ExpectedWebhook {
-    /// Its name.
+    /// Name of the webhook.
     pub name: &'static str,
     /// Plural of the resource whose writes the webhook reviews.
     pub resource: &'static str,

@@ -174,7 +174,7 @@ impl Layout<'_> {
                 self.folder.display()
             ),
         )
-        .hint("create one with `kubectl bundle build --to FOLDER`")
+        .hint("create a layout with `kubectl bundle build --to FOLDER`")
     }
 
     fn file(&self, path: &PathBuf, limit: u64) -> Result<Bytes, Finding> {

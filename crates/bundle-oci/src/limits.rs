@@ -65,8 +65,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Returns the limits for images of workloads, which hold whole systems: they are streamed to
-    /// disk and never held in memory.
+    /// Returns the limits for images of workloads. Such images contain whole systems. They are
+    /// streamed to disk and never held in memory.
     pub fn for_images() -> Self {
         Self {
             layer: 64 << 30,

@@ -15,7 +15,7 @@ pub trait Progress: fmt::Debug + Send + Sync {
         let _ = bytes;
     }
 
-    /// Reports expected bytes that need no transfer because the target has them.
+    /// Reports expected bytes that need no transfer because the target has these bytes.
     fn skipped(&self, bytes: u64) {
         let _ = bytes;
     }

@@ -124,7 +124,7 @@ pub fn open(
 pub fn as_ignored(mut why: Finding) -> Finding {
     why.severity = Severity::Warning;
     why.message
-        .push_str("; it is ignored, and the signatures are read from the registry");
+        .push_str("; the proof is ignored, and the signatures are read from the registry");
     why
 }
 
@@ -155,7 +155,7 @@ pub fn decode(text: &str, expected: &Digest) -> Result<AnnotatedProof, Finding> 
             codes::trust::PROOF_REFUSED,
             format!("the proof is for {found}, but the object names {expected}"),
         )
-        .hint("it was created for other content: create it again with `kubectl bundle deploy --with-proof`, or remove it"));
+        .hint("the proof was created for other content: create the proof again with `kubectl bundle deploy --with-proof`, or remove the proof"));
     }
     Ok(AnnotatedProof {
         manifest: document.manifest.into_bytes(),
@@ -205,8 +205,9 @@ fn unpack(text: &str, target: &mut impl std::io::Write) -> Result<u64, Finding> 
 
 /// Returns the error for an unusable proof.
 pub fn unusable(why: impl std::fmt::Display) -> Finding {
-    Finding::error(codes::trust::PROOF_REFUSED, format!("invalid proof: {why}"))
-        .hint("create it again with `kubectl bundle deploy --with-proof`, or remove it")
+    Finding::error(codes::trust::PROOF_REFUSED, format!("invalid proof: {why}")).hint(
+        "create the proof again with `kubectl bundle deploy --with-proof`, or remove the proof",
+    )
 }
 
 fn too_large(why: &str) -> Finding {

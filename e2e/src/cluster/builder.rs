@@ -23,7 +23,7 @@ enum Components {
     Node,
 }
 
-/// Options of a cluster; [`Builder::start`] creates it.
+/// Options of a cluster. [`Builder::start`] creates the cluster.
 #[derive(Debug, Clone)]
 pub struct Builder {
     release: Option<KubernetesRelease>,

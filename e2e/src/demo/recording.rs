@@ -157,8 +157,8 @@ impl DemoOutput for Recording {
     fn observed(&mut self, _: &str, _: Duration) {}
 }
 
-/// If there are too many lines, replaces the lines before the last one by the number of these
-/// lines.
+/// If there are too many lines, replaces the lines before the last line by the number of the
+/// replaced lines.
 fn shortened(mut lines: Vec<String>) -> Vec<String> {
     if lines.len() > LINES {
         let omitted = lines.len() - (LINES - 1);

@@ -24,7 +24,7 @@ pub trait DemoOutput: Send {
 pub struct DemoRunner<'a> {
     /// Cluster of the demo.
     pub cluster: &'a Cluster,
-    /// The webhook; chapters stop and start it.
+    /// The webhook. Chapters stop and start the webhook.
     pub webhook: &'a mut Webhook,
     output: &'a mut dyn DemoOutput,
     folder: PathBuf,

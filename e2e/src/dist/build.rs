@@ -1,6 +1,6 @@
-//! The plugin as a program for another platform. Zig is the C compiler and the linker of all: one
-//! package of the Python package index has the C libraries of Linux and Windows, and the interface
-//! of macOS' system library.
+//! The plugin as a program for another platform. Zig is the C compiler and the linker for all
+//! platforms. One package of the Python package index contains Zig, the C libraries of Linux and
+//! Windows, and the interface of macOS' system library.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

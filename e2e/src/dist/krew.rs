@@ -37,7 +37,7 @@ pub struct KrewManifest<'a> {
     pub homepage: &'a str,
     /// URL of the folder that has the archives.
     pub download: &'a str,
-    /// Archives, at most one for each platform.
+    /// Archives. There is at most one archive for each platform.
     pub archives: &'a [Archive],
 }
 

@@ -1,6 +1,6 @@
-//! Archives of the plugin for releases: one for each platform, with licences, completion scripts
-//! and man pages; checksums, a krew manifest, signatures and provenance. The same files give the
-//! same bytes on every machine.
+//! Files of a release of the plugin. There is one archive for each platform, with licences,
+//! completion scripts and man pages. There are also checksums, a krew manifest, signatures and
+//! provenance. The same input gives the same bytes on every machine.
 
 mod archive;
 mod build;

@@ -68,7 +68,7 @@ impl Command {
         self
     }
 
-    /// Sets a variable. A later value of the same name overrides it.
+    /// Sets a variable. A later value of the same name overrides an earlier value.
     #[must_use]
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.environment

@@ -34,7 +34,8 @@ sleep 1
 rm -rf -- "$rubbish"
 "#;
 
-/// Handle of a janitor. Clones share it. Cleanup begins when the last handle is dropped.
+/// Handle of a janitor. Clones of the handle share the janitor. Cleanup begins when the last handle
+/// is dropped.
 #[derive(Clone)]
 pub(crate) struct Janitor(Arc<Mutex<Shell>>);
 

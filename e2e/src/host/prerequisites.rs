@@ -189,7 +189,8 @@ impl RequiredProgram {
     }
 }
 
-/// Returns one error for all missing `programs`, with the purpose and an install hint of each.
+/// Returns one error for all missing `programs`, with the purpose and an install hint of each
+/// program.
 pub fn check(programs: &[RequiredProgram]) -> Result<()> {
     let missing: Vec<_> = programs
         .iter()

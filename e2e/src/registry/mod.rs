@@ -81,8 +81,8 @@ pub enum RegistryProgram {
     WithReferrers,
 }
 
-/// Folder for the files of a registry, the authority of its certificate, and the janitor that ends
-/// it.
+/// Folder for the files of a registry, the authority of the registry's certificate, and the janitor
+/// that ends the registry.
 #[derive(Clone, Copy)]
 pub(crate) struct RegistryContext<'a> {
     pub(crate) root: &'a Path,

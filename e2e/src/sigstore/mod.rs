@@ -1,5 +1,5 @@
 //! Sigstore instance on loopback: certificates for any identity, a transparency log, SCTs,
-//! timestamps, and the files that clients need to trust it. The services are in
+//! timestamps, and the files that clients need to trust the instance. The services are in
 //! `e2e/tools/sigstore`.
 
 mod tiles;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 /// Number of revisions of each package.
 pub(super) const REVISIONS: u32 = 4;
-/// Maximum number of ConfigMaps of a package. Each revision omits some of them.
+/// Maximum number of ConfigMaps of a package. Each revision omits some of these ConfigMaps.
 const CONFIG_MAPS: u32 = 10;
 
 /// Package of the soak test. BundleDeployment and namespace have its name.

@@ -118,7 +118,7 @@ pub(crate) fn open(ui: &mut Ui, path: &Path, options: BuildOptions) -> Outcome<C
             "bundle.yaml is missing, so the bundle has neither name nor version",
         )
         .in_file(path.join(package::FILE).display().to_string())
-        .hint("create one with `kubectl bundle init`")
+        .hint("create bundle.yaml with `kubectl bundle init`")
         .into());
     };
     Ok(CheckedFolder {

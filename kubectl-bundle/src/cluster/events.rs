@@ -29,8 +29,8 @@ impl Cluster {
         })
     }
 
-    /// Returns the Events about cluster-scoped objects that a field selector matches; `None` if the
-    /// user has no permission to list them.
+    /// Returns the Events about cluster-scoped objects that a field selector matches. Returns
+    /// `None` if the user has no permission to list Events.
     pub(crate) async fn events(&self, selector: &str) -> Option<Vec<Event>> {
         let api: Api<Event> = Api::namespaced(self.client.clone(), NAMESPACE);
         let parameters = ListParams::default().fields(selector).limit(LIMIT);

@@ -73,7 +73,8 @@ fn keyed(item: &Value, path: &str, fields: &Value) -> Value {
     part
 }
 
-/// Returns the fields that differ, one line each, sorted by path: `spec.paused: unset -> true`.
+/// Returns the fields that differ, sorted by path. Each field has one line: `spec.paused: unset ->
+/// true`.
 pub(crate) fn differences(path: &str, before: &Value, after: &Value) -> Vec<String> {
     if before == after {
         return Vec::new();

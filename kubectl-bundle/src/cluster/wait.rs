@@ -11,7 +11,8 @@ use serde::de::DeserializeOwned;
 use super::Cluster;
 use crate::failure::{Failure, Outcome};
 
-/// Time in seconds after which the server closes a watch. The command then opens the watch again.
+/// Time in seconds after which the server closes a watch. After that, the command opens the watch
+/// again.
 const WATCH_SECONDS: u32 = 60;
 /// Interval at which the condition is evaluated again for an unchanged object, because the
 /// condition may depend on other objects.

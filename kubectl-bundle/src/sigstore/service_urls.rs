@@ -101,7 +101,7 @@ impl ServiceUrls {
                 codes::usage::BAD_ARGUMENT,
                 "Rekor v2 returns no signing time, and no timestamp authority is set",
             )
-            .hint("set --timestamp-server-url, or add one to the signing config")
+            .hint("set --timestamp-server-url, or add a timestamp authority to the signing config")
             .into());
         }
         Ok(Self {

@@ -118,7 +118,7 @@ fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
 }
 
 /// Writes all these files and creates missing folders. If a file cannot be written, no file is
-/// written. Without `overwrite`, it is an error if a file exists.
+/// written. Without `overwrite`, an existing file is an error.
 pub(crate) fn create_all(targets: &[(PathBuf, Vec<u8>)], overwrite: bool) -> Outcome {
     for (path, _) in targets {
         if !overwrite && fs_err::symlink_metadata(path).is_ok() {

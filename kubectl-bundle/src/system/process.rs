@@ -16,7 +16,7 @@ pub(crate) struct ProcessLimits {
     pub(crate) time: Duration,
     /// Maximum number of bytes of stdout.
     pub(crate) output: u64,
-    /// Number of bytes of stderr that are kept; the rest is discarded.
+    /// Number of bytes of stderr that are kept. Other bytes are discarded.
     pub(crate) stderr: u64,
 }
 

@@ -46,7 +46,7 @@ pub(crate) struct Style {
     pub(crate) verbosity: Verbosity,
 }
 
-/// Printer. It is created once and passed to all functions that print.
+/// Printer. The printer is created once, and passed to all functions that print.
 pub(crate) struct Ui {
     out: Box<dyn Write>,
     err: Box<dyn Write>,

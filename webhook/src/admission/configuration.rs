@@ -1,6 +1,6 @@
 //! Reviews of ProvisionerClasses and SignaturePolicies. Only valid objects are admitted, because an
-//! invalid class or policy blocks every object that uses it. `bundle_core::review::class` and
-//! `bundle_core::policy` parse them.
+//! invalid class or policy blocks every object that uses the class or the policy.
+//! `bundle_core::review::class` parses classes, and `bundle_core::policy` parses policies.
 
 use std::collections::{BTreeMap, BTreeSet};
 

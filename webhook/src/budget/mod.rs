@@ -33,8 +33,8 @@ const LARGE_BODIES: u64 = 9 * MIB;
 const SMALL_BODIES: u64 = MIB;
 /// Maximum size of a small body, in bytes.
 pub const SMALL_BODY: usize = 64 << 10;
-/// Reviews whose small bodies wait for memory or arrive. The buffers of a connection hold up to 10
-/// KiB of each.
+/// Maximum number of reviews whose small bodies wait for memory or arrive. The buffers of a
+/// connection hold up to 10 KiB of each body.
 const SMALL_ARRIVALS: u64 = 256;
 /// Reviews whose large bodies wait for memory or arrive.
 const LARGE_ARRIVALS: u64 = 64;
@@ -81,8 +81,8 @@ pub fn requester_key(requester: &str) -> String {
 /// The limits of one process.
 #[derive(Debug)]
 pub struct Budget {
-    /// Large bodies of reviews, in bytes, until they are parsed, by client address. Reserved before
-    /// [`Budget::trees`], never after it.
+    /// Memory for large bodies of reviews until the bodies are parsed, in bytes, by client address.
+    /// This memory is always reserved before [`Budget::trees`].
     pub bodies: Pool,
     /// Small bodies of reviews, in bytes, by client address.
     pub small_bodies: Pool,

@@ -100,7 +100,8 @@ impl Pool {
 
     /// Creates a pool that limits each key. A key gets a further share if afterwards the number of
     /// free units is at least the number of units of the key. Therefore one key can have half of
-    /// the units, a second key half of the rest, and so on, and a few keys cannot use all units.
+    /// the units, and a second key can have half of the remaining units. A few keys cannot use all
+    /// units.
     pub fn divided(capacity: u64) -> Self {
         Self::with(capacity, true)
     }

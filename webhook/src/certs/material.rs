@@ -47,7 +47,8 @@ pub(super) enum RenewalDue {
     /// The serving certificate, with exactly the configured names.
     Serving,
     /// The serving certificate. The new certificate has the configured names in addition to the
-    /// names of the former one, because another replica may need those.
+    /// names of the former certificate, because another replica may need the names of the former
+    /// certificate.
     Names,
     /// The certificate authority. The new authority is added to the trusted authorities. The
     /// serving certificate stays.

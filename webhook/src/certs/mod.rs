@@ -1,5 +1,5 @@
-//! Certificates, stamp key and webhook registrations of this installation: checks them
-//! periodically, and renews or repairs them. An error never stops the listener.
+//! Certificates, stamp key and webhook registrations of this installation. The task checks them
+//! periodically, and renews or repairs them. An error of the task never stops the listener.
 
 mod material;
 mod path;
@@ -73,7 +73,7 @@ pub async fn keep(shared: Arc<Shared>, resolver: Arc<Resolver>, shutdown: Cancel
                 shared.metrics.refresh_failed();
                 tracing::warn!(
                     error = crate::chain(&error),
-                    "check of certificates and registrations failed; it is retried"
+                    "check of certificates and registrations failed; the check is retried"
                 );
                 RETRY_DELAY
             }

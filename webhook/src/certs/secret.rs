@@ -83,7 +83,9 @@ pub(super) async fn tls(
                 Ok(SecretDecision::Write(write(renew(&old, step, names, now)?)))
             }
             _ => {
-                tracing::warn!("Secret {TLS} is incomplete or invalid; it is created again");
+                tracing::warn!(
+                    "Secret {TLS} is incomplete or invalid; the Secret is created again"
+                );
                 Ok(SecretDecision::Write(create()?))
             }
         }

@@ -158,8 +158,9 @@ impl Election {
         held.since + rules::give_up(self.duration)
     }
 
-    /// Renews the lease until it is lost: another replica holds it, or the API server was
-    /// unreachable for so long that another replica can acquire it.
+    /// Renews the lease until the lease is lost. The lease is lost if another replica holds the
+    /// lease, or if the API server was unreachable for so long that another replica can acquire the
+    /// lease.
     async fn keep(&self, mut held: HeldLease) {
         loop {
             let until = self.end_of_term(&held);

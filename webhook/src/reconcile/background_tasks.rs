@@ -227,8 +227,8 @@ mod tests {
         (BackgroundTasks::new(wake), woken)
     }
 
-    /// Returns a future that ends on request, and the sender that ends it. The sender also shows
-    /// when the future was dropped.
+    /// Returns a future that ends on request, and the sender that ends the future. The sender also
+    /// shows when the future was dropped.
     fn work() -> (impl Future<Output = u8>, oneshot::Sender<u8>) {
         let (end, ended) = oneshot::channel();
         (async move { ended.await.unwrap_or_default() }, end)

@@ -25,7 +25,8 @@ pub(in crate::reconcile) struct ReconcileError {
     /// Message of the condition and the Event.
     pub(in crate::reconcile) message: String,
     pub(in crate::reconcile) retry: RetryPolicy,
-    /// Keys of the objects that are invalid. The reconcile is repeated when one of them changes.
+    /// Keys of the objects that are invalid. The reconcile is repeated when one of these objects
+    /// changes.
     pub(in crate::reconcile) objects: Vec<String>,
 }
 
@@ -119,8 +120,8 @@ pub(in crate::reconcile) fn finding_text(finding: &Finding) -> String {
     }
 }
 
-/// Joins messages in sorted order without duplicates. Only the first `most` are listed; the rest
-/// are counted.
+/// Joins messages in sorted order without duplicates. Only the first `most` messages are listed.
+/// The other messages are counted.
 pub(in crate::reconcile) fn joined(mut messages: Vec<String>, most: usize) -> String {
     messages.sort();
     messages.dedup();

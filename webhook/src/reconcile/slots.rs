@@ -15,8 +15,8 @@ const CONCURRENT_READS: usize = 8;
 /// Concurrent comparisons by dry run. Each comparison holds the JSON of up to three objects. One
 /// requester can use half of the slots.
 const COMPARISON_SLOTS: u64 = 4;
-/// Objects whose complete managed fields are held at the same time. Each can need megabytes. One
-/// requester can use half.
+/// Objects whose complete managed fields are held at the same time. Each entry can need megabytes.
+/// One requester can use half of the slots.
 const ENTRY_SLOTS: u64 = 4;
 
 /// The slots of one process for one kind of object.
@@ -49,7 +49,8 @@ impl Slots {
     }
 }
 
-/// The slots of one process for parts of installations that hold large objects. Clones share them.
+/// The slots of one process for parts of installations that hold large objects. Clones share the
+/// slots.
 #[derive(Debug, Clone)]
 pub(in crate::reconcile) struct ApplySlots {
     comparisons: Pool,

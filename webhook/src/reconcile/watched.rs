@@ -29,7 +29,7 @@ pub(in crate::reconcile) struct WatchedObject {
 }
 
 impl WatchedObject {
-    /// Returns an object with this identity and nothing else.
+    /// Returns an object that has only this identity.
     pub(in crate::reconcile) fn identity(&self, resource: &ApiResource) -> DynamicObject {
         DynamicObject {
             types: Some(TypeMeta {

@@ -267,8 +267,8 @@ pub enum OnFailure {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Deletion {
-    /// `Delete` deletes the installed objects; `Orphan` keeps the objects and removes the labels of
-    /// this project from them. Default: Delete.
+    /// `Delete` deletes the installed objects. `Orphan` keeps the objects, and removes the labels
+    /// of this project from the objects. Default: Delete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub objects: Option<DeleteObjects>,
     /// Handling of a CRD that still has resources: `Refuse` waits and reports the CRD, `Orphan`
@@ -277,8 +277,8 @@ pub struct Deletion {
     pub custom_resources: Option<DeleteCustomResources>,
 }
 
-/// `Delete` deletes the installed objects; `Orphan` keeps the objects and removes the labels of
-/// this project from them. Default: Delete.
+/// `Delete` deletes the installed objects. `Orphan` keeps the objects, and removes the labels of
+/// this project from the objects. Default: Delete.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum DeleteObjects {
     /// Delete the objects.

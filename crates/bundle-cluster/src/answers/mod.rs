@@ -319,7 +319,7 @@ fn too_large(path: &str) -> BoxError {
 }
 
 /// Returns the kind of a response that is reduced: list, watch, metadata of one object, or whole
-/// object of this project's kinds. `None` for all others.
+/// object of this project's kinds. Returns `None` for all other responses.
 fn kind_of(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<AnswerKind> {
     let is_metadata = is_metadata(headers);
     if method == Method::GET {

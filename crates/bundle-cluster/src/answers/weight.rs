@@ -1,5 +1,5 @@
-//! Memory estimates of objects before the objects are stored. The rule is the one that limits
-//! responses, so that each admitted object can be read later. The limits per kind are in
+//! Memory estimates of objects before the objects are stored. The same rule limits responses, so
+//! that each admitted object can be read later. The limits per kind are in
 //! `bundle_core::review::size`.
 
 use std::io::{self, Write};

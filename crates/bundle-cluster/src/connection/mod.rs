@@ -95,7 +95,8 @@ impl Clients {
         }
     }
 
-    /// Returns clients that send their requests through `wrap` of these clients.
+    /// Returns clients that send their requests through `wrap`. The clients share the connections
+    /// of `self`.
     #[must_use]
     pub fn through(&self, wrap: impl FnOnce(Client) -> Client) -> Self {
         Self {
@@ -110,8 +111,8 @@ impl Clients {
         self.own.clone()
     }
 
-    /// Returns a client that impersonates `account`. The API server requires verb `impersonate` for
-    /// it.
+    /// Returns a client that impersonates `account`. The API server requires verb `impersonate` on
+    /// `account`.
     pub fn acting_as(&self, account: &ServiceAccount) -> Result<Client, ClusterError> {
         let mut known = self
             .by_account

@@ -116,7 +116,8 @@ impl Apis {
         *self.groups.lock().await = None;
     }
 
-    /// Returns the kind in the preferred version of the server, or in another version that has it.
+    /// Returns the kind in the preferred version of the server, or in another version that has the
+    /// kind.
     pub async fn preferred(&self, kind: &GroupKind) -> Result<Option<Kind>, kube::Error> {
         if kind.group.is_empty() {
             return self.find("", "v1", &kind.kind).await;

@@ -62,7 +62,7 @@ pub fn apply(
         let object = &mut objects[at];
         let Some(field) = field(&mut object.value, &patch.path) else {
             let message = format!("{} has no field that contains {}", object.id, patch.path);
-            let hint = "add the field to the manifest, or name one whose parent exists";
+            let hint = "add the field to the manifest, or patch a field whose parent exists";
             findings.push(reject(message, hint));
             continue;
         };

@@ -17,9 +17,10 @@ use crate::{
 
 /// Maximum size of the schema, in bytes.
 const BYTES: usize = 256 << 10;
-/// Maximum number of values in the schema. A definition counts at each `$ref` to it.
+/// Maximum number of values in the schema. A definition is counted for each `$ref` to the
+/// definition.
 const VALUES: usize = 20_000;
-/// Maximum number of patterns. A definition counts at each `$ref` to it.
+/// Maximum number of patterns. A definition is counted for each `$ref` to the definition.
 const PATTERNS: usize = 100;
 /// Maximum nesting of a schema, including that of its references.
 const DEPTH: usize = 100;

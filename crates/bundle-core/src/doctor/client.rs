@@ -156,7 +156,7 @@ pub fn skew_finding(plugin: &str, pod: &str) -> Option<Finding> {
     let finding = Finding::error(
         codes::doctor::VERSIONS_APART,
         format!(
-            "the plugin has version {plugin} and bundle-webhook {pod}: they are more than one minor version apart"
+            "the plugin has version {plugin} and bundle-webhook {pod}: the minor versions differ by more than one"
         ),
     );
     Some(finding.hint(format!("upgrade {older}")))
@@ -285,7 +285,11 @@ mod tests {
                 Passed,
                 "no version to compare",
             ),
-            (tag("v0.1.0"), Problem, "more than one minor version apart"),
+            (
+                tag("v0.1.0"),
+                Problem,
+                "the minor versions differ by more than one",
+            ),
             (checked(Observed::Missing), Unknown, "does not exist"),
             (checked(Observed::Forbidden("no".into())), Unknown, "no"),
         ] {

@@ -177,7 +177,8 @@ impl<T> Observed<T> {
 }
 
 /// Returns the most permanent outcome of all problems and of all checks without a response. Returns
-/// `None` if there are neither. Warnings and missing permissions do not count.
+/// `None` if there is no problem and no check without a response. Warnings and missing permissions
+/// do not count.
 pub fn outcome(results: &[CheckResult]) -> Option<Outcome> {
     let counted = results
         .iter()

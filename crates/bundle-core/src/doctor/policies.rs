@@ -14,7 +14,7 @@ pub struct ObservedPolicy {
     /// Name.
     pub name: String,
     /// Status and message of the condition Ready of the current generation; `None` if
-    /// bundle-webhook has not written it.
+    /// bundle-webhook has not written the condition.
     pub ready: Option<(bool, String)>,
     /// Trust roots in ConfigMaps that the policy names.
     pub roots: Vec<ObservedRoot>,
@@ -30,7 +30,8 @@ pub struct ObservedRoot {
     pub state: Observed<Result<Option<i64>, Finding>>,
 }
 
-/// Checks the policies. Returns one result for all usable policies, and one for each other policy.
+/// Checks the policies. Returns one result for all usable policies, and one result for each
+/// unusable policy.
 pub fn policies(
     observed: Observed<Vec<ObservedPolicy>>,
     now: i64,

@@ -132,7 +132,7 @@ pub struct Content {
     pub package: Option<Package>,
     /// Format of the files.
     pub format: Format,
-    /// Objects in the order of files and of documents within them.
+    /// Objects in the order of the files, and in the order of the documents in each file.
     ///
     /// Images are already pinned to the digests of the lock.
     pub objects: Vec<Manifest>,

@@ -138,7 +138,7 @@ fn no_manifests() -> Finding {
     .hint("create the folder `manifests` next to bundle.yaml, and move the YAML files into it")
 }
 
-/// Returns `true` if the file is a kustomization. Objects of other kinds in a file of that name
+/// Returns `true` if the file is a kustomization. Objects of other kinds in a file of the same name
 /// have metadata.
 fn kustomization(path: &str, line: usize) -> Finding {
     Finding::error(

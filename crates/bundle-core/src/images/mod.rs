@@ -76,7 +76,7 @@ impl Place {
     }
 }
 
-/// Location as stored in a lock. It stays valid if files are renamed or lines move.
+/// Location as stored in a lock. The location stays valid if files are renamed or lines move.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct StoredLocation {

@@ -14,7 +14,7 @@ use crate::{
 
 /// Keys of the annotations.
 pub mod keys {
-    /// Format of the content: `plain+v0`. Only bundles of this project have it.
+    /// Format of the content: `plain+v0`. Only bundles of this project have this annotation.
     pub const FORMAT: &str = "io.rukpak.core.bundle.format";
     /// Kubernetes versions, as compact JSON of the field `kubernetes`.
     pub const KUBERNETES: &str = "io.rukpak.core.bundle.kubernetes";
@@ -178,7 +178,8 @@ impl Facts {
         }
     }
 
-    /// Returns a warning or an error if the server's version is not supported, `None` otherwise.
+    /// Returns a warning or an error if the server's version is not supported. Otherwise returns
+    /// `None`.
     pub fn fits(&self, server: &ServerVersion) -> Option<Finding> {
         fits_named(&self.title(), self.kubernetes.as_ref()?, server)
     }

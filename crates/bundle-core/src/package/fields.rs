@@ -112,7 +112,7 @@ impl<'a> Fields<'a> {
         for key in map.keys().filter(|key| !known.contains(&key.as_str())) {
             let hint = match suggest::nearest(key, &known) {
                 Some(meant) => format!("did you mean `{meant}`?"),
-                None => format!("the fields here are {}", known.join(", ")),
+                None => format!("the allowed fields are {}", known.join(", ")),
             };
             file.add_error(
                 &fields.at(key),

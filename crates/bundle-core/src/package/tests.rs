@@ -85,7 +85,7 @@ fn reports_problems_with_location_and_hint() {
         ),
         (
             "owner: x\n",
-            "bundle.yaml:6: owner: unknown field `owner` (the fields here are apiVersion, kind, name, version, format, description, kubernetes, requires, upgrades, images, config, resources, maintainers, links, icon, keywords, security, source, revision, licenses, url)",
+            "bundle.yaml:6: owner: unknown field `owner` (the allowed fields are apiVersion, kind, name, version, format, description, kubernetes, requires, upgrades, images, config, resources, maintainers, links, icon, keywords, security, source, revision, licenses, url)",
         ),
         (
             "kubernetes: {suported: '*'}\n",

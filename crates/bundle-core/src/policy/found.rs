@@ -21,7 +21,8 @@ pub struct RawSignature {
     /// Media type of the layer. This media type identifies signatures of cosign 2. A Sigstore
     /// bundle contains its own media type.
     pub artifact_type: String,
-    /// Annotations of the layer. cosign 2 stores the signature and its evidence in them.
+    /// Annotations of the layer. cosign 2 stores the signature and its evidence in these
+    /// annotations.
     pub annotations: BTreeMap<String, String>,
     /// Reason why the content was not read; `None` if the content was read.
     pub unread: Option<Unread>,

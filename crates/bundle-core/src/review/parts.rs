@@ -191,7 +191,7 @@ impl TryFrom<PartRequestersText> for PartRequesters {
     fn try_from(text: PartRequestersText) -> Result<Self, Self::Error> {
         let at = |index: usize| {
             let found = text.requesters.get(index).cloned();
-            found.ok_or("a part names a requester that is not there")
+            found.ok_or("a part names a requester that is not in the list of requesters")
         };
         Ok(Self {
             class: at(text.class)?,

@@ -77,7 +77,7 @@ pub fn judge_size(
                 format!(
                     "the object has {count} entries in metadata.{field}, more than the limit of {limit}"
                 ),
-                "remove entries; an update that removes some is admitted",
+                "remove entries; an update that removes only some of the entries is admitted too",
             );
         }
     }
@@ -104,7 +104,9 @@ pub fn judge_size(
                     size.div_ceil(1 << 10),
                     limit >> 10
                 ),
-                &format!("remove {what}; an update that removes some is admitted"),
+                &format!(
+                    "remove {what}; an update that removes only some of these values is admitted too"
+                ),
             );
         }
     }

@@ -1,6 +1,6 @@
-//! Access reviews for installing objects: one for each verb, kind and namespace. If such a review
-//! is denied, reviews for the names of the objects follow. The module `roles` has the reviews for
-//! roles and bindings.
+//! Access reviews for installing objects: one review for each verb, kind and namespace. If such a
+//! review is denied, reviews for the names of the objects follow. The module `roles` has the
+//! reviews for roles and bindings.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

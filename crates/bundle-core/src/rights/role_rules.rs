@@ -1,5 +1,5 @@
-//! Rules of roles as access reviews, one for each single permission. A rule of 1 KiB can expand to
-//! millions of access reviews, so they are counted before they are created.
+//! Rules of roles as access reviews, one review for each single permission. A rule of 1 KiB can
+//! expand to millions of access reviews, so the reviews are counted before they are created.
 
 use std::sync::LazyLock;
 

@@ -27,8 +27,8 @@ pub struct Rule {
 }
 
 /// Returns the permission that the requester needs for objects that record their creator and act
-/// with its permissions: verb `impersonate` on the ServiceAccount `account` (namespace and name),
-/// which applies them. Returns `None` if there are no such objects.
+/// with the permissions of the creator: verb `impersonate` on the ServiceAccount `account`
+/// (namespace and name), which applies the objects. Returns `None` if there are no such objects.
 pub fn made_as<'a>(
     objects: impl IntoIterator<Item = &'a ObjectId>,
     account: (&str, &str),

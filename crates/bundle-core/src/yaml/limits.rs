@@ -42,7 +42,7 @@ pub(super) fn text<'a>(bytes: &'a [u8], file: &str) -> Result<&'a str, Finding> 
             ),
         )
         .in_file(file)
-        .hint("split it into several files; API servers reject objects of that size"));
+        .hint("split the file into several files; API servers reject objects of this size"));
     }
     let not_text = |at: usize, what: &str| {
         let line = bytes[..at].split(|byte| *byte == b'\n').count();

@@ -1,4 +1,4 @@
-//! Reads the headers of a tar in order and skips the content between them.
+//! Reads the headers of a tar in order, and skips the content between the headers.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Seek, SeekFrom};

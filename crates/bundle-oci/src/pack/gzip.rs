@@ -131,7 +131,7 @@ impl<W: Write> Write for Gzip<W> {
     }
 }
 
-/// Compresses one chunk. All chunks but the last end on a byte boundary.
+/// Compresses one chunk. Every chunk except the last one ends on a byte boundary.
 fn deflate(chunk: &[u8], last: bool) -> CompressedChunk {
     let mut checksum = Crc::new();
     checksum.update(chunk);

@@ -169,8 +169,8 @@ impl ImagePlan<'_> {
     ///
     /// The specification requires a platform, and tools that unpack images select the image of
     /// their own platform. The platform is that of the base image. Without a base image the
-    /// platform is `linux/amd64`, the most common one. Without a source date the field `created` is
-    /// absent, because the current time would change the digest of each build.
+    /// platform is `linux/amd64`, the most common platform. Without a source date the field
+    /// `created` is absent, because the current time would change the digest of each build.
     fn config(&self, own: &[Layer]) -> Result<Vec<u8>, Finding> {
         let diff_ids: Vec<&Digest> = own.iter().map(|layer| &layer.diff_id).collect();
         let created = self.time.as_ref().map(|time| time.written.as_str());

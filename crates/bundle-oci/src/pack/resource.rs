@@ -214,7 +214,7 @@ impl Resource {
             ),
         )
         .in_file(self.path.display().to_string())
-        .hint("add content there, or remove the resource")
+        .hint("add content at this path, or remove the resource")
     }
 
     fn refused(&self, place: &Path, why: &str) -> Finding {

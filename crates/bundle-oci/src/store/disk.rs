@@ -381,7 +381,7 @@ impl DiskLayout {
             codes::registry::BAD_LAYOUT,
             format!("`{}` is not a valid OCI {what}: {why}", self.path().display()),
         )
-        .hint("create one with `kubectl bundle build --to FOLDER` or `kubectl bundle pull --to FOLDER|FILE.tar`")
+        .hint("create a layout or archive with `kubectl bundle build --to FOLDER` or `kubectl bundle pull --to FOLDER|FILE.tar`")
     }
 }
 

@@ -27,7 +27,7 @@ pub struct GraphLimits {
     pub referrers: usize,
     /// Number of manifests and indexes.
     pub manifests: usize,
-    /// Total size of manifests and indexes in bytes. All of them are held in memory.
+    /// Total size of manifests and indexes in bytes. All manifests and indexes are held in memory.
     pub bytes: u64,
     /// Number of blobs.
     pub blobs: usize,
@@ -52,8 +52,8 @@ pub struct CopyOptions {
     pub without_referrers: bool,
     /// Platforms to copy. An empty list means all platforms.
     pub platforms: Vec<Platform>,
-    /// Referrers to copy, if a list records them. With `None`, the referrers are read from the
-    /// source.
+    /// Referrers to copy, if a list records the referrers. With `None`, the referrers are read from
+    /// the source.
     pub attached: Option<Vec<(ManifestRole, Descriptor)>>,
     /// Limits.
     pub bounds: GraphLimits,
@@ -86,7 +86,7 @@ pub struct ManifestNode {
 /// Role of a manifest in a graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ManifestRole {
-    /// The image, or a part of it.
+    /// The image, or a part of the image.
     Content,
     /// A referrer of this digest.
     Referrer(Digest),
@@ -99,7 +99,8 @@ pub enum ManifestRole {
 pub struct SkippedManifest {
     /// Descriptor of the missing manifest.
     pub descriptor: Descriptor,
-    /// `true` if the selection excludes the manifest; `false` if the source does not have it.
+    /// `true` if the selection excludes the manifest. `false` if the source does not have the
+    /// manifest.
     pub chosen: bool,
 }
 

@@ -1,5 +1,5 @@
 //! References of images below another registry prefix, and the mirror configurations that make a
-//! cluster use them.
+//! cluster use these references.
 
 use std::fmt;
 use std::net::Ipv6Addr;

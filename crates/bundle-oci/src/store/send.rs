@@ -1,5 +1,6 @@
-//! Copy of an image to a registry: first missing blobs, then manifests (each after the content that
-//! it refers to), and the tag last. Therefore a tag never refers to an incomplete image.
+//! Copies an image to a registry. The missing blobs are sent first. Each manifest is sent after the
+//! content that the manifest refers to. The tag is sent last, so that a tag never refers to an
+//! incomplete image.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -92,7 +92,7 @@ impl Sources {
                 format!("the list of sources cannot be read: {why}"),
             )
             .in_file(file)
-            .hint("create one with `kubectl bundle save --sources-only`")
+            .hint("create a list with `kubectl bundle save --sources-only`")
         };
         let documents = yaml::documents(text, file)?;
         let [document] = documents.as_slice() else {

@@ -23,7 +23,7 @@ use entry::{AcceptedEntry, AcceptedKind};
 pub use sink::{FileSink, InMemory};
 use stream::TarEntries;
 
-/// Error of unpacking. The content is then not used.
+/// Error of unpacking. The content is not used after this error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnpackError {
     /// An entry that is not allowed in a bundle.

@@ -15,7 +15,7 @@ pub enum Fault {
     CutBlob,
     /// Blobs stop in the middle, and the connection stays open.
     StallingBlob,
-    /// Blobs are sent in pieces of this size, with a pause before each.
+    /// Blobs are sent in pieces of this size, with a pause before each piece.
     SlowBlob {
         /// Bytes of each piece.
         piece: usize,

@@ -169,7 +169,7 @@ impl Upload<'_> {
         (StatusCode::CREATED, [(digest, named)]).into_response()
     }
 
-    /// Adds the request body to the upload, unless a fault interrupts it.
+    /// Adds the request body to the upload, unless a fault interrupts the request.
     async fn take(&self, id: u64, peculiar: Option<&Uploads>, body: Body) -> Result<(), Response> {
         let mut body = body.into_data_stream();
         let mut count = 0;

@@ -204,8 +204,8 @@ fn lacks(object: &Map<String, Value>, (field, begins): (&str, Option<&str>)) -> 
     }
 }
 
-/// Returns a statement with `predicate` for a digest. `name` is informative; verification ignores
-/// it.
+/// Returns a statement with `predicate` for a digest. `name` is only information. Verification
+/// ignores `name`.
 pub fn statement(name: &str, digest: &Digest, predicate: &Predicate) -> Vec<u8> {
     let subject = json!([{ "name": name, "digest": { "sha256": digest.hex() } }]);
     // The statement is concatenated, so that the predicate is signed as its author wrote it. It was

@@ -197,7 +197,7 @@ impl Ephemeral {
         Ok(Certificates(certificates, name))
     }
 
-    /// Signs with the certificates in Fulcio's response. The private key is dropped afterwards.
+    /// Signs with the certificates in Fulcio's response. The private key is dropped after signing.
     pub fn sign(self, what: SigningInput, answer: &[u8]) -> Result<Signed, Finding> {
         let certificates = self.certificates(answer)?;
         let signature = match &what {

@@ -166,8 +166,8 @@ impl PublicKey {
 }
 
 /// Returns `true` for an Ed25519 key of small order, for which anyone can create signatures. Also
-/// returns `true` for a key with a non-canonical encoding, because one key would then have two
-/// encodings.
+/// returns `true` for a key with a non-canonical encoding, because every key must have exactly one
+/// encoding.
 fn is_weak(key: &[u8]) -> bool {
     const HALF: [u8; 31] = [
         0xe8, 0x95, 0x8f, 0xc2, 0xb2, 0x27, 0xb0, 0x45, 0xc3, 0xf4, 0x89, 0xf2, 0xef, 0x98, 0xf0,

@@ -51,7 +51,7 @@ pub struct Decided<T> {
     pub signed_by: Vec<SignedBy>,
     /// Warnings.
     pub warnings: Findings,
-    /// `false` if only a warning depends on a failed lookup. The decision must not be cached then.
+    /// `false` if only a warning depends on a failed lookup. Such a decision must not be cached.
     pub rememberable: bool,
     /// Policies that forbid downgrades.
     pub no_downgrade: Vec<String>,

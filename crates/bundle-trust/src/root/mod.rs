@@ -97,8 +97,8 @@ impl Root {
         text.map_or_else(Self::public, Self::from_text)
     }
 
-    /// Parses a trust root. The last few are cached, because parsing takes longer than verifying a
-    /// signature.
+    /// Parses a trust root. The last parsed trust roots are cached, because parsing takes longer
+    /// than verifying a signature.
     pub fn from_text(text: &str) -> Result<Arc<Self>, Finding> {
         static KNOWN: LazyLock<Mutex<VecDeque<Arc<Root>>>> = LazyLock::new(Mutex::default);
         if text.len() > LONGEST {

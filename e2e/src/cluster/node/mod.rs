@@ -108,7 +108,7 @@ pub(super) struct Node {
 }
 
 impl NodeLink {
-    /// Creates the namespaces of the node and the link to them.
+    /// Creates the namespaces of the node, and the link to these namespaces.
     pub(super) async fn start(root: &Path, janitor: &Janitor) -> Result<Self> {
         let network = NodeNetwork::reserve()?;
         let namespaces = Namespaces::start(root, &network, janitor).await?;

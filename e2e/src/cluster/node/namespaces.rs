@@ -1,5 +1,5 @@
-//! Namespaces and cgroups of a node, and the programs inside of them. All of them end with this
-//! process.
+//! Namespaces and cgroups of a node, and the programs in these namespaces. The namespaces, cgroups
+//! and programs end with this process.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -19,8 +19,8 @@ const ENTER: &str =
     "for file in /sys/fs/cgroup/*/cgroup.procs; do echo 0 > \"$file\"; done; exec \"$@\"";
 const READY: Duration = Duration::from_secs(20);
 
-/// Network, mount, PID and cgroup namespaces of a node; they end when dropped, with all processes
-/// in them.
+/// Network, mount, PID and cgroup namespaces of a node. When this value is dropped, the namespaces
+/// and all processes in the namespaces end.
 pub(super) struct Namespaces {
     /// Process ID of the first process in the PID namespace.
     first: u32,

@@ -1,4 +1,5 @@
-//! Addresses of a node and its Pods: ranges that no real network uses, one per running node.
+//! Addresses of a node and its Pods. The ranges are not used by any real network. Each running node
+//! has its own range.
 
 use std::fs::File;
 use std::net::Ipv4Addr;

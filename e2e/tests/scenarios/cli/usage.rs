@@ -89,8 +89,8 @@ impl Scene {
         self.apply(&class).await;
     }
 
-    /// Creates a user who may write BundleDeployments of one class, including those of other users,
-    /// and nothing else.
+    /// Creates a user who may write the BundleDeployments of one class, including BundleDeployments
+    /// of other users. The user has no other permissions.
     async fn user(&self, name: &str, class: &str) {
         let role = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name},

@@ -18,7 +18,7 @@ const NAMESPACE: &str = "bundle-system";
 const IMAGE: &str = "image.repository=registry.example.com/bundle-webhook,image.tag=chart-test";
 /// Deadline for the deletion of the objects of a release.
 const GONE: Duration = Duration::from_secs(300);
-/// Both supported major versions.
+/// The two supported major versions of Helm.
 pub(super) const HELMS: [Tool; 2] = [Tool::Helm, Tool::Helm3];
 
 /// Returns the folder of the chart.

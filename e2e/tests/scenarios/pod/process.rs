@@ -14,7 +14,7 @@ const SOON: Duration = Duration::from_secs(20);
 const AT_ONCE: Duration = Duration::from_secs(8);
 
 /// Returns the number of webhooks in the registrations that have a `caBundle`, and the number of
-/// all.
+/// all webhooks.
 async fn trusted(cluster: &Cluster) -> (usize, usize) {
     let kinds = "validatingwebhookconfigurations,mutatingwebhookconfigurations";
     let text = kubectl(cluster, &format!("get {kinds} -o json")).await;

@@ -42,8 +42,8 @@ async fn apply_as_deployer(cluster: &Cluster, namespace: &str, object: &Value) {
     written.output().await.unwrap().success().unwrap();
 }
 
-/// Waits until a condition of the BundleDeployment has this status for its current generation, and
-/// returns it.
+/// Waits until a condition of the BundleDeployment has this status for its current generation.
+/// Returns the condition.
 async fn until(cluster: &Cluster, name: &str, kind: &str, status: &str) -> Value {
     until_condition(cluster, &format!("bundledeployment {name}"), kind, status).await
 }

@@ -1,5 +1,6 @@
 //! Signatures of the plugin, by key and by certificate, in both formats and at both kinds of
-//! registries: real cosign 2 and 3 verify them, and a failed upload leaves no partial signature.
+//! registries. Real cosign 2 and 3 verify these signatures. A failed upload leaves no partial
+//! signature.
 
 use e2e::registry::{RegistryOptions, RegistryProgram};
 use e2e::sigstore::{PERSON_ISSUER, Sigstore, WORKFLOW, WORKFLOW_ISSUER, person, workflow};

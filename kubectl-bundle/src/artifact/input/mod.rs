@@ -85,7 +85,7 @@ fn command(files: &Files, package: &Package) -> Result<Option<RenderCommand>, Fi
     format::command(files, package, &target)
 }
 
-/// Returns the files at `path`. If `path` is a kustomization, it is rendered.
+/// Returns the files at `path`. A kustomization is rendered.
 pub(crate) fn gather(path: &Path) -> Outcome<Files> {
     let limits = Limits::default();
     if path.is_file() {
@@ -103,7 +103,7 @@ pub(crate) fn gather(path: &Path) -> Outcome<Files> {
 /// Adds `manifests/` and its folders if they are empty: images can contain empty folders, and the
 /// reconciler reports them like RukPak.
 ///
-/// Empty folders are never packed, because each of them is an error.
+/// Empty folders are never packed, because each empty folder is an error.
 fn empty_folders(path: &Path, files: &mut Files) {
     let has = |files: &Files, folder: &str| files.keys().any(|path| path.starts_with(folder));
     let manifests = path.join("manifests");
@@ -163,7 +163,7 @@ pub(crate) fn described(files: &Files, known: &FallbackMetadata) -> Result<Packa
                     "bundle.yaml is missing, so the bundle has neither name nor version",
                 )
                 .in_file(package::FILE)
-                .hint("create one with `kubectl bundle init`, or set --name and --version")
+                .hint("create bundle.yaml with `kubectl bundle init`, or set --name and --version")
                 .into(),
             ));
         };

@@ -25,7 +25,8 @@ const SHA256: u32 = 5;
 pub(super) enum PluginRequest<'a> {
     /// Public key as PEM text.
     PublicKey,
-    /// Signature of this message, which the plugin hashes if its algorithm requires it.
+    /// Signature of this message. The plugin hashes the message if the algorithm of the plugin
+    /// requires a hash.
     Signature(&'a [u8]),
     /// Signature of the content with this SHA-256.
     SignatureOfDigest(&'a [u8]),

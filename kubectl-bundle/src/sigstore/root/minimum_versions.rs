@@ -29,7 +29,7 @@ impl MinimumVersions {
         versions
     }
 
-    /// Returns the versions of this refresh, complete or not.
+    /// Returns the versions of this refresh. The refresh can be complete or incomplete.
     pub(super) fn after(root: &[u8], draft: &MetadataUpdate) -> Self {
         let mut versions = Self::default();
         if let Ok(Some(timestamp)) = draft.load(TIMESTAMP) {

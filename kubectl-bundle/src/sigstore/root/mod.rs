@@ -219,7 +219,8 @@ impl TrustRootSettings {
 }
 
 impl TufRepository<'_> {
-    /// Returns `true` if the last refresh is recent, and the clock was not set back after it.
+    /// Returns `true` if the last refresh is recent, and the clock was not set back after the last
+    /// refresh.
     fn is_fresh(&self) -> bool {
         self.kept
             .last_refresh()

@@ -162,9 +162,9 @@ impl StoredMetadata {
 
 /// Stored metadata and the changes of a refresh.
 ///
-/// Roots are stored at once, as TUF's client workflow requires (5.3.8). Timestamp, snapshot and
-/// targets replace those of the last complete refresh together, so that the stored metadata is
-/// always usable offline. Valid metadata of a rejected refresh is stored separately, because
+/// Roots are stored at once, as TUF's client workflow requires (5.3.8). The new timestamp, snapshot
+/// and targets together replace the files of the last complete refresh, so that the stored metadata
+/// is always usable offline. Valid metadata of a rejected refresh is stored separately, because
 /// versions must not decrease (5.4.5, 5.5.7).
 pub(super) struct MetadataUpdate {
     folder: PathBuf,

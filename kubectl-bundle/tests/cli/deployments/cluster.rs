@@ -62,7 +62,8 @@ pub(crate) fn status(code: u16, reason: &str, message: &str) -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": message})
 }
 
-/// Returns a kubeconfig for a server with these responses, and the objects applied to it.
+/// Returns a kubeconfig for a server with these responses, and the objects that are applied to the
+/// server.
 pub(crate) fn cluster(
     context: &mut Context,
     answers: Vec<(Method, &'static str, u16, Value)>,

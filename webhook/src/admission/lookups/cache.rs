@@ -28,7 +28,7 @@ const MAX_IMAGE_BYTES: u64 = 8 << 20;
 /// Additional bytes that are counted for each text.
 const TEXT_OVERHEAD: usize = 256;
 
-/// The two caches. Clones share them.
+/// The two caches. Clones share the caches.
 #[derive(Clone)]
 pub(in crate::admission) struct ReviewCache {
     verdicts: Cache<Digest, Verdict>,

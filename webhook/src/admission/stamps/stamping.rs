@@ -1,5 +1,6 @@
 //! Stamps on objects: validation of an existing stamp or seal, the stamp that a write gets, and the
-//! patch that sets it. `bundle_core::review` has the formats (`stamp`, `seal`) and the rules.
+//! patch that sets the stamp. `bundle_core::review` has the formats (`stamp`, `seal`) and the
+//! rules.
 
 use bundle_api::names::{ANNOTATION_ADMIT, ANNOTATION_STAMP, API_VERSION, LABEL_TEMPLATE_HASH};
 use bundle_core::reference::Digest;
@@ -200,9 +201,9 @@ impl StampInput<'_> {
         }
     }
 
-    /// Returns the digest of the owner references that the stamp covers. These are the owner
-    /// references of the new object if the previous stamp or seal covered the previous ones. Owner
-    /// references that were never reviewed stay uncovered until they are removed.
+    /// Returns the digest of the owner references that the stamp covers. If the previous stamp or
+    /// seal covered the previous owner references, the result covers the owner references of the
+    /// new object. Owner references that were never reviewed stay uncovered until they are removed.
     fn owners(&self) -> Option<Digest> {
         let written = || owners_digest(self.subject.new);
         match (self.subject.old, self.vouched) {

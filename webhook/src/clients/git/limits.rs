@@ -8,8 +8,8 @@ use rustix::process::Pid;
 
 /// Maximum size of one folder, in bytes: a packed commit with a bundle.
 const FOLDER_BYTES: u64 = 192 << 20;
-/// Maximum private memory of one process, in bytes. git-remote-https uses 9 MiB, most of it for the
-/// certificate authorities, and index-pack 8 MiB for a pack of 3 MiB.
+/// Maximum private memory of one process, in bytes. git-remote-https uses 9 MiB, mostly for the
+/// certificate authorities. index-pack uses 8 MiB for a pack of 3 MiB.
 const PROCESS_MEMORY: u64 = 24 << 20;
 /// Maximum memory of all processes of one command, in bytes. This memory is reserved while the
 /// command runs.
@@ -52,9 +52,9 @@ impl Default for GitLimits {
     }
 }
 
-/// The shell that sets the limits of a process and then becomes git, whose helpers inherit them.
-/// Limits that are set after git has started would not apply to helpers that git has already
-/// started, and code between fork and exec is unsafe.
+/// The shell that sets the limits of a process and then becomes git. The helpers of git inherit the
+/// limits. Limits that are set after git has started would not apply to helpers that git has
+/// already started, and code between fork and exec is unsafe.
 pub(super) const SHELL: &str = "/bin/sh";
 /// Script of [`SHELL`]: size of a file in blocks of 512 bytes, private memory in KiB, then the
 /// command. No core dumps, 1 MiB of stack for each thread, 60 s of CPU time, and 128 MiB of address

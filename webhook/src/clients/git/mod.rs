@@ -160,9 +160,9 @@ impl GitProgram {
         self.limits.content
     }
 
-    /// Creates a folder with an empty repository for `requester`. Waits until few enough exist.
-    /// Fails if the pod does not have the memory of two commands: one slow server would then delay
-    /// all requesters.
+    /// Creates a folder with an empty repository for `requester`. Waits while too many folders
+    /// exist. Fails if the pod does not have the memory for two commands, because with memory for
+    /// only one command a slow server would delay all requesters.
     pub(crate) async fn repository(
         &self,
         requester: &str,

@@ -1,5 +1,6 @@
-//! The server of a repository: its checked addresses and the credentials for it. Git gets them in
-//! its environment. ssh gets them in files that only this process can read.
+//! The server of a repository: its checked addresses, and the credentials for the server. Git gets
+//! the credentials in its environment. ssh gets the credentials in files that only this process can
+//! read.
 
 use std::io::{self, Write as _};
 use std::net::IpAddr;

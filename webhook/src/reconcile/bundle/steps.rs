@@ -1,4 +1,4 @@
-//! Execution of the steps of a Bundle reconcile. `bundle_core::plan::bundle` orders them.
+//! Execution of the steps of a Bundle reconcile. `bundle_core::plan::bundle` orders the steps.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -241,7 +241,7 @@ impl<'a> BundleReconcile<'a> {
         )
     }
 
-    /// Unpacks the content in the background, and seals it.
+    /// Unpacks and seals the content in the background.
     async fn unpack(&mut self) -> Result<ContentState, UnpackError> {
         let Some((spec, requester)) = self.checked.clone() else {
             return Ok(ContentState::Pending);

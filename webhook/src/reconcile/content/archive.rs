@@ -1,6 +1,6 @@
 //! The archive of content that callers download, as a sealed file (`content::sealed_file`): a
-//! gzipped tar in parts, so that a range is read and checked without the rest. Its bytes depend on
-//! the files alone.
+//! gzipped tar in parts, so that a range is read and checked without the other parts. The bytes of
+//! the archive depend only on the files.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};

@@ -230,8 +230,8 @@ impl FinishedFile {
     }
 }
 
-/// Reads the length of the index and the seal at the end of a file. The position in the file is
-/// then the beginning of the index, which has at most `most` bytes.
+/// Reads the length of the index and the seal at the end of a file. After the call, the position in
+/// the file is the beginning of the index. The index has at most `most` bytes.
 fn footer(file: &mut File, most: u64) -> io::Result<(u64, ValidSeal)> {
     let size = file.metadata()?.len();
     let footer = (NUMBER_BYTES + SEAL_BYTES) as u64;

@@ -36,7 +36,7 @@ struct Index {
 }
 
 impl Index {
-    /// Encodes the summary, then location and path of each file.
+    /// Encodes the summary, and then the location and the path of each file.
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         encode_number(&mut out, self.summary.bytes);

@@ -145,7 +145,7 @@ pub(in crate::reconcile) fn class_gone(class: &str) -> String {
     )
 }
 
-/// Reports the reason why the class cannot be used, and changes nothing else.
+/// Reports the reason why the class cannot be used. Makes no other change.
 pub(in crate::reconcile) async fn report_class_error(
     object: &DynamicObject,
     ctx: &Context,
@@ -168,8 +168,8 @@ pub(in crate::reconcile) async fn report_class_error(
     )))
 }
 
-/// Reports an object that was written while admission was off, or whose spec is invalid, and
-/// changes nothing else.
+/// Reports an object that was written while admission was off, or whose spec is invalid. Makes no
+/// other change.
 async fn not_admitted(
     object: &DynamicObject,
     ctx: &Context,

@@ -270,8 +270,8 @@ impl<'a> DeploymentReconcile<'a> {
         Ok(())
     }
 
-    /// Returns content digest, installing ServiceAccount and target namespace, as the inventory
-    /// records them.
+    /// Returns the content digest, the installing ServiceAccount and the target namespace from the
+    /// inventory.
     pub(in crate::reconcile) fn installation_prefix(&self, request: &InstallRequest<'_>) -> String {
         let namespace = self.spec.target_namespace.as_deref().unwrap_or("-");
         format!(
@@ -373,8 +373,8 @@ impl<'a> DeploymentReconcile<'a> {
         Ok(complete)
     }
 
-    /// Returns the recorded objects among `items` that exist. Objects that no watch reports, for
-    /// example without the owner labels, are read one by one.
+    /// Returns the recorded objects among `items` that exist. An object that no watch reports is
+    /// read with its own request. For example, the object has no owner labels.
     pub(in crate::reconcile) async fn seen(
         &self,
         request: &InstallRequest<'_>,

@@ -32,8 +32,8 @@ impl DeploymentReconcile<'_> {
         }
     }
 
-    /// Reads the objects of content once, and prepares an apply for each. The error names all
-    /// existing objects that belong to another owner.
+    /// Reads the objects of content once, and prepares an apply for each object. The error names
+    /// all existing objects that belong to another owner.
     pub(in crate::reconcile) async fn plan<'i>(
         &self,
         request: &InstallRequest<'_>,

@@ -58,8 +58,8 @@ pub(in crate::reconcile) struct ApplyResults {
 }
 
 impl Install<'_> {
-    /// Sends the checked applies of one round, then waits until Namespaces and
-    /// CustomResourceDefinitions among them are established.
+    /// Sends the checked applies of one round. Then waits until the Namespaces and
+    /// CustomResourceDefinitions of the round are established.
     pub(in crate::reconcile) async fn apply_round<'i>(
         &self,
         check: &DryRunCheck<'_>,

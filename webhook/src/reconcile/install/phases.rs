@@ -20,7 +20,7 @@ use crate::reconcile::install::executor::ApplyResults;
 use crate::reconcile::install::record::Intents;
 
 impl<'a> DeploymentReconcile<'a> {
-    /// Records all `items`, which are sorted by phase, and applies them. `is_first` is true if this
+    /// Records and applies all `items`, which are sorted by phase. `is_first` is true if this
     /// content was not installed before.
     pub(in crate::reconcile) async fn apply<'i>(
         &mut self,

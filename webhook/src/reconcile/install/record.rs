@@ -1,5 +1,5 @@
 //! The record of objects before and after they are applied, and the ApplySet annotations for other
-//! tools. `inventory::store` stores it.
+//! tools. `inventory::store` stores the record.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -147,7 +147,7 @@ impl DeploymentReconcile<'_> {
         Ok(intents)
     }
 
-    /// Records the objects that were applied so far, and the namespaces among them.
+    /// Records the objects that were applied so far, and the namespaces among these objects.
     pub(in crate::reconcile) async fn record_applied(
         &mut self,
         done: &ApplyResults,

@@ -1,5 +1,5 @@
 //! Storage of inventories: one ConfigMap for each BundleDeployment, in the state namespace. Only
-//! the pod has permission to write there. The rules of inventories are in
+//! the pod has permission to write in this namespace. The rules of inventories are in
 //! `bundle_core::plan::inventory`.
 
 use std::collections::{BTreeMap, HashMap, HashSet};

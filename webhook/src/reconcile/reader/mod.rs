@@ -209,7 +209,7 @@ pub(in crate::reconcile) fn content_too_large(
         codes::install::CONTENT_TOO_LARGE,
         reason,
         format!(
-            "the parsed content needs {} MiB of memory, and at most {} MiB are available for one content: split it into several bundles, or increase the memory of bundle-webhook",
+            "the parsed content needs {} MiB of memory, and at most {} MiB are available for one content: split the content into several bundles, or increase the memory of bundle-webhook",
             weight.div_ceil(1 << 20),
             limit >> 20
         ),

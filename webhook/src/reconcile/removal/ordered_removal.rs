@@ -115,7 +115,7 @@ impl<'a> OrderedRemoval<'a> {
 }
 
 /// Returns the objects in `present` whose deletion requires a permission check. The deletion of all
-/// other objects was already requested, and finalizers delay it.
+/// other objects was already requested, and finalizers delay the deletion.
 pub(in crate::reconcile) fn not_held(present: &[Present]) -> Vec<Present> {
     let asked = present.iter().filter(|present| present.held_by.is_empty());
     asked.cloned().collect()

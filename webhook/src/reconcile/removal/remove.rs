@@ -334,7 +334,7 @@ impl Remover<'_> {
         }
     }
 
-    /// Removes the owner labels from `objects`, which then belong to no deployment.
+    /// Removes the owner labels from `objects`. After that, the objects belong to no deployment.
     pub(in crate::reconcile) async fn release(
         &self,
         objects: &[Present],

@@ -58,9 +58,9 @@ pub(in crate::reconcile) fn owner_warning(
     })
 }
 
-/// Seals `object` if it has a recent stamp. The seal then replaces the stamp. If a seal was removed
-/// and an inventory has recorded it, writes the seal back and returns true: `object` is then
-/// outdated, and its next event starts another reconcile.
+/// Seals `object` if it has a recent stamp. The seal replaces the stamp. If a seal was removed and
+/// an inventory has recorded the seal, writes the seal back and returns true. In this case `object`
+/// is outdated, and the next event of the object starts another reconcile.
 pub(in crate::reconcile) async fn ensure(
     ctx: &Context,
     resource: &ApiResource,

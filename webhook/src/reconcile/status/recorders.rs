@@ -1,5 +1,5 @@
-//! Event recorders, one for each note. The recorder of kube-rs merges Events that differ only in
-//! their note, and keeps the first note.
+//! Event recorders. Each note has its own recorder. The recorder of kube-rs merges Events that
+//! differ only in their note, and keeps the first note.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! The faults of an existing registration. `bundle_core::registration` finds most of them; this
+//! The faults of an existing registration. `bundle_core::registration` finds most faults. This
 //! module adds the faults of the address, the token and the certificate authority. The table in
 //! `bundle_core::registration` corresponds to webhook/deploy/admission. A test compares the two.
 
@@ -14,8 +14,8 @@ use super::{Registration, address};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fault {
     message: String,
-    /// True if the webhook repairs the fault. That applies to a wrong token or certificate
-    /// authority, because another replica may have renewed them.
+    /// True if the webhook repairs the fault. The webhook repairs a wrong token or certificate
+    /// authority, because another replica may have renewed the token or the certificate authority.
     pub(super) is_repaired: bool,
 }
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::super::structural::{flag, of_field, text};
 
-/// Reserved words. If a field has such a name, rules write the name with `__` before and after it.
+/// Reserved words. If a field has such a name, rules write `__` before and after the name.
 const RESERVED: &[&str] = &[
     "true",
     "false",

@@ -1,6 +1,6 @@
-//! Plan of a reconcile of a Bundle: its remaining steps in order, computed from the observed facts.
-//! The plan is computed again after each step. Content is unpacked once. After that, its source is
-//! only compared with the unpacked content. The steps are executed in webhook::reconcile.
+//! Plan of a reconcile of a Bundle: the remaining steps in order, computed from the observed facts.
+//! The plan is computed again after each step. The content is unpacked only once. Later reconciles
+//! only compare the source with the unpacked content. The steps are executed in webhook::reconcile.
 
 pub mod attempts;
 mod compatibility;

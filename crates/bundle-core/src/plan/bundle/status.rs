@@ -142,7 +142,7 @@ impl BundleOutcome<'_> {
     }
 
     /// Returns true if an Event about the unpacked content is due. `was_unpacked` is true if the
-    /// status already reported it.
+    /// status already reported the unpacked content.
     pub fn is_event_due(&self, was_unpacked: bool) -> bool {
         !was_unpacked && matches!(self, Self::Unpacked(_) | Self::Sealed(..))
     }

@@ -29,7 +29,7 @@ pub enum RoundStep {
     DryRun,
     /// Check that the namespaces of the round are the same as at the permission check.
     CheckNamespaces,
-    /// Apply the objects of the round, and record them.
+    /// Apply and record the objects of the round.
     Apply,
 }
 

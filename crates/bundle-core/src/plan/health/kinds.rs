@@ -19,8 +19,8 @@ pub struct KindRule {
     pub rule: Option<Rule>,
     /// Condition under which an object is ready.
     pub ready: &'static str,
-    /// Condition under which an object has failed. Empty if objects of this kind never count as
-    /// failed.
+    /// Condition under which an object has failed. The text is empty if objects of this kind never
+    /// count as failed.
     pub failed: &'static str,
 }
 

@@ -33,8 +33,8 @@ const CLOCK_TOLERANCE: i64 = 2;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum ObjectRecord {
-    /// The object with this uid belongs to the BundleDeployment; another object of the same name
-    /// does not.
+    /// The object with this uid belongs to the BundleDeployment. Another object of the same name
+    /// does not belong to the BundleDeployment.
     Uid(String),
     /// The object did not exist at this time (in seconds since 1970), and the pod was about to
     /// create it. After a crash, an object that was created after this time belongs to the
@@ -130,7 +130,7 @@ pub enum Claim {
     Unrecorded,
 }
 
-/// Reservation of an object, which no other BundleDeployment may then install.
+/// Reservation of an object. No other BundleDeployment may install a reserved object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reservation {
     /// The object is recorded or is being adopted.

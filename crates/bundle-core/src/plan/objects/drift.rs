@@ -132,7 +132,8 @@ impl ObjectRevision {
 
 /// Returns true if the API server increases `metadata.generation` with each change of this kind
 /// outside of metadata and status. Source: the strategies of the built-in kinds in Kubernetes, and
-/// of custom resources in apiextensions. Kinds that are not listed set it once or never.
+/// of custom resources in apiextensions. For kinds that are not listed, the API server sets
+/// `metadata.generation` once or never.
 fn counts_generations(group: &str, kind: &str) -> bool {
     match group {
         "apps" => matches!(

@@ -15,7 +15,8 @@ pub enum RemovingAccount {
 }
 
 /// Returns the ServiceAccount for a removal: the ServiceAccount of the spec, else the recorded
-/// installer, else the ServiceAccount of the class. Returns `None` if none of them is set.
+/// installer, else the ServiceAccount of the class. Returns `None` if none of these ServiceAccounts
+/// is set.
 pub fn removing_account(
     of_spec: Option<ServiceAccount>,
     recorded: Option<ServiceAccount>,

@@ -45,8 +45,8 @@ impl ObservedDeletion {
 /// Reason why an object remains.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Obstacle {
-    /// The deletion is not allowed. Contains the requesters without permission and the message of
-    /// the API server. Before a prune: contains the objects that depend on this object.
+    /// The deletion is not allowed. Contains the message of the API server, and the requesters that
+    /// have no permission. Before a prune, also contains the objects that depend on this object.
     NotAllowed(String),
     /// The object is a namespace of the webhook.
     Reserved,

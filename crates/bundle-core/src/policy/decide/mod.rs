@@ -162,7 +162,7 @@ pub fn decide_unsignable(source: &str, class: ClassSignatures) -> PolicyDecision
                 format!("the class requires signatures, but content of a source of type `{source}` cannot be signed"),
             )
             .at_field("spec.source.type")
-            .hint("build a bundle from it (kubectl bundle build), push and sign it, then use a source of type image")
+            .hint("build a bundle from the content (kubectl bundle build), push and sign the bundle, then use a source of type image")
             .into(),
         ),
         ClassSignatures::IfPolicy => let_in(

@@ -33,7 +33,7 @@ pub enum Mode {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     pub(super) name: String,
-    /// `None` if the patterns are invalid; the policy then matches every reference.
+    /// `None` if the patterns are invalid. A policy with invalid patterns matches every reference.
     globs: Option<Vec<String>>,
     mode: Mode,
     pub(super) threshold: usize,

@@ -54,7 +54,7 @@ pub enum OwnerFact {
     Present,
     /// The owner does not exist, has another uid, or is being deleted.
     Going,
-    /// It could not be read.
+    /// The owner could not be read.
     Unavailable(Finding),
 }
 
@@ -276,7 +276,7 @@ fn manage(deletion: &Deletion<'_>, facts: &DeletionFacts, findings: &mut Finding
             Finding::error(
                 codes::review::DELETE_NOT_ALLOWED,
                 format!(
-                    "user {:?} has no permission to delete or change {} {}: only its requester and users with verb manage on {resource} have it",
+                    "user {:?} has no permission to delete or change {} {}: only the requester of the object and users with verb manage on {resource} have this permission",
                     deletion.requester.user, deletion.kind, deletion.name
                 ),
             )

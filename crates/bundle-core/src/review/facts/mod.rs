@@ -200,7 +200,7 @@ pub enum ConfigMapFact {
     reason = "a review has one value, and this variant is the usual one"
 )]
 pub enum ContentFact {
-    /// There was no lookup, because no rule depends on it.
+    /// There was no lookup, because no rule depends on this fact.
     #[default]
     NotAsked,
     /// The registry did not return the manifest. Contains the reason.

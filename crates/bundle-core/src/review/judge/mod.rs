@@ -177,7 +177,7 @@ fn immutable(subject: &Subject<'_>) -> Option<Finding> {
                 codes::review::APPROVAL_IMMUTABLE,
                 "bundleapproval.spec is immutable",
             )
-            .hint("delete it to withdraw the approval, and create another one for other content"),
+            .hint("delete the BundleApproval to withdraw the approval, and create another BundleApproval for other content"),
         ),
         Kind::BundleDeployment => None,
     }

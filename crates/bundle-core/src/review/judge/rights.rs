@@ -10,7 +10,7 @@ use crate::review::{
     requester::Requester,
 };
 
-/// Checks that the class at `field` exists and that the requester has verb `use` on it.
+/// Checks that the class at `field` exists, and that the requester has verb `use` on the class.
 pub(super) fn class(name: &str, field: &'static str, facts: &Facts<'_>, findings: &mut Findings) {
     match facts.classes.get(name) {
         Some(ClassFact::Known(class)) if !class.is_ours() => {

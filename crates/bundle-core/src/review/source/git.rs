@@ -16,8 +16,8 @@ const LONGEST_DIRECTORY: usize = 1024;
 const COMMIT_DIGITS: usize = 40;
 /// User of an ssh URL without a user, as in RukPak.
 const SSH_USER: &str = "git";
-/// Directory of a source without a directory. The bundle is then at the root of the repository, and
-/// its manifests are in this directory.
+/// Directory of the manifests if the source names no directory. The root of the bundle is then the
+/// root of the repository.
 pub(super) const DEFAULT_DIRECTORY: &str = "manifests";
 
 /// Protocol of a git URL.

@@ -1,4 +1,5 @@
-//! Built-in APIs of Kubernetes: first and last version that serves each, and its replacement.
+//! Built-in APIs of Kubernetes. For each API, the table has the first and the last version that
+//! serves the API, and the replacement of the API.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 

@@ -9,8 +9,8 @@ use crate::registry::auth::credential_file::{CredentialFile, HelperUse};
 use crate::registry::auth::login::Login;
 use crate::registry::bounded_file::read_bounded;
 
-/// Sources of credentials. The first source with a login wins: `given`, then pull secrets, then
-/// files.
+/// Sources of credentials. The first source with a login is used. The order is `given`, pull
+/// secrets, files.
 #[derive(Debug, Clone, Default)]
 pub struct Logins {
     /// By registry (host and port).

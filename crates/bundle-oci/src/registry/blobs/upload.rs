@@ -341,7 +341,7 @@ impl BlobUpload<'_> {
     }
 
     /// Resumes after the bytes that the registry reports as received. Returns `false` if the
-    /// registry does not report them.
+    /// registry does not report the received bytes.
     async fn resume(&mut self) -> bool {
         let ask = RegistryRequest {
             target: RequestTarget::Url(self.session.location.clone()),

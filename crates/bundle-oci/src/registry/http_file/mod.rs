@@ -1,5 +1,5 @@
-//! Download of a gzipped archive from an HTTP server. The connections, the rules about addresses
-//! and redirects, and the minimum rate are those of registry requests.
+//! Download of a gzipped archive from an HTTP server. The download has the same connections, rules
+//! about addresses and redirects, and minimum rate as registry requests.
 
 mod error;
 

@@ -1,6 +1,6 @@
-//! Budget for the number and total size of signatures that are read for one digest, and its fair
-//! distribution over the locations that store them. Anyone with write access to the repository
-//! could otherwise exhaust memory.
+//! Budget for the number and total size of signatures that are read for one digest. The budget is
+//! divided fairly between the locations that store the signatures. Anyone with write access to the
+//! repository could otherwise exhaust memory.
 
 use std::collections::BTreeMap;
 

@@ -21,7 +21,7 @@ pub struct TargetFolder {
 
 #[derive(Debug)]
 enum TargetState {
-    /// The target does not exist: the hidden folder is renamed to it.
+    /// The target does not exist: the hidden folder is renamed to the target.
     New,
     /// The target is an empty folder, for example a mount or the current folder: the content is
     /// moved into this folder.
@@ -47,7 +47,7 @@ impl TargetFolder {
                     None => TargetState::Empty,
                     Some(_) if !replace => {
                         return Err(occupied(target, "exists and is not empty").hint(
-                            "choose a new or an empty folder, or replace this one with --force",
+                            "choose a new or an empty folder, or replace this folder with --force",
                         ));
                     }
                     Some(_) => {

@@ -131,7 +131,8 @@ impl Memory {
     }
 
     /// Like [`Self::decide`], but stops when `go_on` returns `false`. `go_on` is called before each
-    /// signature. The decision is then unknown, unless it does not depend on signatures.
+    /// signature. If a call returns `false`, the decision is unknown, unless the decision does not
+    /// depend on signatures.
     pub fn decide_while<'a>(
         &self,
         reference: PinnedReference,

@@ -1,5 +1,5 @@
-//! Objects of the project's kinds that are too large to be read: admission rejects them. An object
-//! that was written while the registrations were missing is reported and can be removed.
+//! Objects of the project's kinds that are too large to be read. Admission rejects such objects. An
+//! object that was written while the registrations were missing is reported and can be removed.
 
 use e2e::Tool;
 use e2e::tools::KubernetesRelease;

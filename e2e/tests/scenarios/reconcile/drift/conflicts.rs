@@ -108,7 +108,7 @@ async fn object_that_another_user_keeps_changing_delays_no_other_and_is_finally_
     check_correction_events(&cluster).await;
 }
 
-/// Checks that each object has its own Event, with the name of the user who changed it.
+/// Checks that each object has its own Event, with the name of the user who changed the object.
 async fn check_correction_events(cluster: &Cluster) {
     let events = get(cluster, "events.v1.events.k8s.io -n default")
         .await

@@ -16,8 +16,8 @@ struct Addon {
     manifests: &'static [&'static str],
 }
 
-/// The first package registers an API that no server serves. Discovery then fails in part while the
-/// other packages are installed.
+/// The first package registers an API that no server serves. Therefore discovery fails in part
+/// while the other packages are installed.
 const ADDONS: [Addon; 7] = [
     Addon {
         name: "real-metrics-server",

@@ -13,7 +13,7 @@ use crate::scenarios::requester::*;
 const POD: &str = "system:serviceaccount:bundle-system:bundle-webhook";
 const ACCOUNTS: &str = "system:serviceaccount:";
 
-/// Permissions that the run does not use, with the reason to have them.
+/// Permissions that the run does not use, each with the reason for the permission.
 const UNUSED: &[(&str, &str)] = &[(
     "update bundledeployments/finalizers.core.rukpak.io",
     "asked by the admission plugin OwnerReferencesPermissionEnforcement, which is off by default",

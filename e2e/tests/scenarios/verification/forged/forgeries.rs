@@ -1,4 +1,4 @@
-//! Forgeries made from valid bundles: each has one fault and an expected message.
+//! Forgeries made from valid bundles. Each forgery has one fault and an expected message.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

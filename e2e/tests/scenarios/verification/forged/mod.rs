@@ -1,5 +1,5 @@
 //! Forged signatures, by key and by certificate, in a real registry. Enforced policies reject all
-//! of them, in `policy test` and in a real admission review. Each forgery has its own message.
+//! forgeries, in `policy test` and in a real admission review. Each forgery has its own message.
 //! `bundle-trust` has tables of further forgeries.
 
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Cached metadata: it is used while the mirror fails, is fetched again if it is damaged, and is
-//! rejected after it has expired.
+//! Cached metadata. The metadata is used while the mirror fails. Damaged metadata is fetched again.
+//! Expired metadata is rejected.
 
 use e2e::sigstore::Manner;
 use serde_json::json;

@@ -150,7 +150,7 @@ impl Init {
     }
 
     /// Returns an error for manifests outside of `manifests/`. Such manifests are probably content
-    /// of the package, and the author has to move them.
+    /// of the package. The author has to move these manifests.
     fn reject_loose_manifests(&self) -> Outcome {
         if !self.folder.is_dir() {
             return Ok(());

@@ -47,7 +47,7 @@ pub(super) struct ReadArtifact {
     pub(super) warnings: Findings,
 }
 
-/// Reads an artifact: first the manifest, then content and referrers concurrently.
+/// Reads an artifact. The manifest is read first. Then content and referrers are read concurrently.
 pub(super) async fn read_artifact(
     ui: &mut Ui,
     location: &ArtifactLocation,

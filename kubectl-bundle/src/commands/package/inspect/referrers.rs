@@ -11,7 +11,7 @@ use bundle_oci::store::ImageSource;
 use futures::{StreamExt as _, stream};
 use serde::Serialize;
 
-/// Maximum number of entries without a type that are read to determine it.
+/// Maximum number of entries without a type that are read to determine their type.
 const MAX_READ: usize = 16;
 /// Maximum number of concurrent requests.
 const MAX_CONCURRENT: usize = 8;

@@ -20,7 +20,7 @@ pub(crate) struct Export {
 }
 
 impl Export {
-    /// Opens the key and writes it.
+    /// Opens and writes the key.
     pub(crate) fn run(self, ui: &mut Ui) -> Outcome {
         let text = files::read_text(&self.key)?;
         let password = self

@@ -1,4 +1,4 @@
-//! `trust init`: reads a TUF repository and uses it from then on.
+//! `trust init`: reads a TUF repository. Later commands use this repository.
 
 use std::path::PathBuf;
 

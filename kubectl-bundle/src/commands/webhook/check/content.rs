@@ -33,7 +33,7 @@ pub(super) struct ReviewedImage<'a> {
 pub(super) struct ContentFindings {
     /// The findings.
     pub(super) findings: Findings,
-    /// Checks that were not possible, one sentence each.
+    /// Checks that were not possible. Each check has one sentence.
     pub(super) unchecked: Vec<String>,
 }
 

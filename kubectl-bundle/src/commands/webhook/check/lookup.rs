@@ -101,8 +101,8 @@ impl ClusterFacts {
         Ok(policies)
     }
 
-    /// Returns the policy with the keys and trust roots that it references in the system namespace,
-    /// if the user can read them.
+    /// Returns the policy with the keys and trust roots that the policy references in the system
+    /// namespace, if the user can read these keys and trust roots.
     pub(super) async fn complete(&self, policy: Policy) -> Policy {
         policy_references::complete(&self.cluster, &self.system_namespace, policy).await
     }

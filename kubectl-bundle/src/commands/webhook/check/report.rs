@@ -16,7 +16,7 @@ pub(super) enum ReviewResult {
     Admitted,
     Refused,
     CannotTell,
-    /// The file itself has no errors; the rest was not checked.
+    /// The file itself has no errors. The facts outside of the file were not checked.
     NothingFound,
     /// Not a reviewed kind.
     NotReviewed,

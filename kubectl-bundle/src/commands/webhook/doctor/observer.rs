@@ -63,7 +63,7 @@ impl Observer {
     }
 
     /// Waits for a request within the deadline. The future is boxed, because futures of requests
-    /// are large and checks hold many of them.
+    /// are large and checks hold many futures.
     fn limited<'a, T: Send + 'a>(
         &'a self,
         work: impl Future<Output = Outcome<Option<T>>> + Send + 'a,

@@ -56,7 +56,7 @@ pub(crate) enum InstallPhase {
     Definitions,
     /// ServiceAccounts and their permissions.
     Permissions,
-    /// ProvisionerClasses, before the registrations that review them.
+    /// ProvisionerClasses. They precede the registrations that review ProvisionerClasses.
     Classes,
     /// Pods and their objects.
     Workload,
@@ -76,7 +76,7 @@ impl InstallPhase {
     ];
 
     /// Returns `true` for phases whose objects stay after an installation is removed, because other
-    /// objects and records depend on them.
+    /// objects and records depend on these objects.
     pub(crate) fn outlives_installation(self) -> bool {
         matches!(self, Self::Definitions | Self::Namespaces | Self::Classes)
     }

@@ -150,8 +150,8 @@ impl Install {
         Ok(())
     }
 
-    /// Waits until all pods are ready. Prints the number of ready pods, and the reason why others
-    /// are not ready.
+    /// Waits until all pods are ready. Prints the number of ready pods, and the reason why other
+    /// pods are not ready.
     async fn wait_ready(&self, ui: &mut Ui, cluster: &Cluster) -> Outcome {
         let api: Api<Deployment> = Api::namespaced(cluster.client.clone(), &self.namespace);
         let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), &self.namespace);

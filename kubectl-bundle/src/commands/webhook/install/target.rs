@@ -30,13 +30,13 @@ impl InstallTarget {
         Ok(Self { cluster, apis })
     }
 
-    /// Returns the kind of an object; `None` if the API server does not serve it.
+    /// Returns the kind of an object. Returns `None` if the API server does not serve the kind.
     pub(crate) async fn kind(&self, manifest: &EmbeddedManifest) -> Outcome<Option<Kind>> {
         let (group, version) = manifest.group_version();
         self.served(group, version, manifest.kind()).await
     }
 
-    /// Returns the kind; `None` if the API server does not serve it.
+    /// Returns the kind. Returns `None` if the API server does not serve the kind.
     pub(crate) async fn served(
         &self,
         group: &str,

@@ -1,5 +1,5 @@
-//! Objects of this project's kinds, which are removed before the kinds: BundleDeployments as
-//! requested, Bundles, and a list of the others.
+//! Objects of this project's kinds. The objects are removed before the kinds. BundleDeployments are
+//! removed as requested, then Bundles. The other objects are listed.
 
 use bundle_api::{Bundle, BundleApproval, BundleDeployment, ProvisionerClass, SignaturePolicy};
 use bundle_cluster::ByName;

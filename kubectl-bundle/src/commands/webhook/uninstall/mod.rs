@@ -140,7 +140,8 @@ impl Uninstall {
 }
 
 /// Returns the objects that `install` created. Registrations are included even if another user
-/// created them again: without the pod, they would block every write of this project's kinds.
+/// created the registrations again. Without the pod, these registrations would block every write of
+/// this project's kinds.
 async fn find(target: &InstallTarget, all: &[EmbeddedManifest]) -> Outcome<Vec<EmbeddedManifest>> {
     let mut installed = Vec::new();
     let mut others = Vec::new();

@@ -158,8 +158,8 @@ impl Store {
         Some(archive)
     }
 
-    /// Writes the archive of `stored`, which is the copy of `content`, and opens it. Only archives
-    /// are removed to free space.
+    /// Writes and opens the archive of `stored`, which is the copy of `content`. Only archives are
+    /// removed to free space.
     pub(in crate::reconcile) fn keep_archive(
         &self,
         mut stored: StoredContent,

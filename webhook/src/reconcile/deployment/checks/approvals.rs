@@ -1,5 +1,5 @@
 //! Approvals of a content digest, if the class requires them: finds a valid approval, and writes
-//! the status of each. Admission checks the approver too, when an approval is written.
+//! the status of each approval. Admission checks the approver too, when an approval is written.
 
 use bundle_api::approval::{BundleApprovalSpec, BundleApprovalStatus};
 use bundle_api::names::{self, condition, reason};

@@ -22,8 +22,8 @@ use crate::sources::SourceOwner;
 
 impl DeploymentReconcile<'_> {
     /// Returns the namespace of objects without a namespace. Rejects the namespaces of the webhook,
-    /// because a Pod of the content could read the keys in them. Admission rejects these namespaces
-    /// too, but a spec can be written while admission is off.
+    /// because a Pod of the content could read the keys in these namespaces. Admission rejects
+    /// these namespaces too, but a spec can be written while admission is off.
     pub(in crate::reconcile) fn target_namespace(&self) -> Result<Option<&str>, ReconcileError> {
         let settings = &self.ctx.shared.settings;
         let target = self.spec.target_namespace.as_deref();
@@ -83,9 +83,9 @@ impl DeploymentReconcile<'_> {
         ))
     }
 
-    /// Checks that the Bundle of the template still has the content that was installed from it. If
-    /// a Bundle was deleted and created again after its tag has moved, it has other content, which
-    /// no user requested.
+    /// Checks that the Bundle of the template still has the content that was installed from this
+    /// Bundle. If a Bundle was deleted and created again after its tag has moved, it has other
+    /// content, which no user requested.
     pub(in crate::reconcile) fn check_content_unchanged(
         &self,
         request: &InstallRequest<'_>,

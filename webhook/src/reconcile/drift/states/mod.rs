@@ -65,7 +65,8 @@ struct InstalledState {
     /// The key of the content that the objects belong to.
     content_key: String,
     objects: HashMap<String, AppliedState>,
-    /// True while objects are being applied. Events are only logged then, and evaluated at the end.
+    /// True while objects are being applied. During this time events are only logged. At the end
+    /// the logged events are evaluated.
     is_applying: bool,
     partial: Option<PartialInstallation>,
     delayed: Option<DelayedInstallation>,

@@ -388,7 +388,7 @@ fn naming(message: &str, failing: &BTreeSet<String>) -> String {
     )
 }
 
-/// Returns true if the text contains this key, and not only a longer one with this prefix.
+/// Returns true if the text contains this key, and not only a longer key with this prefix.
 fn names(text: &str, key: &str) -> bool {
     text.match_indices(key).any(|(at, _)| {
         let after = text[at + key.len()..].chars().next();

@@ -1,5 +1,5 @@
 //! Metadata watches on the kinds that are in use. Each watch belongs to one installing
-//! ServiceAccount, kind and scope, and deployments share it. The number of watches is limited by
+//! ServiceAccount, kind and scope. Deployments share the watch. The number of watches is limited by
 //! requester, because each watch has a connection. `drift::states` evaluates the events.
 
 use std::collections::{BTreeMap, HashMap, HashSet};

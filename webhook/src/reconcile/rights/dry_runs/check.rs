@@ -229,8 +229,8 @@ impl<'a> DryRunCheck<'a> {
     }
 }
 
-/// Returns true if a failed object is checked again directly before it is applied. By then the
-/// installer may have the permission, or contested lists may be restored.
+/// Returns true if a failed object is checked again directly before it is applied. Until then the
+/// installer may get the permission, or contested lists may be restored.
 fn is_for_its_phase(refusal: &ApplyRejection) -> bool {
     matches!(
         refusal,

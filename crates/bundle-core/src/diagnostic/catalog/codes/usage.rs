@@ -1,7 +1,7 @@
 //! Diagnostic codes of command-line arguments and input files.
 
 area! {
-    BAD_ARGUMENT = "BUNDLE-USAGE-001", Usage, "invalid argument", "The value of an argument is invalid, or the argument cannot be combined with another one. The message names the argument, and the hint gives a valid form.";
+    BAD_ARGUMENT = "BUNDLE-USAGE-001", Usage, "invalid argument", "The value of an argument is invalid, or the argument cannot be combined with another argument. The message names the argument, and the hint gives a valid form.";
     FILE_UNREADABLE = "BUNDLE-USAGE-002", Failed, "cannot read a file", "The file does not exist, its permissions deny reading, or it is larger than the limit that the message names. Nothing was changed.";
     FILE_UNWRITABLE = "BUNDLE-USAGE-003", Failed, "cannot write a file", "The target already exists, is read-only, or the disk is full. Files are written completely or not at all.";
     NO_PASSWORD = "BUNDLE-USAGE-004", Usage, "no usable password for the private key", "Private keys are encrypted with a password. Set BUNDLE_PASSWORD or COSIGN_PASSWORD, pass the password on standard input with --password-stdin, or enter it at the terminal.";

@@ -36,9 +36,9 @@ impl Rule {
 /// Maximum number of comparisons in [`without_effect`].
 const COMPARISONS: usize = 10_000_000;
 
-/// Sets all fields that the rules name to their value in `live`, the object on the cluster, or
-/// removes them from `desired` if `live` lacks them. Then removes all fields of managers that the
-/// rules name. The order of the rules has no effect.
+/// Changes the fields of `desired` that the rules name. A field gets the value from `live`, the
+/// object on the cluster. A field that `live` does not have is removed. Then all fields of managers
+/// that the rules name are removed. The order of the rules has no effect.
 pub fn apply_rules(
     desired: &mut Value,
     live: &Value,
@@ -83,7 +83,8 @@ fn keep_live_fields(desired: &mut Value, live: &Value, rules: &[&Rule]) {
     }
 }
 
-/// Returns the value at `pointer`. Calls `above` for each value that contains it.
+/// Returns the value at `pointer`. Calls `above` for each value that contains the value at
+/// `pointer`.
 fn find<'v>(
     value: &'v Value,
     pointer: &str,

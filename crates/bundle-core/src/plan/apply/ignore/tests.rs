@@ -1,4 +1,4 @@
-//! Rules of `spec.drift.ignore`, and the cost of the largest ones.
+//! Rules of `spec.drift.ignore`, and the cost of the largest rules.
 
 use std::cell::Cell;
 

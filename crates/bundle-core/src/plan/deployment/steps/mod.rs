@@ -55,8 +55,8 @@ pub enum InstallStep {
     /// Check spec, class, policies and approval immediately before the first write, even if the
     /// permission check is recent: a slow registry can delay the steps before it.
     CheckPreconditions,
-    /// Record the objects, then apply them phase by phase. Later phases start after the Namespaces
-    /// are active and the CustomResourceDefinitions are established.
+    /// Record the objects, and then apply the objects phase by phase. Later phases start after the
+    /// Namespaces are active and the CustomResourceDefinitions are established.
     Apply,
     /// Delete recorded objects that are not part of the content.
     Prune,

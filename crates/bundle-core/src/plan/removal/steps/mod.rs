@@ -49,7 +49,7 @@ pub enum RemovalStep {
     FindAccount,
     /// Fail: no ServiceAccount exists for the removal.
     ReportNoAccount,
-    /// Find the recorded objects that exist, and remove the records of missing ones.
+    /// Find the recorded objects that exist, and remove the records of missing objects.
     FindObjects,
     /// Remove this project's labels from all objects. The objects stay.
     ReleaseObjects,
@@ -99,7 +99,7 @@ const COMPLETION: [RemovalStep; 2] = [RemovalStep::RemoveFinalizer, RemovalStep:
 
 impl ObservedRemoval {
     /// Returns the remaining steps. A step runs only if all earlier steps succeeded. The list ends
-    /// with a step whose result decides the following ones, and is empty when the removal is
+    /// with a step whose result decides the following steps. The list is empty when the removal is
     /// complete.
     pub fn steps(&self) -> Vec<RemovalStep> {
         let mut steps = self.whole();

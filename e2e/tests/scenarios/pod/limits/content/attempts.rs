@@ -1,5 +1,5 @@
-//! If the process ended twice while it parsed the same content, it does not parse that content again
-//! for an hour.
+//! If the process ended twice while the process parsed the same content, the content is not parsed
+//! again for an hour.
 
 use std::path::Path;
 

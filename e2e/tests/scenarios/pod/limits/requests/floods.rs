@@ -63,8 +63,8 @@ fn is_closed(mut stream: Box<dyn Stream>) -> bool {
     }
 }
 
-/// Opens `count` connections at once, each with an unfinished header, and returns the number that
-/// the pod does not close.
+/// Opens `count` connections at the same time, each with an unfinished header. Returns the number
+/// of connections that the pod does not close.
 async fn flood<S: Stream + 'static>(
     count: usize,
     open: impl Fn() -> S + Clone + Send + 'static,

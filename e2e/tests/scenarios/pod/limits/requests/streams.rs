@@ -15,7 +15,8 @@ use super::*;
 const CLIENTS: usize = 500;
 /// Requests on each connection, as many as API servers send.
 const REQUESTS: usize = 100;
-/// Connections that the unknown clients open in all. The pod closes many of them early.
+/// Total number of connections that the unknown clients open. The pod closes many of these
+/// connections early.
 const OPENED: usize = 5_000;
 /// Announced length of each body, and the part that is sent.
 const LENGTH: usize = 64 << 10;
