@@ -11,8 +11,9 @@ use crate::flags::{DataFormat, Environment, RegistryFlags};
 ///
 /// Images are pinned to the digests in the lock file, operator bundles are converted, and charts in
 /// a folder are rendered by helm. Content is parsed with the code of the reconciler. The objects
-/// have the labels with which they are installed, and objects without a namespace get that of -n.
-/// An operator bundle is installed into that namespace too, else into the one that it suggests.
+/// have the labels with which they are installed. Objects without a namespace get the namespace of
+/// -n. An operator bundle is installed into the namespace of -n too. Without -n, the operator
+/// bundle is installed into the namespace that the operator suggests.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -30,8 +31,8 @@ pub(crate) struct Arguments {
     /// Name of the BundleDeployment, for the labels [default: the name of the package]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// Namespace of objects without one, and of an operator bundle [default: none, and the one that
-    /// the operator suggests]
+    /// Namespace of objects without a namespace, and of an operator bundle [default: none, and the
+    /// namespace that the operator suggests]
     #[arg(short, long, value_name = "NAME")]
     pub(crate) namespace: Option<String>,
     /// Output format; JSON is a single List [default: yaml]
