@@ -68,7 +68,7 @@ pub struct Access {
 pub struct Drain {
     /// Time to serve requests until the API server knows that this replica ends.
     pub delay: Duration,
-    /// Time limit after that for reviews in flight.
+    /// Time limit after `delay` for requests in progress.
     pub timeout: Duration,
 }
 
