@@ -11,7 +11,8 @@ use object::read::elf::{ElfFile64, ProgramHeader as _};
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
-/// Variable with the build profile; default: the preferred one, else the profile of this process.
+/// Variable with the build profile. Default: the preferred profile, else the profile of this
+/// process.
 const PROFILE: &str = "BUNDLE_E2E_PROFILE";
 static PREFERRED: OnceLock<&str> = OnceLock::new();
 const PACKAGES: [&str; 2] = ["kubectl-bundle", "bundle-webhook"];

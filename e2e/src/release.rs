@@ -1,5 +1,5 @@
-//! A Helm release of the packed chart on a node: image and chart are in the registry of the
-//! cluster, and the pods run there.
+//! A Helm release of the packed chart on a node. Image and chart are in the registry of the
+//! cluster. The pods run on the node.
 #![expect(
     clippy::disallowed_methods,
     reason = "the names are those of the harness itself"
@@ -31,7 +31,7 @@ const HELM: Duration = Duration::from_secs(300);
 
 /// A cluster with a node, and the image and the chart of this project in its registry.
 pub struct NodeRelease {
-    /// The cluster. It has an audit log.
+    /// The cluster, which has an audit log.
     pub cluster: Cluster,
     /// Values of the chart.
     pub values: Value,
@@ -74,7 +74,7 @@ impl NodeRelease {
         Ok(node)
     }
 
-    /// Packs the chart with Helm, and pushes it.
+    /// Packs and pushes the chart with Helm.
     async fn publish_chart(&self) -> Result<()> {
         let data = self.cluster.folder().join("data");
         let line = format!(
@@ -126,7 +126,7 @@ impl NodeRelease {
         self.release("upgrade", &self.values).await.map(drop)
     }
 
-    /// Runs the plugin. It trusts the registry.
+    /// Runs the plugin with trust in the certificate of the registry.
     pub async fn plugin(&self, line: &str) -> Result<Output> {
         let plugin = self.cluster.plugin().await?;
         let ca = self.ca()?.display().to_string();
@@ -165,7 +165,7 @@ impl NodeRelease {
         Ok(leases.get_opt(RELEASE).await?)
     }
 
-    /// Returns the name of the pod that holds the lease. There can be none for a moment.
+    /// Returns the name of the pod that holds the lease. For a short time there may be no such pod.
     pub async fn holder(&self) -> Result<Option<String>> {
         let lease = self.lease().await?.and_then(|lease| lease.spec);
         let holder = lease.and_then(|spec| spec.holder_identity);

@@ -1,4 +1,4 @@
-//! Waits for conditions with a deadline, so that no scenario sleeps a guessed time.
+//! Waits for conditions with a deadline, so that no scenario sleeps for a fixed time.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -8,8 +8,9 @@ use anyhow::{Result, bail};
 /// Time between two calls of `look`.
 const INTERVAL: Duration = Duration::from_millis(25);
 
-/// Calls `look` repeatedly until it returns `Some`, at most for `deadline`. An `Err` of `look` is
-/// not final; the last one is part of the error after the deadline. The error begins with `what`.
+/// Calls `look` repeatedly until it returns `Some`, at most for `deadline`. An `Err` of `look` does
+/// not end the wait. After the deadline, the error contains the last `Err`. The error begins with
+/// `what`.
 pub async fn until<T, F, Fut>(deadline: Duration, what: &str, mut look: F) -> Result<T>
 where
     F: FnMut() -> Fut,

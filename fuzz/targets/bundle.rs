@@ -1,5 +1,5 @@
-//! A signature, as a registry may return it: any bytes are rejected with a reason, unless they are
-//! the signature of the key or the certificate. `statement` covers payloads with a valid signature.
+//! Fuzzes a signature that a registry returns. The signature is rejected with a reason, unless the
+//! key or the certificate made it. `statement` covers payloads with a valid signature.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -30,8 +30,8 @@ static DIGESTS: LazyLock<[Digest; 2]> = LazyLock::new(|| {
     [SUBJECT.trim(), cosign].map(|text| text.parse().expect("a digest"))
 });
 
-/// Input: annotations, one `name=value` a line, up to the first NUL, and the bytes after it.
-/// Without a NUL, a bundle.
+/// Input: annotations up to the first NUL, and the bytes after the NUL. Each line has one
+/// annotation `name=value`. Without a NUL, the input is a bundle.
 fn read(data: &[u8]) -> RawSignature {
     let Some(end) = data.iter().position(|byte| *byte == 0) else {
         return RawSignature { bytes: data.to_vec(), ..RawSignature::default() };

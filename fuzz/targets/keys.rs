@@ -1,6 +1,6 @@
-//! Keys and trust roots, as users and Secrets store them: a key that is parsed is written and
-//! parsed again with the same result. Encrypted keys are excluded: stretching a password takes 0.1
-//! s.
+//! Fuzzes the keys and trust roots of users and Secrets. A parsed key is written, and the written
+//! text must be parsed to the same key. Encrypted keys are excluded, because stretching a password
+//! takes 0.1 s.
 #![no_main]
 
 use base64::Engine as _;

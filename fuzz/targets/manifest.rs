@@ -1,4 +1,4 @@
-//! An image manifest, as a registry may return it.
+//! Fuzzes an image manifest that a registry returns.
 #![no_main]
 
 use bundle_core::reference::Digest;

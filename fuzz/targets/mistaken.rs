@@ -1,5 +1,6 @@
-//! A file to sign: it is rejected if any reader parses it as an image manifest, or as the payload
-//! that cosign 2 signs for an image. The strict reader accepts no input that serde_json rejects.
+//! Fuzzes a file to sign. The file is rejected if any reader parses it as an image manifest, or as
+//! the payload that cosign 2 signs for an image. The strict reader accepts no input that serde_json
+//! rejects.
 #![no_main]
 
 use bundle_trust::sign::{mistaken, mistaken_attested};

@@ -1,5 +1,5 @@
-//! `bundle.yaml`: the result is a package or findings, and the annotations of a package are parsed
-//! back.
+//! Fuzzes `bundle.yaml`. The result is a package or findings. The title annotation of a package is
+//! the name of the package.
 #![no_main]
 
 use bundle_core::package;

@@ -1,5 +1,6 @@
-//! The spec of a SignaturePolicy: it is parsed without a panic, and a policy that is ready can be
-//! satisfied only by its own signers.
+//! Fuzzes the spec of a SignaturePolicy. The parser does not panic. A policy without problems names
+//! at least as many distinct signers as its threshold. Content without signatures satisfies no
+//! policy.
 #![no_main]
 
 use bundle_core::diagnostic::Finding;

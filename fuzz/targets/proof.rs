@@ -1,5 +1,5 @@
-//! The proof in an annotation: it is parsed only for its own digest, and the written form is parsed
-//! again with the same result. `bundle` covers the signatures in it.
+//! Fuzzes the proof in an annotation. The proof is accepted only for the digest in the proof. The
+//! written proof is parsed again to the same proof. `bundle` covers the signatures of the proof.
 #![no_main]
 
 use std::io::Write as _;

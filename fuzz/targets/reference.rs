@@ -1,4 +1,5 @@
-//! A reference, as a user or a custom resource writes it: the parsed reference prints as itself.
+//! Fuzzes a reference from a user or a custom resource. The printed reference is parsed to the same
+//! reference.
 #![no_main]
 
 use bundle_core::reference::Reference;

@@ -1,5 +1,5 @@
-//! A payload with a valid signature: it counts only if a plain parser of its JSON finds exactly the
-//! expected digest as its subject. `bundle` covers invalid signatures.
+//! Fuzzes a payload with a valid signature. The payload is accepted only if a plain JSON parser
+//! finds exactly the expected digest as the subject. `bundle` covers invalid signatures.
 #![no_main]
 
 use std::sync::LazyLock;

@@ -1,5 +1,5 @@
-//! Tar of a layer, as a registry may return it: the result is files with safe paths, or an error.
-//! Gzip is covered by the property tests of bundle-oci, which damage its bytes.
+//! Fuzzes the tar archive of a layer from a registry. The result is files with safe paths, or an
+//! error. The property tests of bundle-oci cover gzip: they damage the compressed bytes.
 #![no_main]
 
 use bundle_core::reference::Digest;

@@ -1,6 +1,7 @@
 //! Command line: one table of all verbs with help text, arguments and implementation. clap's
-//! commands, completions and hints are derived from it. A new verb is one line here and one folder
-//! in `commands` with its arguments and implementation, such as `init`.
+//! commands, completions and hints are derived from this table. A new verb needs one line in this
+//! table, and one folder in `commands` with the arguments and the implementation of the verb. An
+//! example is the folder `init`.
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
@@ -38,7 +39,7 @@ pub(crate) struct Cli {
 }
 
 /// Declares the verbs. Each line has the variant with its help text, the type of its arguments, and
-/// the expression that runs it.
+/// the expression that runs the verb.
 macro_rules! verbs {
     (
         |$environment:ident, $ui:ident|

@@ -54,7 +54,7 @@ fn words() -> Vec<String> {
         .collect()
 }
 
-/// Handles clap's errors: help and version are output, everything else is a usage error.
+/// Handles the errors of clap. Help and version are output. All other errors are usage errors.
 fn help_or_usage_error(ui: &mut Ui, error: &clap::Error) -> Outcome {
     if error.kind() == clap::error::ErrorKind::InvalidSubcommand
         && let Some(finding) = ui::suggestions::verb(&words())

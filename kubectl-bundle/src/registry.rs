@@ -20,11 +20,11 @@ const _: () = assert!(bundle_oci::limits::REFERRERS <= bundle_trust::verify::MAX
 /// Settings for registries.
 #[derive(Debug, Clone)]
 pub(crate) struct RegistrySettings {
-    /// Additional certificate authorities: PEM files, and folders of them.
+    /// Additional certificate authorities: PEM files, and folders of PEM files.
     pub(crate) ca_files: Vec<PathBuf>,
     /// Folders with certificates by registry.
     pub(crate) host_folders: Vec<PathBuf>,
-    /// Client certificate and its key.
+    /// Client certificate, and the key of the certificate.
     pub(crate) client_certificate: Option<(PathBuf, PathBuf)>,
     /// Hosts that use plain HTTP.
     pub(crate) plain_http: BTreeSet<String>,
@@ -197,7 +197,8 @@ pub(crate) async fn signatures(
     client.signatures(pinned).await.map_err(Unavailable::from)
 }
 
-/// Returns the reference with a digest: its own, or the current one of its tag, which is printed.
+/// Returns the reference with a digest: its own digest, or the current digest of its tag. The
+/// digest of a tag is printed.
 pub(crate) async fn pin(
     ui: &mut Ui,
     client: &Client,

@@ -25,8 +25,8 @@ const CRD_MESSAGE_INTERVAL: u32 = 60;
 /// Interval of version checks, which detect an upgrade of the control plane.
 const VERSION_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Waits until the version of the API server is known and it serves the project's own kinds. Logs
-/// which kinds are missing.
+/// Waits until the version of the API server is known and the API server serves the project's own
+/// kinds. Logs the missing kinds.
 pub(crate) async fn wait(shared: &Shared) {
     crate::retry("read the version of the API server", || version(shared)).await;
     for look in 0u32.. {
@@ -87,7 +87,7 @@ async fn version(shared: &Shared) -> Result<(), VersionError> {
     Ok(())
 }
 
-/// Returns those of the project's own kinds that the server does not serve.
+/// Returns the project's own kinds that the server does not serve.
 async fn missing(client: &Client) -> Result<Vec<&'static str>, kube::Error> {
     let served = match client.list_api_group_resources(API_VERSION).await {
         Ok(list) => list.resources,

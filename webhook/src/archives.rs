@@ -19,7 +19,7 @@ pub(crate) trait BundleArchive: Send {
     /// Returns the digest of all bytes.
     fn digest(&self) -> &Digest;
 
-    /// Returns bytes from `offset` on, at least one. Fails if they were changed on disk.
+    /// Returns at least one byte, from `offset` on. Fails if the bytes were changed on disk.
     fn read(&mut self, offset: u64) -> io::Result<Vec<u8>>;
 }
 
@@ -33,7 +33,7 @@ pub(crate) trait BundleArchives: Send + Sync {
     ) -> BoxFuture<'a, Result<Box<dyn BundleArchive>, ArchiveError>>;
 }
 
-/// The reason why there is no archive.
+/// The reason why no archive exists.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ArchiveError {
     /// The Bundle does not exist.
@@ -47,7 +47,7 @@ pub(crate) enum ArchiveError {
         "the content of Bundle {0} is not in the cache: it is fetched again when a BundleDeployment needs it"
     )]
     NotCached(KubeName),
-    /// Other work uses the memory, or the content needs too much of it.
+    /// Other work uses the memory, or the content needs too much memory.
     #[error("not enough memory to read the content of Bundle {0}; try again")]
     Busy(KubeName),
     /// The API server failed.

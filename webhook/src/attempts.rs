@@ -1,6 +1,6 @@
 //! Records of running attempts to parse content, as empty files in the cache volume. The volume
-//! outlives the process, so a record of an earlier process shows that it ended during the attempt.
-//! `bundle_core::plan::bundle::attempts` has the rules.
+//! outlives the process, so a record of an earlier process shows that this process ended during the
+//! attempt. `bundle_core::plan::bundle::attempts` has the rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -10,10 +10,11 @@ use std::time::SystemTime;
 
 use bundle_core::plan::bundle::attempts::{self, AttemptDecision, AttemptKey, InterruptedAttempts};
 
-/// Maximum number of records of earlier processes. The oldest ones beyond it are removed.
+/// Maximum number of records of earlier processes. If there are more, the oldest records are
+/// removed.
 const MAX_RECORDS: usize = 1024;
 
-/// The records in one folder. No other process writes there.
+/// The records in one folder. No other process writes in this folder.
 #[derive(Debug)]
 pub struct Attempts {
     folder: PathBuf,
@@ -75,7 +76,7 @@ impl Attempts {
         attempts::decide(self.lock().interrupted.get(key).copied(), now)
     }
 
-    /// Records that an attempt begins. Without a record it must not begin.
+    /// Records that an attempt begins. An attempt must not begin without a record.
     pub fn begin(self: &Arc<Self>, key: AttemptKey) -> io::Result<RunningAttempt> {
         let mut state = self.lock();
         if state.is_closed {
@@ -144,7 +145,7 @@ mod tests {
         Arc::new(Attempts::read(folder.path().join("attempts")))
     }
 
-    /// Starts an attempt, and drops all memory of it like the end of the process.
+    /// Starts an attempt, and drops all memory of the attempt, like the end of the process.
     fn end_during_attempt(folder: &tempfile::TempDir, name: &str) {
         std::mem::forget(read(folder).begin(key(name)).unwrap());
     }

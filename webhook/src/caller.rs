@@ -1,6 +1,6 @@
 //! The secret paths of the webhook: `/validate/TOKEN` and `/mutate/TOKEN`. A token is random and
-//! expires after about an hour. It is no long-term secret, because error messages of API servers
-//! contain the URL. `certs::path` stores and rotates tokens.
+//! expires after about an hour. A token is not a long-term secret, because error messages of API
+//! servers contain the URL. `certs::path` stores and rotates tokens.
 
 use std::fmt;
 use std::time::Duration;

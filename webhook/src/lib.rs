@@ -1,4 +1,4 @@
-//! The pod: the admission webhook for bundles, and the reconciler that installs them. Each
+//! The pod: the admission webhook for bundles, and the reconciler that installs bundles. Each
 //! long-running task has its own module. The rules are in `bundle-core` and `bundle-trust`.
 
 pub mod admission;

@@ -18,8 +18,8 @@ use tokio_util::sync::CancellationToken;
 /// Number of worker threads. Reviews are short and reconciles mostly wait; each thread needs
 /// memory.
 const WORKERS: usize = 2;
-/// Maximum number of threads for blocking work. Name lookups, parsing and transfers have smaller
-/// limits of their own, so that this one delays none of them.
+/// Maximum number of threads for blocking work. Name lookups, parsing and transfers have their own
+/// smaller limits, so that this limit does not delay them.
 const BLOCKING_THREADS: usize = 128;
 
 fn main() -> ExitCode {

@@ -46,7 +46,8 @@ impl<T> ObjectCache<T> {
         self.generation.subscribe()
     }
 
-    /// Returns true if all objects were loaded once. Before that, a missing object can exist.
+    /// Returns true if all objects were loaded once. Before that, an object that is missing in the
+    /// cache may exist.
     pub fn is_synced(&self) -> bool {
         self.synced.load(Ordering::Acquire)
     }

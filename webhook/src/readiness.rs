@@ -1,17 +1,17 @@
-//! Readiness of this replica: its gates, and whether it is shutting down. `server::health` serves
-//! it.
+//! Readiness of this replica: its gates, and whether the replica is shutting down. `server::health`
+//! serves the readiness.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::registrations::Integrity;
 
-/// A condition that must be met once before the first review. A gate never closes again, because
+/// A condition that must become true before the first review. A gate never closes again, because
 /// loaded data stays in use while it is refreshed. The registrations are not a gate, because they
 /// can change at any time: see [`Readiness::registrations`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Gate {
-    /// The version of the API server is known, and it serves the project's own kinds.
+    /// The version of the API server is known, and the API server serves the project's own kinds.
     Api,
     /// A serving certificate is loaded.
     Certificate,
@@ -59,8 +59,8 @@ impl Readiness {
         self.gates.load(Ordering::Acquire) & DRAINING != 0
     }
 
-    /// Returns the integrity of the webhook registrations. The replica is not ready while they are
-    /// altered, because the webhook rejects all reviews then.
+    /// Returns the integrity of the webhook registrations. The replica is not ready while a
+    /// registration is altered, because the webhook rejects all reviews during this time.
     pub fn registrations(&self) -> &Integrity {
         &self.registrations
     }

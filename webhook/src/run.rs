@@ -88,7 +88,7 @@ where
     tasks.spawn(async move { (name, task.await.result()) });
 }
 
-/// Runs until `shutdown` or until a task ends, then ends all other tasks in order.
+/// Runs until `shutdown` or until a task ends. Then ends all other tasks in order.
 pub async fn run(
     settings: Settings,
     clients: ReplicaClients,
@@ -309,7 +309,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
-    /// Spawns a task that ends with its token.
+    /// Spawns a task that ends when its token is cancelled.
     fn obedient(tasks: &mut Tasks, name: &'static str, token: &CancellationToken) {
         spawn(tasks, name, token.clone().cancelled_owned());
     }

@@ -41,14 +41,15 @@ pub struct Shared {
     pub metrics: Metrics,
     /// The readiness of this replica.
     pub readiness: Arc<Readiness>,
-    /// The integrity of the webhook registrations, and the time since which they have been intact.
+    /// The integrity of the webhook registrations, and the start of the period in which they have
+    /// been intact.
     pub registrations: Integrity,
     /// The accepted tokens of webhook paths.
     pub paths: Paths,
-    /// The ProvisionerClasses of the cluster, or the findings of an invalid one.
+    /// The ProvisionerClasses of the cluster. An invalid class has its findings instead.
     pub classes: ObjectCache<Result<Class, Findings>>,
-    /// The SignaturePolicies of the cluster, with the keys of their Secrets; also those with
-    /// problems.
+    /// The SignaturePolicies of the cluster, also policies with problems, with the keys of their
+    /// Secrets.
     pub policies: ObjectCache<Policy>,
     /// The cached examinations of signatures.
     pub examinations: proof::Memory,
@@ -117,14 +118,14 @@ impl Shared {
         }
     }
 
-    /// Returns the client of the pod, for tasks of every replica. It has no permissions on the
-    /// objects of bundles.
+    /// Returns the client of the pod, for tasks of every replica. The client has no permissions on
+    /// the objects of bundles.
     pub fn client(&self) -> Client {
         self.clients.own.own()
     }
 
-    /// Returns the client of the pod for tasks of the leader. Its writes fail if this replica is
-    /// not the leader.
+    /// Returns the client of the pod for tasks of the leader. Writes of this client fail if this
+    /// replica is not the leader.
     pub fn leader_client(&self) -> Client {
         self.clients.leader.own()
     }
@@ -190,7 +191,7 @@ impl Shared {
         self.stamp_key.set(key);
     }
 
-    /// Returns the version of the API server, or `None` until it is known.
+    /// Returns the version of the API server, or `None` until the version is known.
     pub fn server_version(&self) -> Option<Arc<ServerVersion>> {
         self.server_version.load_full()
     }

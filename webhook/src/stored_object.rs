@@ -1,5 +1,5 @@
-//! The parts of a stored object that decide on its seal and stamp, from each of its forms: the JSON
-//! of a review, and the object that the reconciler reads.
+//! The parts of a stored object that its seal and stamp depend on. They are read from two forms of
+//! the object: the JSON of a review, and the object that the reconciler reads.
 
 use bundle_api::names::ANNOTATION_STAMP;
 use bundle_core::review::{Kind, StoredObject, last_written};
@@ -8,8 +8,8 @@ use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use serde_json::Value;
 
-/// Reads an object of a review. A review has the name beside the object. `now` is in milliseconds
-/// since 1970.
+/// Reads an object of a review. In a review, the name is a separate field next to the object. `now`
+/// is in milliseconds since 1970.
 pub(crate) fn from_review<'a>(
     kind: Kind,
     name: &'a str,

@@ -1,6 +1,6 @@
 //! `cargo xtask apis`: writes the table of Kubernetes' built-in APIs from the sources of the
-//! Kubernetes version that the tests build. `bundle_core::version` uses the table. It needs `go`
-//! and its modules, so `cargo xtask gen` does not write it.
+//! Kubernetes version that the tests build. `bundle_core::version` uses the table. This command
+//! needs `go` and its modules, so `cargo xtask gen` does not write the table.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -177,7 +177,7 @@ fn read(folder: &Path, table: &mut Table) -> Result<()> {
     Ok(())
 }
 
-/// Returns the kinds with a generated client, which are those that are served. Markers are in the
+/// Returns the kinds with a generated client. Exactly these kinds are served. Markers are in the
 /// comments before the type.
 fn kinds(types: &str) -> BTreeMap<String, Life> {
     let mut found = BTreeMap::new();

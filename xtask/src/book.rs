@@ -1,6 +1,6 @@
 //! `cargo xtask book`: builds the pages of docs/ as a book with mdBook, and checks their spelling
-//! with typos. Both tools are compiled on first use, which takes minutes; therefore this is not
-//! part of `cargo xtask test`.
+//! with typos. Both tools are compiled on first use, which takes minutes. Therefore this command is
+//! not part of `cargo xtask test`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -76,7 +76,7 @@ fn check_spelling(root: &Path) -> Result<()> {
 }
 
 impl CrateTool {
-    /// Returns the path of the program, and compiles it if it is missing.
+    /// Returns the path of the program. Compiles the program if it is missing.
     fn installed(&self) -> Result<PathBuf> {
         let folder = format!("target/tools/{}-{}", self.package, self.version);
         let root = crate::apis::root()?.join(folder);

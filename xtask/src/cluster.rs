@@ -12,8 +12,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Start a cluster. When it is ready, print shell assignments for `eval`. Run until Ctrl-C or
-    /// SIGTERM, then remove everything.
+    /// Start a cluster. When the cluster is ready, print shell assignments for `eval`. Run until
+    /// Ctrl-C or SIGTERM. Then remove the cluster and its files.
     Up(Up),
 }
 

@@ -27,11 +27,11 @@ Examples:
   cargo xtask demo --context my-cluster
   cargo xtask demo --record docs/demo.svg")]
 pub(crate) struct Arguments {
-    /// Keep everything running at the end, print its addresses, and wait for Ctrl-C.
+    /// Keep all programs running at the end, print their addresses, and wait for Ctrl-C.
     #[arg(long)]
     keep: bool,
-    /// Use the cluster of this context of your kubeconfig; its API server must reach 127.0.0.1 of
-    /// this host.
+    /// Use the cluster of this context of your kubeconfig. The API server of the cluster must reach
+    /// 127.0.0.1 of this host.
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
     /// Write an excerpt of the session to this SVG file.

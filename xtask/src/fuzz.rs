@@ -48,8 +48,8 @@ impl Target {
         }
     }
 
-    /// Returns the maximum length of inputs. Longer ones find little more and reduce the number of
-    /// executions.
+    /// Returns the maximum length of inputs. Longer inputs find few further errors and reduce the
+    /// number of executions.
     fn longest(self) -> u32 {
         match self {
             // A signature with a certificate and its evidence.

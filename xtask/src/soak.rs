@@ -32,7 +32,8 @@ pub(crate) struct Drift {
 
 #[derive(Debug, Args)]
 pub(crate) struct Availability {
-    /// Times that all scenarios run, one after the other. The first failure ends the command.
+    /// Number of times that all scenarios run, one after the other. The first failure ends the
+    /// command.
     #[arg(long, default_value_t = 3)]
     rounds: u32,
 }

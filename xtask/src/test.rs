@@ -10,7 +10,7 @@ use e2e::Tool;
 use e2e::host::prerequisites::RequiredProgram;
 use e2e::tools::{KubernetesRelease, RELEASE_VARIABLE};
 
-/// Tools that the tests need; missing ones are built first.
+/// Tools that the tests need. Missing tools are built first.
 const TOOLS: &[Tool] = &[
     Tool::KubeApiserver,
     Tool::KubeControllerManager,
@@ -59,8 +59,8 @@ pub(crate) struct Arguments {
     /// Skip the end-to-end scenarios and the build of their tools; this is printed at the end.
     #[arg(long)]
     quick: bool,
-    /// Kubernetes release for the scenarios: 1.33 or 1.36. The default is 1.36, and 1.33 for
-    /// scenarios that request it.
+    /// Kubernetes release for the scenarios: 1.33 or 1.36. The default is 1.36. Some scenarios
+    /// request 1.33 and use 1.33 by default.
     #[arg(long, value_name = "RELEASE", default_value_t)]
     kubernetes: KubernetesRelease,
 }

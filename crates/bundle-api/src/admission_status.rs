@@ -11,8 +11,8 @@ pub struct AdmissionStatus {
     /// object without a valid seal is not reconciled. A copy is invalid on any other object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seal: Option<String>,
-    /// Value of annotation `core.rukpak.io/admit` that makes its author the requester of the whole
-    /// spec, after a check of the whole spec.
+    /// Value for the annotation `core.rukpak.io/admit`. The user who sets this value becomes the
+    /// requester of the whole spec, after a check of the whole spec.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admit: Option<String>,
 }

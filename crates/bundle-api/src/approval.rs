@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::admission_status::AdmissionStatus;
 use crate::names;
 
-/// Approval of one content digest. It is immutable; deleting it withdraws the approval.
+/// Approval of one content digest. The spec is immutable. Delete the object to withdraw the
+/// approval.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[cfg_attr(
     feature = "resources",

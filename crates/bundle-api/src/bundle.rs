@@ -45,9 +45,9 @@ use crate::{admission_status::AdmissionStatus, names, source::BundleSource};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct BundleSpec {
-    /// Name of the ProvisionerClass for this Bundle. Its creator needs verb `use` on that class. If
-    /// the class does not exist or has another provisioner, the Bundle is admitted with a warning
-    /// and is not reconciled.
+    /// Name of the ProvisionerClass for this Bundle. The creator of the Bundle needs verb `use` on
+    /// that class. If the class does not exist or has another provisioner, the Bundle is admitted
+    /// with a warning and is not reconciled.
     #[schemars(regex(pattern = names::LABEL_PATTERN), length(max = names::LABEL_LIMIT))]
     pub provisioner_class_name: String,
     /// Source of the content.
@@ -70,7 +70,7 @@ pub struct BundleStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved_source: Option<BundleSource>,
     /// URL of the unpacked content inside the cluster, as a gzipped tar. Callers need permission
-    /// `get` on its path, as in ClusterRole `bundle-reader`.
+    /// `get` on the path of this URL. ClusterRole `bundle-reader` has this permission.
     #[serde(
         default,
         rename = "contentURL",
@@ -105,10 +105,10 @@ pub struct BundleContent {
     /// Format of the content: `plain+v0`, `registry+v1` or `helm+v3`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
-    /// Name of the package, from its bundle.yaml.
+    /// Name of the package, from bundle.yaml.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Version of the package, from its bundle.yaml.
+    /// Version of the package, from bundle.yaml.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// Number of objects in the content.

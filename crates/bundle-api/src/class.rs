@@ -47,11 +47,12 @@ pub struct ProvisionerClassSpec {
     /// The provisioner: `core.rukpak.io/plain`, `core.rukpak.io/registry` or `core.rukpak.io/helm`.
     /// Objects of a class with any other provisioner are ignored.
     pub provisioner: String,
-    /// Parameters of the provisioner. Each provisioner documents its own.
+    /// Parameters of the provisioner. The documentation of each provisioner lists its parameters.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parameters: BTreeMap<String, String>,
-    /// ServiceAccount that reads, writes and watches the installed objects, unless a
-    /// BundleDeployment names its own. If it is not set, each BundleDeployment must name one.
+    /// ServiceAccount that reads, writes and watches the installed objects. A BundleDeployment can
+    /// name another ServiceAccount. If this field is not set, each BundleDeployment must name a
+    /// ServiceAccount.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account: Option<ServiceAccountName>,
     /// Identity whose permissions are required. `Requester`: the requester must be allowed to write
@@ -60,18 +61,18 @@ pub struct ProvisionerClassSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authorization: Option<Authorization>,
     /// Check of the requester's permission to write the objects of the content, under
-    /// `authorization: Requester`. `DryRun`: by access reviews and by a server-side dry run of each
+    /// `authorization: Requester`. `DryRun` uses access reviews and a server-side dry run of each
     /// object as the requester, so that admission policies and checks of the API server apply to
-    /// them. `AccessReview`: by access reviews alone, for clusters with admission webhooks that do
-    /// not support dry runs. Default: `DryRun`.
+    /// the requester. `AccessReview` uses only access reviews, for clusters with admission webhooks
+    /// that do not support dry runs. Default: `DryRun`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requester_check: Option<RequesterCheck>,
     /// Approval of content before it is installed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<Approval>,
     /// Signature policy of this class for content that no SignaturePolicy matches. `IfPolicy`
-    /// admits with a warning. `Required` rejects it, and rejects every source that cannot be
-    /// signed. Default: `IfPolicy`.
+    /// admits such content with a warning. `Required` rejects such content, and rejects every
+    /// source that cannot be signed. Default: `IfPolicy`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signatures: Option<Signatures>,
     /// Allowed sources of content.
@@ -94,10 +95,10 @@ pub enum Authorization {
     Class,
 }
 
-/// Check of the requester's permission to write the objects of the content, under
-/// `authorization: Requester`. `DryRun`: by access reviews and by a server-side dry run of each
-/// object as the requester, so that admission policies and checks of the API server apply to them.
-/// `AccessReview`: by access reviews alone, for clusters with admission webhooks that do not
+/// Check of the requester's permission to write the objects of the content, under `authorization:
+/// Requester`. `DryRun` uses access reviews and a server-side dry run of each object as the
+/// requester, so that admission policies and checks of the API server apply to the requester.
+/// `AccessReview` uses only access reviews, for clusters with admission webhooks that do not
 /// support dry runs. Default: `DryRun`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum RequesterCheck {
@@ -142,8 +143,8 @@ pub enum ApprovalBy {
 }
 
 /// Signature policy of this class for content that no SignaturePolicy matches. `IfPolicy` admits
-/// with a warning. `Required` rejects it, and rejects every source that cannot be signed. Default:
-/// IfPolicy.
+/// such content with a warning. `Required` rejects such content, and rejects every source that
+/// cannot be signed. Default: IfPolicy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Signatures {
     /// Unsigned content is admitted with a warning.

@@ -67,8 +67,8 @@ fn unions(bundle_spec: &mut Value) {
 }
 
 /// Removes schema keywords that the derive macro adds and Kubernetes does not support: `nullable`
-/// (the API server drops null values), unsigned integer formats (it warns about them), defaults and
-/// line breaks.
+/// (the API server drops null values), unsigned integer formats (the API server warns about them),
+/// defaults and line breaks.
 fn tidy(value: &mut Value) {
     match value {
         Value::Object(members) => {

@@ -1,6 +1,6 @@
-//! Custom resources of `core.rukpak.io/v1alpha1`: types, field docs, constants and condition names.
-//! They contain no rules. Feature `resources` adds the types of whole objects for the Kubernetes
-//! client, and the CRDs.
+//! Custom resources of `core.rukpak.io/v1alpha1`: types, descriptions of fields, constants and
+//! condition names. This crate contains no rules. The Cargo feature `resources` adds the types of
+//! whole objects for the Kubernetes client, and the CRDs.
 
 pub mod admission_status;
 pub mod approval;

@@ -9,8 +9,8 @@ pub const API_VERSION: &str = "core.rukpak.io/v1alpha1";
 
 /// Longest name of a Bundle, in bytes.
 pub const BUNDLE_NAME_LIMIT: usize = 52;
-/// Longest name of a BundleDeployment, in bytes. Its Bundles are named
-/// `<name>-<6 hexadecimal digits>`.
+/// Maximum length of the name of a BundleDeployment, in bytes. The Bundles of a BundleDeployment
+/// have the names `<name>-<6 hexadecimal digits>`.
 pub const DEPLOYMENT_NAME_LIMIT: usize = 45;
 
 /// Schema pattern of a DNS-1123 label: names of classes and namespaces (`IsDNS1123Label` of
@@ -62,17 +62,17 @@ pub const SEAL_MANAGER: &str = "bundle-webhook-seal";
 /// read.
 pub const UNREADABLE_MANAGER: &str = "bundle-webhook-unreadable";
 
-/// Annotation with the admission stamp: the requester of this spec, under a MAC with a key that
-/// only the pod has. It is removed once the object is sealed.
+/// Annotation with the admission stamp: the requester of this spec, with a MAC. Only the pod has
+/// the key of the MAC. The annotation is removed after the object is sealed.
 pub const ANNOTATION_STAMP: &str = "core.rukpak.io/stamp";
-/// Annotation whose author takes responsibility for the whole spec of an object without stamp or
-/// seal, and becomes its requester. Its value is valid for one spec of one object.
+/// Annotation that admits an object without stamp or seal. The user who sets it becomes the
+/// requester of the whole spec. The value is valid for one spec of one object.
 pub const ANNOTATION_ADMIT: &str = "core.rukpak.io/admit";
-/// Annotation with the OCI manifest and its signatures, gzip and base64, so that an admission
-/// review needs no registry.
+/// Annotation with the OCI manifest and its signatures, encoded with gzip and base64. With this
+/// annotation an admission review needs no registry.
 pub const ANNOTATION_PROOF: &str = "core.rukpak.io/proof";
-/// Annotation on installed objects: a mark that distinguishes objects that the pod created from
-/// foreign objects of the same name. It is read only after a crash.
+/// Annotation on installed objects: a mark that distinguishes objects of the pod from objects that
+/// other clients created under the same name. The pod reads the mark only after a crash.
 pub const ANNOTATION_CREATION_MARK: &str = "core.rukpak.io/creation-mark";
 /// Annotation of a Secret in an operator's content: name of the Service in the same namespace for
 /// which the pod issues its certificate and key.
@@ -157,8 +157,8 @@ pub mod reason {
     pub const CREATE_DYNAMIC_WATCH_FAILED: &str = "CreateDynamicWatchFailed";
     /// Installed: succeeded.
     pub const INSTALLATION_SUCCEEDED: &str = "InstallationSucceeded";
-    /// Any: the object has no valid seal or fresh admission stamp. It was written while admission
-    /// was off, or its stamp was changed.
+    /// Any kind: the object has neither a valid seal nor a recent admission stamp. The object was
+    /// written while admission was off, or its stamp was changed.
     pub const NOT_ADMITTED: &str = "NotAdmitted";
     /// Authorized, Ready: the requester of the installed content has lost permissions that the
     /// content requires. The content stays installed and is not changed any more.
@@ -173,7 +173,8 @@ pub mod reason {
     pub const PAUSED: &str = "Paused";
     /// BundleApproval: the approval is valid.
     pub const ACCEPTED: &str = "Accepted";
-    /// BundleApproval: requester and approver are the same person, and the class requires two.
+    /// BundleApproval: requester and approver are the same person, but the class requires two
+    /// persons.
     pub const SELF_APPROVAL: &str = "SelfApproval";
     /// BundleApproval: the BundleDeployment now requests other content.
     pub const SUPERSEDED: &str = "Superseded";

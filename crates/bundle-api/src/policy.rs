@@ -43,16 +43,16 @@ pub struct SignaturePolicySpec {
     /// References that this policy applies to; one match is enough.
     #[schemars(length(min = 1))]
     pub images: Vec<ImagePattern>,
-    /// `enforce` rejects content that does not satisfy the policy; `warn` admits it with a warning.
-    /// Default: enforce.
+    /// `enforce` rejects content that does not satisfy the policy; `warn` admits such content with
+    /// a warning. Default: enforce.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<PolicyMode>,
     /// Number of distinct authorities that must have signed. Default: 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub threshold: Option<u32>,
-    /// Accepted signers. An authority is satisfied by a single signature that meets all of its
-    /// requirements.
+    /// Accepted signers. An authority is satisfied if one signature meets all requirements of the
+    /// authority.
     #[schemars(length(min = 1))]
     pub authorities: Vec<Authority>,
     /// Allowed changes of the version.
@@ -68,8 +68,8 @@ pub struct ImagePattern {
     pub glob: String,
 }
 
-/// `enforce` rejects content that does not satisfy the policy; `warn` admits it with a warning.
-/// Default: enforce.
+/// `enforce` rejects content that does not satisfy the policy; `warn` admits such content with a
+/// warning. Default: enforce.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PolicyMode {
@@ -97,7 +97,7 @@ pub struct Authority {
     pub attestations: Vec<Attestation>,
 }
 
-/// Public key: inline text or a reference to a Secret. Exactly one of the two is set.
+/// Public key: either inline text or a reference to a Secret.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Key {
@@ -161,7 +161,7 @@ pub struct Attestation {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Versions {
-    /// Allow a lower version to replace a higher one. Default: false.
+    /// Allow a lower version to replace a higher version. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_downgrade: Option<bool>,
 }

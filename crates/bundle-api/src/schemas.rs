@@ -8,7 +8,7 @@ pub(crate) fn free_form(_: &mut SchemaGenerator) -> Schema {
 }
 
 /// Returns the schema of a field that allows or denies a feature. A derived schema would use the
-/// description of the type instead of that of the field.
+/// description of the type instead of the description of the field.
 pub(crate) fn allow_or_deny(_: &mut SchemaGenerator) -> Schema {
     schemars::json_schema!({"type": "string", "enum": ["Allow", "Deny"]})
 }

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::names;
 
-/// Source of the content. Exactly one field beside `type` is set: the one that `type` names.
+/// Source of the content. In addition to `type`, set exactly one field: the field that `type`
+/// names.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BundleSource {
@@ -19,8 +20,8 @@ pub struct BundleSource {
     /// Directory of a git repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub git: Option<GitSource>,
-    /// ConfigMaps of the system namespace whose entries are the files. Each must have
-    /// `immutable: true`. The requester needs verb `get` on each.
+    /// ConfigMaps of the system namespace whose entries are the files. Each ConfigMap must have
+    /// `immutable: true`. The requester needs verb `get` on each ConfigMap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub config_maps: Option<Vec<ConfigMapSource>>,
@@ -53,9 +54,9 @@ pub struct ImageSource {
 pub struct GitSource {
     /// URL of the repository: `https://…`, `ssh://…` or `user@host:path`, without credentials.
     pub repository: String,
-    /// Directory of the bundle in the repository: its root, which contains `manifests`. Default:
-    /// `./manifests` of a bundle at the root of the repository. A path outside of the repository is
-    /// rejected.
+    /// Directory in the repository that is the root of the bundle and contains `manifests`.
+    /// Default: `./manifests`, which means a bundle at the root of the repository. A path outside
+    /// of the repository is rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
     /// Revision to check out: exactly one of `branch`, `tag` and `commit`.
@@ -70,10 +71,11 @@ pub struct GitSource {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GitRef {
-    /// Branch. It is resolved when the Bundle is first unpacked; later commits are ignored.
+    /// Branch. The branch is resolved when the Bundle is first unpacked. Later commits are ignored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
-    /// Tag. It is resolved when the Bundle is first unpacked; later moves are ignored.
+    /// Tag. The tag is resolved when the Bundle is first unpacked. Later moves of the tag are
+    /// ignored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
     /// Commit, as 40 hexadecimal digits.
@@ -104,7 +106,7 @@ pub struct HttpSource {
     pub auth: Option<Authorization>,
 }
 
-/// Content that is uploaded after the Bundle is created. It has no fields.
+/// Content that is uploaded after the Bundle is created. This source has no fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UploadSource {}
 
@@ -113,11 +115,12 @@ pub struct UploadSource {}
 #[serde(rename_all = "camelCase")]
 pub struct Authorization {
     /// Secret in the system namespace: `username` and `password`, for http also `token`, for git
-    /// over SSH `ssh-privatekey` and `ssh-knownhosts`. The requester needs verb `get` on it.
+    /// over SSH `ssh-privatekey` and `ssh-knownhosts`. The requester needs verb `get` on this
+    /// Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<LocalName>,
-    /// Accept any TLS certificate or host key. Anyone on the network path can then replace the
-    /// content. This version rejects `true`.
+    /// Accept any TLS certificate or host key. With `true`, anyone on the network path can replace
+    /// the content. This version rejects `true`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub insecure_skip_verify: Option<bool>,
 }

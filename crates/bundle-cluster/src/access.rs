@@ -52,8 +52,8 @@ pub async fn has_own_permission(client: &Client, question: &Question) -> Result<
     Ok(is_allowed(answer.status.as_ref()))
 }
 
-/// Returns the identity of `client`, as admission sees it. Its user name is empty if the API server
-/// does not return it.
+/// Returns the identity of `client` in the form that admission gets. The user name is empty if the
+/// API server does not return it.
 pub async fn own_identity(client: &Client) -> Result<Requester, kube::Error> {
     let api: Api<SelfSubjectReview> = Api::all(client.clone());
     let answer = api

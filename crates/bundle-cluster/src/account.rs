@@ -1,5 +1,5 @@
-//! Existence of a requester that is a ServiceAccount. Names of ServiceAccounts are reused, their
-//! uids are not.
+//! Existence of a requester that is a ServiceAccount. The name of a ServiceAccount can be reused,
+//! but its uid is unique.
 
 use bundle_core::review::Requester;
 use bundle_core::service_account::ServiceAccount;
@@ -10,11 +10,11 @@ use kube::{Client, api::DynamicObject};
 
 use crate::{ByName, namespaced};
 
-/// A requester that is a ServiceAccount which no longer exists with the recorded uid. It has no
-/// permissions any more, also if another ServiceAccount has its name.
+/// A requester that is a ServiceAccount which no longer exists with the recorded uid. The requester
+/// has lost its permissions, even if another ServiceAccount has the same name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DepartedAccount {
-    /// No ServiceAccount has this name, or it is being deleted.
+    /// No ServiceAccount has this name, or the ServiceAccount is being deleted.
     #[error("ServiceAccount {0} no longer exists")]
     Deleted(String),
     /// Another ServiceAccount has this name.
@@ -36,7 +36,7 @@ pub enum DepartedAccount {
 /// is read from the API server each time.
 ///
 /// Access reviews and impersonation use only user name and groups, and do not compare the uid. Call
-/// this function before them.
+/// this function before access reviews and impersonation.
 pub async fn departed(
     client: &Client,
     requester: &Requester,

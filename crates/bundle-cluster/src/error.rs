@@ -7,7 +7,7 @@ use bundle_core::plan::replace::{self, Cause, KeepReason};
 use kube::core::Status;
 use kube::runtime::watcher;
 
-/// Returns an error with its causes, in one line.
+/// Returns an error and its causes, in one line.
 pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = describe(error);
     let mut next = error.source();
@@ -51,8 +51,8 @@ fn describe(error: &(dyn Error + 'static)) -> String {
     }
 }
 
-/// Returns true if the API server may have rejected the request because the object is another one:
-/// deleted, replaced, or existing where none is expected.
+/// Returns true if the API server may have rejected the request because of the state of the object:
+/// it was deleted or replaced, or it exists although it must not exist.
 pub fn is_conflict(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if matches!(status.code, 409 | 422))
 }
@@ -104,7 +104,7 @@ pub fn invalid(error: &kube::Error) -> Option<String> {
     })
 }
 
-/// Returns the text of an error in one line: for a response only its message.
+/// Returns the text of an error in one line. For a response, the text is only its message.
 pub fn error_message(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),
@@ -121,7 +121,8 @@ pub fn rejection_message(status: &Status) -> String {
     )
 }
 
-/// Returns the immutable fields, if the API server rejected an update only because of them.
+/// Returns the immutable fields, if the API server rejected an update only because of immutable
+/// fields.
 pub fn immutable(status: &Status) -> Option<Vec<&str>> {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     let causes = causes.map(|cause| Cause {

@@ -1,9 +1,9 @@
 //! All requests of both programs to a Kubernetes API server.
 //!
 //! The client library puts names and namespaces into URLs unchanged, so that a name with `/` or `?`
-//! would select another resource. Here each name is parsed first ([`ByName`], [`namespaced`],
-//! [`ObjectUrl`]). The methods of the client library with names are banned everywhere else
-//! (`clippy.toml`).
+//! would select another resource. In this crate each name is parsed first ([`ByName`],
+//! [`namespaced`], [`ObjectUrl`]). The methods of the client library with names are banned
+//! everywhere else (`clippy.toml`).
 
 pub mod access;
 pub mod account;

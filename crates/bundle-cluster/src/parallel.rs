@@ -8,8 +8,8 @@ const AT_A_TIME: usize = 16;
 
 /// Runs all futures and returns the results in the order of completion.
 ///
-/// The futures are boxed here, where lifetimes are known: inside a controller, the compiler cannot
-/// prove that closures over references are `Send`.
+/// This function boxes the futures, because lifetimes are known at this point: inside a controller,
+/// the compiler cannot prove that closures over references are `Send`.
 pub fn all<'a, I, F>(work: I) -> BoxFuture<'a, Vec<F::Output>>
 where
     I: IntoIterator<Item = F, IntoIter: Send + 'a>,

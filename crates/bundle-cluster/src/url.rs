@@ -48,7 +48,7 @@ pub struct ObjectUrl {
 }
 
 impl ObjectUrl {
-    /// Parses namespace and name. Fails if one of them is invalid.
+    /// Parses namespace and name. Fails if the namespace or the name is invalid.
     pub fn parse(
         resource: &ApiResource,
         namespace: Option<&str>,

@@ -56,9 +56,9 @@ fn relisting<K: Send + 'static>(
     )
 }
 
-/// Returns true if an event was received that does not parse. The watcher would continue without
-/// that change. If a line does not parse as the object of an event, the client tries to parse it as
-/// a [`kube::core::Status`].
+/// Returns true if an event was received that does not parse. Without this check, the watcher would
+/// continue without the change of this event. If a line does not parse as the object of an event,
+/// the client tries to parse it as a [`kube::core::Status`].
 fn is_lost_event(error: &watcher::Error) -> bool {
     matches!(
         error,
@@ -81,7 +81,7 @@ mod tests {
         watcher::Error::WatchFailed(kube::Error::SerdeError(serde_json::Error::custom("time")))
     }
 
-    /// Opens streams with these events, and counts them.
+    /// Opens streams with these events, and counts the streams.
     fn opened(events: fn() -> Vec<watcher::Result<Event<u8>>>) -> (Arc<AtomicUsize>, Events<u8>) {
         let count = Arc::<AtomicUsize>::default();
         let counted = count.clone();

@@ -64,7 +64,7 @@ impl Footprint {
         }
     }
 
-    /// Returns the sum of both.
+    /// Returns the sum of both footprints.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))

@@ -279,7 +279,7 @@ impl fmt::Display for Reference {
     }
 }
 
-/// Reference with a digest. Its meaning does not depend on a tag.
+/// Reference with a digest. The digest, and not a tag, determines the content.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PinnedReference {
     reference: Reference,
@@ -292,7 +292,7 @@ impl PinnedReference {
         &self.digest
     }
 
-    /// Returns the reference with its tag, if it has one, and its digest.
+    /// Returns the reference with its digest and, if it has a tag, with its tag.
     pub fn reference(&self) -> &Reference {
         &self.reference
     }

@@ -8,11 +8,11 @@ use serde_json::Value;
 /// A webhook that a registration must have.
 #[derive(Debug)]
 pub struct ExpectedWebhook {
-    /// Its name.
+    /// Name of the webhook.
     pub name: &'static str,
-    /// Plural of the resource whose writes it reviews.
+    /// Plural of the resource whose writes the webhook reviews.
     pub resource: &'static str,
-    /// Operations that it reviews.
+    /// Operations that the webhook reviews.
     pub operations: &'static [&'static str],
 }
 
@@ -72,13 +72,13 @@ pub const MUTATING: &[ExpectedWebhook] = &[
 pub struct InspectedWebhook<'a> {
     /// Name of the expected webhook.
     pub name: &'static str,
-    /// The webhook, if the registration has it.
+    /// The webhook, if the registration contains it.
     pub found: Option<&'a Value>,
     /// Faults that could let the API server skip the review of a write.
     pub faults: Vec<String>,
 }
 
-/// Compares the webhooks of `registration` with the expected ones.
+/// Compares the webhooks of `registration` with the expected webhooks.
 ///
 /// `timeoutSeconds`, `reinvocationPolicy`, labels and annotations are not compared. Administrators
 /// may change them, because no value lets a write pass without a review.

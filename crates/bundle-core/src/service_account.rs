@@ -2,8 +2,8 @@
 
 use crate::names::{KubeName, NameError, NameKind};
 
-/// ServiceAccount. It does not implement `Display`, because there are two forms: the user name in
-/// RBAC, and the path in messages.
+/// ServiceAccount. This type does not implement `Display`, because a ServiceAccount has two text
+/// forms: the user name in RBAC, and the path in messages.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ServiceAccount {
     /// Namespace.

@@ -14,7 +14,7 @@ pub fn bounded(text: &str, limit: usize) -> String {
     format!("{}{MARK}", &text[..end])
 }
 
-/// Returns the first `most` of `items`, separated by commas, and the number of the others.
+/// Returns the first `most` of `items`, separated by commas, and the number of the remaining items.
 pub fn some_of<T: std::fmt::Display>(items: &[T], most: usize) -> String {
     let shown: Vec<_> = items.iter().take(most).map(ToString::to_string).collect();
     let rest = items.len().saturating_sub(most);

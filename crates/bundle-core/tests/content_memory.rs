@@ -54,7 +54,7 @@ fn flow_map(keys: usize) -> String {
     format!("{{{}}}", entries.concat())
 }
 
-/// Documents for which a parser stores much more than their values.
+/// Documents for which a parser stores much more than the values in the documents.
 fn documents() -> Vec<(&'static str, String)> {
     let list = |values| format!("[{}]", "0,".repeat(values));
     let lists = |lists| format!("[{}]", "[0],".repeat(lists));

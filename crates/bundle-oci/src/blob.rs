@@ -1,5 +1,5 @@
-//! A blob with its descriptor. Its bytes are in memory, in a part of a file, or can be opened again
-//! from a remote source.
+//! A blob with its descriptor. The bytes of the blob are in memory, in a part of a file, or can be
+//! opened again from a remote source.
 
 use std::fmt;
 use std::io::{self, Read, Seek as _, SeekFrom, Write as _};
@@ -21,12 +21,12 @@ use crate::manifest::Descriptor;
 /// Stream of the bytes of a blob.
 pub type ByteStream = BoxStream<'static, Result<Bytes, Finding>>;
 
-/// Bytes read from a file at once, and the maximum number of such pieces that are buffered.
+/// Number of bytes in one read of a file.
 const PIECE_BYTES: usize = 1 << 20;
 const BUFFERED_PIECES: usize = 2;
 
-/// A blob with its descriptor. Two blobs are equal if their descriptors are: the digest identifies
-/// the bytes.
+/// A blob with its descriptor. Two blobs are equal if their descriptors are equal, because the
+/// digest identifies the bytes.
 #[derive(Debug, Clone)]
 pub struct Blob {
     /// Media type, digest and size.
@@ -62,7 +62,7 @@ pub struct FilePart {
 #[derive(Debug)]
 enum FileOwner {
     Kept(PathBuf),
-    /// Removed with the last blob that refers to it.
+    /// A temporary file, which is removed when the last blob that refers to it is dropped.
     Temporary(TempPath),
 }
 
@@ -199,7 +199,7 @@ impl Blob {
         })
     }
 
-    /// Returns all bytes of a small blob. Returns an error if there are more than `limit` bytes.
+    /// Returns all bytes of a small blob. Returns an error if the blob has more than `limit` bytes.
     pub async fn bytes(&self, limit: u64) -> Result<Bytes, Finding> {
         if let BlobContent::Memory(bytes) = &self.content {
             return Ok(bytes.clone());
@@ -285,7 +285,7 @@ fn ahead(part: FilePart, offset: u64, length: u64) -> ByteStream {
     .boxed()
 }
 
-/// Ends the stream after `length` bytes. Returns an error if there are fewer.
+/// Ends the stream after `length` bytes. Returns an error if the stream has fewer bytes.
 fn exact_length(pieces: ByteStream, length: u64, digest: Digest) -> ByteStream {
     stream::unfold(Some((pieces, length)), move |state| {
         let digest = digest.clone();

@@ -1,5 +1,5 @@
 //! Reads the folder of a bundle: `bundle.yaml`, the lock file of its images, the files below
-//! `manifests/`, and the files that `bundle.yaml` names. Regular files only.
+//! `manifests/`, and the files that `bundle.yaml` names. Only regular files are read.
 
 use std::io::Read;
 use std::path::Path;
@@ -19,8 +19,9 @@ const METADATA: &str = "metadata";
 
 /// Reads the folder of a bundle.
 ///
-/// Files whose names begin with a dot are skipped, as editors, version control and operating
-/// systems create such files. Missing files are skipped too; `bundle_core::format` reports them.
+/// Files whose names begin with a dot are skipped, because editors, version control and operating
+/// systems create such files. Missing files are skipped too; `bundle_core::format` reports missing
+/// files.
 pub fn read(folder: &Path, limits: &Limits) -> Result<Files, Findings> {
     let mut reading = FolderReader::new(folder, limits);
     match fs_err::metadata(folder) {
@@ -53,8 +54,8 @@ pub fn read(folder: &Path, limits: &Limits) -> Result<Files, Findings> {
     reading.finish()
 }
 
-/// Reads the default custom resources of a package. They are in layers of their own, so [`read`]
-/// does not return them.
+/// Reads the default custom resources of a package. Each default custom resource has its own layer,
+/// so [`read`] does not return it.
 pub fn default_resources(
     folder: &Path,
     package: &Package,
@@ -118,7 +119,7 @@ impl<'a> FolderReader<'a> {
         self.ignore = helm::Ignore::default();
     }
 
-    /// Reads the file or folder at `path` within the bundle, if it exists.
+    /// Reads the file or folder at `path` within the bundle, if `path` exists.
     fn take(&mut self, path: &str) {
         if let Err(why) = check_path(path) {
             self.refuse(path, why);

@@ -1,5 +1,5 @@
-//! OCI image layouts in a folder. They are written completely or not at all, and their content is
-//! untrusted when they are read.
+//! OCI image layouts in a folder. A layout is written completely or not at all. The content of a
+//! layout that is read is untrusted.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -174,7 +174,7 @@ impl Layout<'_> {
                 self.folder.display()
             ),
         )
-        .hint("create one with `kubectl bundle build --to FOLDER`")
+        .hint("create a layout with `kubectl bundle build --to FOLDER`")
     }
 
     fn file(&self, path: &PathBuf, limit: u64) -> Result<Bytes, Finding> {

@@ -42,7 +42,7 @@ pub struct Limits {
     /// Size of one file, in bytes. Kubernetes cannot store objects over 1.5 MiB, so a larger file
     /// is not a manifest.
     pub file: u64,
-    /// Total size of all files and the tar around them, in bytes.
+    /// Total size of the tar with all files, in bytes.
     pub total: u64,
     /// Number of entries of all layers.
     pub entries: usize,
@@ -65,8 +65,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Returns the limits for images of workloads, which hold whole systems: they are streamed to
-    /// disk and never held in memory.
+    /// Returns the limits for images of workloads. Such images contain whole systems. They are
+    /// streamed to disk and never held in memory.
     pub fn for_images() -> Self {
         Self {
             layer: 64 << 30,

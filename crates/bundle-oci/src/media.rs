@@ -23,7 +23,7 @@ pub const DSSE_ENVELOPE: &str = "application/vnd.dsse.envelope.v1+json";
 /// Artifact type of the referrer in which cosign 2 stores such layers.
 pub const COSIGN_SIGNATURE: &str = "application/vnd.dev.cosign.artifact.sig.v1+json";
 
-/// Docker's media type of an image manifest; older build tools write it.
+/// Docker's media type of an image manifest. Older build tools write this media type.
 pub const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
 /// Docker's media type of an index.
 pub const DOCKER_INDEX: &str = "application/vnd.docker.distribution.manifest.list.v2+json";

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// Observer of transfers. All methods have empty defaults. They are called often, and concurrently
-/// from several tasks.
+/// Observer of transfers. All methods have empty default implementations. Several tasks call these
+/// methods often and concurrently.
 pub trait Progress: fmt::Debug + Send + Sync {
     /// Adds to the number of bytes that will be transferred.
     fn expect(&self, bytes: u64) {
@@ -15,7 +15,7 @@ pub trait Progress: fmt::Debug + Send + Sync {
         let _ = bytes;
     }
 
-    /// Reports expected bytes that need no transfer because the target has them.
+    /// Reports expected bytes that need no transfer because the target has these bytes.
     fn skipped(&self, bytes: u64) {
         let _ = bytes;
     }
@@ -26,7 +26,7 @@ pub trait Progress: fmt::Debug + Send + Sync {
     }
 }
 
-/// Observer that ignores everything.
+/// Observer that ignores all reports.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoProgress;
 

@@ -1,6 +1,6 @@
 //! The OpenAPI schemas of Kubernetes' own kinds, of one release for each supported minor version,
-//! as a compressed table in the program. Only `kubectl-bundle` has it: the pod leaves these checks
-//! to the API server. How objects are compared with schemas is in `bundle_core::check`.
+//! as a compressed table in the program. Only `kubectl-bundle` contains this table, because the API
+//! server makes these checks for the pod. `bundle_core::check` compares objects with schemas.
 
 use std::collections::HashMap;
 use std::io::Read as _;
@@ -22,7 +22,7 @@ struct Stored {
     versions: Vec<String>,
     /// Number of the definition in each release, by `GROUP/VERSION/KIND`.
     kinds: HashMap<String, Vec<Option<usize>>>,
-    /// Schemas. `$ref` is the number of another schema, and can have a default.
+    /// Schemas. `$ref` is the number of another schema. A schema with `$ref` can have a default.
     definitions: Vec<Value>,
 }
 

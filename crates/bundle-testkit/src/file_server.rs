@@ -1,5 +1,5 @@
-//! HTTP server for files, with basic authentication, redirects and faults. It writes responses byte
-//! by byte, because HTTP libraries cannot send most of the faults.
+//! HTTP server for files, with basic authentication, redirects and faults. The server writes the
+//! bytes of responses itself, because HTTP libraries cannot send most of the faults.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,6 +1,6 @@
-//! Benchmark of a verdict from the proof annotation, compared with the bare signature verifications
-//! that it contains. Run by `cargo xtask bench trust`.
-//! The input folder is an argument. The output is one line of JSON per measurement on stdout.
+//! Benchmark of a verdict from the proof annotation, compared with the signature verifications
+//! alone that the verdict contains. Run by `cargo xtask bench trust`. The input folder is an
+//! argument. The output is one line of JSON per measurement on stdout.
 #![allow(
     clippy::print_stdout,
     reason = "its results go to stdout; it has no printer"
@@ -27,7 +27,7 @@ use serde_json::Value;
 
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
-/// Number of signatures that one keyless signature requires to verify, by curve. P-256: the
+/// Number of signatures that must be verified for one keyless signature, by curve. P-256: the
 /// signature itself, the SCT, the SET and the checkpoint of the log, the timestamp and its
 /// certificate. P-384: two certificates, as in the public instance.
 const CHAIN: [(usize, Curve); 2] = [(6, Curve::P256), (2, Curve::P384)];

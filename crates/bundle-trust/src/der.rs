@@ -1,4 +1,5 @@
-//! Parser for the names in a certificate (DER): issuer and subject. It verifies nothing.
+//! Parser for the names in a certificate (DER): issuer and subject. The parser does not verify the
+//! certificate.
 
 const SEQUENCE: u8 = 0x30;
 const INTEGER: u8 = 0x02;
@@ -12,7 +13,7 @@ struct Element<'a> {
     content: &'a [u8],
 }
 
-/// Splits off the first element. Returns it and the remaining bytes.
+/// Returns the first element and the remaining bytes.
 fn element(bytes: &[u8]) -> Option<(Element<'_>, &[u8])> {
     let (tag, rest) = bytes.split_first()?;
     let (first, rest) = rest.split_first()?;
@@ -54,8 +55,8 @@ fn names(certificate: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((issuer.whole, subject.whole))
 }
 
-/// Returns `true` if issuer and subject of the certificate are equal, as in a root. Returns `false`
-/// if the bytes are not a certificate.
+/// Returns `true` if issuer and subject of the certificate are equal, as in a root certificate.
+/// Returns `false` if the bytes are not a certificate.
 pub(crate) fn is_self_issued(certificate: &[u8]) -> bool {
     names(certificate).is_some_and(|(issuer, subject)| issuer == subject)
 }

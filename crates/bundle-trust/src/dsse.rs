@@ -5,8 +5,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 
-/// Media type of a Sigstore bundle. It is the media type of the layer, and the artifact type of the
-/// manifest.
+/// Media type of a Sigstore bundle. The layer has this media type, and the manifest has it as
+/// artifact type.
 pub(crate) const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
 /// Spelling of [`BUNDLE`] by early writers of version 0.3.
 pub(crate) const BUNDLE_OLD_SPELLING: &str = "application/vnd.dev.sigstore.bundle+json;version=0.3";
@@ -57,7 +57,7 @@ pub(crate) struct Envelope {
 #[serde(deny_unknown_fields)]
 pub(crate) struct EnvelopeSignature {
     pub(crate) sig: String,
-    /// Name that the signer gave to the key. It is never used to select a key.
+    /// Name that the signer gave to the key. This name is never used to select a key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     keyid: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! JSON parser of this crate: `bundle_core::json`, with its errors as rejections of a signature.
+//! JSON parser of this crate: `bundle_core::json`, whose errors become rejections of a signature.
 
 use bundle_core::json::{self, JsonError};
 use bundle_core::policy::Rejection;
@@ -17,7 +17,8 @@ pub(crate) fn object(bytes: &[u8], otherwise: &str) -> Result<Value, Rejection> 
     object.map_err(|error| rejection(&error, otherwise))
 }
 
-/// Converts a JSON value to a type. `otherwise` is the message if it does not match.
+/// Converts a JSON value to a type. `otherwise` is the message if the value does not match the
+/// type.
 pub(crate) fn typed<T: DeserializeOwned>(value: Value, otherwise: &str) -> Result<T, Rejection> {
     json::typed(value).map_err(|error| rejection(&error, otherwise))
 }

@@ -123,8 +123,8 @@ pub(crate) fn bundle_of_envelope(
     bundle_of(raw, "dsseEnvelope", &content)
 }
 
-/// Returns a Sigstore bundle of version 0.1, which requires only the SET of a log entry; cosign 2
-/// stores nothing else.
+/// Returns a Sigstore bundle of version 0.1. This version requires only the SET of a log entry, and
+/// cosign 2 stores no other evidence of the log.
 fn bundle_of(raw: &RawSignature, field: &str, content: &Value) -> Result<Bundle, Rejection> {
     let mut certificates = certificates(raw, CERTIFICATE)?;
     if certificates.len() != 1 {
@@ -206,7 +206,7 @@ fn certificates(raw: &RawSignature, annotation: &str) -> Result<Vec<Vec<u8>>, Re
         .collect()
 }
 
-/// Returns the text of an annotation; `None` if it is absent or empty.
+/// Returns the text of an annotation; `None` if the annotation is absent or empty.
 fn text<'a>(raw: &'a RawSignature, annotation: &str) -> Option<&'a str> {
     raw.annotations
         .get(annotation)

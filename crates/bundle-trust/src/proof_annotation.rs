@@ -23,10 +23,10 @@ use crate::json;
 pub const LIMIT: usize = 64 << 10;
 /// Largest unpacked size in bytes. Signatures are text that compresses tenfold at best.
 const UNPACKED: u64 = 1 << 20;
-/// Maximum memory of the parsed proof, in bytes: its texts, and a few short ones for each
-/// signature.
+/// Maximum memory of the parsed proof, in bytes: the texts of the proof, and a few short texts for
+/// each signature.
 const MEMORY: u64 = UNPACKED + (256 << 10);
-/// Maximum memory of its manifest when parsed, in bytes.
+/// Maximum memory of the parsed manifest, in bytes.
 const MANIFEST_MEMORY: u64 = 2 << 20;
 /// Maximum number of signatures in one annotation.
 const SIGNATURES: usize = 32;
@@ -34,7 +34,7 @@ const SIGNATURES: usize = 32;
 /// Content of a proof annotation. Only the digest of the manifest is verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AnnotatedProof {
-    /// Manifest; its digest is verified.
+    /// Manifest. The digest of the manifest is verified.
     pub manifest: Vec<u8>,
     /// Signatures from the annotation, not verified.
     pub signatures: Vec<RawSignature>,
@@ -47,7 +47,7 @@ struct Document {
     signatures: Vec<Signature>,
 }
 
-/// A layer of a signature's manifest, as the registry had it.
+/// A layer of a signature's manifest, with the same bytes as in the registry.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Signature {
@@ -124,12 +124,12 @@ pub fn open(
 pub fn as_ignored(mut why: Finding) -> Finding {
     why.severity = Severity::Warning;
     why.message
-        .push_str("; it is ignored, and the signatures are read from the registry");
+        .push_str("; the proof is ignored, and the signatures are read from the registry");
     why
 }
 
-/// Decodes the annotation of an object that refers to `expected`. Returns an error if it is not a
-/// proof for that digest.
+/// Decodes the annotation of an object that refers to `expected`. Returns an error if the
+/// annotation is not a proof for that digest.
 pub fn decode(text: &str, expected: &Digest) -> Result<AnnotatedProof, Finding> {
     let mut unpacked = Vec::new();
     unpack(text, &mut unpacked)?;
@@ -155,7 +155,7 @@ pub fn decode(text: &str, expected: &Digest) -> Result<AnnotatedProof, Finding> 
             codes::trust::PROOF_REFUSED,
             format!("the proof is for {found}, but the object names {expected}"),
         )
-        .hint("it was created for other content: create it again with `kubectl bundle deploy --with-proof`, or remove it"));
+        .hint("the proof was created for other content: create the proof again with `kubectl bundle deploy --with-proof`, or remove the proof"));
     }
     Ok(AnnotatedProof {
         manifest: document.manifest.into_bytes(),
@@ -173,7 +173,7 @@ pub fn decode(text: &str, expected: &Digest) -> Result<AnnotatedProof, Finding> 
 }
 
 /// Returns an upper bound of the memory that the proof and the parsed signatures need, without
-/// holding its content. Returns an error if it is too large or damaged.
+/// storing the content of the proof. Returns an error if the proof is too large or damaged.
 pub fn memory(text: &str) -> Result<u64, Finding> {
     /// Unpacked bytes, the parsed document, the parsed manifest, and one parsed signature.
     const FORMS: u64 = 4;
@@ -205,8 +205,9 @@ fn unpack(text: &str, target: &mut impl std::io::Write) -> Result<u64, Finding> 
 
 /// Returns the error for an unusable proof.
 pub fn unusable(why: impl std::fmt::Display) -> Finding {
-    Finding::error(codes::trust::PROOF_REFUSED, format!("invalid proof: {why}"))
-        .hint("create it again with `kubectl bundle deploy --with-proof`, or remove it")
+    Finding::error(codes::trust::PROOF_REFUSED, format!("invalid proof: {why}")).hint(
+        "create the proof again with `kubectl bundle deploy --with-proof`, or remove the proof",
+    )
 }
 
 fn too_large(why: &str) -> Finding {

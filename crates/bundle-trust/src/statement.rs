@@ -1,5 +1,5 @@
-//! Signed payloads: an in-toto statement in a bundle, or cosign 2's simple signing. They are parsed
-//! only after the signature was verified.
+//! Signed payloads: an in-toto statement in a bundle, or cosign 2's simple signing. Payloads are
+//! parsed only after the signature was verified.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ struct Subject {
     annotations: Option<BTreeMap<String, Value>>,
 }
 
-/// Longest predicate type, in bytes: it is a URI.
+/// Maximum length of a predicate type, in bytes. A predicate type is a URI.
 pub(crate) const LONGEST_TYPE: usize = 512;
 
 /// Reads a statement, whose only subject must be the digest.
@@ -124,8 +124,9 @@ struct Image {
     digest: String,
 }
 
-/// Parses the payload of cosign 2, which must contain the digest. The image name in it
-/// (`critical.identity`) is ignored, because a signature covers content in every repository.
+/// Parses the payload of cosign 2, which must contain the digest. The image name in the payload
+/// (`critical.identity`) is ignored, because a signature is valid for the content in every
+/// repository.
 pub(crate) fn read_simple(payload: &[u8], digest: &Digest) -> Result<Annotations, Rejection> {
     let simple: Simple = json::read(payload, "not a simple signing payload")?;
     if simple.critical.kind != SIMPLE {

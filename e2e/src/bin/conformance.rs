@@ -219,7 +219,7 @@ fn subject(statement: &[u8]) -> Result<Digest> {
     digest.parse().map_err(|error| anyhow!("{digest}: {error}"))
 }
 
-/// Returns the digest in an argument, or that of the file with this path.
+/// Returns the digest in an argument, or the digest of the file with this path.
 fn digest(artifact: &Path) -> Result<Digest> {
     let named = artifact
         .to_str()

@@ -149,7 +149,8 @@ impl Maker<'_> {
         Ok(())
     }
 
-    /// Signs with cosign 2 and keeps the manifest of the `.sig` tag and its payload.
+    /// Signs with cosign 2, and keeps the manifest of the `.sig` tag and the payload of the
+    /// signature.
     async fn cosign2(
         &self,
         pinned: &str,

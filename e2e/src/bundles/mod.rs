@@ -32,7 +32,7 @@ const SERVICES: [&str; 20] = [
     "tax",
 ];
 
-/// Services that later versions remove, and a service that they add.
+/// Services that later versions remove, and a service that later versions add.
 const DROPPED: [&str; 2] = ["coupons", "tax"];
 const ADDED: &str = "wishlist";
 

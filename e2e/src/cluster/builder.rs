@@ -15,7 +15,7 @@ use crate::host::janitor::Janitor;
 use crate::registry::{Access, Registry, RegistryContext, RegistryOptions};
 use crate::tools::{self, KubernetesRelease, ServerVersion, Tool};
 
-/// Programs of a cluster; each variant includes the ones before it.
+/// Programs of a cluster. Each variant includes the programs of the variants before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Components {
     ApiServer,
@@ -23,7 +23,7 @@ enum Components {
     Node,
 }
 
-/// Options of a cluster; [`Builder::start`] creates it.
+/// Options of a cluster. [`Builder::start`] creates the cluster.
 #[derive(Debug, Clone)]
 pub struct Builder {
     release: Option<KubernetesRelease>,
@@ -58,7 +58,7 @@ struct Paths {
     plane: Plane,
 }
 
-/// Source of the API server: started here, or an existing one.
+/// Source of the API server: started by the harness, or existing.
 enum Plane {
     Own {
         release: KubernetesRelease,
@@ -127,7 +127,7 @@ impl Builder {
         self
     }
 
-    /// Runs a node, so that Pods run; default off. Needs root and the newest release.
+    /// Runs a node, so that Pods run. Default: off. Needs root and the newest release.
     ///
     /// API server and registries listen on an address that Pods reach, and registries use TLS.
     #[must_use]
@@ -172,7 +172,7 @@ impl Builder {
         self
     }
 
-    /// Builds missing programs, starts everything and waits until it is ready.
+    /// Builds missing programs, starts the cluster and waits until the cluster is ready.
     pub async fn start(self) -> Result<Cluster> {
         let paths = self.paths().await?;
         crate::use_own_tls_provider();

@@ -105,8 +105,8 @@ impl<'a> ControlPlane<'a> {
         self.start("etcd", program, &flags)
     }
 
-    /// Starts the API server. With `audit` it writes one line for each completed request. With
-    /// `webhook_client_certificate` it presents a client certificate to webhooks.
+    /// Starts the API server. With `audit` the API server writes one line for each completed
+    /// request. With `webhook_client_certificate` it presents a client certificate to webhooks.
     pub(super) fn start_api_server(
         &mut self,
         program: &Path,
@@ -234,8 +234,8 @@ impl<'a> ControlPlane<'a> {
         wait_ready(&self.client().await?, &mut self.processes).await
     }
 
-    /// Waits until the controllers have created the first ServiceAccount. Pods in `default` need
-    /// it.
+    /// Waits until the controllers have created the first ServiceAccount, which Pods in `default`
+    /// need.
     pub(super) async fn wait_for_controllers(&mut self) -> Result<()> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client().await?, "default");
         wait::until_true(READY, "the controllers work", || {

@@ -23,7 +23,7 @@ pub(crate) fn endpoint(server: &str, ca: &Path) -> Result<Value> {
     Ok(json!({ "server": server, "certificate-authority-data": inline(ca)? }))
 }
 
-/// Writes `folder/NAME.kubeconfig`. It contains all credentials, so that it can be copied.
+/// Writes `folder/NAME.kubeconfig`. The file contains all credentials, so that it can be copied.
 pub(crate) fn write(
     folder: &Path,
     name: &str,

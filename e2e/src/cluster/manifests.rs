@@ -1,5 +1,6 @@
-//! Manifests from files to a cluster: read, ordered, applied server-side, CRDs waited for.
-//! It prepares clusters for scenarios; the webhook installs bundles with code of its own.
+//! Applies manifests from files to a cluster: reads them, orders them, applies them server-side,
+//! and waits for CRDs. This module prepares clusters for scenarios. The webhook installs bundles
+//! with its own code.
 #![expect(
     clippy::disallowed_methods,
     reason = "the names are those of the harness itself"

@@ -42,8 +42,8 @@ const TOKEN_SECONDS: i64 = 24 * 60 * 60;
 
 /// Running control plane with its registries.
 ///
-/// Dropping it removes everything. After a panic the logs are kept, and their path is printed; a
-/// scenario therefore fails by panicking.
+/// When this value is dropped, the cluster and its files are removed. After a panic the logs are
+/// kept, and their path is printed. Therefore a scenario fails by a panic.
 pub struct Cluster {
     root: PathBuf,
     server: String,
@@ -76,7 +76,8 @@ impl Cluster {
         &self.server
     }
 
-    /// Returns the folder of this cluster. It is removed with the cluster, including `data`.
+    /// Returns the folder of this cluster. The folder, including `data`, is removed with the
+    /// cluster.
     pub fn folder(&self) -> &Path {
         &self.root
     }
@@ -160,7 +161,8 @@ impl Cluster {
         )
     }
 
-    /// Starts a network namespace without routes. It ends with this cluster at the latest.
+    /// Starts a network namespace without routes. The namespace ends at the latest with this
+    /// cluster.
     pub async fn island(&self, name: &str) -> Result<Island> {
         Island::start(&self.root, name, &self.janitor).await
     }
@@ -229,8 +231,8 @@ impl Cluster {
     }
 
     /// Returns `command` with this cluster's environment: own home, own Docker configuration, the
-    /// administrator's kubeconfig. On a cluster that existed before, also the user's environment
-    /// and home, because logging in there may need them.
+    /// administrator's kubeconfig. On an existing cluster, the environment also contains the user's
+    /// environment and home, because a login to that cluster may need them.
     pub fn clean(&self, mut command: Command) -> Command {
         let home = self.root.join("home");
         let mut path = self.root.join("bin").into_os_string();
@@ -258,8 +260,7 @@ impl Cluster {
     }
 
     /// Returns the completed requests as audit events (`verb`, `requestURI`, `user.username`,
-    /// `responseStatus.code` …). Requires [`Builder::audit`]. Watches are listed once they have
-    /// ended.
+    /// `responseStatus.code` …). Requires [`Builder::audit`]. A watch is listed after it has ended.
     pub fn audit(&self) -> Result<Vec<Value>> {
         self.audit_since(0)
     }
@@ -326,7 +327,8 @@ impl Cluster {
         self.authority.certificate()
     }
 
-    /// Returns `true` if the control plane is an existing one, which must be left unchanged.
+    /// Returns `true` if the control plane existed before. Such a control plane must not be
+    /// changed.
     pub fn is_existing(&self) -> bool {
         self.existing.is_some()
     }

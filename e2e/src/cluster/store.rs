@@ -1,5 +1,5 @@
-//! Objects written into etcd without validation by the API server, as an earlier release stored
-//! them.
+//! Objects that are written into etcd without validation by the API server, like objects that an
+//! earlier release stored.
 
 use anyhow::{Context, Result};
 use base64::Engine;

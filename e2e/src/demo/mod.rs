@@ -28,7 +28,7 @@ pub struct Chapter {
 
 macro_rules! chapters {
     ($($title:literal => $function:ident,)*) => {
-        /// All chapters in order; each depends on the earlier ones.
+        /// All chapters in order. Each chapter depends on the earlier chapters.
         pub const CHAPTERS: &[Chapter] = &[$(Chapter { title: $title, run: |runner| $function(runner).boxed_local() }),*];
     };
 }
@@ -48,7 +48,7 @@ chapters! {
 }
 
 /// Objects that the demo creates outside of bundles, as kubectl's `TYPE/NAME`. They may remain
-/// after a failure. Objects of bundles are deleted with them after success.
+/// after a failure. Objects of bundles are deleted with the bundles after success.
 pub const OUTSIDE_OF_BUNDLES: &[&str] = &[
     "clusterrole/bundle-author",
     "clusterrole/use-plain",

@@ -60,7 +60,7 @@ impl Recording {
         }
     }
 
-    /// Records a command line if it is the next one of the excerpt.
+    /// Records a command line if it is the next command line of the excerpt.
     pub fn add(&mut self, output: &Output) {
         let next = EXCERPT.get(self.entries.len());
         if next.is_none_or(|start| !output.line.starts_with(start)) {
@@ -157,7 +157,8 @@ impl DemoOutput for Recording {
     fn observed(&mut self, _: &str, _: Duration) {}
 }
 
-/// Replaces lines before the last one by their number, if there are too many.
+/// If there are too many lines, replaces the lines before the last line by the number of the
+/// replaced lines.
 fn shortened(mut lines: Vec<String>) -> Vec<String> {
     if lines.len() > LINES {
         let omitted = lines.len() - (LINES - 1);

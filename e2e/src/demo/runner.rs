@@ -8,7 +8,7 @@ use anyhow::{Result, bail, ensure};
 use crate::host::command::{Command, Output};
 use crate::{Cluster, Tool, Webhook, wait};
 
-/// Output of the demo: a terminal, or none.
+/// Output of the demo: a terminal, or no output.
 pub trait DemoOutput: Send {
     /// Prints the title of a chapter.
     fn chapter(&mut self, number: usize, title: &str);
@@ -24,7 +24,7 @@ pub trait DemoOutput: Send {
 pub struct DemoRunner<'a> {
     /// Cluster of the demo.
     pub cluster: &'a Cluster,
-    /// The webhook; chapters stop and start it.
+    /// The webhook. Chapters stop and start the webhook.
     pub webhook: &'a mut Webhook,
     output: &'a mut dyn DemoOutput,
     folder: PathBuf,
@@ -55,8 +55,8 @@ impl<'a> DemoRunner<'a> {
         })
     }
 
-    /// Kills the webhook with SIGKILL after each successful line, while it works on that line, and
-    /// starts it again.
+    /// After each successful line, kills the webhook with SIGKILL while the webhook works on this
+    /// line, and starts the webhook again.
     #[must_use]
     pub fn killing_the_webhook(mut self) -> Self {
         self.kills = true;
@@ -123,7 +123,8 @@ impl<'a> DemoRunner<'a> {
         Ok(())
     }
 
-    /// Runs a line repeatedly until `accepts` returns `true` for its output, and prints it once.
+    /// Runs a line repeatedly until `accepts` returns `true` for its output, and prints the line
+    /// once.
     pub async fn until(
         &mut self,
         what: &str,

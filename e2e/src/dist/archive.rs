@@ -12,7 +12,7 @@ use tar::EntryType;
 
 use crate::image::{append, header};
 
-/// Time of all files: 1980-01-01, the first that zip archives can have.
+/// Time of all files: 1980-01-01, the first time that zip archives support.
 const TIME: u32 = 315_532_800;
 /// Level of compression.
 const LEVEL: u32 = 6;

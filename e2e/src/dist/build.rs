@@ -1,6 +1,6 @@
-//! The plugin as a program for another platform. Zig is the C compiler and the linker of all: one
-//! package of the Python package index has the C libraries of Linux and Windows, and the interface
-//! of macOS' system library.
+//! The plugin as a program for another platform. Zig is the C compiler and the linker for all
+//! platforms. One package of the Python package index contains Zig, the C libraries of Linux and
+//! Windows, and the interface of macOS' system library.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -21,11 +21,11 @@ const TARGET_FOLDER: &str = "target/dist";
 /// A program for a platform, checked.
 #[derive(Debug, Clone)]
 pub struct BuiltProgram {
-    /// Its platform.
+    /// Platform of the program.
     pub platform: DistPlatform,
-    /// Its path.
+    /// Path of the program.
     pub path: PathBuf,
-    /// Licences of what it is linked from besides Rust packages.
+    /// Licences of the libraries that the program is linked from, other than Rust packages.
     pub runtime: Vec<RuntimeLicense>,
 }
 

@@ -1,5 +1,6 @@
-//! Files that all archives have besides the program: licence, completion scripts, man pages. The
-//! plugin of this machine writes them, since those of other platforms do not run here.
+//! Files that all archives contain in addition to the program: licence, completion scripts, man
+//! pages. The plugin of this machine writes these files, because plugins of other platforms do not
+//! run on this machine.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -8,7 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use super::archive::{ArchiveFile, ArchiveFiles};
 
-/// Name of the licence, as krew expects it.
+/// Name of the licence file that krew expects.
 pub(super) const LICENSE: &str = "LICENSE";
 /// Program that kubectl runs for completion: a shell script.
 const COMPLETION_PROGRAM: &str = "kubectl_complete-bundle";
@@ -57,8 +58,8 @@ impl ReleaseContent {
         })
     }
 
-    /// Returns the files for a platform. Windows runs no shell scripts, so they have no program for
-    /// completion there.
+    /// Returns the files for a platform. Windows runs no shell scripts, so the files for Windows
+    /// contain no program for completion.
     pub(super) fn files(&self, is_windows: bool) -> ArchiveFiles {
         let mut files = self.files.clone();
         if !is_windows {
@@ -71,7 +72,7 @@ impl ReleaseContent {
     }
 }
 
-/// Returns what the plugin prints, in an empty environment.
+/// Runs the plugin in an empty environment, and returns its output.
 fn run(plugin: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
     let output = Command::new(plugin)
         .args(arguments)

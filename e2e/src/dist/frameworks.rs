@@ -1,6 +1,6 @@
 //! Stubs of the two frameworks of macOS that the program uses: lists of symbol names, with which a
-//! linker elsewhere records that the symbols come from the framework. The names are those that the
-//! `-sys` crates declare; nothing here comes from Apple's SDK.
+//! linker on another system records that the symbols come from the framework. The `-sys` crates
+//! declare these names. No part of this module comes from Apple's SDK.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -42,8 +42,8 @@ pub(super) fn write_stubs(root: &Path, target: &str, folder: &Path) -> Result<()
     Ok(())
 }
 
-/// Adds the names of the functions and variables that a source file declares. Those that it defines
-/// are not imported, so their names do no harm.
+/// Adds the names of the functions and variables that a source file declares. Functions and
+/// variables that the file defines are not imported, so their names have no effect.
 fn collect_symbols(source: &str, symbols: &mut BTreeSet<String>) {
     for line in source.lines().map(str::trim_start) {
         let declared = ["pub fn ", "pub static "]

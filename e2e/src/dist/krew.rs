@@ -37,7 +37,7 @@ pub struct KrewManifest<'a> {
     pub homepage: &'a str,
     /// URL of the folder that has the archives.
     pub download: &'a str,
-    /// Archives, at most one for each platform.
+    /// Archives. There is at most one archive for each platform.
     pub archives: &'a [Archive],
 }
 
@@ -93,7 +93,7 @@ impl KrewManifest<'_> {
     }
 }
 
-/// Returns an error that names the platforms without an archive, if there are any.
+/// Returns an error if platforms have no archive. The error names these platforms.
 pub fn require_all_platforms(platforms: &[DistPlatform]) -> Result<()> {
     let missing: Vec<String> = DistPlatform::ALL
         .into_iter()

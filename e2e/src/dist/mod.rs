@@ -1,6 +1,6 @@
-//! Archives of the plugin for releases: one for each platform, with licences, completion scripts
-//! and man pages; checksums, a krew manifest, signatures and provenance. The same files give the
-//! same bytes on every machine.
+//! Files of a release of the plugin. There is one archive for each platform, with licences,
+//! completion scripts and man pages. There are also checksums, a krew manifest, signatures and
+//! provenance. The same input gives the same bytes on every machine.
 
 mod archive;
 mod build;
@@ -35,7 +35,7 @@ const CHECKSUMS: &str = "SHA256SUMS";
 /// An archive in the folder of a release.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Archive {
-    /// Platform of its program.
+    /// Platform of the program in the archive.
     pub platform: DistPlatform,
     /// Name of the file.
     pub name: String,
@@ -44,7 +44,8 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// Packs `program` with the files of `content` and its licences into an archive in `folder`.
+    /// Packs `program`, the licences of `program` and the files of `content` into an archive in
+    /// `folder`.
     pub fn write(
         folder: &Path,
         root: &Path,

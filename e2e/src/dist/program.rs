@@ -1,5 +1,5 @@
-//! Checks of a program for a platform, usually not that of this machine: file type,
-//! architecture, imported libraries.
+//! Checks of a program for a platform, which is usually not the platform of this machine: file
+//! type, architecture, imported libraries.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::programs::has_interpreter;
 /// Folders of the libraries that every macOS has.
 const MACOS_LIBRARIES: [&str; 2] = ["/usr/lib/", "/System/Library/Frameworks/"];
 /// Libraries that every supported Windows has, without `.dll`. Names of the C runtime and of API
-/// sets begin with the last one.
+/// sets begin with the last name in this list.
 const WINDOWS_LIBRARIES: [&str; 16] = [
     "advapi32",
     "bcrypt",

@@ -1,7 +1,7 @@
 //! Licences of the packages that a program is linked from: a text for each, from the package
-//! itself. A published package without one gets the SPDX texts of its licence expression.
-//! cargo-about would do the same with a build of several minutes and requests to a service that
-//! guesses licences.
+//! itself. A published package without a licence text gets the SPDX texts of its licence
+//! expression. cargo-about would do the same with a build of several minutes and requests to a
+//! service that guesses licences.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -34,12 +34,12 @@ const RULE: &str =
 pub struct RuntimeLicense {
     /// Name of the part.
     pub name: String,
-    /// File with its licence.
+    /// File with the licence.
     pub file: PathBuf,
 }
 
-/// Returns the licences of all packages of `package` for the Rust target, and those of `runtime`,
-/// as one text.
+/// Returns the licences of all packages of `package` for the Rust target, and the licences in
+/// `runtime`, as one text.
 pub(super) fn third_party_licenses(
     root: &Path,
     package: &str,

@@ -68,7 +68,7 @@ impl Command {
         self
     }
 
-    /// Sets a variable. A later value of the same name overrides it.
+    /// Sets a variable. A later value of the same name overrides an earlier value.
     #[must_use]
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.environment
@@ -96,8 +96,8 @@ impl Command {
         self
     }
 
-    /// Starts the program through another one, whose words are put before the command line.
-    /// Messages show the original line.
+    /// Starts the program through another program, whose words are put before the command line.
+    /// Messages contain the original command line.
     #[must_use]
     pub(crate) fn through(mut self, words: Vec<OsString>) -> Self {
         self.through = words;
@@ -121,8 +121,8 @@ impl Command {
             .join(" ")
     }
 
-    /// Runs the program. Returns an error if it cannot be started or does not end; a failed program
-    /// is not an error.
+    /// Runs the program. Returns an error if the program cannot be started or does not end. A
+    /// program that fails is not an error.
     pub async fn output(self) -> Result<Output> {
         let line = self.line();
         let mut words = self

@@ -1,5 +1,5 @@
 //! Network namespace with only a loopback interface, as on a site without internet access. Programs
-//! are run inside it.
+//! run inside this namespace.
 
 use std::ffi::OsString;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! Shell process that survives this process. When this process has ended for any reason, it kills
-//! the started programs and removes the folder.
-//! `process` handles regular ends, and informs the janitor.
+//! the started programs and removes the folder. If a program ends regularly, `process` informs the
+//! janitor.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -34,7 +34,8 @@ sleep 1
 rm -rf -- "$rubbish"
 "#;
 
-/// Handle of a janitor. Clones share it. Cleanup begins when the last handle is dropped.
+/// Handle of a janitor. Clones of the handle share the janitor. Cleanup begins when the last handle
+/// is dropped.
 #[derive(Clone)]
 pub(crate) struct Janitor(Arc<Mutex<Shell>>);
 
@@ -44,8 +45,8 @@ struct Shell {
 }
 
 impl Janitor {
-    /// Starts a janitor for `folder`, which it removes at the end. If the logs are kept, it removes
-    /// only `data`.
+    /// Starts a janitor for `folder`. The janitor removes `folder` at the end. If the logs are
+    /// kept, it removes only `data`.
     pub(crate) fn start(folder: &Path) -> Result<Self> {
         let mut child = Command::new("sh")
             .args(["-c", SCRIPT, "janitor"])
@@ -66,7 +67,7 @@ impl Janitor {
         self.order(&format!("watch {pid}"))
     }
 
-    /// Removes `pid` from the list. It was reaped, and its number may be reused.
+    /// Removes `pid` from the list. The process was reaped, and its number may be reused.
     pub(crate) fn forget(&self, pid: u32) -> Result<()> {
         self.order(&format!("forget {pid}"))
     }
@@ -76,8 +77,8 @@ impl Janitor {
         self.order("spare logs")
     }
 
-    /// Runs a shell command line after this process has ended, before anything is killed. It
-    /// removes objects outside of this machine.
+    /// Runs a shell command line after this process has ended, before processes are killed. The
+    /// command line removes objects outside of this machine.
     pub(crate) fn at_the_end(&self, line: &str) -> Result<()> {
         self.order(&format!("last {line}"))
     }

@@ -1,4 +1,5 @@
-//! Memory limit for one process, as the kubelet sets it for a container: a cgroup (version 1 or 2).
+//! Memory limit for one process, by a cgroup (version 1 or 2). The kubelet sets the limit of a
+//! container in the same way.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

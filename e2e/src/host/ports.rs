@@ -11,8 +11,7 @@ use anyhow::{Result, bail};
 /// before the server binds it.
 const RANGE: std::ops::Range<u16> = 20_000..32_000;
 
-/// Reserves a port that is not in use, neither by a listener nor by a reservation of this or
-/// another running process.
+/// Reserves a free port: no listener uses the port, and no running process has reserved it.
 pub(crate) fn free() -> Result<u16> {
     static CLAIMS: Mutex<Vec<File>> = Mutex::new(Vec::new());
     let folder = folder();

@@ -34,7 +34,7 @@ pub enum RequiredProgram {
     Python,
     /// runc, which starts the containers of a node.
     Runc,
-    /// iptables, with which kube-proxy gives Services their addresses on a node.
+    /// iptables, which kube-proxy needs for the addresses of Services on a node.
     Iptables,
     /// A static busybox: programs for the containers of a node.
     Busybox,
@@ -189,7 +189,8 @@ impl RequiredProgram {
     }
 }
 
-/// Returns one error for all missing `programs`, with the purpose and an install hint of each.
+/// Returns one error for all missing `programs`, with the purpose and an install hint of each
+/// program.
 pub fn check(programs: &[RequiredProgram]) -> Result<()> {
     let missing: Vec<_> = programs
         .iter()

@@ -58,7 +58,7 @@ impl Process {
         Ok(process)
     }
 
-    /// Starts the program again, with the same command line. It must have ended.
+    /// Starts the program again, with the same command line. The program must have ended before.
     pub(crate) fn start_again(&mut self) -> Result<()> {
         self.janitor.forget(self.pid())?;
         self.child = spawn(&self.name, &mut self.command)?;

@@ -64,7 +64,7 @@ impl ImageSet {
     }
 
     /// Writes the images as an OCI layout at `folder`, under the name `tag`. Replaces an existing
-    /// layout, and nothing else.
+    /// layout. Returns an error if `folder` has other content.
     pub fn write(&self, folder: &Path, tag: &str) -> Result<()> {
         if folder.exists() && !bundle_oci::layout::is_layout(folder) {
             bail!(

@@ -50,7 +50,7 @@ impl Platform {
         format!("{}-unknown-linux-gnu", self.machine())
     }
 
-    /// Returns the C compiler for the platform on a machine of another one.
+    /// Returns the C compiler for this platform on a machine of another platform.
     pub(super) const fn cross_compiler(self) -> RequiredProgram {
         match self {
             Self::Amd64 => RequiredProgram::Amd64Compiler,

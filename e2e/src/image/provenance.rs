@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 /// Facts of a build that others can repeat.
 #[derive(Debug, Clone)]
 pub struct Provenance {
-    /// Command that built it, such as `cargo-xtask-image`.
+    /// Command that built the program, such as `cargo-xtask-image`.
     pub command: &'static str,
     /// Repository of the sources, such as `https://example.com/team/kubectl-bundle`.
     pub source: String,
-    /// Commit that was built, in hexadecimal. No file differed from it.
+    /// Commit that was built, in hexadecimal. No file differed from this commit.
     pub commit: String,
     /// Digest of `Cargo.lock`, in hexadecimal.
     pub lock: String,
@@ -17,7 +17,7 @@ pub struct Provenance {
     pub profile: String,
     /// Platforms, such as `linux/amd64`.
     pub platforms: Vec<String>,
-    /// Version of the compiler, as `rustc --version` prints it.
+    /// Version of the compiler in the format of `rustc --version`.
     pub compiler: String,
     /// URI of the builder. `None` for a build on a developer's machine.
     pub builder: Option<String>,

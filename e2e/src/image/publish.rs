@@ -25,7 +25,8 @@ struct Statement {
 
 impl Attestations {
     /// Writes into `folder` the bill of materials of each image in SPDX and CycloneDX, and the
-    /// provenance of all, if given. `created` is the time of the bills: that of the commit.
+    /// provenance of all images, if a provenance is given. `created` is the time of the bills: the
+    /// time of the commit.
     pub fn write(
         folder: &Path,
         set: &ImageSet,

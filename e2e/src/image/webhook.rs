@@ -44,7 +44,8 @@ pub struct WebhookImage {
     pub authorities: PathBuf,
     /// Commit of the sources, if known.
     pub revision: Option<String>,
-    /// Shared libraries, at the paths that they have on this machine. A static program has none.
+    /// Shared libraries, at the paths that they have on this machine. A static program has no
+    /// shared libraries.
     pub libraries: Vec<PathBuf>,
     /// Programs that charts need; `None` for the image without them.
     pub charts: Option<ChartPrograms>,
@@ -262,7 +263,8 @@ pub(crate) fn path_flags(root: &Path) -> Vec<String> {
     flags
 }
 
-/// Fails if the program names an interpreter, which loads shared libraries: the image has none.
+/// Fails if the program names an interpreter, which loads shared libraries, because the image
+/// contains no shared libraries.
 fn ensure_static(program: &Path) -> Result<()> {
     if has_interpreter(&fs_err::read(program)?)? {
         bail!("{} is linked dynamically", program.display());

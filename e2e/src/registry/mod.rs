@@ -72,7 +72,7 @@ pub struct TokenIssuer {
 /// Registry program.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum RegistryProgram {
-    /// CNCF distribution. It has no referrers API.
+    /// CNCF distribution, which has no referrers API.
     #[default]
     Distribution,
     /// `crane registry serve`, without referrers API and authentication.
@@ -81,16 +81,16 @@ pub enum RegistryProgram {
     WithReferrers,
 }
 
-/// Folder for the files of a registry, the authority of its certificate, and the janitor that ends
-/// it.
+/// Folder for the files of a registry, the authority of the registry's certificate, and the janitor
+/// that ends the registry.
 #[derive(Clone, Copy)]
 pub(crate) struct RegistryContext<'a> {
     pub(crate) root: &'a Path,
     pub(crate) authority: &'a Authority,
     pub(crate) janitor: &'a Janitor,
-    /// Network namespace of the registry; `None`: that of this process.
+    /// Network namespace of the registry; `None` means the network namespace of this process.
     pub(crate) island: Option<&'a Island>,
-    /// Address on which it listens.
+    /// Address on which the registry listens.
     pub(crate) address: Ipv4Addr,
 }
 

@@ -1,5 +1,5 @@
-//! HTTP proxy with `CONNECT` for TLS, on loopback. It connects to loopback for every requested
-//! host, with the requested port.
+//! HTTP proxy with `CONNECT` for TLS, on loopback. For every requested host, the proxy connects to
+//! the requested port on loopback.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};

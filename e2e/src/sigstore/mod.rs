@@ -1,5 +1,5 @@
 //! Sigstore instance on loopback: certificates for any identity, a transparency log, SCTs,
-//! timestamps, and the files that clients need to trust it. The services are in
+//! timestamps, and the files that clients need to trust the instance. The services are in
 //! `e2e/tools/sigstore`.
 
 mod tiles;
@@ -139,7 +139,8 @@ impl Sigstore {
         self.post("token", claims).await
     }
 
-    /// Returns the path of a file with such a token; some versions of cosign only accept a file.
+    /// Returns the path of a file with such a token, because some versions of cosign accept only a
+    /// file.
     pub async fn token_file(&self, claims: &Value) -> Result<PathBuf> {
         let file = tempfile::Builder::new()
             .prefix("token-")

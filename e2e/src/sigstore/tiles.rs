@@ -96,7 +96,7 @@ impl TiledLog {
         self.folder.join("trusted_root.json")
     }
 
-    /// Returns the signing config with both logs; this one has the newer version.
+    /// Returns the signing config with both logs. This log has the newer version.
     pub fn signing_config(&self) -> PathBuf {
         self.folder.join("signing_config.json")
     }

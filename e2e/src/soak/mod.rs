@@ -1,6 +1,6 @@
 //! Randomised test of drift correction: actors patch, delete, scale, relabel and forge objects,
-//! upgrade and remove deployments, and kill the webhook. Once they stop, the cluster must become
-//! equal to the model of the last revisions.
+//! upgrade and remove deployments, and kill the webhook. After the actors stop, the cluster must
+//! become equal to the model of the last revisions.
 #![expect(
     clippy::disallowed_methods,
     reason = "the names are those of the harness itself"
@@ -31,7 +31,7 @@ const PACE: u64 = 300;
 /// Parameters of a soak.
 #[derive(Debug, Clone, Copy)]
 pub struct SoakOptions {
-    /// Seed of all random choices. It does not repeat the timing of the cluster.
+    /// Seed of all random choices. The same seed does not repeat the timing of the cluster.
     pub seed: u64,
     /// Time after which no further round starts.
     pub duration: Duration,

@@ -1,5 +1,5 @@
-//! Objects of each revision of a soak package. The test compares the cluster with them once all
-//! actors have stopped.
+//! Objects of each revision of a soak package. The test compares the cluster with these objects
+//! after all actors have stopped.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 /// Number of revisions of each package.
 pub(super) const REVISIONS: u32 = 4;
-/// Maximum number of ConfigMaps of a package. Each revision omits some of them.
+/// Maximum number of ConfigMaps of a package. Each revision omits some of these ConfigMaps.
 const CONFIG_MAPS: u32 = 10;
 
 /// Package of the soak test. BundleDeployment and namespace have its name.
@@ -15,7 +15,7 @@ const CONFIG_MAPS: u32 = 10;
 pub(super) struct Package {
     /// Name of the package, its BundleDeployment and its namespace.
     pub(super) name: String,
-    /// Pinned references of its revisions.
+    /// Pinned references of the revisions of the package.
     pub(super) references: Vec<String>,
 }
 

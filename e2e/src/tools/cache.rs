@@ -16,7 +16,8 @@ pub(super) fn root() -> Result<PathBuf> {
     Ok(base.cache_dir().join("kubectl-bundle").join("tools"))
 }
 
-/// Returns the program of `recipe`. Builds it under the lock of its family if it does not exist.
+/// Returns the program of `recipe`. If the program does not exist, builds it under the lock of its
+/// family.
 pub(super) fn built(recipe: &Recipe) -> Result<PathBuf> {
     let root = root()?;
     let tool = recipe.tool;
@@ -77,8 +78,8 @@ pub(super) fn folder_of(programs: &[(&str, PathBuf)]) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Waits for the exclusive lock on `path`. It is released when the file is dropped or the process
-/// dies.
+/// Waits for the exclusive lock on `path`. The lock is released when the file is dropped or the
+/// process dies.
 pub(super) fn lock(path: &Path, tool: &str) -> Result<std::fs::File> {
     let file = fs_err::OpenOptions::new()
         .create(true)

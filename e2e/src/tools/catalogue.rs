@@ -36,7 +36,7 @@ pub enum Tool {
     Kubectl,
     /// etcd.
     Etcd,
-    /// Registry of CNCF distribution. It has no referrers API.
+    /// Registry of CNCF distribution, which has no referrers API.
     Registry,
     /// Client of go-containerregistry; its `registry serve` has no referrers API.
     Crane,
@@ -79,7 +79,7 @@ struct Entry {
 }
 
 impl Tool {
-    /// All tools; those that a cluster needs come first.
+    /// All tools. Tools that a cluster needs are first.
     pub const ALL: [Self; 29] = [
         Self::KubeApiserver,
         Self::Kubectl,

@@ -19,7 +19,7 @@ pub(crate) use node::sigstore;
 pub use release::{KubernetesRelease, RELEASE_VARIABLE};
 pub use version::ServerVersion;
 
-/// Returns the path of `tool`, and builds it if it is not in the cache.
+/// Returns the path of `tool`. Builds `tool` if it is not in the cache.
 ///
 /// `version` is the Kubernetes version that the program reports; only the tools of Kubernetes use
 /// it. `None` means the version of the sources.

@@ -1,5 +1,5 @@
 //! Packages of other projects that scenarios install. Their files are downloaded from package
-//! registries; none are stored here.
+//! registries. The repository contains none of these files.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;

@@ -13,19 +13,20 @@ use crate::host::command::Output;
 /// Label of the Namespace that tests create. A later run uses it to distinguish leftovers of tests
 /// from a real installation.
 const TEST_LABEL: &str = "e2e.bundle.example.com/test-objects";
-/// Command that deletes the admission registrations. They have the product's own names.
+/// Command that deletes the admission registrations. The registrations have the names of the
+/// product.
 const REGISTRATIONS: [&str; 3] = [
     "delete",
     "validatingwebhookconfigurations,mutatingwebhookconfigurations",
     "bundle-webhook",
 ];
-/// Kinds of this project; those that generate others come first.
+/// Kinds of this project. Kinds whose objects generate other objects are first.
 const KINDS: [&str; 3] = ["bundledeployments", "bundles", "bundleapprovals"];
 
 impl Cluster {
     /// Reserves objects that will be created, as kubectl's `TYPE/NAME`. In an existing cluster it
-    /// is an error if one exists, and [`Cluster::leave`] deletes them. In another cluster this does
-    /// nothing.
+    /// is an error if one of these objects exists, and [`Cluster::leave`] deletes them. In other
+    /// clusters this function does nothing.
     pub async fn reserve(&self, names: &[&str]) -> Result<()> {
         let Some(existing) = self.existing() else {
             return Ok(());
@@ -165,8 +166,8 @@ impl Cluster {
         self.clear(None, &names).await
     }
 
-    /// Returns the names of those objects that exist; none for a kind that the server does not
-    /// know.
+    /// Returns the names of the objects that exist. For a kind that the server does not serve, the
+    /// list is empty.
     async fn present(&self, get: &[&str]) -> Result<Vec<String>> {
         let line = get.iter().chain(&["--ignore-not-found", "-o", "name"]);
         let found = self.kubectl(line).await?;

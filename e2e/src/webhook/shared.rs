@@ -26,7 +26,7 @@ pub async fn shared() -> Result<SharedCluster> {
 }
 
 impl SharedCluster {
-    /// Returns the shared webhook. Tests must not stop it.
+    /// Returns the shared webhook. Tests must not stop the shared webhook.
     pub async fn webhook(&self) -> Result<&'static Webhook> {
         static WEBHOOK: OnceCell<Webhook> = OnceCell::const_new();
         let start = || self.0.start_webhook(WebhookOptions::default());

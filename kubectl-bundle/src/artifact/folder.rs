@@ -45,10 +45,10 @@ pub(crate) struct BuiltBundle {
 /// Use of the existing lock file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum LockFileUse {
-    /// The search includes it.
+    /// The search for images includes this file.
     #[default]
     Use,
-    /// It is ignored, as it will be replaced.
+    /// The lock is ignored, because it will be replaced.
     Ignore,
 }
 
@@ -58,7 +58,7 @@ pub(crate) enum LockFileUse {
 pub(crate) struct BuildOptions {
     /// Name and version for content without `bundle.yaml`.
     pub(crate) known: FallbackMetadata,
-    /// Images that may have a moving tag or none.
+    /// Images that may have a moving tag or no tag.
     pub(crate) allowed: Allowed,
     /// Use of the existing lock file.
     pub(crate) lock: LockFileUse,
@@ -118,7 +118,7 @@ pub(crate) fn open(ui: &mut Ui, path: &Path, options: BuildOptions) -> Outcome<C
             "bundle.yaml is missing, so the bundle has neither name nor version",
         )
         .in_file(path.join(package::FILE).display().to_string())
-        .hint("create one with `kubectl bundle init`")
+        .hint("create bundle.yaml with `kubectl bundle init`")
         .into());
     };
     Ok(CheckedFolder {
@@ -132,7 +132,8 @@ pub(crate) fn open(ui: &mut Ui, path: &Path, options: BuildOptions) -> Outcome<C
 }
 
 impl CheckedFolder {
-    /// Sets the lock. The file next to `bundle.yaml` is written if `keep` is set and it changes.
+    /// Sets the lock. If `keep` is set and the lock changes, the file next to `bundle.yaml` is
+    /// written.
     pub(crate) fn lock(&mut self, lock: &Lock, keep: bool) -> Outcome {
         let text = lock.to_yaml().into_bytes();
         if keep && self.forgotten.as_ref() != Some(&text) {

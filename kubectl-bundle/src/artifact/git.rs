@@ -1,4 +1,4 @@
-//! Git origin of a folder, from the `git` command; the only module that runs it.
+//! Git origin of a folder, from the `git` command. Only this module runs that command.
 
 use std::io;
 use std::path::Path;
@@ -25,8 +25,8 @@ pub(crate) struct GitOrigin {
     pub(crate) notes: Vec<String>,
 }
 
-/// Returns the origin of the checkout around `folder`, if there is one. `paths` within the folder
-/// must be unmodified for a commit.
+/// Returns the origin of the checkout that contains `folder`, if `folder` is in a checkout. The
+/// commit is included only if `paths` within the folder are unmodified.
 pub(crate) fn origin(folder: &Path, paths: &[String]) -> GitOrigin {
     let Ok(folder) = fs_err::canonicalize(folder) else {
         return GitOrigin::default();
@@ -116,7 +116,7 @@ fn runs_programs(setting: &str) -> bool {
         && (name.starts_with("filter.") || name == "extensions.partialclone" || remote)
 }
 
-/// Returns git's output; `None` if it fails.
+/// Returns git's output; `None` if git fails.
 fn run(folder: &Path, arguments: &[&str]) -> io::Result<Option<String>> {
     let mut command = Command::new("git");
     // No pager, hooks, helpers or prompts, and unquoted paths.
@@ -164,8 +164,8 @@ fn run(folder: &Path, arguments: &[&str]) -> io::Result<Option<String>> {
         .map(|text| text.trim_end().to_owned()))
 }
 
-/// Returns a public URL, the same for every way of cloning: without credentials, and with `https`
-/// instead of ssh on its default port.
+/// Returns a public URL, which is the same for every protocol of the clone: without credentials,
+/// and with `https` instead of ssh on its default port.
 fn public(address: &str) -> Option<String> {
     let plain = |text: &str| !text.chars().any(|c| c.is_control() || c.is_whitespace());
     if !plain(address) {

@@ -32,8 +32,8 @@ const ARCHIVE: &str = "oci-archive:";
 const REGISTRY: &str = "docker://";
 
 impl ArtifactLocation {
-    /// Parses a source. A path that exists is a path, also with `:NAME` or `@DIGEST` for one of
-    /// several images.
+    /// Parses a source. A text is a path if the path exists. `:NAME` or `@DIGEST` after the path
+    /// selects one image.
     pub(crate) fn source(text: &str) -> Outcome<Self> {
         if let Some(reference) = text.strip_prefix(REGISTRY) {
             return Ok(Self::Registry(reference.parse()?));

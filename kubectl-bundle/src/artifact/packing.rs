@@ -19,7 +19,7 @@ use super::{git, platform};
 use crate::failure::Outcome;
 use crate::ui::Ui;
 
-/// `SOURCE_DATE_EPOCH` of this process. All verbs that build use the same one, so that `push DIR`
+/// `SOURCE_DATE_EPOCH` of this process. All verbs that build use the same value, so that `push DIR`
 /// pushes the digest that `build DIR` printed.
 static DATE: OnceLock<Option<String>> = OnceLock::new();
 
@@ -41,7 +41,7 @@ pub(crate) struct Packing {
 }
 
 impl Packing {
-    /// Returns the files of the base image, overridden by those of the folder.
+    /// Returns the files of the base image, overridden by the files of the folder.
     pub(crate) fn content<'a>(&self, files: &'a Files) -> Outcome<Cow<'a, Files>> {
         let Some(base) = &self.base else {
             return Ok(Cow::Borrowed(files));
@@ -83,7 +83,7 @@ impl Packing {
     }
 }
 
-/// Records the git origin, unless `bundle.yaml` has one.
+/// Records the git origin, unless `bundle.yaml` contains an origin.
 fn record(
     ui: &mut Ui,
     folder: &Path,
@@ -142,7 +142,7 @@ fn of_package(folder: &Path, package: &Package) -> Result<Vec<Resource>, Finding
     }
 }
 
-/// Parses `NAME:TYPE@PATH`. The name defaults to that of the file without extension.
+/// Parses `NAME:TYPE@PATH`. The name defaults to the name of the file without extension.
 pub(crate) fn resource(text: &str) -> Result<Resource, Finding> {
     let unusable = |why: &str| {
         Finding::error(

@@ -18,7 +18,7 @@ pub(crate) enum DryRun {
     None,
     /// No request is sent.
     Client,
-    /// The API server validates the request but does not store it.
+    /// The API server validates the request, but does not store the object.
     Server,
 }
 
@@ -90,7 +90,8 @@ impl AppliedObject {
 }
 
 impl Cluster {
-    /// Returns an object with all its fields, also unknown ones; `None` if it does not exist.
+    /// Returns an object with all its fields, including unknown fields. Returns `None` if the
+    /// object does not exist.
     pub(crate) async fn read<K>(&self, name: &str) -> Outcome<Option<Value>>
     where
         K: Resource<DynamicType = ()>,

@@ -12,7 +12,7 @@ use crate::failure::{Failure, Outcome};
 /// Location of the kubeconfig.
 #[derive(Debug, Clone)]
 pub(crate) enum Kubeconfig {
-    /// File from a flag: it must exist.
+    /// File from a flag. The file must exist.
     File(PathBuf),
     /// Files of `$KUBECONFIG`, merged, or the default file. Missing files are ignored.
     Files(Vec<PathBuf>),
@@ -27,7 +27,7 @@ pub(crate) struct KubeSettings {
     pub(crate) kubeconfig: Kubeconfig,
     /// Context; `None` is the current context of the file.
     pub(crate) context: Option<String>,
-    /// Namespace; `None` is that of the context.
+    /// Namespace; `None` means the namespace of the context.
     pub(crate) namespace: Option<String>,
     /// Timeout of one request; `None` is no limit.
     pub(crate) request_timeout: Option<Duration>,

@@ -1,4 +1,5 @@
-//! Connection to an API server: collects its warnings and limits the time of each request.
+//! Connection to an API server. It collects the warnings of the API server and limits the time of
+//! each request.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -69,7 +70,7 @@ impl Cluster {
         })
     }
 
-    /// Waits for one request, at most for `--request-timeout`, and maps its error.
+    /// Waits for one request, at most for `--request-timeout`, and converts its error.
     pub(crate) async fn ask<T>(
         &self,
         request: impl Future<Output = kube::Result<T>>,

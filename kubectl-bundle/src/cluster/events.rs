@@ -16,8 +16,7 @@ const CUT: &str = " …";
 
 impl Cluster {
     /// Returns the code of the failure that a condition of the object describes as `message`.
-    /// Returns `None` if there is no such Event (yet), or if the user has no permission to list
-    /// Events.
+    /// Returns `None` if no such Event exists yet, or if the user has no permission to list Events.
     pub(crate) async fn failure_code(&self, kind: &str, name: &str, message: &str) -> Option<Code> {
         let selector =
             format!("involvedObject.kind={kind},involvedObject.name={name},type=Warning");
@@ -30,8 +29,8 @@ impl Cluster {
         })
     }
 
-    /// Returns the Events about cluster-scoped objects that a field selector matches; `None` if the
-    /// user has no permission to list them.
+    /// Returns the Events about cluster-scoped objects that a field selector matches. Returns
+    /// `None` if the user has no permission to list Events.
     pub(crate) async fn events(&self, selector: &str) -> Option<Vec<Event>> {
         let api: Api<Event> = Api::namespaced(self.client.clone(), NAMESPACE);
         let parameters = ListParams::default().fields(selector).limit(LIMIT);

@@ -3,11 +3,11 @@
 
 use serde_json::{Map, Value};
 
-/// Returns the part of `spec` that `manager` owns by server-side apply; `None` if it owns nothing
-/// of it.
+/// Returns the part of `spec` that `manager` owns by server-side apply; `None` if `manager` owns no
+/// field of `spec`.
 ///
-/// An apply without a field that its manager owns removes that field. To change one field, the
-/// others must be sent again.
+/// An apply without a field that its manager owns removes that field. Therefore a change of one
+/// field must send all other owned fields again.
 pub(crate) fn spec(object: &Value, manager: &str) -> Option<Value> {
     let entries = object["metadata"]["managedFields"].as_array()?;
     let entry = entries.iter().find(|entry| {
@@ -18,8 +18,8 @@ pub(crate) fn spec(object: &Value, manager: &str) -> Option<Value> {
     Some(owned(object.get("spec")?, entry["fieldsV1"].get("f:spec")?))
 }
 
-/// Returns the part of `value` that a `fieldsV1` set contains. A set without members contains all
-/// of it.
+/// Returns the part of `value` that a `fieldsV1` set contains. A set without members contains the
+/// whole value.
 fn owned(value: &Value, fields: &Value) -> Value {
     let members = fields.as_object();
     if members.is_none_or(Map::is_empty) {
@@ -73,7 +73,8 @@ fn keyed(item: &Value, path: &str, fields: &Value) -> Value {
     part
 }
 
-/// Returns the fields that differ, one line each, sorted by path: `spec.paused: unset -> true`.
+/// Returns the fields that differ, sorted by path. Each field has one line: `spec.paused: unset ->
+/// true`.
 pub(crate) fn differences(path: &str, before: &Value, after: &Value) -> Vec<String> {
     if before == after {
         return Vec::new();

@@ -1,5 +1,5 @@
 //! Log of requests to the API server at level debug, with headers at level trace. The layer is
-//! above those that add credentials.
+//! above the layers that add credentials, so it does not log credentials.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

@@ -11,16 +11,17 @@ use serde::de::DeserializeOwned;
 use super::Cluster;
 use crate::failure::{Failure, Outcome};
 
-/// Time in seconds after which the server closes a watch; it is opened again.
+/// Time in seconds after which the server closes a watch. After that, the command opens the watch
+/// again.
 const WATCH_SECONDS: u32 = 60;
-/// Interval at which the condition is evaluated again for an unchanged object, as it may depend on
-/// other objects.
+/// Interval at which the condition is evaluated again for an unchanged object, because the
+/// condition may depend on other objects.
 const EVALUATION_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Wait mode and timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wait {
-    /// No wait.
+    /// The command does not wait.
     No,
     /// Without a timeout.
     Forever,

@@ -1,4 +1,5 @@
-//! Verbs, one file each. They get settings and a printer, and do not use clap or the environment.
+//! Verbs, each in its own folder. A verb gets settings and a printer. It does not use clap or the
+//! environment.
 
 pub(crate) mod deployments;
 #[cfg(test)]

@@ -13,7 +13,7 @@ use exit::Exit;
 /// Failure of a command.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Findings, and the causes of the last one.
+    /// Findings, and the causes of the last finding.
     Findings {
         /// In the order in which they are printed.
         findings: Findings,
@@ -24,7 +24,7 @@ pub(crate) enum Failure {
     Server(Box<Status>),
     /// The output is complete. Only the exit code is returned.
     Reported(Exit),
-    /// Stdout was closed by its reader: nothing is printed.
+    /// The reader of stdout has closed it: no error is printed.
     BrokenPipe,
 }
 
@@ -60,7 +60,7 @@ impl Failure {
         }
     }
 
-    /// Returns `true` if an apply failed because the object changed since it was read.
+    /// Returns `true` if an apply failed because the object changed after it was read.
     pub(crate) fn is_stale(&self) -> bool {
         matches!(self, Self::Server(status)
             if status.code == 409 && !status.message.starts_with("Apply failed"))
@@ -103,7 +103,7 @@ pub(crate) fn in_file(finding: Finding, path: &std::path::Path) -> Finding {
     finding.in_file(path.display().to_string())
 }
 
-/// Returns the text of a failure as a terminal without colours shows it.
+/// Returns the text of a failure for a terminal without colours.
 #[cfg(test)]
 pub(crate) fn rendered(failure: &Failure) -> String {
     let Failure::Findings { findings, causes } = failure else {

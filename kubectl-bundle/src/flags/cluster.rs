@@ -21,7 +21,7 @@ pub(crate) struct ClusterFlags {
     /// Context in the kubeconfig
     #[arg(long, value_name = "NAME")]
     pub(crate) context: Option<String>,
-    /// Namespace, where a verb needs one [default: the context's]
+    /// Namespace for verbs that need a namespace [default: the namespace of the context]
     #[arg(short, long, value_name = "NAME")]
     pub(crate) namespace: Option<String>,
     /// Timeout of each request, such as 5s or 1m; 0 means no limit
@@ -78,7 +78,7 @@ pub(crate) enum DryRunMode {
     None,
     /// Send nothing, and print what would be sent
     Client,
-    /// Validate on the API server without storing
+    /// Validate the objects on the API server, and store nothing
     Server,
 }
 

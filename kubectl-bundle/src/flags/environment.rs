@@ -55,7 +55,7 @@ pub(crate) struct Environment {
     registries_conf: Option<PathBuf>,
     /// `SOURCE_DATE_EPOCH`: timestamp of builds.
     pub(crate) source_date: Option<String>,
-    /// `BUNDLE_PASSWORD`, else `COSIGN_PASSWORD`; an empty one is a password.
+    /// `BUNDLE_PASSWORD`, else `COSIGN_PASSWORD`. An empty value is a password too.
     pub(crate) password: Option<String>,
     /// `KUBECTL_EXTERNAL_DIFF`: program for differences.
     pub(crate) external_diff: Option<String>,
@@ -148,7 +148,7 @@ impl Environment {
         self.token.clone()
     }
 
-    /// Returns the credential files of podman and docker; those named by variables come first.
+    /// Returns the credential files of podman and docker. Files that variables name come first.
     pub(crate) fn credential_files(&self) -> Vec<PathBuf> {
         let [docker, podman, runtime] = &self.credentials;
         let home = self.home.as_ref();
@@ -196,8 +196,8 @@ impl Environment {
         own.into_iter().chain(shared).collect()
     }
 
-    /// Returns podman's files with mirrors. The user's main file replaces the system's; drop-in
-    /// folders are read in addition, and the last entry wins.
+    /// Returns podman's files with mirrors. The user's main file replaces the main file of the
+    /// system. Drop-in folders are read in addition, and the last entry has precedence.
     pub(crate) fn mirror_files(&self) -> ConfigFiles {
         if let Some(file) = &self.registries_conf {
             return ConfigFiles::Explicit(file.clone());

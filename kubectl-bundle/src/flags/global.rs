@@ -12,7 +12,8 @@ pub(crate) struct GlobalFlags {
     /// Print only errors
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
-    /// Print each step; from level 6 also each HTTP request, from 7 also its headers, as in kubectl
+    /// Print each step. Level 6 also prints each HTTP request, and level 7 also its headers, as in
+    /// kubectl
     #[arg(
         short,
         long,
@@ -24,7 +25,7 @@ pub(crate) struct GlobalFlags {
         default_missing_value = "1"
     )]
     pub(crate) verbose: Option<u8>,
-    /// Use of colour; `auto` respects NO_COLOR and uses it only on terminals
+    /// Use of colour; `auto` uses colour only on terminals, and not if NO_COLOR is set
     #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t = Color::Auto)]
     pub(crate) color: Color,
 }

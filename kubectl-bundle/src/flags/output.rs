@@ -25,7 +25,7 @@ pub(crate) struct OutputFlags {
 }
 
 impl OutputFlags {
-    /// Returns the format, if one is set.
+    /// Returns the format, if the flag is set.
     pub(crate) fn format(self) -> Option<Format> {
         self.output.map(Into::into)
     }

@@ -23,7 +23,7 @@ pub(crate) struct RegistryFlags {
         value_name = "FILE|DIR"
     )]
     pub(crate) ca: Vec<PathBuf>,
-    /// Client certificate (PEM) for registries that require one
+    /// Client certificate (PEM) for registries that require a client certificate
     #[arg(long, value_name = "FILE", requires = "registry_key")]
     pub(crate) registry_cert: Option<PathBuf>,
     /// Private key of the client certificate (PEM)

@@ -30,7 +30,7 @@ pub(crate) enum SignerSettings {
 pub(crate) struct KeySettings {
     /// Location.
     pub(crate) location: KeyLocation,
-    /// Source of its password, for a file.
+    /// Source of the password, for a key in a file.
     pub(crate) password: PasswordSource,
 }
 
@@ -38,9 +38,9 @@ pub(crate) struct KeySettings {
 pub(crate) enum Signer {
     /// With a long-lived key.
     Key {
-        /// File of the key, or its name at a plugin.
+        /// File of the key, or the name of the key at a plugin.
         name: String,
-        /// Key, or the plugin that holds it.
+        /// Key, or the plugin that has the key.
         key: Box<dyn sign::Signer>,
     },
     /// With an ephemeral key and a certificate.
@@ -61,7 +61,7 @@ pub(crate) enum Payload {
 pub(crate) struct SignatureResult {
     /// Signer.
     pub(crate) signer: SignerInfo,
-    /// Signature to store; `None` if it exists already.
+    /// Signature to store; `None` if the signature exists already.
     pub(crate) signature: Option<RawSignature>,
 }
 
@@ -98,7 +98,7 @@ impl SignerSettings {
 }
 
 impl KeySettings {
-    /// Opens the key. Returns its name, and the key or the plugin that holds it.
+    /// Opens the key. Returns the name of the key, and the key or the plugin that has it.
     pub(crate) fn open(self) -> Outcome<(String, Box<dyn sign::Signer>)> {
         let name = self.location.to_string();
         Ok(match self.location {

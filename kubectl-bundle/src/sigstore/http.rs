@@ -72,7 +72,7 @@ struct ServiceResponse {
     words: String,
 }
 
-/// The clients: the one for loopback uses no proxy.
+/// The HTTP clients. The client for loopback uses no proxy.
 pub(super) struct HttpClients {
     proxied: reqwest::Client,
     direct: reqwest::Client,

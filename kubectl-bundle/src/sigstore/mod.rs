@@ -42,7 +42,7 @@ pub(crate) struct Settings {
     pub(crate) fulcio: Option<String>,
     /// URL of the transparency log.
     pub(crate) rekor: Option<String>,
-    /// Version of that log, or of the one to select.
+    /// Version of this log, or of the log to select.
     pub(crate) rekor_version: Option<LogVersion>,
     /// URL of the timestamp authority.
     pub(crate) timestamps: Option<String>,
@@ -57,7 +57,7 @@ pub(crate) struct Services {
     http: HttpClients,
     urls: ServiceUrls,
     token: Token,
-    /// Trust root for the result; `None` for private services without a given one.
+    /// Trust root for the result; `None` for private services if no trust root is given.
     pub(crate) root: Option<Arc<Root>>,
 }
 
@@ -109,7 +109,8 @@ impl Services {
         Ok(key.sign(what, &answer)?)
     }
 
-    /// Returns the evidence for a signature: timestamps if there is an authority, and log entries.
+    /// Returns the evidence for a signature: log entries, and timestamps if a timestamp authority
+    /// is configured.
     pub(crate) async fn evidence(&self, signed: &Signed) -> Outcome<Evidence> {
         let mut evidence = Evidence::default();
         for url in &self.urls.timestamps {

@@ -1,4 +1,4 @@
-//! Secret text: tokens and the credentials to get them.
+//! Secret text: tokens, and the credentials to get tokens.
 
 use std::fmt;
 
@@ -33,8 +33,7 @@ impl<'de> serde::Deserialize<'de> for Secret {
     }
 }
 
-/// Returns `text` without anything that looks like a token (JWT) and without `shown`, as services
-/// repeat their input.
+/// Returns `text` without tokens (JWT) and without `shown`, because services repeat their input.
 pub(super) fn without_secrets(text: &str, shown: &[&str]) -> String {
     const HIDDEN: &str = "(token)";
     let mut text = text.to_owned();

@@ -20,7 +20,7 @@ pub(super) struct ServiceUrls {
     pub(super) fulcio: Url,
     pub(super) logs: Vec<(Url, LogVersion)>,
     pub(super) timestamps: Vec<Url>,
-    /// Issuer for logins; `None` for a private certificate authority without a given one.
+    /// Issuer for logins; `None` for a private certificate authority if no issuer is given.
     pub(super) issuer: Option<String>,
     /// `true` if all URLs are defaults of the public instance.
     pub(super) public: bool,
@@ -35,8 +35,8 @@ impl ServiceUrls {
 }
 
 impl ServiceUrls {
-    /// Reads the URLs. The signing config of the trust root is used only if neither authority nor
-    /// log is given, and the public instance only with its own trust root.
+    /// Reads the URLs. The signing config of the trust root is used if neither an authority nor a
+    /// log is given. The public instance is used only with its own trust root.
     pub(super) fn read(settings: &Settings, root: &SelectedRoot, now: Timestamp) -> Outcome<Self> {
         let located = |finding: Finding| match &settings.config {
             Some(path) => failure::in_file(finding, path),
@@ -101,7 +101,7 @@ impl ServiceUrls {
                 codes::usage::BAD_ARGUMENT,
                 "Rekor v2 returns no signing time, and no timestamp authority is set",
             )
-            .hint("set --timestamp-server-url, or add one to the signing config")
+            .hint("set --timestamp-server-url, or add a timestamp authority to the signing config")
             .into());
         }
         Ok(Self {
@@ -140,7 +140,7 @@ fn reject_unintended_public_services(settings: &Settings, root: &SelectedRoot) -
             "the certificate authority is not set: the public one is not used with another transparency log"
         }
         (None, None) => {
-            "the signing services are not set: the public ones are not used with another trust root"
+            "the signing services are not set: the public services are not used with another trust root"
         }
     };
     Err(Finding::error(codes::usage::BAD_ARGUMENT, missing)
@@ -217,7 +217,7 @@ mod tests {
         }
     }
 
-    /// Returns a signing config like that of the public instance.
+    /// Returns a signing config like the signing config of the public instance.
     fn config() -> Vec<u8> {
         let service = |url: &str| {
             serde_json::json!([{

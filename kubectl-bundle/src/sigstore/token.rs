@@ -24,7 +24,7 @@ pub(super) struct TokenRequirements<'a> {
 /// Source of a token.
 #[derive(Debug, Clone)]
 pub(crate) enum TokenSource {
-    /// Text of the flag: a token, a file with one, or `-` for standard input.
+    /// Text of the flag: a token, a file with a token, or `-` for standard input.
     Given(Secret),
     /// Environment variable, as set by GitLab and others.
     Environment(Secret),

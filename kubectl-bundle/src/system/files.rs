@@ -117,8 +117,8 @@ fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
     )
 }
 
-/// Writes all of these files or none, and creates missing folders. Without `overwrite`, no file may
-/// exist.
+/// Writes all these files and creates missing folders. If a file cannot be written, no file is
+/// written. Without `overwrite`, an existing file is an error.
 pub(crate) fn create_all(targets: &[(PathBuf, Vec<u8>)], overwrite: bool) -> Outcome {
     for (path, _) in targets {
         if !overwrite && fs_err::symlink_metadata(path).is_ok() {
@@ -163,7 +163,8 @@ fn put(path: &Path, content: &[u8], overwrite: bool) -> std::io::Result<()> {
     written.map(drop).map_err(|error| error.error)
 }
 
-/// Returns a temporary file with the content next to `path`. It is removed unless it is renamed.
+/// Returns a temporary file with the content, next to `path`. The file is removed unless it is
+/// renamed.
 fn temporary(path: &Path, content: &[u8], mode: u32) -> std::io::Result<tempfile::NamedTempFile> {
     let folder = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,

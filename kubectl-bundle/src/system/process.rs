@@ -16,7 +16,7 @@ pub(crate) struct ProcessLimits {
     pub(crate) time: Duration,
     /// Maximum number of bytes of stdout.
     pub(crate) output: u64,
-    /// Number of bytes of stderr that are kept; the rest is discarded.
+    /// Number of bytes of stderr that are kept. Other bytes are discarded.
     pub(crate) stderr: u64,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct ProcessLimits {
 pub(crate) enum ProcessGroup {
     /// The command keeps the terminal, and its stderr is not captured.
     Terminal,
-    /// The group of this program: Ctrl-C ends both.
+    /// The process group of this program: Ctrl-C ends this program and the command.
     Shared,
     /// A new process group, so that its child processes are killed at the timeout too.
     Own,
@@ -41,18 +41,18 @@ pub(crate) struct CommandOutput {
     pub(crate) status: ExitStatus,
 }
 
-/// Reason for which a command has no result.
+/// Reason why a command has no result.
 #[derive(Debug)]
 pub(crate) enum ProcessError {
-    /// It could not be started, or waiting for it failed.
+    /// The command could not be started, or the wait for its end failed.
     Io(io::Error),
-    /// It exceeded the timeout.
+    /// The command exceeded the timeout.
     Timeout,
-    /// It exceeded the output limit.
+    /// The command exceeded the output limit.
     OutputLimit,
 }
 
-/// Runs `command` with `input` on stdin, if any, and waits until it has exited.
+/// Runs `command` with the optional `input` on stdin, and waits until the command has exited.
 pub(crate) fn run(
     mut command: Command,
     input: Option<Vec<u8>>,
@@ -134,9 +134,9 @@ fn wait_for_output(
     })
 }
 
-/// Reads a pipe on a thread, as a full pipe would block the command. Of stdout, `limit` bytes and
-/// one more are read; of stderr, everything is read and the rest discarded. Returns the bytes and
-/// whether they are stdout.
+/// Reads a pipe on a thread, because a full pipe would block the command. From stdout, at most
+/// `limit` bytes and one more byte are read. Stderr is read to its end, and bytes above the limit
+/// are discarded. Returns the bytes, and `true` if they are from stdout.
 fn read(
     pipe: impl Read + Send + 'static,
     limit: u64,
@@ -155,8 +155,8 @@ fn read(
     });
 }
 
-/// Kills the command and, in its own group, its child processes. It has not been waited for, so its
-/// process ID cannot have been reused.
+/// Kills the command and, in its own group, its child processes. This program has not waited for
+/// the command yet, so the process ID cannot have been reused.
 fn kill(child: &mut Child, group: ProcessGroup) {
     #[cfg(unix)]
     if group == ProcessGroup::Own {

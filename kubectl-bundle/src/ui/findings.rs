@@ -56,7 +56,7 @@ pub(crate) fn hint(text: &str) -> String {
     format!("  {HINT}hint:{HINT:#} {}\n", indented(text))
 }
 
-/// Returns a warning of the API server as kubectl prints it.
+/// Returns a warning of the API server in the format of kubectl.
 pub(crate) fn server_warning(text: &str) -> String {
     format!("{WARNING}Warning:{WARNING:#} {}\n", visible(text))
 }

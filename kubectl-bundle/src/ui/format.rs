@@ -19,7 +19,7 @@ pub(crate) enum Format {
 }
 
 impl Ui {
-    /// Prints `value` if the format is JSON or YAML. Returns `true` if it did.
+    /// Prints `value` if the format is JSON or YAML. Returns `true` if `value` was printed.
     pub(crate) fn structured(
         &mut self,
         format: Option<Format>,

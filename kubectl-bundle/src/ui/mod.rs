@@ -46,7 +46,7 @@ pub(crate) struct Style {
     pub(crate) verbosity: Verbosity,
 }
 
-/// Printer, created once and passed down.
+/// Printer. The printer is created once, and passed to all functions that print.
 pub(crate) struct Ui {
     out: Box<dyn Write>,
     err: Box<dyn Write>,
@@ -78,7 +78,8 @@ impl Ui {
         }
     }
 
-    /// Sets the verb, so that hints name the verb of a flag that the current one does not have.
+    /// Sets the verb. If a hint names a flag that this verb does not have, the hint then also names
+    /// the verb with this flag.
     pub(crate) fn set_verb(&mut self, verb: VerbFlags) {
         self.verb = Some(verb);
     }

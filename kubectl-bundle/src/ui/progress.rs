@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// A line that is removed when it is dropped.
+/// A progress line. The line is removed when this value is dropped.
 pub(crate) struct Progress(ProgressBar);
 
 impl Progress {

@@ -39,7 +39,7 @@ pub(crate) fn verb(words: &[String]) -> Option<Finding> {
     )
 }
 
-/// Returns the flags in a hint, with their dashes, except those within a quoted command.
+/// Returns the flags in a hint, with their dashes. Flags within a quoted command are not included.
 fn flags(hint: &str) -> Vec<&str> {
     if ["kubectl ", "openssl ", "cosign ", "helm "]
         .iter()

@@ -1,4 +1,4 @@
-//! Tables as kubectl prints them: columns three spaces apart, for awk.
+//! Tables in the format of kubectl: columns are three spaces apart, so that awk can split them.
 
 use super::escape::safe;
 

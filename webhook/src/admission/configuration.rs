@@ -1,6 +1,6 @@
 //! Reviews of ProvisionerClasses and SignaturePolicies. Only valid objects are admitted, because an
-//! invalid one blocks everything that uses it. `bundle_core::review::class` and
-//! `bundle_core::policy` parse them.
+//! invalid class or policy blocks every object that uses the class or the policy.
+//! `bundle_core::review::class` parses classes, and `bundle_core::policy` parses policies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,7 +46,8 @@ pub(super) fn judge(
 }
 
 /// Returns the problems that prevent a policy from ever being ready. Keys in Secrets and trust
-/// roots in ConfigMaps are not read: they can change, and the status of the policy reports them.
+/// roots in ConfigMaps are not read: they can change, and the status of the policy reports problems
+/// with them.
 fn policy_problems(name: &str, spec: &Value, now: Timestamp) -> Findings {
     let policy = Policy::read(name, spec);
     let later = Finding::warning(

@@ -1,5 +1,5 @@
-//! Reviews of deletions, and of updates that lead to one. Collects the facts; the rule is in
-//! `bundle_core::review::deletion`.
+//! Reviews of deletions, and of updates that lead to a deletion. This module collects the facts.
+//! The rule is in `bundle_core::review::deletion`.
 
 use bundle_api::names::{ANNOTATION_ADMIT, FINALIZER_INSTALLED, GROUP, verb};
 use bundle_cluster::review::on_class;
@@ -44,8 +44,9 @@ impl<L: Lookups> Admission<L> {
         }
     }
 
-    /// Returns a rejection of an otherwise admitted update if it changes the owner of the object,
-    /// or the objects that its deletion removes, and the requester has no permission for that.
+    /// Returns a rejection of an otherwise admitted update if two conditions are true: the update
+    /// changes the owner of the object or the objects that its deletion removes, and the requester
+    /// has no permission for this change.
     pub(super) async fn guarded_update(&self, request: &Request, kind: Kind) -> Option<Verdict> {
         let (old, new) = (&request.old_object, &request.object);
         if old.is_null()

@@ -1,5 +1,6 @@
-//! Admission: a router with `/validate` and `/mutate`, which share one review. It writes nothing,
-//! and each wait has a limit. `bundle_core::review` has the rules, `server` the listener.
+//! Admission: a router with `/validate` and `/mutate`, which share one review. A review writes
+//! nothing, and each wait has a limit. `bundle_core::review` has the rules, and `server` has the
+//! listener.
 
 mod config_maps;
 mod configuration;

@@ -1,5 +1,5 @@
-//! Receives a review: its body is read, weighed and parsed only with a share of the memory for
-//! reviews. `review` defines its content.
+//! Receives a review. The body is read, weighed and parsed only after a share of the memory for
+//! reviews is reserved. The module `review` defines the content of a review.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ const MESSAGE_BYTES: usize = 512;
 /// A parsed review, with its memory.
 pub(super) struct Received {
     pub(super) request: Request,
-    /// Time at which its last byte arrived.
+    /// Time at which the last byte of the review arrived.
     pub(super) started: Instant,
     share: Share,
 }
@@ -61,9 +61,9 @@ impl<L: Lookups> FromRequest<Arc<Admission<L>>> for Received {
 }
 
 impl<L: Lookups> Admission<L> {
-    /// Returns the response to a review. Its memory counts for the requester until it is sent: the
-    /// share of the review, and a further one for a longer response. Without memory for that one,
-    /// the response is a short one to try again.
+    /// Returns the response to a review. The memory of the response counts for the requester until
+    /// the response is sent: the share of the review, and a further share for a longer response. If
+    /// no memory is free for the further share, the response is a short message to retry.
     pub(super) fn respond(&self, received: Received, review: &Value) -> Response {
         let Received {
             request, mut share, ..
@@ -159,7 +159,8 @@ impl<L: Lookups> Admission<L> {
     }
 
     /// Runs `read` over the body, on another thread if the body is large. The thread owns the body
-    /// and `memory`, the share for the result, until it ends, even if the review was cancelled.
+    /// and `memory`, the share for the result, until the thread ends, even if the review was
+    /// cancelled.
     async fn parsed<T: Send + 'static, M: Send + 'static>(
         &self,
         (body, memory): (HeldBody, M),
@@ -177,8 +178,8 @@ impl<L: Lookups> Admission<L> {
         })
     }
 
-    /// Reserves the memory of the parsed request for the requester. Its short texts count with the
-    /// size of the body.
+    /// Reserves the memory of the parsed request for the requester. The short texts of the request
+    /// count with the size of the body.
     async fn tree_share(
         &self,
         envelope: &Envelope,
@@ -214,7 +215,7 @@ impl<L: Lookups> Admission<L> {
         Err(self.answered(request, finding, started))
     }
 
-    /// Lets a review wait for other reviews of its requester. Returns `None` if it must not wait,
+    /// Waits for other reviews of the requester. Returns `None` if the review must not wait,
     /// because its body uses memory that bodies of other requesters need. Small bodies of waiting
     /// reviews can use up to a quarter of the requester's memory.
     fn wait_for_own(&self, requester: &str, body: usize) -> Option<Share> {
@@ -290,7 +291,7 @@ fn content_length(request: &HttpRequest) -> Option<usize> {
     length.to_str().ok()?.parse().ok()
 }
 
-/// Reads the whole body into `all`. Fails if it is longer than `length` bytes.
+/// Reads the whole body into `all`. Fails if the body is longer than `length` bytes.
 async fn bytes(body: Body, mut all: Vec<u8>, length: usize) -> Result<Vec<u8>, String> {
     let mut pieces = body.into_data_stream();
     while let Some(piece) = pieces.next().await {

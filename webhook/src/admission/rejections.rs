@@ -19,10 +19,10 @@ pub(super) fn deadline_exceeded(deadline: Duration) -> Finding {
 /// Returns the finding for a body that is not a review.
 pub(super) fn malformed(why: &str) -> Finding {
     Finding::error(codes::review::MALFORMED, why)
-        .hint("only API servers send reviews; find the client that sent this one")
+        .hint("only API servers send reviews; find the client that sent this review")
 }
 
-/// Returns the finding for objects that need `wanted` bytes when they are parsed.
+/// Returns the finding for objects that need `wanted` bytes of memory after parsing.
 pub(super) fn objects_too_large(wanted: u64, limit: u64) -> Finding {
     Finding::error(
         codes::review::OBJECT_TOO_LARGE,

@@ -17,7 +17,7 @@ use crate::telemetry::spans;
 /// Maximum length of the uid of a request, in bytes. API servers send UUIDs of 36.
 const UID_BYTES: usize = 128;
 /// Maximum memory of the groups and extra fields of a requester: about 8,000 groups. API servers
-/// receive them in tokens, certificates and headers, which are far shorter.
+/// receive groups and extra fields in tokens, certificates and headers, which are far shorter.
 const MAX_USER: Footprint = Footprint(1 << 20);
 
 /// The request of a review.
@@ -35,7 +35,7 @@ pub(super) struct Request {
     #[serde(default)]
     pub(super) namespace: String,
     pub(super) operation: String,
-    /// The requester, as the API server authenticated them.
+    /// The requester that the API server authenticated.
     #[serde(rename = "userInfo", deserialize_with = "requester")]
     pub(super) requester: Requester,
     #[serde(default)]
@@ -97,7 +97,7 @@ struct Review {
     request: Option<Request>,
 }
 
-/// The parts of a review that are read before it is parsed.
+/// The parts of a review that are read before the review is parsed.
 #[derive(Debug, Deserialize)]
 pub(super) struct Envelope {
     /// `None` if the body is not a review with a request.
@@ -111,14 +111,14 @@ pub(super) struct RequestEnvelope {
     pub(super) uid: String,
     #[serde(default)]
     pub(super) user_info: UserEnvelope,
-    /// Memory of the object when it is parsed.
+    /// Memory of the parsed object.
     #[serde(default)]
     pub(super) object: Footprint,
     #[serde(default)]
     pub(super) old_object: Footprint,
 }
 
-/// Name of the requester, and the memory of the lists that the API server sends with it.
+/// Name of the requester, and the memory of its groups and extra fields.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct UserEnvelope {
     #[serde(default)]
@@ -130,7 +130,7 @@ pub(super) struct UserEnvelope {
 }
 
 impl RequestEnvelope {
-    /// Returns the memory of the request when it is parsed, without its short texts.
+    /// Returns the memory of the parsed request, without its short texts.
     pub(super) fn memory(&self) -> Footprint {
         let objects = self.object.plus(self.old_object);
         objects.plus(self.user_info.memory())

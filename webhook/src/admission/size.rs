@@ -9,8 +9,8 @@ use super::{Admission, Lookups};
 use crate::clients::cluster::WEIGHT_LIMITS;
 
 impl<L: Lookups> Admission<L> {
-    /// Returns the rejection of an object that is too large. Writes of the pod are admitted:
-    /// additions of other users must not block its finalizers and stamps.
+    /// Returns the rejection of an object that is too large. Writes of the pod are admitted: data
+    /// that other users have added must not prevent the pod from writing finalizers and stamps.
     pub(super) async fn too_large(&self, request: &Request) -> Option<Verdict> {
         let (old, new) = request.weights?;
         let measured = |object, weight| MeasuredObject { object, weight };
@@ -22,7 +22,7 @@ impl<L: Lookups> Admission<L> {
         Some(Verdict::Refuse(findings))
     }
 
-    /// Returns true if the pod itself is the requester, and not a person who runs it.
+    /// Returns true if the pod itself is the requester. Returns false if a person runs the program.
     async fn is_own(&self, request: &Request) -> bool {
         let own = tokio::time::timeout(self.deadline, self.lookups.own_user()).await;
         let requester = &request.requester;

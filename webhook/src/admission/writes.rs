@@ -19,7 +19,7 @@ use super::stamps::write_time;
 use super::{Admission, Lookups, configuration, deletions, rejections};
 use crate::stored_object;
 
-/// The write of one of the reviewed kinds, with the facts that its stamps prove.
+/// The write of an object of a reviewed kind, with the facts that the stamps of the object prove.
 struct ReviewedWrite<'a> {
     subject: Subject<'a>,
     requester: Requester,
@@ -168,8 +168,8 @@ impl<L: Lookups> Admission<L> {
         }
     }
 
-    /// Returns the current time, and the time since which intact registrations prove that every
-    /// write was reviewed.
+    /// Returns the current time, and the start of the period in which the registrations have been
+    /// intact, so that every write was reviewed.
     pub(super) fn seal_moment(&self, now: Timestamp) -> SealMoment {
         SealMoment {
             now: now.as_millisecond(),
@@ -177,7 +177,7 @@ impl<L: Lookups> Admission<L> {
         }
     }
 
-    /// Returns the facts that a Bundle inherits if the pod creates it.
+    /// Returns the facts that a Bundle inherits if the pod creates the Bundle.
     async fn inherited(&self, bundle: &Value, moment: &SealMoment) -> Option<InheritedStamp> {
         let owner = OwnerDeployment::read(bundle)?;
         // The requester controls this reference.

@@ -1,4 +1,4 @@
-//! The memory limit of the process: the configured one, or that of its cgroup.
+//! The memory limit of the process: the configured limit, or the limit of its cgroup.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -39,7 +39,8 @@ impl FromStr for Bytes {
     }
 }
 
-/// Returns the memory limit of the cgroup of this process in bytes, or `None` without one.
+/// Returns the memory limit of the cgroup of this process in bytes, or `None` if the cgroup has no
+/// limit.
 pub fn of_cgroup() -> Option<u64> {
     let membership = fs_err::read_to_string(MEMBERSHIP).ok()?;
     files(Path::new(ROOT), &membership)
@@ -49,8 +50,9 @@ pub fn of_cgroup() -> Option<u64> {
         .min()
 }
 
-/// Returns the files that can contain the limit: for cgroup versions 1 and 2, in the folder of the
-/// process, and in the root, because a container sees only its own folder.
+/// Returns the files that can contain the limit, for cgroup versions 1 and 2. They are in the
+/// folder of the process or, in a container, in the root, because a container sees only its own
+/// folder.
 fn files(root: &Path, membership: &str) -> Vec<PathBuf> {
     let mut files = vec![
         root.join("memory.max"),

@@ -1,6 +1,6 @@
 //! Memory of registry responses in image lookups of reviews and reconciles. A requester can name
-//! any image, so its size and the time of each response are untrusted. `bundle_oci::registry`
-//! reserves the memory.
+//! any image, so the size of the image and the duration of each response are untrusted.
+//! `bundle_oci::registry` reserves the memory.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -18,7 +18,7 @@ const OVERHEAD: u64 = 128 << 10;
 /// Maximum size of a lookup in the pool for small lookups, in bytes: [`OVERHEAD`], manifest and
 /// signatures of an ordinary image.
 const SMALL_LOOKUP: u64 = OVERHEAD + (256 << 10);
-/// Parts of the pool for small lookups. A requester can use one.
+/// Number of parts of the pool for small lookups. A requester can use one part.
 const SMALL_PARTS: u64 = 4;
 
 /// The memory of one image lookup. It is released on drop.
@@ -53,8 +53,8 @@ impl LookupMemory {
         }
     }
 
-    /// Reserves the memory that a lookup needs before its first response, if this was not done
-    /// before. Returns `false` if it exceeds the limit.
+    /// Reserves the memory that a lookup needs before its first response, if this memory is not
+    /// reserved yet. Returns `false` if the memory exceeds the limit.
     pub async fn begin(&self) -> bool {
         let is_begun = self.held.lock().await.bytes > 0;
         is_begun || self.grow(OVERHEAD).await
@@ -81,7 +81,7 @@ impl LookupMemory {
         caps
     }
 
-    /// Returns a share of the pool for small lookups if one is free now.
+    /// Returns a share of the pool for small lookups if a share is free now.
     fn small_share(&self, bytes: u64) -> Option<Share> {
         let caps = Budget::part(&self.small, &self.requester, SMALL_PARTS);
         self.small.try_take(bytes, caps)
@@ -134,7 +134,8 @@ mod tests {
         LookupMemory::new(budget, requester, Duration::from_secs(2))
     }
 
-    /// Begins a lookup whose response has `bytes`. Returns it if nothing of it must wait.
+    /// Begins a lookup whose response has `bytes` bytes. Returns the lookup if its memory is free
+    /// now, without a wait.
     fn begun(budget: &Budget, requester: &str, bytes: u64) -> Option<LookupMemory> {
         let lookup = lookup_memory(budget, requester);
         // Otherwise tokio would interrupt a test with many lookups.

@@ -27,45 +27,45 @@ const PROCESS_RESERVE: u64 = 32 * MIB;
 const MIN_SHARED: u64 = 64 * MIB;
 /// Maximum memory for shares, in bytes. More has no effect.
 const MAX_SHARED: u64 = 1024 * MIB;
-/// Large bodies of reviews, in bytes: one of the maximum size, and a smaller one.
+/// Large bodies of reviews, in bytes: space for a body of the maximum size and a smaller body.
 const LARGE_BODIES: u64 = 9 * MIB;
-/// Small bodies of reviews, in bytes. Large bodies do not delay them.
+/// Small bodies of reviews, in bytes. Large bodies do not delay small bodies.
 const SMALL_BODIES: u64 = MIB;
 /// Maximum size of a small body, in bytes.
 pub const SMALL_BODY: usize = 64 << 10;
-/// Reviews whose small bodies wait for memory or arrive. The buffers of a connection hold up to 10
-/// KiB of each.
+/// Maximum number of reviews whose small bodies wait for memory or arrive. The buffers of a
+/// connection hold up to 10 KiB of each body.
 const SMALL_ARRIVALS: u64 = 256;
 /// Reviews whose large bodies wait for memory or arrive.
 const LARGE_ARRIVALS: u64 = 64;
 /// Memory of one transfer, in bytes: received data before it is unpacked, buffers, and the list of
 /// files (`bundle_oci::limits::NAMES`).
 pub const TRANSFER: u64 = 3 * MIB;
-/// Divisor of the memory of reviews. One part is for small image lookups (`lookups`).
+/// Number of equal parts of the memory of reviews. One part is for small image lookups (`lookups`).
 const SMALL_LOOKUP_PARTS: u64 = 16;
 /// Concurrent transfers from one registry.
 const PER_REGISTRY: u64 = 2;
 /// Memory limit of the process for each watch of installed objects, in bytes. A watch needs less
-/// than a quarter of it: 88 watches, with the installation of their objects, added 10 MiB.
+/// than a quarter of this value: 88 watches, with the installation of their objects, added 10 MiB.
 const WATCH_PART: u64 = 512 << 10;
 /// Memory limit of the process for each installed object, in bytes. An object needs less than half
-/// of it: 11,000 objects, with their installation, added 38 MiB.
+/// of this value: 11,000 objects, with their installation, added 38 MiB.
 const OBJECT_PART: u64 = 8 << 10;
-/// Concurrent verifications of signatures in reviews. One requester can have one, so that another
-/// requester waits for one examination at most.
+/// Concurrent verifications of signatures in reviews. One requester can have one verification, so
+/// that another requester waits for at most one verification.
 const VERIFICATIONS: u64 = 2;
-/// Concurrent threads of one [`WorkerThread`]. One, so that a core remains for reviews and the
-/// reconciler on the usual two cores while content is parsed.
+/// Concurrent threads of one [`WorkerThread`]. The value is 1, so that on two cores one core
+/// remains for reviews and the reconciler while content is parsed.
 const BLOCKING_THREADS: usize = 1;
 
 /// Minimum memory limit of the process, in bytes.
 pub const SMALLEST_LIMIT: u64 = PROCESS_RESERVE + MIN_SHARED;
-/// Default memory limit, in bytes: that of the shipped Deployment.
+/// Default memory limit, in bytes. It equals the limit of the shipped Deployment.
 pub const DEFAULT_LIMIT: u64 = 128 * MIB;
 
 /// Returns the name for which limits of a requester count: the user, or the group of all
-/// ServiceAccounts of a namespace, because a user who can create ServiceAccounts there could
-/// multiply the shares.
+/// ServiceAccounts of a namespace. A user who can create ServiceAccounts in a namespace could
+/// otherwise multiply the shares.
 pub fn limited_requester(requester: &str) -> String {
     match service_account(requester) {
         Some((namespace, _)) => format!("system:serviceaccounts:{namespace}"),
@@ -81,8 +81,8 @@ pub fn requester_key(requester: &str) -> String {
 /// The limits of one process.
 #[derive(Debug)]
 pub struct Budget {
-    /// Large bodies of reviews, in bytes, until they are parsed, by client address. Reserved before
-    /// [`Budget::trees`], never after it.
+    /// Memory for large bodies of reviews until the bodies are parsed, in bytes, by client address.
+    /// This memory is always reserved before [`Budget::trees`].
     pub bodies: Pool,
     /// Small bodies of reviews, in bytes, by client address.
     pub small_bodies: Pool,
@@ -114,7 +114,7 @@ pub struct Budget {
 /// A thread for long work. Work on one thread never waits for work on the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkerThread {
-    /// Weighs, parses and renders content. One bundle can use it for seconds.
+    /// Thread that weighs, parses and renders content. One bundle can use this thread for seconds.
     Content,
     /// Parses reviews, and reads single objects of content for a restore.
     Objects,
@@ -173,9 +173,9 @@ impl Budget {
         }]
     }
 
-    /// Returns the memory that one content can need, in bytes: seven eighths of the pool. It can be
-    /// held as long as the content is installed, and smaller content of another requester fits
-    /// beside it.
+    /// Returns the memory that one content can need, in bytes: seven eighths of the pool. A share
+    /// can be held as long as the content is installed, and smaller content of another requester
+    /// still fits into the pool.
     pub fn largest_content(&self) -> u64 {
         self.content.capacity() / 8 * 7
     }
@@ -204,11 +204,11 @@ impl Budget {
         ]
     }
 
-    /// Runs `work` on `thread`, when it is free. Returns `None` if the thread panicked.
+    /// Runs `work` on `thread`, when `thread` is free. Returns `None` if the thread panicked.
     ///
     /// If the future is dropped, started work sees its cancellation. The thread is free for other
-    /// work only when that work ends. A share of memory that it uses must be moved into `work` and
-    /// returned with the result, so that it is not released earlier.
+    /// work only when that work ends. A share of memory that `work` uses must be moved into `work`
+    /// and returned with the result, so that the share is not released earlier.
     pub async fn blocking<T: Send + 'static>(
         &self,
         thread: WorkerThread,

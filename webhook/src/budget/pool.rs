@@ -11,8 +11,8 @@ use tokio::sync::oneshot;
 pub struct Cap {
     /// A requester, a registry, or another name for which shares are counted.
     pub key: String,
-    /// Maximum weight of its shares together. A single share can exceed it; otherwise it would
-    /// never fit.
+    /// Maximum total weight of the shares. A single share may exceed this weight, because otherwise
+    /// it would never be granted.
     pub most: u64,
 }
 
@@ -24,7 +24,7 @@ pub struct Pool {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Constant. Here, so that pool and shares have it in one place.
+    /// Total number of units. This number does not change.
     capacity: u64,
     used: u64,
     /// The units that are free limit each key ([`Pool::divided`]).
@@ -47,7 +47,7 @@ struct Waiter {
     granted: oneshot::Sender<Share>,
 }
 
-/// A part of a pool. It is returned on drop.
+/// A part of a pool. On drop, the part is returned to the pool.
 #[derive(Debug)]
 pub struct Share {
     weight: u64,
@@ -70,7 +70,7 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A place in the queue. It is removed from the queue on drop.
+/// A place in the queue. On drop, the place is removed from the queue.
 struct QueuePlace<'a> {
     pool: &'a Pool,
     number: u64,
@@ -98,9 +98,10 @@ impl Pool {
         Self::with(capacity, false)
     }
 
-    /// Creates a pool in which a key gets a further share only while at least as many units remain
-    /// free as the key then has. One key can have half of the units, a second one half of the
-    /// rest, and so on, so that no few keys use all of them.
+    /// Creates a pool that limits each key. A key gets a further share if afterwards the number of
+    /// free units is at least the number of units of the key. Therefore one key can have half of
+    /// the units, and a second key can have half of the remaining units. A few keys cannot use all
+    /// units.
     pub fn divided(capacity: u64) -> Self {
         Self::with(capacity, true)
     }
@@ -137,9 +138,10 @@ impl Pool {
         !lock(&self.state).fits(weight, caps)
     }
 
-    /// Waits for a share of this weight under these limits. The next waiter is the one whose first
-    /// key has the smallest share; among equals the one whose first key was served longest ago,
-    /// then the oldest waiter. Dropping the future removes the waiter.
+    /// Waits for a share of this weight under these limits. The next waiter is the waiter whose
+    /// first key has the smallest share. If several keys have the same share, the key that was
+    /// served longest ago is next, and then the oldest waiter. Dropping the future removes the
+    /// waiter.
     pub async fn take(&self, weight: u64, caps: Vec<Cap>) -> Result<Share, ShareTooLarge> {
         let too_large = ShareTooLarge {
             wanted: weight,
@@ -203,7 +205,7 @@ impl State {
             .unwrap_or_default()
     }
 
-    /// Returns the number of the latest grant to the waiter's first key; 0 if there was none.
+    /// Returns the number of the latest grant to the waiter's first key; 0 if the key had no grant.
     fn last_served(&self, waiter: &Waiter) -> u64 {
         let first = waiter.caps.first();
         first

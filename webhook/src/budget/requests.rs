@@ -1,5 +1,6 @@
 //! Memory of large requests to the API server. Sixteen objects are applied at a time, and each
-//! exists as a request and as its response. Each impersonated user gets at most half of the memory.
+//! object is in memory as a request and as a response. Each impersonated user gets at most half of
+//! the memory.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -19,15 +20,16 @@ use super::Budget;
 use super::pool::{Pool, Share};
 use bundle_cluster::connection::IMPERSONATE_USER;
 
-/// Memory of all large requests, in bytes: one object of the maximum size (3 MiB) in its three
-/// forms.
+/// Memory of all large requests, in bytes: enough for one object of the maximum size (3 MiB) in
+/// three forms.
 const CAPACITY: u64 = 10 << 20;
 /// Size from which requests are counted, in bytes.
 const SMALL_REQUEST: u64 = 64 << 10;
 /// Number of copies of a request: as sent, as received, and as parsed from the response.
 const FORMS: u64 = 3;
-/// Time that a request holds its share without a response. Afterwards its bytes are sent. An API
-/// server that waits for a slow webhook must not block requests of other users.
+/// Time that a request holds its share without a response. After this time the bytes of the request
+/// have been sent, and the share is released. An API server that waits for a slow webhook must not
+/// block requests of other users.
 const UNANSWERED: Duration = Duration::from_secs(2);
 
 /// Tower layer that reserves memory for each large request before it is sent.
@@ -63,7 +65,7 @@ pub struct LimitedService<S> {
 }
 
 type Frame<B> = http_body::Frame<<B as HttpBody>::Data>;
-/// A response body that holds the share until it is read or dropped.
+/// A response body that holds the share until the body is read or dropped.
 type Holding<B> = MapFrame<B, Box<dyn FnMut(Frame<B>) -> Frame<B> + Send>>;
 
 impl<S, B> Service<Request<Body>> for LimitedService<S>

@@ -3,8 +3,8 @@
 //! serves them.
 //!
 //! A certificate authority (CA) is replaced in two steps, so that each API server trusts the CA of
-//! a certificate before the certificate is served. First, the new CA is added to the trusted
-//! ones. After `OVERLAP`, it issues the serving certificate. The old CA stays trusted until it
+//! a certificate before the certificate is served. First, the new CA is added to the trusted CAs.
+//! After `OVERLAP`, the new CA issues the serving certificate. The old CA stays trusted until it
 //! expires.
 
 use std::time::Duration as StdDuration;
@@ -46,17 +46,18 @@ pub(super) enum RenewalDue {
     Nothing,
     /// The serving certificate, with exactly the configured names.
     Serving,
-    /// The serving certificate, with the configured names in addition to its own: another replica
-    /// can need those.
+    /// The serving certificate. The new certificate has the configured names in addition to the
+    /// names of the former certificate, because another replica may need the names of the former
+    /// certificate.
     Names,
-    /// The certificate authority, which is added to the trusted ones. The serving certificate
-    /// stays.
+    /// The certificate authority. The new authority is added to the trusted authorities. The
+    /// serving certificate stays.
     Authority,
-    /// Everything, because no part is valid any more.
+    /// Both the authority and the serving certificate, because no part is valid any more.
     Everything,
 }
 
-/// Stored certificates are invalid, or new ones cannot be created.
+/// Stored certificates are invalid, or new certificates cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum MaterialError {
     /// A stored certificate cannot be parsed.
@@ -194,7 +195,7 @@ fn past_two_thirds(facts: &CertificateFacts, now: Timestamp) -> bool {
     now >= facts.not_before + life / 3 * 2
 }
 
-/// Returns those of `trusted` that have not expired.
+/// Returns the certificates in `trusted` that have not expired.
 fn still_valid(trusted: &str, now: Timestamp) -> String {
     trusted
         .split_inclusive("-----END CERTIFICATE-----")

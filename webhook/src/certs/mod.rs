@@ -1,5 +1,5 @@
-//! Certificates, stamp key and webhook registrations of this installation: checks them
-//! periodically, and renews or repairs them. An error never stops the listener.
+//! Certificates, stamp key and webhook registrations of this installation. The task checks them
+//! periodically, and renews or repairs them. An error of the task never stops the listener.
 
 mod ca_secret;
 mod material;
@@ -34,8 +34,8 @@ use crate::shared::Shared;
 const CHECK_INTERVAL: Duration = Duration::from_secs(15);
 /// Delay after a failed check.
 const RETRY_DELAY: Duration = Duration::from_secs(2);
-/// Minimum delay after another client changed a registration, so that two programs that disagree do
-/// not compete at full speed.
+/// Minimum delay after another client changed a registration, so that two programs that write
+/// different values do not compete at full speed.
 const MIN_DELAY: Duration = Duration::from_millis(200);
 
 /// The error of a check.
@@ -57,18 +57,18 @@ pub enum KeeperError {
     CaSecret(#[from] CaSecretError),
 }
 
-/// Returns the stamp key of the state namespace. Creates it if it does not exist.
+/// Returns the stamp key of the state namespace. Creates the key if it does not exist.
 pub async fn stamp_key(client: Client, namespace: &str) -> Result<StampKey, SecretError> {
     secret::stamp(&Api::namespaced(client, namespace)).await
 }
 
-/// Reads the current tokens. Another replica can have rotated them.
+/// Reads the current tokens. Another replica may have rotated them.
 pub(crate) async fn read_tokens(shared: &Shared) -> Result<Tokens, SecretError> {
     let secrets = Api::namespaced(shared.client(), &shared.settings.state_namespace);
     path::tokens(&secrets, path::Rotation::default()).await
 }
 
-/// Checks and renews everything until `shutdown`.
+/// Checks and renews certificates, keys and registrations until `shutdown`.
 pub async fn keep(shared: Arc<Shared>, resolver: Arc<Resolver>, shutdown: CancellationToken) {
     let mut registrar = Registrar::new(&shared);
     loop {
@@ -80,7 +80,7 @@ pub async fn keep(shared: Arc<Shared>, resolver: Arc<Resolver>, shutdown: Cancel
                 shared.metrics.refresh_failed();
                 tracing::warn!(
                     error = crate::chain(&error),
-                    "check of certificates and registrations failed; it is retried"
+                    "check of certificates and registrations failed; the check is retried"
                 );
                 RETRY_DELAY
             }
@@ -146,7 +146,8 @@ async fn publish_authorities(shared: &Shared, trusted: &str) -> Result<(), CaSec
     ca_secret::publish(&secrets, name, trusted).await
 }
 
-/// Returns a resolver that serves for `names`, and its authority (PEM). For tests of the listener.
+/// Returns a resolver with a certificate for `names`, and the authority of the certificate (PEM).
+/// Used by tests of the listener.
 #[cfg(test)]
 pub(crate) fn serving(names: &[&str]) -> (Arc<Resolver>, String) {
     let resolver = Arc::new(Resolver::default());

@@ -1,5 +1,5 @@
-//! The Secret with the tokens of webhook paths: reads, creates and rotates them. All replicas share
-//! it. `caller` checks callers, and `registrations` sets the path.
+//! The Secret with the tokens of webhook paths, which all replicas share. This module reads,
+//! creates and rotates tokens. `caller` checks callers, and `registrations` sets the path.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

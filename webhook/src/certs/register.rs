@@ -1,5 +1,5 @@
-//! Maintains the webhook registrations: sets the authority and the current path in both, and
-//! rotates the path. `registrations` detects faults.
+//! Maintains the webhook registrations: sets the authority and the current path in both
+//! registrations, and rotates the path. `registrations` detects faults.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ impl Registrar {
         }
     }
 
-    /// Returns the next change of a registration. It is cancel-safe.
+    /// Returns the next change of a registration. This function is cancel-safe.
     pub(super) async fn changed(&mut self) -> Change {
         self.keeper.changed().await
     }
@@ -82,7 +82,7 @@ impl Registrar {
     }
 
     /// Reads both registrations, and repairs the fields that belong to the webhook. If other fields
-    /// are wrong, nothing is changed and the path is not rotated.
+    /// are wrong, the function changes no field and does not rotate the path.
     pub(super) async fn check(
         &mut self,
         shared: &Shared,

@@ -1,5 +1,5 @@
-//! The certificate for TLS handshakes. It can be replaced at any time. `secret` loads it, and
-//! `material` decides about its renewal.
+//! The certificate for TLS handshakes. The certificate can be replaced at any time. The module
+//! `secret` loads it, and the module `material` decides about its renewal.
 
 use std::fmt;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub enum ServeError {
     },
 }
 
-/// Holds the current certificate. Without one, every handshake fails.
+/// Holds the current certificate. Without a certificate, every handshake fails.
 #[derive(Default)]
 pub struct Resolver(ArcSwapOption<CertifiedKey>);
 

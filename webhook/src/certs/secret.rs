@@ -1,5 +1,5 @@
-//! The Secrets of certificates and stamp key: reads, creates and replaces them. The API server
-//! detects conflicts between replicas. `material` decides about renewals.
+//! Reads, creates and replaces the Secrets of certificates and stamp key. The API server detects
+//! conflicts between replicas. `material` decides about renewals.
 
 use std::collections::BTreeMap;
 
@@ -44,10 +44,10 @@ pub enum SecretError {
         /// The cause.
         source: kube::Error,
     },
-    /// Its content is invalid, or new content cannot be created.
+    /// The content of the Secret is invalid, or new content cannot be created.
     #[error(transparent)]
     Material(#[from] MaterialError),
-    /// Another client changed it after each read.
+    /// Another client changed the Secret after each read.
     #[error("Secret {name} was changed by another client {ATTEMPTS} times")]
     Contended {
         /// Name of the Secret.
@@ -61,8 +61,8 @@ pub(super) enum SecretDecision<T> {
     Write(BTreeMap<String, ByteString>),
 }
 
-/// Returns the certificates that all replicas share. Creates or renews them if they are due at
-/// `now`. `known` are those of the last call.
+/// Returns the certificates that all replicas share. Creates or renews the certificates if this is
+/// due at `now`. `known` contains the certificates of the last call.
 pub(super) async fn tls(
     secrets: &Api<Secret>,
     names: &[String],
@@ -83,7 +83,9 @@ pub(super) async fn tls(
                 Ok(SecretDecision::Write(write(renew(&old, step, names, now)?)))
             }
             _ => {
-                tracing::warn!("Secret {TLS} is incomplete or invalid; it is created again");
+                tracing::warn!(
+                    "Secret {TLS} is incomplete or invalid; the Secret is created again"
+                );
                 Ok(SecretDecision::Write(create()?))
             }
         }
@@ -91,7 +93,7 @@ pub(super) async fn tls(
     .await
 }
 
-/// Returns the stamp key that all replicas share. Creates it if it does not exist.
+/// Returns the stamp key that all replicas share. Creates the key if it does not exist.
 pub(super) async fn stamp(secrets: &Api<Secret>) -> Result<StampKey, SecretError> {
     read_or_write(secrets, STAMP, |data| {
         let key = data.and_then(|data| data.get(STAMP_KEY));
@@ -113,8 +115,8 @@ pub(super) async fn stamp(secrets: &Api<Secret>) -> Result<StampKey, SecretError
     .await
 }
 
-/// Reads a Secret, and writes the decided content until the stored content is accepted. So the
-/// returned value is always stored.
+/// Reads a Secret, and writes the decided content until the stored content is accepted. Therefore
+/// the returned value is always a stored value.
 pub(super) async fn read_or_write<T>(
     secrets: &Api<Secret>,
     name: &'static str,

@@ -11,11 +11,11 @@ pub(crate) use bundle_cluster::connection::with_missing_right;
 pub use bundle_cluster::connection::{Clients, ClusterError, ServiceAccount};
 pub(crate) use bundle_cluster::watch::watch_events;
 
-/// The clients of this replica. They share one connection pool.
+/// The clients of this replica, which share one connection pool.
 pub struct ReplicaClients {
-    /// For tasks that every replica runs.
+    /// Clients for tasks that every replica runs.
     pub(crate) own: Clients,
-    /// For tasks of the leader. Their writes fail while `fence` is closed.
+    /// Clients for tasks of the leader. Writes of these clients fail while `fence` is closed.
     pub(crate) leader: Clients,
     /// Open while this replica is the leader.
     pub(crate) fence: Fence,

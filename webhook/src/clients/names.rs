@@ -1,5 +1,5 @@
 //! Threads of name lookups, by requester. The resolver of the operating system blocks a thread
-//! until DNS servers respond or its own timeout passes, also after the request was cancelled.
+//! until DNS servers respond or its own timeout passes, even after the request was cancelled.
 
 use std::fmt;
 use std::io;
@@ -27,8 +27,8 @@ pub fn for_requester<T>(requester: &str, work: impl Future<Output = T>) -> impl 
 
 type Lookup = dyn Fn(&str) -> HostAddresses + Send + Sync;
 
-/// A resolver with a limited number of threads. A lookup waits for one until the deadline of its
-/// connection.
+/// A resolver with a limited number of threads. A lookup waits for a free thread until the deadline
+/// of its connection.
 #[derive(Clone)]
 pub struct LimitedResolver {
     threads: Pool,
@@ -50,7 +50,7 @@ impl Default for LimitedResolver {
 }
 
 impl LimitedResolver {
-    /// Creates a resolver. `lookup` can block its thread.
+    /// Creates a resolver. `lookup` may block the thread that it runs on.
     pub(crate) fn new(lookup: impl Fn(&str) -> HostAddresses + Send + Sync + 'static) -> Self {
         Self {
             threads: Pool::new(THREADS),
@@ -96,7 +96,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(30);
 
     /// Returns a resolver that knows no host, and that stalls below `stalled.example` until the
-    /// sender of `gate` is dropped. It adds the names of started lookups to `started`.
+    /// sender of `gate` is dropped. The resolver adds the names of started lookups to `started`.
     fn resolver(gate: Receiver<()>, started: &Arc<Mutex<Vec<String>>>) -> LimitedResolver {
         let (gate, started) = (Mutex::new(gate), started.clone());
         LimitedResolver::new(move |host| {

@@ -1,5 +1,5 @@
 //! Digests of archives that were downloaded recently. Each event of a Bundle starts a comparison
-//! with its URL, and a comparison downloads the whole archive.
+//! with the archive at its URL, and each comparison would download the whole archive.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ impl RecentDigests {
         Self(cache.time_to_live(interval / 2).build())
     }
 
-    /// Returns the digest for `key`, if it is recent.
+    /// Returns the digest for `key`, if the digest is recent.
     pub(crate) async fn get(&self, key: &Digest) -> Option<Digest> {
         self.0.get(key).await
     }

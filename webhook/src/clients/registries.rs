@@ -1,4 +1,5 @@
-//! Registry clients with one connection pool: an anonymous one, and one for each pull secret.
+//! Registry clients with one connection pool: an anonymous client, and a client for each pull
+//! secret.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -24,8 +25,8 @@ const DOCKER_CONFIG: &str = ".dockerconfigjson";
 const TRANSFER_TIMEOUT: Duration = Duration::from_secs(300);
 /// Minimum transfer rate, in bytes per second. A transfer holds one of few slots.
 const MIN_TRANSFER_RATE: u64 = 32 << 10;
-/// Maximum number of cached clients. When it is reached, all are removed, which only costs extra
-/// requests.
+/// Maximum number of cached clients. When this number is reached, all clients are removed. The only
+/// cost is extra requests.
 const MAX_CLIENTS: usize = 64;
 
 /// A pull secret cannot be used.
@@ -58,7 +59,7 @@ impl PullSecretError {
     }
 }
 
-/// Returns the credentials in a pull secret, or the reason why it has none.
+/// Returns the credentials in a pull secret, or the reason why the pull secret has no credentials.
 fn config_of(secret: Option<Secret>) -> Result<Vec<u8>, &'static str> {
     let secret = secret.ok_or("the Secret does not exist")?;
     if secret.type_.as_deref() != Some(PULL_SECRET) {
@@ -87,8 +88,8 @@ struct CachedClient {
 }
 
 impl Registries {
-    /// Creates the clients. They trust the system's certificate authorities and those in
-    /// `authorities` (PEM), and use the mirrors of `mirrors` (registries.conf).
+    /// Creates the clients. The clients trust the system's certificate authorities and those in
+    /// `authorities` (PEM), and use the mirrors in `mirrors` (registries.conf).
     pub fn new(authorities: Option<PathBuf>, mirrors: &[PathBuf]) -> Result<Self, RegistryError> {
         Self::with_resolver(authorities, mirrors, LimitedResolver::default())
     }

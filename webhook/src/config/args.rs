@@ -1,4 +1,4 @@
-//! The flags of `bundle-webhook` and their help. `settings` evaluates them.
+//! The flags of `bundle-webhook` and their help. The module `settings` evaluates the flags.
 
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -10,8 +10,8 @@ use crate::budget::limit::Bytes;
 
 /// Admission webhook and reconciler for bundles
 ///
-/// Every replica serves admission; the replica that holds the lease reconciles. Runs in a pod as
-/// its ServiceAccount, or anywhere with --kubeconfig.
+/// Every replica serves admission. The replica that holds the lease reconciles. The program runs in
+/// a pod as the ServiceAccount of the pod, or on any machine with --kubeconfig.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "bundle-webhook", version, max_term_width = 120)]
 pub struct Args {
@@ -35,7 +35,7 @@ pub struct Args {
     #[arg(long, value_name = "ADDR", default_value_t = any(8080))]
     pub health_listen: SocketAddr,
 
-    /// System namespace: contains the lease, and the Secrets and ConfigMaps that sources and
+    /// System namespace. It contains the lease, and the Secrets and ConfigMaps that sources and
     /// policies name
     #[arg(
         long,
@@ -48,8 +48,8 @@ pub struct Args {
     /// Namespace of the keys and inventories of this program [default: the name of the system
     /// namespace with the suffix `-state`]
     ///
-    /// Must differ from the system namespace, so that users who manage pull secrets cannot read the
-    /// keys.
+    /// This namespace must differ from the system namespace, so that users who manage pull secrets
+    /// cannot read the keys.
     #[arg(long, value_name = "NAME")]
     pub state_namespace: Option<String>,
 
@@ -68,29 +68,30 @@ pub struct Args {
     #[arg(long, value_name = "NAME", default_value = "bundle-webhook")]
     pub registration: String,
 
-    /// Interval after which the secret last segment of the webhook path is replaced; 0s: only at a
-    /// start
+    /// Interval after which the secret last segment of the webhook path is replaced; 0s means only
+    /// at a start
     ///
     /// The previous path is accepted for one more minute.
     #[arg(long, value_name = "DURATION", default_value = "1h")]
     pub path_rotation_interval: SignedDuration,
 
-    /// Certificate authorities (PEM) of client certificates; other API servers are rejected
+    /// Certificate authorities (PEM) of client certificates. API servers with other certificates
+    /// are rejected
     ///
     /// The file is read again when it changes. The AdmissionConfiguration of the API server names
-    /// the certificate that it presents.
+    /// the client certificate of the API server.
     #[arg(long, value_name = "FILE")]
     pub client_ca_file: Option<PathBuf>,
 
-    /// Directory of the content cache, which can be lost at any time
+    /// Directory of the content cache. The content of this directory can be deleted at any time
     #[arg(long, value_name = "DIR", default_value = "/var/cache/bundles")]
     pub cache_dir: PathBuf,
 
     /// Memory limit of the process, such as 128Mi [default: the limit of its cgroup, or 128Mi
-    /// without one]
+    /// without a limit of the cgroup]
     ///
-    /// Reviews, transfers and content share the memory, and wait for each other instead of
-    /// exceeding it.
+    /// Reviews, transfers and content share the memory. They wait for each other instead of
+    /// exceeding the limit.
     #[arg(long, value_name = "BYTES", env = "BUNDLE_MEMORY_LIMIT")]
     pub memory_limit: Option<Bytes>,
 
@@ -102,14 +103,14 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub registry_ca: Option<PathBuf>,
 
-    /// Mirrors and blocked registries: a file as in containers-registries.conf(5)
+    /// File with mirrors and blocked registries, in the format of containers-registries.conf(5)
     ///
-    /// References keep their names, also for policies; only the requests go to another host. Read
-    /// once, at the start.
+    /// References keep their names, also for policies. Only the requests go to another host. The
+    /// file is read once, at the start.
     #[arg(long, value_name = "FILE")]
     pub registries_conf: Option<PathBuf>,
 
-    /// Interval of checks whether the tag of a source has moved; 0s: never
+    /// Interval of checks whether the tag of a source has moved; 0s means never
     #[arg(long, value_name = "DURATION", default_value = "5m")]
     pub source_check_interval: SignedDuration,
 
@@ -119,7 +120,7 @@ pub struct Args {
     #[arg(long, value_name = "DURATION", default_value = "10m")]
     pub rights_check_interval: SignedDuration,
 
-    /// Time limit of a review; must be below the timeoutSeconds of the registration, so that the
+    /// Time limit of a review. It must be below the timeoutSeconds of the registration, so that the
     /// response has a reason
     #[arg(long, value_name = "DURATION", default_value = "8s")]
     pub review_deadline: SignedDuration,
@@ -127,8 +128,8 @@ pub struct Args {
     /// Identity of this replica in the lease [default: the host name, which in a pod is the name of
     /// the pod]
     ///
-    /// Must differ between replicas. A process that finds its own identity in the lease acquires it
-    /// immediately: it is a restart of the holder.
+    /// Each replica must have another identity. A process that finds its own identity in the lease
+    /// acquires the lease immediately, because the process is a restart of the holder.
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
     pub identity: Option<String>,
 
@@ -136,7 +137,7 @@ pub struct Args {
     #[arg(long, value_name = "DURATION", default_value = "15s")]
     pub lease_duration: SignedDuration,
 
-    /// Reconcile without a lease; only correct if exactly one replica can run
+    /// Reconcile without a lease. This is only correct if exactly one replica can run
     #[arg(long)]
     pub no_leader_election: bool,
 
@@ -146,7 +147,7 @@ pub struct Args {
     #[arg(long, value_name = "DURATION")]
     pub drain_delay: Option<SignedDuration>,
 
-    /// Time limit after that for reviews in flight
+    /// Time limit for reviews in progress after --drain-delay
     #[arg(long, value_name = "DURATION", default_value = "10s")]
     pub drain_timeout: SignedDuration,
 

@@ -34,7 +34,7 @@ pub struct Settings {
     pub namespace: String,
     /// Namespace of the keys and inventories, which only the pod reads. Never the system namespace.
     pub state_namespace: String,
-    /// DNS names and IP addresses of the serving certificate. Those of the Service come first.
+    /// DNS names and IP addresses of the serving certificate. The names of the Service come first.
     pub names: Vec<String>,
     pub service: String,
     pub registration: String,
@@ -77,7 +77,7 @@ pub enum SettingsError {
         /// The reason.
         reason: &'static str,
     },
-    /// An invalid namespace name, or one namespace for both purposes.
+    /// The name of a namespace is invalid, or both namespaces have the same name.
     #[error("--{flag} {given:?} {reason}")]
     Namespace {
         /// The flag without dashes.
@@ -240,7 +240,7 @@ fn unsigned(flag: &'static str, given: SignedDuration) -> Result<Duration, Setti
     })
 }
 
-/// Returns the host name, or a random name if it is unknown.
+/// Returns the host name, or a random name if the host name is unknown.
 fn host_name() -> String {
     fs_err::read_to_string(HOSTNAME_FILE)
         .ok()

@@ -1,7 +1,7 @@
 //! Fence of the leader: a layer below all clients that sends writes of the reconciler only while
-//! this replica holds the lease. A process that was paused for longer than the lease, or whose
-//! requests were delayed, continues where it was. Its next write must fail, because another replica
-//! leads meanwhile.
+//! this replica holds the lease. A process may have been paused for longer than the lease, or its
+//! requests may have been delayed. When such a process continues, its next write must fail, because
+//! another replica has become the leader.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -29,11 +29,11 @@ struct LeaderRequest;
 /// The time for which this replica is the leader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Term {
-    /// It is not the leader.
+    /// This replica is not the leader.
     Ended,
-    /// It is the leader until the lease must be renewed.
+    /// This replica is the leader until the lease must be renewed.
     Until(Instant),
-    /// There is no leader election.
+    /// Leader election is off.
     Unlimited,
 }
 
@@ -54,7 +54,7 @@ impl Fence {
         self.0.store(Arc::new(Term::Until(end)));
     }
 
-    /// Lets all writes pass, because there is no other replica.
+    /// Passes all writes, because there is no other replica.
     pub(crate) fn open(&self) {
         self.0.store(Arc::new(Term::Unlimited));
     }

@@ -24,7 +24,8 @@ use crate::telemetry::metrics::Metrics;
 
 /// Name of the Lease in the system namespace.
 const LEASE_NAME: &str = "bundle-webhook";
-/// Time limit for the reconciler to stop after the lease was lost. Afterwards it is dropped.
+/// Time limit for the reconciler to stop after the lease was lost. After this time the reconciler
+/// is dropped.
 const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The leader election of this replica.
@@ -39,7 +40,7 @@ pub struct Election {
 /// A lease that this replica has acquired or renewed.
 struct HeldLease {
     lease: Lease,
-    /// Start of the request. Other replicas can have observed the lease from then on.
+    /// Start of the request. Other replicas may have observed the lease from this time on.
     since: Instant,
 }
 
@@ -131,7 +132,7 @@ impl Election {
         }
     }
 
-    /// Replaces the lease that was found, or creates it. Returns `None` if another replica was
+    /// Replaces the existing lease, or creates the lease. Returns `None` if another replica was
     /// faster.
     async fn take(&self, found: Option<Lease>) -> Result<Option<HeldLease>, kube::Error> {
         let since = Instant::now();
@@ -157,8 +158,9 @@ impl Election {
         held.since + rules::give_up(self.duration)
     }
 
-    /// Renews the lease until it is lost: another replica holds it, or the API server was
-    /// unreachable for so long that another replica can acquire it.
+    /// Renews the lease until the lease is lost. The lease is lost if another replica holds the
+    /// lease, or if the API server was unreachable for so long that another replica can acquire the
+    /// lease.
     async fn keep(&self, mut held: HeldLease) {
         loop {
             let until = self.end_of_term(&held);
@@ -189,7 +191,7 @@ impl Election {
     }
 
     /// Renews the lease once. Returns `None` if another replica holds it. A lease that was deleted
-    /// is created again: other replicas wait as long as for an unchanged one.
+    /// is created again: other replicas wait for as long as for an unchanged lease.
     async fn renew(&self, lease: &Lease) -> Result<Option<HeldLease>, kube::Error> {
         let since = Instant::now();
         let mut lease = lease.clone();

@@ -19,12 +19,12 @@ pub(super) struct Candidate {
     identity: String,
     instance: String,
     duration: Duration,
-    /// True until the first check. Only a new process can assume that a holder with its own
+    /// True until the first check. Only a new process may assume that a holder with its own
     /// identity has ended, and that a missing lease never existed.
     is_new: bool,
 }
 
-/// The last observed version of the lease, with the time of its first observation.
+/// The last observed version of the lease, with the time at which this version was first observed.
 #[derive(Debug, Clone)]
 pub(super) struct ObservedLease {
     /// `None`: the lease does not exist.
@@ -55,9 +55,9 @@ impl Candidate {
 
     /// Decides whether to acquire the lease. `seen` keeps the last observation between calls.
     ///
-    /// The holder of a lease that another client deleted, cleared or shortened learns of it at its
-    /// next renewal. Until then it is the leader, so such a lease is not acquired earlier than one
-    /// that is unchanged.
+    /// The holder of a lease that another client deleted, cleared or shortened detects the change
+    /// at its next renewal. Until then this holder is the leader. Therefore such a lease is not
+    /// acquired earlier than an unchanged lease.
     pub(super) fn decide(
         &mut self,
         lease: Option<&Lease>,
@@ -147,8 +147,8 @@ pub(super) fn renew(duration: Duration) -> Duration {
     duration / 3
 }
 
-/// Returns the interval in which candidates read the lease. A replica that ends releases it, so
-/// this is the time without a leader during an upgrade.
+/// Returns the interval in which candidates read the lease. A replica that ends releases the lease,
+/// so this interval is the time without a leader during an upgrade.
 pub(super) fn poll(duration: Duration) -> Duration {
     (duration / 7).min(Duration::from_millis(500))
 }

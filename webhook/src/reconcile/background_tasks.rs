@@ -1,6 +1,6 @@
-//! Background work of one object that can run for minutes, such as a transfer from a registry. It
-//! does not block reconciles, wakes its object when it ends, and is cancelled when the object is
-//! deleted.
+//! Background work of one object that can run for minutes, such as a transfer from a registry. The
+//! work does not block reconciles. It triggers a reconcile of its object when it ends, and is
+//! cancelled when the object is deleted.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,7 +31,7 @@ pub(in crate::reconcile) struct BackgroundTasks<T> {
 #[derive(Debug, Clone, Copy)]
 pub(in crate::reconcile) struct TaskOwner<'a> {
     pub(in crate::reconcile) name: &'a str,
-    /// Changes with everything that the task depends on: uid and generation of the object.
+    /// Uid and generation of the object, on which the task depends.
     pub(in crate::reconcile) version: &'a str,
     /// The user who requested the object.
     pub(in crate::reconcile) requester: &'a str,
@@ -61,11 +61,11 @@ struct TaskEntry<T> {
 
 /// A task that a reconcile found or started.
 enum TaskStart<T> {
-    /// The reconcile waits for its result.
+    /// The reconcile waits for the result of the task.
     Waiting(oneshot::Receiver<T>, Arc<AtomicBool>),
-    /// Another reconcile already waits for its result.
+    /// Another reconcile already waits for the result of the task.
     Awaited,
-    /// The requester has reached its limit.
+    /// The requester has reached the maximum number of tasks.
     Full,
 }
 
@@ -133,7 +133,7 @@ impl<T: Send + 'static> BackgroundTasks<T> {
         done.map_or(TaskState::Pending, TaskState::Done)
     }
 
-    /// Finds the running task for this version, or starts one.
+    /// Finds the running task for this version, or starts a task.
     fn begin(
         &self,
         owner: TaskOwner<'_>,
@@ -227,8 +227,8 @@ mod tests {
         (BackgroundTasks::new(wake), woken)
     }
 
-    /// Returns a future that ends on request, and the sender that ends it. The sender also shows
-    /// when the future was dropped.
+    /// Returns a future that ends on request, and the sender that ends the future. The sender also
+    /// shows when the future was dropped.
     fn work() -> (impl Future<Output = u8>, oneshot::Sender<u8>) {
         let (end, ended) = oneshot::channel();
         (async move { ended.await.unwrap_or_default() }, end)

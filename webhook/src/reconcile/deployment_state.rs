@@ -38,7 +38,7 @@ pub(in crate::reconcile) struct DeploymentReconcile<'a> {
     pub(in crate::reconcile) ctx: &'a Arc<Context>,
     pub(in crate::reconcile) class: &'a Class,
     pub(in crate::reconcile) spec: CheckedDeploymentSpec,
-    /// The requester of the template, and so of the content.
+    /// The requester of the template and therefore of the content.
     pub(in crate::reconcile) requester: Requester,
     /// The requester of each part of the spec.
     pub(in crate::reconcile) parts: PartRequesters,
@@ -62,9 +62,9 @@ pub(in crate::reconcile) struct DeploymentReconcile<'a> {
     pub(in crate::reconcile) has_installed: bool,
     /// The policies that verified the content in this reconcile.
     pub(in crate::reconcile) applied_policies: Option<AppliedPolicies>,
-    /// Objects whose replicas were not applied, because another owner sets them.
+    /// Objects whose number of replicas was not applied, because another owner sets it.
     pub(in crate::reconcile) scaled_objects: Arc<ScaledObjects>,
-    /// The key of the target namespace, if the content that was prepared last creates it.
+    /// The key of the target namespace, if the last prepared content creates it.
     pub(in crate::reconcile) created_namespace: Option<String>,
     /// The rules of the package that was read last.
     pub(in crate::reconcile) package_rules: Option<PackageRules>,

@@ -15,17 +15,18 @@ use crate::reconcile::inventory::error::InventoryStoreError;
 /// Maximum number of objects and warnings in a status or a message.
 pub(in crate::reconcile) const MAX_LISTED: usize = 20;
 
-/// The reason why a reconcile ended early, and when it is retried.
+/// The reason why a reconcile ended early, and the policy for its retry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::reconcile) struct ReconcileError {
-    /// Its code in the catalogue of diagnostics.
+    /// The code in the catalogue of diagnostics.
     pub(in crate::reconcile) code: Code,
     /// The reason of the condition.
     pub(in crate::reconcile) reason: &'static str,
     /// Message of the condition and the Event.
     pub(in crate::reconcile) message: String,
     pub(in crate::reconcile) retry: RetryPolicy,
-    /// Keys of the objects that are invalid. The reconcile is repeated when one of them changes.
+    /// Keys of the objects that are invalid. The reconcile is repeated when one of these objects
+    /// changes.
     pub(in crate::reconcile) objects: Vec<String>,
 }
 
@@ -119,8 +120,8 @@ pub(in crate::reconcile) fn finding_text(finding: &Finding) -> String {
     }
 }
 
-/// Joins messages in sorted order without duplicates. Only the first `most` are listed; the rest
-/// are counted.
+/// Joins messages in sorted order without duplicates. Only the first `most` messages are listed.
+/// The other messages are counted.
 pub(in crate::reconcile) fn joined(mut messages: Vec<String>, most: usize) -> String {
     messages.sort();
     messages.dedup();

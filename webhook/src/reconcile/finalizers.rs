@@ -18,13 +18,14 @@ const MAX_ATTEMPTS: usize = 10;
 pub(in crate::reconcile) enum FinalizerChange {
     /// Adds the finalizer at the end.
     Add(&'static str),
-    /// Removes the finalizer, also if it occurs more than once.
+    /// Removes every occurrence of the finalizer.
     Remove(&'static str),
 }
 
 impl FinalizerChange {
-    /// Changes the finalizers of `object`, if it still has this uid. An object that no longer
-    /// exists is no error. Returns the last error if other writers keep changing its finalizers.
+    /// Changes the finalizers of `object`, if the object still has this uid. An object that no
+    /// longer exists is no error. Returns the last error if other writers keep changing its
+    /// finalizers.
     pub(in crate::reconcile) async fn apply(
         self,
         own: &Client,
@@ -57,7 +58,7 @@ impl FinalizerChange {
         Ok(())
     }
 
-    /// Returns the operations of a JSON patch. They are empty if there is nothing to change.
+    /// Returns the operations of a JSON patch. The list is empty if no change is necessary.
     fn operations(self, metadata: &ObjectMeta) -> Vec<Value> {
         let finalizers = metadata.finalizers.as_deref().unwrap_or_default();
         let mut operations = vec![json!({

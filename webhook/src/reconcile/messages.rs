@@ -78,7 +78,7 @@ fn response(code: u16, message: &str) -> kube::Error {
     }))
 }
 
-/// Returns the messages of these errors, as Events and conditions have them.
+/// Returns the messages of these errors in the form of Events and conditions.
 fn text_of(errors: impl IntoIterator<Item = ReconcileError>) -> String {
     let findings: Vec<Finding> = errors
         .into_iter()

@@ -66,8 +66,8 @@ const ERROR_RETRY_DELAY: Duration = Duration::from_secs(2);
 #[error("the API server failed")]
 struct ApiFailure(#[from] kube::Error);
 
-/// Runs the controllers until `stop`. Running reconciles are dropped then. The next leader
-/// continues from the recorded state.
+/// Runs the controllers until `stop`. When `stop` is cancelled, running reconciles are dropped. The
+/// next leader continues from the recorded state.
 pub async fn run(shared: Arc<Shared>, stop: CancellationToken) -> Result<(), BoxError> {
     let (wake, woken) = mpsc::unbounded_channel();
     let (wake_bundle, woken_bundles) = mpsc::unbounded_channel();
@@ -272,7 +272,7 @@ fn into_stream(woken: mpsc::UnboundedReceiver<String>) -> impl Stream<Item = Str
     })
 }
 
-/// Returns references to those of `objects` that name the class.
+/// Returns references to the `objects` that name the class.
 fn objects_of_class(
     objects: &[Arc<WatchedObject>],
     class: &WatchedObject,
@@ -286,7 +286,7 @@ fn objects_of_class(
         .collect()
 }
 
-/// Returns `duration` with a random deviation of up to 10 %, so that requests do not come at the
+/// Returns `duration` with a random deviation of up to 10 %, so that requests are not sent at the
 /// same moment.
 fn jittered(duration: Duration) -> Duration {
     duration.mul_f64(0.9 + 0.2 * rand::rng().random::<f64>())

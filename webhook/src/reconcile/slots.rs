@@ -1,20 +1,22 @@
 //! Limits for concurrent reconciles and comparisons. Both can wait for objects, webhooks or
-//! registries that their requester blocks, so few requesters together cannot hold all slots.
+//! registries that their requester blocks. Therefore each requester is limited, so that a few
+//! requesters together cannot hold all slots.
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::budget::{Cap, Pool, Share, requester_key};
 
-/// Concurrent reconciles of one kind. One requester can use half, two of them three quarters.
+/// Concurrent reconciles of one kind. One requester can use half of the slots, and two requesters
+/// together can use three quarters.
 const RECONCILE_SLOTS: u64 = 8;
-/// Objects of one kind that are read and sealed at the same time. Each needs two requests to the
-/// API server, which converts no object of these kinds: they have one version.
+/// Objects of one kind that are read and sealed at the same time. Each object needs two requests to
+/// the API server. These requests need no conversion, because the kinds have only one version.
 const CONCURRENT_READS: usize = 8;
-/// Concurrent comparisons by dry run. Each holds the JSON of up to three objects. One requester can
-/// use half.
+/// Concurrent comparisons by dry run. Each comparison holds the JSON of up to three objects. One
+/// requester can use half of the slots.
 const COMPARISON_SLOTS: u64 = 4;
-/// Objects whose complete managed fields are held at the same time. Each can need megabytes. One
-/// requester can use half.
+/// Objects whose complete managed fields are held at the same time. Each entry can need megabytes.
+/// One requester can use half of the slots.
 const ENTRY_SLOTS: u64 = 4;
 
 /// The slots of one process for one kind of object.
@@ -34,7 +36,8 @@ impl Default for Slots {
 }
 
 impl Slots {
-    /// Waits for a slot for an object of `requester`. Requesters with the fewest slots come first.
+    /// Waits for a slot for an object of `requester`. Requesters with the fewest slots have
+    /// priority.
     pub(in crate::reconcile) async fn acquire(&self, requester: &str) -> Option<Share> {
         slot(&self.reconciles, requester).await
     }
@@ -46,7 +49,8 @@ impl Slots {
     }
 }
 
-/// The slots of one process for parts of installations that hold large objects. Clones share them.
+/// The slots of one process for parts of installations that hold large objects. Clones share the
+/// slots.
 #[derive(Debug, Clone)]
 pub(in crate::reconcile) struct ApplySlots {
     comparisons: Pool,
@@ -74,7 +78,7 @@ impl ApplySlots {
     }
 }
 
-/// Waits for a slot of `requester`. Requesters with the fewest slots come first.
+/// Waits for a slot of `requester`. Requesters with the fewest slots have priority.
 async fn slot(pool: &Pool, requester: &str) -> Option<Share> {
     let cap = Cap {
         key: requester_key(requester),

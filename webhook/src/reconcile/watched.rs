@@ -1,6 +1,6 @@
-//! Objects of the project's own kinds as the controllers keep them: identity, owner, and the names
-//! that tell which objects to reconcile. Whole objects are read when they are reconciled, so that
-//! the memory of the watches does not depend on what users write.
+//! The parts of the project's own objects that the controllers store: identity, owner, and the
+//! names that determine which objects must be reconciled. Whole objects are read when they are
+//! reconciled, so that users cannot increase the memory of the watches.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -29,7 +29,7 @@ pub(in crate::reconcile) struct WatchedObject {
 }
 
 impl WatchedObject {
-    /// Returns an object with this identity and nothing else.
+    /// Returns an object that has only this identity.
     pub(in crate::reconcile) fn identity(&self, resource: &ApiResource) -> DynamicObject {
         DynamicObject {
             types: Some(TypeMeta {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::identity::Identity;
 
-/// Splits `https://host:port/path` before the path. A URL without a path has an empty one.
+/// Splits `https://host:port/path` before the path. A URL without a path has an empty path.
 fn split_url(url: &str) -> (&str, &str) {
     let host = url.find("://").map_or(0, |scheme| scheme + 3);
     let path = url.get(host..).and_then(|rest| rest.find('/'));
@@ -22,7 +22,8 @@ fn path_of(client: &Value) -> &str {
     }
 }
 
-/// Returns the token of a `clientConfig`: the last segment, if the previous one is `action`.
+/// Returns the token of a `clientConfig`: the last segment of the path, if the previous segment is
+/// `action`.
 pub(super) fn token_of<'a>(client: &'a Value, action: &str) -> Option<&'a str> {
     let (before, token) = path_of(client).rsplit_once('/')?;
     before.rsplit('/').next().filter(|last| *last == action)?;
@@ -43,8 +44,8 @@ fn with_token(path: &str, action: &str, token: &str) -> String {
 }
 
 /// Returns the JSON patch that sets the current token and the authority in each webhook of `object`
-/// that calls this installation. It is empty without a difference. Applying it fails if the object
-/// has changed since.
+/// that calls this installation. The patch is empty if no change is necessary. The patch fails if
+/// the object has changed after it was read.
 pub(super) fn corrections(
     object: &Value,
     resource_version: &str,

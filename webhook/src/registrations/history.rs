@@ -1,9 +1,10 @@
-//! The time since which the registrations have been intact without interruption, computed from
-//! observations. A pure state machine; `shape` defines an intact registration.
+//! Computes, from observations, the start of the period in which the registrations have been intact
+//! without interruption. The module is a pure state machine. The module `shape` defines an intact
+//! registration.
 //!
-//! A watch event directly follows the previous one. A list or a read does not: changes in between
-//! are possible. It proves that there were none if the generation is unchanged, or if it has
-//! increased by one and all other field managers are unchanged.
+//! A watch event directly follows the previous one. Before a list or a read, further changes are
+//! possible. A list or a read proves that there were no further changes if the generation is
+//! unchanged, or if the generation has increased by one and all other field managers are unchanged.
 
 use std::collections::BTreeMap;
 
@@ -27,8 +28,8 @@ pub(super) struct Version {
 pub(super) struct Snapshot {
     uid: String,
     generation: i64,
-    /// End of the second in which another client wrote it last, according to its managed fields,
-    /// which have whole seconds.
+    /// End of the second in which another client last wrote the registration. The time comes from
+    /// the managed fields, which have whole seconds.
     changed: Option<Timestamp>,
     /// The `managedFields` entries of other managers.
     others: Vec<ManagedFieldsEntry>,
@@ -63,7 +64,7 @@ impl Snapshot {
         }
     }
 
-    /// Returns true if no other client can have changed the webhooks since `before`.
+    /// Returns true if it is certain that no other client has changed the webhooks since `before`.
     fn follows(&self, before: &Self) -> bool {
         let ours = self.generation == before.generation + 1 && self.others == before.others;
         self.uid == before.uid && (self.generation == before.generation || ours)
@@ -101,8 +102,9 @@ pub(super) struct History(BTreeMap<Registration, ObservedRegistration>);
 
 impl History {
     /// Records an observation at `now`. `intact` is true if the object has no fault. `enforced` is
-    /// true if it has no fault that could let a write pass without a review: with a wrong path or
-    /// authority, calls of the API server fail. Returns false for an event about an older state.
+    /// true if the object has no fault that could let a write pass without a review. A wrong path
+    /// or authority is not such a fault, because calls of the API server then fail. Returns false
+    /// for an event about an older state.
     pub(super) fn observe(
         &mut self,
         registration: Registration,
@@ -168,20 +170,21 @@ impl History {
         true
     }
 
-    /// Returns the time since which both are intact, or `None` if one is not, or was not observed
-    /// yet.
+    /// Returns the start of the period in which both registrations have been intact. Returns `None`
+    /// if a registration is not intact, or was not observed yet.
     pub(super) fn intact_since(&self) -> Option<Timestamp> {
         let since = |registration| self.0.get(&registration)?.intact_since;
         let [one, other] = Registration::ALL.map(since);
         Some(one?.max(other?))
     }
 
-    /// Returns true if both have been observed.
+    /// Returns true if both registrations have been observed.
     pub(super) fn is_complete(&self) -> bool {
         self.0.len() == Registration::ALL.len()
     }
 
-    /// Returns the last observed versions of both, or `None` if one does not exist.
+    /// Returns the last observed versions of both registrations, or `None` if one of them does not
+    /// exist.
     pub(super) fn versions(&self) -> Option<[Version; 2]> {
         let version = |registration| {
             let known = self.0.get(&registration)?;
@@ -238,8 +241,9 @@ mod tests {
         )
     }
 
-    /// Returns a history after one read of both registrations, at second 100. Both were intact. The
-    /// last write by another manager was at second 10, so both are intact since second 11.
+    /// Returns a history after one read of both registrations, at second 100. Both registrations
+    /// were intact. The last write by another manager was at second 10, so both have been intact
+    /// since second 11.
     fn intact() -> History {
         let mut history = History::default();
         assert_eq!(history.intact_since(), None);

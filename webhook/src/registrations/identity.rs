@@ -1,5 +1,5 @@
-//! The Service, certificate authorities and tokens of this installation, as registrations must
-//! contain them. `shape` checks the other fields.
+//! The Service, certificate authorities and tokens of this installation, which registrations must
+//! contain. `shape` checks the other fields.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -26,7 +26,8 @@ pub(crate) struct Identity<'a> {
 
 impl Identity<'_> {
     /// Returns true if a `clientConfig` names the Service of this installation or a URL. A URL
-    /// belongs to this installation if it has its authority, which certifies no other server.
+    /// belongs to this installation if the `clientConfig` has the authority of this installation,
+    /// which certifies no other server.
     pub(super) fn is_called_by(&self, client: &Value) -> bool {
         let service = &client["service"];
         client["url"].is_string()
@@ -41,8 +42,8 @@ impl Identity<'_> {
             .any(|known| known.as_str() == token)
     }
 
-    /// Returns true if `bundle` (base64 of PEM) contains at least one authority, and only those of
-    /// this installation.
+    /// Returns true if `bundle` (base64 of PEM) contains at least one authority, and only
+    /// authorities of this installation.
     pub(super) fn trusts(&self, bundle: &Value) -> bool {
         let ours = certificates(self.trusted.as_bytes());
         let theirs = bundle
@@ -54,7 +55,8 @@ impl Identity<'_> {
     }
 }
 
-/// Parses certificates. An invalid entry becomes an empty certificate, which matches none.
+/// Parses certificates. An invalid entry becomes an empty certificate, which equals no other
+/// certificate.
 fn certificates(pem: &[u8]) -> Vec<CertificateDer<'static>> {
     CertificateDer::pem_slice_iter(pem)
         .map(|certificate| certificate.unwrap_or_else(|_| CertificateDer::from(Vec::new())))

@@ -34,7 +34,7 @@ pub enum RegistrationError {
         action: &'static str,
         /// The kind.
         kind: String,
-        /// Its name.
+        /// The name of the registration.
         name: String,
         /// The cause.
         source: kube::Error,
@@ -69,8 +69,9 @@ impl Change {
         }
     }
 
-    /// Returns true if another replica can have renewed token or authority, so that both must be
-    /// read again first.
+    /// Returns true if the only faults are a token or a certificate authority that differ from
+    /// those in `identity`. Another replica may have renewed them, so the caller reads the Secrets
+    /// again before it evaluates the change.
     pub(crate) fn may_be_ours(&self, name: &str, identity: &Identity<'_>) -> bool {
         let faults = shape::faults(self.registration, name, self.object(), identity);
         !faults.is_empty() && faults.iter().all(|fault| fault.is_repaired)
@@ -84,9 +85,9 @@ pub(crate) struct Keeper {
     integrity: Integrity,
     events: BoxStream<'static, Change>,
     history: History,
-    /// Like `history`, but without gaps for faults that the webhook repairs itself: the API server
-    /// cannot call it then, and rejects writes. Times of the pod's clock are shifted, so that they
-    /// are valid for the clock of the API server too.
+    /// Like `history`, but without gaps for faults that the webhook repairs itself. During such a
+    /// fault the API server cannot call the webhook, and rejects writes. The times are shifted from
+    /// the clock of the pod, so that they are valid for the clock of the API server too.
     enforcement: History,
     faults: [Vec<Fault>; 2],
     /// The objects of the last read.
@@ -112,7 +113,7 @@ impl Keeper {
         }
     }
 
-    /// Returns the next change. It is cancel-safe.
+    /// Returns the next change. This function is cancel-safe.
     pub(crate) async fn changed(&mut self) -> Change {
         match self.events.next().await {
             Some(change) => change,
@@ -182,7 +183,7 @@ impl Keeper {
         self.faults.iter().flatten().all(|fault| fault.is_repaired)
     }
 
-    /// Returns the start of the last gap if the path was not rotated after it.
+    /// Returns the start of the last gap, if the path was not rotated after this gap.
     pub(crate) fn gap(&self) -> Option<Timestamp> {
         self.gap
     }

@@ -1,6 +1,6 @@
-//! The two webhook registrations: whether the API server requests a review for every write, and
-//! since when. While one is missing or altered, no review is answered, and nothing is stamped or
-//! sealed.
+//! The two webhook registrations. They show whether the API server requests a review for every
+//! write, and since when. While a registration is missing or altered, the webhook answers no
+//! review, and stamps and seals nothing.
 
 mod address;
 mod history;
@@ -27,7 +27,7 @@ pub(crate) use self::identity::Identity;
 pub use self::keeper::RegistrationError;
 pub(crate) use self::keeper::{Change, Keeper};
 
-/// The two kinds of registrations. Both have the name of the setting `registration`.
+/// The two kinds of registrations. Both registrations have the name in the setting `registration`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Registration {
     Validating,
@@ -45,7 +45,7 @@ impl Registration {
         }
     }
 
-    /// Returns the segment before the token in the path of its webhooks.
+    /// Returns the segment before the token in the path of the webhooks of this registration.
     fn action(self) -> &'static str {
         match self {
             Self::Validating => "validate",
@@ -66,19 +66,20 @@ impl fmt::Display for Registration {
 #[derive(Debug)]
 struct State {
     since: Option<Timestamp>,
-    /// The faults, if they are not intact.
+    /// The faults of the registrations. The list is empty if they are intact.
     faults: Vec<String>,
 }
 
-/// The time since which the API server must have reviewed all writes, by its own clock, and the
-/// observed versions of the registrations.
+/// The start of the period in which the API server has sent all writes to a review, by the clock of
+/// the API server, and the observed versions of the registrations.
 type Enforcement = (Timestamp, [Version; 2]);
 
 /// The integrity of the registrations, as this process has observed it. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Integrity {
     state: Arc<ArcSwap<State>>,
-    /// Outer `None`: not read yet. Inner `None`: one is missing or altered.
+    /// Outer `None`: the registrations are not read yet. Inner `None`: a registration is missing or
+    /// altered.
     enforcement: Arc<ArcSwapOption<Option<Enforcement>>>,
 }
 
@@ -119,10 +120,10 @@ impl Default for Integrity {
 }
 
 impl Integrity {
-    /// Returns the time since which both registrations have been intact without interruption, as
-    /// far as it is proven. `None` while one is missing or altered, and in the second in which
-    /// another client changed one. Times of objects have whole seconds, so a stamp of that second
-    /// proves nothing.
+    /// Returns the start of the period for which it is proven that both registrations have been
+    /// intact without interruption. Returns `None` while a registration is missing or altered, and
+    /// in the second in which another client changed a registration. Times of objects have whole
+    /// seconds, so a stamp of that second proves nothing.
     pub fn intact_since(&self) -> Option<Timestamp> {
         self.state
             .load()
@@ -130,7 +131,7 @@ impl Integrity {
             .filter(|since| *since <= Timestamp::now())
     }
 
-    /// Returns the faults in one line; empty while there are none.
+    /// Returns the faults in one line. The text is empty without faults.
     pub fn faults(&self) -> String {
         let state = self.state.load();
         match state.since {
@@ -141,9 +142,10 @@ impl Integrity {
         }
     }
 
-    /// Returns the time since which the API server must have reviewed all writes, by its own clock.
-    /// Reads both registrations, because a watch can be late. `None` while one is missing or
-    /// altered. An API server that has not loaded a registration yet is not detected.
+    /// Returns the start of the period in which the API server has sent all writes to a review, by
+    /// the clock of the API server. Reads both registrations, because a watch can be late. Returns
+    /// `None` while a registration is missing or altered. An API server that has not loaded a
+    /// registration yet is not detected.
     pub(crate) async fn enforced_since(
         &self,
         client: &Client,

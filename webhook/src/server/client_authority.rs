@@ -55,7 +55,7 @@ impl ClientAuthority {
                 }
                 Err(error) => tracing::warn!(
                     error = crate::chain(&error),
-                    "cannot read the authorities of client certificates; the previous ones stay in use"
+                    "cannot read the authorities of client certificates; the previous authorities stay in use"
                 ),
             }
         }

@@ -1,5 +1,5 @@
-//! The listener of the content service and its limits. They are separate from those of admission,
-//! so that downloads and uploads never delay reviews.
+//! The listener of the content service and its limits. The limits are separate from the limits of
+//! admission, so that downloads and uploads never delay reviews.
 
 use std::io;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Authentication in front of admission: only callers with a current token in the path are served,
 //! and only while the registrations are intact. Other requests are answered before their body is
-//! read; most of them before anything is stored for them. `certs` rotates the tokens.
+//! read. Most of them are answered before memory is used for them. `certs` rotates the tokens.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::shared::Shared;
 use crate::telemetry::metrics::ReviewOutcome;
 use crate::{certs, chain, registrations};
 
-/// Minimum interval of reads of the Secret after unknown tokens. Another replica can have rotated
+/// Minimum interval of reads of the Secret after unknown tokens. Another replica may have rotated
 /// the tokens.
 const MIN_REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 /// Time limit of such a read.
@@ -41,7 +41,7 @@ struct Guard {
 enum Caller {
     /// The token was valid.
     Known(Arc<AcceptedRequest>),
-    /// The token has the right form. Another replica can have rotated the tokens.
+    /// The token has the right form. Another replica may have rotated the tokens.
     Unknown {
         client: Arc<Client>,
         token: Token,
@@ -76,8 +76,8 @@ pub fn guarded(
     (gate, router)
 }
 
-/// Returns route and token of a request, or `None` if no API server of this installation can have
-/// sent it.
+/// Returns route and token of a request, or `None` if an API server of this installation would not
+/// send such a request.
 fn called(request: &Request) -> Option<(&'static str, Token)> {
     let (route, token) = request.uri().path().rsplit_once('/')?;
     let route = ROUTES.into_iter().find(|known| *known == route)?;
@@ -85,8 +85,8 @@ fn called(request: &Request) -> Option<(&'static str, Token)> {
     (request.method() == Method::POST).then_some((route, token))
 }
 
-/// Removes everything from the head that admission does not read. Keeps the route, and length and
-/// type of the body.
+/// Removes all parts of the head that admission does not read. Keeps the route, and length and type
+/// of the body.
 fn strip(request: &mut Request, route: &'static str) {
     *request.uri_mut() = Uri::from_static(route);
     let headers = std::mem::take(request.headers_mut());

@@ -27,7 +27,7 @@ use crate::telemetry::metrics::{CONTENT_TYPE, Metrics};
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum size of the head of a request, in bytes.
 const HEAD_BYTES: usize = 16 << 10;
-/// No client is authenticated here.
+/// This listener authenticates no client.
 const CONNECTIONS: Limits = Limits {
     unauthenticated: 32,
     min_age: Duration::ZERO,
@@ -42,7 +42,8 @@ const CONNECTIONS: Limits = Limits {
     waiting_in_all: 0,
     waiting_by_address: 0,
 };
-/// Delay after a connection could not be accepted. The process can have too many open files.
+/// Delay after a connection could not be accepted, for example because the process has too many
+/// open files.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// The state that the pages show.
@@ -54,8 +55,8 @@ pub struct Health {
     pub metrics: Metrics,
 }
 
-/// Serves until `shutdown`, on a thread with its own runtime. So probes are answered even if all
-/// other threads are busy.
+/// Serves until `shutdown`, on a thread with its own runtime. Therefore probes are answered even if
+/// all other threads are busy.
 pub async fn serve(
     listener: TcpListener,
     health: Health,

@@ -1,14 +1,15 @@
-//! Listening sockets. Their connections have small buffers in the kernel: those count for the memory
-//! of the container, and grow to several MiB by default while a client does not read or is not read.
+//! Listening sockets. Their connections have small buffers in the kernel. The kernel counts these
+//! buffers as memory of the container. By default they grow to several MiB while the client does
+//! not read, or while the pod does not read from the client.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use tokio::net::{TcpListener, TcpSocket};
 
-/// Buffer for received bytes, in bytes. The kernel doubles it for its own data.
+/// Buffer for received bytes, in bytes. The kernel doubles this size for its own data.
 const RECEIVE_BUFFER: u32 = 32 << 10;
-/// Buffer for bytes that the client has not acknowledged, in bytes. The kernel doubles it.
+/// Buffer for bytes that the client has not acknowledged, in bytes. The kernel doubles this size.
 const SEND_BUFFER: u32 = 32 << 10;
 /// Connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
@@ -45,7 +46,7 @@ mod tests {
 
     use super::*;
 
-    /// A write that takes longer waits for the reader.
+    /// If a write is not finished after this time, it waits for the reader.
     const BLOCKED_AFTER: Duration = Duration::from_millis(500);
 
     /// Returns how many bytes can be written until the reader must read.

@@ -12,10 +12,11 @@ use tokio::task::JoinHandle;
 use super::connections::Client;
 use crate::budget::Share;
 
-/// Time limit for a client to read a response. API servers read at once.
+/// Time limit for a client to read a response. API servers read a response immediately.
 pub const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Maximum size of a response, in bytes. The largest have a patch with texts of their review.
+/// Maximum size of a response, in bytes. The largest responses have a patch with texts of their
+/// review.
 const RESPONSE_LIMIT: usize = 16 << 20;
 
 /// Shares of memory of a response, as an extension of the response.
@@ -34,8 +35,8 @@ impl ResponseShares {
     }
 }
 
-/// Bytes of a response, with the shares of memory that they use until the connection has sent them:
-/// it drops its last copy then.
+/// Bytes of a response, with the shares of memory that the bytes use. The shares are released when
+/// the connection has sent the bytes and drops its last copy.
 struct Unsent {
     bytes: Bytes,
     _shares: Vec<Share>,
@@ -54,8 +55,8 @@ impl Drop for Unsent {
     }
 }
 
-/// Returns the response with a body that keeps its shares, and closes the connection of the client
-/// if it is not sent within `timeout`.
+/// Returns the response with a body that keeps its shares. If the response is not sent within
+/// `timeout`, the connection of the client is closed.
 pub async fn bounded(response: Response, client: Arc<Client>, timeout: Duration) -> Response {
     let (mut parts, body) = response.into_parts();
     let shares = parts.extensions.remove::<ResponseShares>();

@@ -47,9 +47,9 @@ pub struct TlsLimits {
     pub connections: Limits,
     /// Concurrent requests of one connection.
     pub streams: u32,
-    /// HTTP/2 flow-control window of a request, in bytes. That of a connection is large enough for
-    /// all its requests: a client can use one connection for many users, so that waiting bodies
-    /// must not fill it.
+    /// HTTP/2 flow-control window of a request, in bytes. The window of a connection is large
+    /// enough for all its requests: a client can use one connection for many users, so waiting
+    /// bodies must not fill this window.
     pub stream_window: u32,
 }
 
@@ -68,12 +68,12 @@ pub struct Access {
 pub struct Drain {
     /// Time to serve requests until the API server knows that this replica ends.
     pub delay: Duration,
-    /// Time limit after that for reviews in flight.
+    /// Time limit after `delay` for requests in progress.
     pub timeout: Duration,
 }
 
-/// A router behind a gate. The gate returns the response to a rejected request at once, so that
-/// nothing of the request is stored: a client can send many before a connection closes.
+/// A router behind a gate. The gate returns the response to a rejected request at once, so that no
+/// part of the request is stored: a client can send many requests before a connection closes.
 #[derive(Debug, Clone)]
 struct Gated<G> {
     gate: G,

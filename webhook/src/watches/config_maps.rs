@@ -1,6 +1,6 @@
-//! Watches the ConfigMaps that policies name, each by its name, and only their metadata. `policies`
-//! reads them after a change. Secrets are never watched: the permission to watch one Secret of a
-//! namespace is the permission to watch all.
+//! Watches the metadata of the ConfigMaps that policies name, each ConfigMap by its name.
+//! `policies` reads them after a change. Secrets are never watched: the permission to watch one
+//! Secret of a namespace is the permission to watch all.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 /// Delay after a watch has ended or failed. The periodic read covers changes in between.
 const RESTART_DELAY: Duration = Duration::from_secs(5);
 
-/// The watches. They end when dropped.
+/// The watches. A watch ends when it is dropped.
 pub(super) struct ConfigMapWatches {
     client: Client,
     namespace: String,
@@ -53,7 +53,7 @@ impl ConfigMapWatches {
         self.config_maps = config_maps;
     }
 
-    /// Waits until one of them was changed, created or deleted, or a watch started.
+    /// Waits until a watched ConfigMap was changed, created or deleted, or a watch has started.
     pub(super) async fn changed(&self) {
         self.changed.notified().await;
     }

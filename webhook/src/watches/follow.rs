@@ -15,10 +15,10 @@ use serde_json::Value;
 
 use crate::clients::cluster::watch_events;
 
-/// The `spec` of all objects by name; `null` for an object without one.
+/// The `spec` of all objects by name; `null` for an object without `spec`.
 pub(super) type Specs = BTreeMap<String, Arc<Value>>;
 
-/// The watch, and the objects that it has reported. They are untyped: an invalid object must
+/// The watch, and the objects that it has reported. The objects are untyped: an invalid object must
 /// neither stop the watch nor be skipped.
 pub(super) struct Follower {
     events: BoxStream<'static, watcher::Result<Event<DynamicObject>>>,
@@ -49,7 +49,7 @@ impl Follower {
         }
     }
 
-    /// Returns the next snapshot. It is cancel-safe.
+    /// Returns the next snapshot. This function is cancel-safe.
     pub(super) async fn next(&mut self) -> Specs {
         loop {
             match self.events.next().await {

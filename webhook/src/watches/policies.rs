@@ -1,6 +1,6 @@
 //! The cache of SignaturePolicies, with the keys of the Secrets and the trust roots of the
-//! ConfigMaps that they name. Both are read periodically, and ConfigMaps also after a watch event.
-//! `bundle_core::policy` has the rules.
+//! ConfigMaps that they name. Secrets and ConfigMaps are read periodically, and ConfigMaps also
+//! after a watch event. `bundle_core::policy` has the rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use super::follow::{Follower, Specs};
 use crate::readiness::Gate;
 use crate::shared::Shared;
 
-/// Interval of reading the Secrets and ConfigMaps. They are few. Secrets are not watched, so a
-/// changed key takes effect after this time.
+/// Interval between reads of the Secrets and ConfigMaps, of which there are few. Secrets are not
+/// watched, so a changed key takes effect after this time.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(15);
 /// Delay after one could not be read.
 const RETRY_DELAY: Duration = Duration::from_secs(2);

@@ -22,7 +22,7 @@ use crate::shared::Shared;
 
 /// Maximum delay of a status change that only depends on time, after a clock was changed.
 const MAX_WAIT: Duration = Duration::from_mins(10);
-/// Delay after a point in time, because a root is still valid at its end.
+/// Delay after the end of a validity period, because a trust root is still valid at that time.
 const WAKE_MARGIN: Duration = Duration::from_millis(100);
 
 /// The content of the condition `Ready`.
@@ -59,8 +59,8 @@ pub(crate) async fn write_all(shared: Arc<Shared>) {
     }
 }
 
-/// Returns the time until a trust root becomes valid or expires. It is limited, because clocks can
-/// be changed.
+/// Returns the time until a trust root becomes valid or expires. The time is limited, because
+/// clocks can be changed.
 fn wake_delay(at: Option<Timestamp>, now: Timestamp) -> Duration {
     let wait = at.and_then(|at| Duration::try_from(at.duration_since(now)).ok());
     wait.map_or(MAX_WAIT, |wait| wait + WAKE_MARGIN)
@@ -173,7 +173,7 @@ fn finding_lines<'a>(findings: impl IntoIterator<Item = &'a Finding>) -> String 
     lines.join("; ")
 }
 
-/// Returns the status to write, or `None` if it is unchanged.
+/// Returns the status to write, or `None` if the status is unchanged.
 fn status(
     before: &Value,
     generation: Option<i64>,

@@ -31,7 +31,7 @@ Examples:
 pub(crate) struct Arguments {
     /// Measurements to run [default: all]
     subjects: Vec<Subject>,
-    /// Replace the tables in docs/explanation/benchmarks.md by those of this run.
+    /// Replace the tables in docs/explanation/benchmarks.md by the tables of this run.
     #[arg(long)]
     write: bool,
     /// Run a part of `trust` and `sources`, and `pod`, with unoptimized programs, to test the benchmarks

@@ -14,7 +14,7 @@ use rand::RngCore as _;
 use super::run::{Cost, command, cost, median};
 use super::table::Table;
 
-/// Size in bytes of the one large resource, its name, and the number of rounds.
+/// Size in bytes of the large resource, its name, and the number of rounds.
 const SIZES: [(u64, &str, usize); 3] = [
     (1 << 20, "1 MiB", 7),
     (100 << 20, "100 MiB", 5),
@@ -191,7 +191,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Returns every operation of every tool once, each with an empty target.
+    /// Returns every operation of every tool, each with an empty target.
     fn jobs(
         &self,
         layout: &Path,

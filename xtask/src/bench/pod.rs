@@ -157,7 +157,8 @@ async fn until_ready(node: &NodeRelease, replicas: usize) -> Result<()> {
     .await
 }
 
-/// Kills a container, and returns the time from the start of the next one until `/readyz` succeeds.
+/// Kills a container, and returns the time from the start of its replacement until `/readyz`
+/// succeeds.
 async fn start(node: &NodeRelease) -> Result<Duration> {
     until_ready(node, 2).await?;
     let leader = node.holder().await?;

@@ -96,7 +96,7 @@ pub(super) async fn measure() -> Result<Table> {
     Ok(table)
 }
 
-/// Changes an object. Returns the time until it is restored, in seconds.
+/// Changes an object. Returns the time until the object is restored, in seconds.
 async fn restore(api: &Api<ConfigMap>, name: &str) -> Result<f64> {
     let installed = api.get(name).await?.data;
     let patch = Patch::Merge(json!({"data": {"text": "changed"}}));
@@ -133,7 +133,8 @@ async fn quiet(cluster: &Cluster) -> Result<()> {
     }
 }
 
-/// Returns whether a request is the pod's, and neither a watch nor about its lease.
+/// Returns true if the pod sent the request, and the request is neither a watch nor a request for
+/// the lease.
 fn counts(event: &Value) -> bool {
     event["user"]["username"] == POD
         && event["verb"] != "watch"

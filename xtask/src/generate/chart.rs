@@ -1,6 +1,6 @@
 //! The Helm chart and the plain manifests: templates of the CRDs from the code, and
-//! `webhook/deploy` as the real `helm template` renders the chart. All other templates of the chart
-//! are written by hand.
+//! `webhook/deploy` with the output of the real `helm template` for the chart. All other templates
+//! of the chart are written by hand.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,8 +16,8 @@ const DEPLOY: &str = "webhook/deploy";
 const FOLDERS: [&str; 2] = ["manifests", "admission"];
 const HEADER: &str = "# Written by `cargo xtask gen` from charts/bundle-webhook.\n";
 
-/// Returns path and text of the chart's template for a CRD. `crd` is its manifest as `crds/` has
-/// it.
+/// Returns path and text of the chart's template for a CRD. `crd` is the manifest of the CRD in
+/// `crds/`.
 pub(super) fn crd_template(plural: &str, crd: &str) -> Result<(PathBuf, String)> {
     ensure!(
         !crd.contains("{{"),
@@ -136,8 +136,8 @@ fn split(rendered: &str) -> Result<BTreeMap<PathBuf, String>> {
     Ok(files)
 }
 
-/// Returns the only item of a typed list, with the comment before the list; any other text
-/// unchanged, with a line break at its end.
+/// Returns the only item of a typed list, with the comment before the list. Returns other texts
+/// unchanged, with a line break at the end.
 fn without_list(text: &str) -> String {
     let is_list = text
         .lines()

@@ -1,5 +1,5 @@
-//! Examples of diagnostics, read from the snapshots that tests compare with real messages. A
-//! changed message therefore changes a snapshot first, and the generated page with it.
+//! Examples of diagnostics, read from the snapshots that tests compare with real messages.
+//! Therefore a changed message first changes a snapshot, and then the generated page.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ const FOLDERS: [(&str, &str); 4] = [
 pub(super) struct Examples {
     /// Messages that end with the code.
     own: BTreeMap<String, String>,
-    /// Messages that name the code in parentheses, about one of several objects.
+    /// Messages about one of several objects, with the code in parentheses.
     mentions: BTreeMap<String, String>,
 }
 
@@ -43,7 +43,7 @@ impl Examples {
         found.map(String::as_str)
     }
 
-    /// Fails if a code has no example, so that every new code gets a test of its message.
+    /// Fails if a code has no example, so that every new code needs a test of its message.
     pub(super) fn check(&self, codes: impl IntoIterator<Item = &'static str>) -> Result<()> {
         let missing: Vec<&str> = codes
             .into_iter()

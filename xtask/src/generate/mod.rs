@@ -57,7 +57,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Writes `files`, or only compares them. Returns the paths that differ and were not written.
+/// Writes `files`, or only compares them with the existing files. Returns the paths that differ and
+/// were not written.
 fn write(root: &Path, files: &BTreeMap<PathBuf, String>, check: bool) -> Result<Vec<String>> {
     let mut stale = Vec::new();
     for (path, text) in files {
@@ -131,7 +132,7 @@ fn health() -> String {
          | condition `Stalled` is `True` | failed |\n\
          | a custom resource with condition `Ready` | ready if the condition is `True` |\n\
          | a custom resource without condition `Ready` | ready |\n\
-         | a kind of Kubernetes that is not in the next table | ready once it exists |\n\n\
+         | a kind of Kubernetes that is not in the next table | ready as soon as it exists |\n\n\
          Custom resources are all kinds that kube-apiserver does not serve, also those in groups such as `gateway.networking.k8s.io`.\n\n\
          ## Kinds of Kubernetes\n\n\
          | Kind | Ready | Failed |\n|---|---|---|\n",
@@ -155,7 +156,7 @@ fn health() -> String {
          difference that is not in the table, and for a row that is no longer true.\n\n\
          *Waiting* is `InProgress` or `Terminating` in kstatus and `Progressing` in Argo CD. *Failed* is `Failed` and `Degraded`. A kind without a\n\
          health check in Argo CD counts as ready.\n\n\
-         | Tool | Kind | State | Here | There | Reason |\n|---|---|---|---|---|---|\n",
+         | Tool | Kind | State | This project | The tool | Reason |\n|---|---|---|---|---|---|\n",
     );
     let list = |verdicts: &[Verdict]| {
         let names: Vec<_> = verdicts.iter().map(Verdict::to_string).collect();

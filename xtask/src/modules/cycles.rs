@@ -8,7 +8,7 @@ use super::tree::Tree;
 /// A cycle of sibling modules.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ImportCycle {
-    /// Path of the parent in its crate; empty for the root.
+    /// Path of the parent in its crate. The root has an empty path.
     pub(super) parent: String,
     /// Names of the modules.
     pub(super) modules: BTreeSet<String>,
@@ -42,8 +42,8 @@ pub(super) fn find(tree: &Tree) -> Vec<ImportCycle> {
         .collect()
 }
 
-/// Returns the innermost common parent of both, and its children that contain them; `None` if one
-/// contains the other.
+/// Returns the innermost common parent of both modules, and the children of this parent that
+/// contain the modules. Returns `None` if one module contains the other.
 fn siblings(tree: &Tree, from: usize, to: usize) -> Option<(usize, (usize, usize))> {
     let mut from: Vec<usize> = tree.lineage(from).collect();
     let mut to: Vec<usize> = tree.lineage(to).collect();

@@ -23,7 +23,7 @@ const FOREIGN: [&str; 4] = [
     "test_verify_cpython_release_bundles",
 ];
 
-/// Returns what pages name and does not exist.
+/// Returns the names in pages that do not exist.
 pub(super) fn check(root: &Path, sources: &[PathBuf]) -> Result<Vec<String>> {
     let mut known = Known::default();
     let own = root.join(OWN);
@@ -103,8 +103,8 @@ impl Known {
         missing
     }
 
-    /// Returns `true` if the code has this word. An ellipsis at the end replaces the rest of it.
-    /// `_total` and `_seconds` are added to the names of metrics when they are served.
+    /// Returns `true` if the code has this word. An ellipsis at the end of the word replaces its
+    /// rest. `_total` and `_seconds` are added to the names of metrics when they are served.
     fn has(&self, name: &str) -> bool {
         if let Some(start) = name.strip_suffix('…') {
             let from = self.words.range(start.to_owned()..);
@@ -117,7 +117,7 @@ impl Known {
             || FOREIGN.contains(&name)
     }
 
-    /// Returns `true` if there is a module of this path. The beginning may be left out.
+    /// Returns `true` if a module of this path exists. The beginning of the path may be omitted.
     fn has_module(&self, path: &str) -> bool {
         self.modules.iter().any(|module| {
             let before = module.strip_suffix(path);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Maximum number of source files of a folder. Those of its subfolders do not count.
+/// Maximum number of source files of a folder. Files of its subfolders do not count.
 const MAX_FILES: usize = 12;
 
 /// Folders that may have more files, each with the number and the reason.

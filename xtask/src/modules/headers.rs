@@ -99,8 +99,8 @@ impl Known {
         missing
     }
 
-    /// Returns `true` if a path refers to a module or an item of one. The beginning of a path may
-    /// be missing, as in `plan::drift`.
+    /// Returns `true` if a path refers to a module or an item of a module. The beginning of a path
+    /// may be missing, as in `plan::drift`.
     fn has_path(&self, path: &str) -> bool {
         let path = path.replace('-', "_");
         let mut parts: Vec<&str> = path.split("::").collect();

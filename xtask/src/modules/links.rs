@@ -95,7 +95,8 @@ fn has_anchor(
     Ok(known[file].contains(anchor))
 }
 
-/// Returns the anchors of all headings, as GitHub and mdBook make them: repeated ones get a number.
+/// Returns the anchors of all headings, in the form of GitHub and mdBook: repeated anchors get a
+/// number.
 fn headings(text: &str) -> BTreeSet<String> {
     let mut counts = BTreeMap::new();
     let mut found = BTreeSet::new();

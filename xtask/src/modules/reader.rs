@@ -1,5 +1,5 @@
-//! Parser of Rust source: declared modules, names bound by `use`, and paths. It works on tokens, so
-//! that paths in macros are included. Items with `#[cfg(test)]` are excluded.
+//! Parser of Rust source: declared modules, names bound by `use`, and paths. The parser works on
+//! tokens, so that paths in macros are included. Items with `#[cfg(test)]` are excluded.
 
 use anyhow::{Result, anyhow};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
@@ -13,7 +13,7 @@ pub(super) struct Declarations {
     pub(super) inline: Vec<(String, Declarations)>,
     /// Names bound by `use`, with their paths.
     pub(super) bindings: Vec<(String, Vec<String>)>,
-    /// All paths: those of `use`, and all that begin with `crate`, `self` or `super`.
+    /// All paths: paths in `use`, and paths that begin with `crate`, `self` or `super`.
     pub(super) paths: Vec<Vec<String>>,
 }
 

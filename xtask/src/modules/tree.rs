@@ -13,7 +13,7 @@ const REEXPORTS: usize = 16;
 /// A module.
 #[derive(Debug, Default)]
 pub(super) struct Module {
-    /// Name; empty for the root.
+    /// Name. The root has an empty name.
     pub(super) name: String,
     /// File.
     pub(super) file: PathBuf,
@@ -21,7 +21,7 @@ pub(super) struct Module {
     pub(super) parent: Option<usize>,
     /// Child modules.
     pub(super) children: BTreeMap<String, usize>,
-    /// Paths in its code.
+    /// Paths in the code of the module.
     pub(super) paths: Vec<Vec<String>>,
     bindings: BTreeMap<String, Vec<String>>,
 }
@@ -148,7 +148,8 @@ impl Tree {
         Some(at)
     }
 
-    /// Returns the path of a module in its crate, such as `reconcile::drift`; empty for the root.
+    /// Returns the path of a module in its crate, such as `reconcile::drift`. The root has an empty
+    /// path.
     pub(super) fn path(&self, id: usize) -> String {
         let mut names: Vec<&str> = self
             .lineage(id)
@@ -159,7 +160,7 @@ impl Tree {
         names.join("::")
     }
 
-    /// Returns a module and its parents, the root last.
+    /// Returns a module and its parents. The root is the last one.
     pub(super) fn lineage(&self, id: usize) -> impl Iterator<Item = usize> {
         std::iter::successors(Some(id), |&id| self.modules[id].parent)
     }

@@ -37,8 +37,8 @@ pub(crate) struct Arguments {
     /// Folder for the archives; existing files of the same names are replaced
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
-    /// Write a krew manifest, and a custom index with it. Its users download the archives from this
-    /// folder
+    /// Write a krew manifest, and a custom index with this manifest. Users of the index download
+    /// the archives from this folder
     #[arg(long, value_name = "URL", requires = "source")]
     download: Option<String>,
     /// Continue without the platforms that cannot be built, and write the krew manifest without

@@ -26,8 +26,8 @@ Examples:
   cargo xtask image --platform amd64,arm64 --to target/image --attestations target/attestations \\
     --source https://example.com/team/kubectl-bundle --push registry.example.com/bundle-webhook:0.1.0 --key release.key")]
 pub(crate) struct Arguments {
-    /// Platforms: amd64, arm64 [default: that of this machine]. The compiler for another one is
-    /// installed with apt-get and rustup
+    /// Platforms: amd64, arm64 [default: the platform of this machine]. The compiler for another
+    /// platform is installed with apt-get and rustup
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     platform: Vec<Platform>,
     /// Cargo's profile of the program

@@ -14,7 +14,7 @@ use e2e::image::Provenance;
 struct ProvenanceInput<'a> {
     /// Command, such as `cargo-xtask-image`.
     command: &'static str,
-    /// Repository of the sources; without it there is no provenance.
+    /// Repository of the sources. Without a repository, no provenance is written.
     source: Option<&'a str>,
     /// Builder; `None` for a build on a developer's machine.
     builder: Option<&'a str>,
@@ -55,7 +55,7 @@ impl ProvenanceInput<'_> {
     }
 }
 
-/// Runs the plugin with the environment of this process, and returns what it prints.
+/// Runs the plugin with the environment of this process, and returns its output.
 fn run_plugin(plugin: &Path, arguments: &[String]) -> Result<String> {
     let output = Command::new(plugin)
         .args(arguments)
@@ -80,7 +80,8 @@ struct Commit {
 }
 
 impl Commit {
-    /// Returns the current commit if git knows it and no file differs from it.
+    /// Returns the current commit if the sources are a git checkout and no file differs from this
+    /// commit.
     fn of_sources() -> Option<Self> {
         let git = |arguments: &[&str]| {
             let output = Command::new("git")

@@ -1,5 +1,5 @@
-//! Enumerations of fields. The published OpenAPI documents lack them; the Go code that generates
-//! the documents has them.
+//! Enumerations of fields. The published OpenAPI documents do not contain enumerations. The Go code
+//! that generates the documents contains them.
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;

@@ -20,7 +20,8 @@ const TABLE: &str = "crates/bundle-schemas/src/table.json.gz";
 const MODULE: &str = "k8s.io/kubernetes";
 const DOCUMENTS: &str = "api/openapi-spec/v3";
 const GENERATED: &str = "pkg/generated/openapi/zz_generated.openapi.go";
-/// A release of each supported minor version, oldest first. The newest one is that of the tests.
+/// A release of each supported minor version, oldest first. The newest release is that of the
+/// tests.
 const VERSIONS: &[&str] = &["1.33.13", "1.34.4", "1.35.4"];
 
 /// Definitions of one version by their names in the OpenAPI document.
@@ -73,7 +74,7 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// The table: each schema once, for all versions and kinds that use it.
+/// The table. It contains each schema once, for all versions and kinds that use the schema.
 #[derive(Default)]
 struct Table {
     definitions: Vec<Value>,
@@ -82,7 +83,8 @@ struct Table {
 }
 
 impl Table {
-    /// Returns the number of a definition, added with everything it refers to.
+    /// Adds a definition and all definitions that it refers to. Returns the number of the
+    /// definition.
     fn add(
         &mut self,
         all: &Definitions,
@@ -168,7 +170,7 @@ fn module(version: &str) -> Result<PathBuf> {
     Ok(Path::new(folder).to_owned())
 }
 
-/// Returns an error if the newest version in the table is not the one that the tests build.
+/// Returns an error if the newest version in the table is not the version that the tests build.
 pub(crate) fn stale() -> Result<Option<String>> {
     let version = crate::apis::version()?;
     let fresh = bundle_schemas::newest_release() == version;

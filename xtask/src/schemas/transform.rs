@@ -10,8 +10,8 @@ use super::Definitions;
 /// corrected later, while the server's rules did not change.
 pub(super) type Required = BTreeMap<String, BTreeSet<String>>;
 
-/// Fields that the documents list as required but the API server does not enforce, as their zero
-/// value is valid or defaulted. Each was tested with a real API server.
+/// Fields that the documents list as required but the API server does not enforce, because their
+/// zero value is valid or is replaced by a default. Each field was tested with a real API server.
 const NOT_ENFORCED: &[(&str, &str)] = &[
     ("io.k8s.api.apps.v1.ControllerRevision", "revision"),
     ("io.k8s.api.batch.v1.PodFailurePolicy", "rules"),
@@ -65,8 +65,8 @@ pub(super) fn required(definitions: &Definitions) -> Required {
         .collect()
 }
 
-/// Returns `GROUP/VERSION/KIND` of the objects of a definition; none for parts, lists, requests,
-/// and CustomResourceDefinitions, which have separate checks.
+/// Returns `GROUP/VERSION/KIND` of the objects of a definition. Returns an empty list for parts of
+/// objects, lists, requests, and CustomResourceDefinitions, which have separate checks.
 pub(super) fn kinds(name: &str, definition: &Value) -> Vec<String> {
     let is_object = definition
         .pointer("/properties/metadata/allOf/0/$ref")

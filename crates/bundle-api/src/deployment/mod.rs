@@ -75,29 +75,30 @@ pub struct BundleDeploymentSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schemas::free_form")]
     pub config: Option<serde_json::Value>,
-    /// ServiceAccount that installs the content, instead of the one that the class names. The
-    /// requester needs verb `impersonate` on it.
+    /// ServiceAccount that installs the content, instead of the ServiceAccount of the class. The
+    /// requester needs verb `impersonate` on this ServiceAccount.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account: Option<ServiceAccountName>,
-    /// Namespace of the objects that name none. There is no default: content with such objects is
-    /// rejected without it. An operator (registry+v1) is installed into this namespace as a whole;
-    /// without it, into the namespace that its bundle suggests. A namespace of bundle-webhook
-    /// itself is rejected.
+    /// Namespace of the objects without a namespace. This field has no default: if it is not set,
+    /// content with such objects is rejected. All objects of an operator (registry+v1) are
+    /// installed in this namespace. If this field is not set, an operator is installed in the
+    /// namespace that its bundle suggests. A namespace of bundle-webhook itself is rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = names::LABEL_PATTERN), length(max = names::LABEL_LIMIT))]
     pub target_namespace: Option<String>,
-    /// Create `targetNamespace` if it is missing. An existing namespace is not changed. On deletion
-    /// of the content, a namespace that was created is deleted only if it contains nothing else.
-    /// Default: false.
+    /// Create `targetNamespace` if it is missing. An existing namespace is not changed. When the
+    /// content is deleted, a namespace that was created is deleted too if it contains no other
+    /// objects. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub create_namespace: Option<bool>,
-    /// Stop reconciling while this is true: neither new content is installed nor drift corrected.
-    /// Default: false.
+    /// Stop reconciling while this field is true: new content is not installed, and drift is not
+    /// corrected. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
-    /// Handling of an object of the content that already exists without an owner. `Prevent` leaves
-    /// it unchanged and fails; `Adopt` takes ownership. An object with another owner is never
-    /// adopted. Default: `Prevent`.
+    /// Handling of an object of the content that already exists without an owner. With `Prevent`
+    /// the object stays unchanged and the installation fails. With `Adopt` the BundleDeployment
+    /// becomes the owner of the object. An object with another owner is never adopted. Default:
+    /// `Prevent`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collision: Option<Collision>,
     /// Handling of installed objects that were changed by another actor.
@@ -121,7 +122,7 @@ pub struct BundleDeploymentSpec {
 /// Template of the Bundle.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BundleTemplate {
-    /// Labels and annotations of the Bundle. Its name is generated.
+    /// Labels and annotations of the Bundle. The name of the Bundle is generated.
     #[serde(default, skip_serializing_if = "TemplateMetadata::is_empty")]
     pub metadata: TemplateMetadata,
     /// The spec of the Bundle.
@@ -155,9 +156,9 @@ impl TemplateMetadata {
     }
 }
 
-/// Handling of an object of the content that already exists without an owner. `Prevent` leaves it
-/// unchanged and fails; `Adopt` takes ownership. An object with another owner is never adopted.
-/// Default: `Prevent`.
+/// Handling of an object of the content that already exists without an owner. With `Prevent` the
+/// object stays unchanged and the installation fails. With `Adopt` the BundleDeployment becomes the
+/// owner of the object. An object with another owner is never adopted. Default: `Prevent`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Collision {
     /// Leave the object unchanged, and fail.
@@ -174,7 +175,7 @@ pub struct Drift {
     /// `status.drift`. Default: `Correct`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<DriftMode>,
-    /// Fields that other actors own. They are neither restored nor reported.
+    /// Fields that other actors own. Drift of these fields is neither restored nor reported.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ignore: Vec<DriftIgnore>,
 }
@@ -190,7 +191,8 @@ pub enum DriftMode {
     Report,
 }
 
-/// Fields that another actor owns: of some objects, or of a field manager.
+/// Fields that another actor owns: named fields of matching objects, or all fields of a field
+/// manager.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DriftIgnore {
     /// Kind of the objects, with its group: `Deployment.apps`, `ConfigMap`. Default: every kind.
@@ -211,14 +213,14 @@ pub struct DriftIgnore {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Rollout {
-    /// Longest time for new content to become healthy, as `10m` or `1h30m`. Default: 10m. Not
-    /// implemented yet: it has no effect.
+    /// Longest time for new content to become healthy, such as `10m` or `1h30m`. Default: 10m. Not
+    /// implemented yet: this field has no effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^([0-9]+(ms|s|m|h))+$"))]
     pub deadline: Option<String>,
-    /// Handling of content that is not healthy by the deadline: `Hold` stops and reports it;
-    /// `RollBack` installs the previous content. Default: `Hold`. Not implemented yet: it has no
-    /// effect.
+    /// Handling of content that is not healthy by the deadline: `Hold` stops and reports the
+    /// content; `RollBack` installs the previous content. Default: `Hold`. Not implemented yet:
+    /// this field has no effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_failure: Option<OnFailure>,
     /// Number of earlier revisions that are kept. Default: 5.
@@ -231,15 +233,15 @@ pub struct Rollout {
     pub allow_downgrade: Option<bool>,
     /// Handling of an object with a change of an immutable field. `IfCompleted` deletes and
     /// recreates finished Jobs. `Always` deletes and recreates any object except Namespaces, CRDs
-    /// and volumes. `Never` recreates none. The annotation `core.rukpak.io/replace` of an object
-    /// overrides it. Default: `IfCompleted`.
+    /// and volumes. `Never` recreates no object. The annotation `core.rukpak.io/replace` of an
+    /// object overrides this field. Default: `IfCompleted`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replace: Option<Replace>,
 }
 
 /// Handling of an object with a change of an immutable field. `IfCompleted` deletes and recreates
 /// finished Jobs. `Always` deletes and recreates any object except Namespaces, CRDs and volumes.
-/// `Never` recreates none. Default: `IfCompleted`.
+/// `Never` recreates no object. Default: `IfCompleted`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Replace {
     /// Any object except Namespaces, CRDs and volumes.
@@ -251,11 +253,11 @@ pub enum Replace {
     Never,
 }
 
-/// Handling of content that is not healthy by the deadline: `Hold` stops and reports it; `RollBack`
-/// installs the previous content. Default: `Hold`.
+/// Handling of content that is not healthy by the deadline: `Hold` stops and reports the content;
+/// `RollBack` installs the previous content. Default: `Hold`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum OnFailure {
-    /// Stop, and report it.
+    /// Stop, and report the content.
     #[default]
     Hold,
     /// Install the previous content.
@@ -266,18 +268,18 @@ pub enum OnFailure {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Deletion {
-    /// `Delete` deletes them; `Orphan` keeps them and removes the labels of this project. Default:
-    /// Delete.
+    /// `Delete` deletes the installed objects. `Orphan` keeps the objects, and removes the labels
+    /// of this project from the objects. Default: Delete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub objects: Option<DeleteObjects>,
-    /// Handling of a CRD that still has resources: `Refuse` waits and reports it, `Orphan` keeps
-    /// the CRD, `Delete` deletes the CRD and all its resources. Default: `Refuse`.
+    /// Handling of a CRD that still has resources: `Refuse` waits and reports the CRD, `Orphan`
+    /// keeps the CRD, `Delete` deletes the CRD and all its resources. Default: `Refuse`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub custom_resources: Option<DeleteCustomResources>,
 }
 
-/// `Delete` deletes them; `Orphan` keeps them and removes the labels of this project. Default:
-/// Delete.
+/// `Delete` deletes the installed objects. `Orphan` keeps the objects, and removes the labels of
+/// this project from the objects. Default: Delete.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum DeleteObjects {
     /// Delete the objects.
@@ -287,11 +289,11 @@ pub enum DeleteObjects {
     Orphan,
 }
 
-/// Handling of a CRD that still has resources: `Refuse` waits and reports it, `Orphan` keeps the
-/// CRD, `Delete` deletes the CRD and all its resources. Default: `Refuse`.
+/// Handling of a CRD that still has resources: `Refuse` waits and reports the CRD, `Orphan` keeps
+/// the CRD, `Delete` deletes the CRD and all its resources. Default: `Refuse`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum DeleteCustomResources {
-    /// Wait, and report it.
+    /// Wait, and report the CRD.
     #[default]
     Refuse,
     /// Keep the CRD.

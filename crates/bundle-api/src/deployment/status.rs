@@ -20,10 +20,10 @@ pub struct BundleDeploymentStatus {
     /// Name of the Bundle whose content is installed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active_bundle: Option<String>,
-    /// Installed content, with its ServiceAccount and requester.
+    /// Installed content, with the ServiceAccount that installed it and its requester.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub installed: Option<Installed>,
-    /// New content that is not completely installed yet; absent otherwise.
+    /// New content that is not completely installed yet. Absent if no upgrade is in progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upgrade: Option<Upgrade>,
     /// Installed and earlier revisions, newest first.
@@ -66,8 +66,8 @@ pub struct Installed {
     /// Approver of this content, if the class requires approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved_by: Option<String>,
-    /// Digest over the managed fields of all installed objects after the last apply. If it is
-    /// unchanged after a restart, nothing has drifted and nothing is applied.
+    /// Digest over the managed fields of all installed objects after the last apply. If the digest
+    /// is unchanged after a restart, no object has drifted and no object is applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fields_digest: Option<String>,
 }
@@ -84,7 +84,7 @@ pub struct Upgrade {
     /// Version of the new package.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Number of objects of the new content, once known.
+    /// Number of objects of the new content. Absent until the number is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub objects: Option<u64>,
     /// Number of objects that were applied from the new content.
@@ -102,7 +102,7 @@ pub struct Upgrade {
 pub struct Revision {
     /// Name of the Bundle.
     pub bundle: String,
-    /// Digest of its content.
+    /// Digest of the content.
     pub digest: String,
     /// Version of the package.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -36,7 +36,7 @@ const METADATA_LIMIT: usize = 8 << 20;
 /// Largest memory for a parsed object of a list or watch, in bytes.
 const WHOLE_LIMIT: usize = 16 << 20;
 /// Largest memory for a parsed object of this project's kinds, in bytes. The reconciler holds up to
-/// 24 of them at the same time.
+/// 24 such objects at the same time.
 const OWN_LIMIT: usize = 4 << 20;
 /// Largest response that is neither metadata nor a list or watch, in bytes. Readers of whole
 /// objects have their own limits.
@@ -64,7 +64,7 @@ pub struct KeepFields;
 /// Shared state of all clients.
 #[derive(Debug)]
 struct AnswerMemory {
-    /// Permit for a response that is not small, held until it is read.
+    /// Permit for a response that is not small. The permit is held until the response is read.
     turn: Arc<Semaphore>,
     /// Last page size that fitted, by path, for lists whose pages did not fit.
     page_sizes: Mutex<HashMap<String, u32>>,
@@ -121,7 +121,7 @@ async fn answer(
     }
 }
 
-/// Reads one page of a list, and retries with fewer objects if it exceeds the limit.
+/// Reads one page of a list. If the page exceeds the limit, retries with fewer objects.
 async fn page(
     base: &Client,
     memory: &AnswerMemory,
@@ -170,7 +170,7 @@ async fn page(
 }
 
 enum Read {
-    /// Response, and its memory in bytes after parsing.
+    /// Response, and the memory of the parsed response in bytes.
     Whole(Response<AnswerBody>, usize),
     TooLarge,
 }
@@ -252,7 +252,7 @@ fn lines(body: Body, mut reducer: Reducer, path: String) -> AnswerBody {
     StreamBody::new(frames).boxed_unsync()
 }
 
-/// Returns the data of a body, which fails if it is not complete within [`READ_TIMEOUT`].
+/// Returns the data of a body. Fails if the body is not complete within [`READ_TIMEOUT`].
 fn timely(body: Body) -> impl Stream<Item = Result<Bytes, BoxError>> + Send {
     let data = Box::pin(body.into_data_stream());
     let expired = Box::pin(tokio::time::sleep(READ_TIMEOUT));
@@ -297,7 +297,7 @@ fn limited_and_reduced(body: Body, limit: u64, mut reducer: Option<Reducer>) -> 
     StreamBody::new(frames).boxed_unsync()
 }
 
-/// Logs objects that were too large or invalid. Returns true if there are none.
+/// Logs objects that were too large or invalid. Returns true if there are no such objects.
 fn report(reducer: &mut Reducer, path: &str) -> bool {
     let too_large = reducer.take_too_large();
     for name in &too_large {
@@ -319,7 +319,7 @@ fn too_large(path: &str) -> BoxError {
 }
 
 /// Returns the kind of a response that is reduced: list, watch, metadata of one object, or whole
-/// object of this project's kinds. `None` for all others.
+/// object of this project's kinds. Returns `None` for all other responses.
 fn kind_of(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<AnswerKind> {
     let is_metadata = is_metadata(headers);
     if method == Method::GET {
@@ -396,7 +396,7 @@ fn is_collection(path: &str) -> bool {
     matches!(rest[..], [_] | ["namespaces", _, _])
 }
 
-/// Returns true if the path is that of an object of this project's kinds.
+/// Returns true if the path is the path of an object of this project's kinds.
 fn is_own_object(path: &str) -> bool {
     let mut segments = path.trim_matches('/').split('/');
     segments.next() == Some("apis") && segments.next() == Some(GROUP) && segments.count() == 3

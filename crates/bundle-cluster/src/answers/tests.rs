@@ -8,7 +8,8 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::ByName;
 
-/// Returns a client whose requests `respond` answers, and their URLs once the client is gone.
+/// Returns a client whose requests get the responses of `respond`, and a task that returns the URLs
+/// of the requests after the client is dropped.
 fn server(
     respond: impl Fn(&Uri) -> (u16, String) + Send + 'static,
 ) -> (Api<ConfigMap>, JoinHandle<Vec<String>>) {
@@ -41,8 +42,8 @@ fn config_map(name: usize, labels: usize) -> Value {
     }})
 }
 
-/// Answers lists of eight objects with so many labels each, whose continue token is the next
-/// number.
+/// Returns a server function for lists of eight objects, each with `labels` labels. The continue
+/// token of a page is the number of the next object.
 fn paged(labels: usize) -> impl Fn(&Uri) -> (u16, String) {
     move |uri| {
         let number = |key| query(uri, key).map_or(0, |text| text.parse().unwrap());

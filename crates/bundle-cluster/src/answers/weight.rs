@@ -1,4 +1,4 @@
-//! Memory estimates of objects before they are stored, by the same rule that limits responses, so
+//! Memory estimates of objects before the objects are stored. The same rule limits responses, so
 //! that each admitted object can be read later. The limits per kind are in
 //! `bundle_core::review::size`.
 
@@ -78,7 +78,7 @@ impl Scale {
         let _written = serde_json::to_writer(&mut *self, value);
     }
 
-    /// Writes an entry of a map, with the comma that can follow it.
+    /// Writes an entry of a map, with an optional comma after it.
     fn entry(&mut self, key: &str, value: &Value) {
         self.value(&key);
         self.push(b":");

@@ -1,5 +1,5 @@
-//! Layer below all clients that only sends dry runs as users: it fails for other requests that
-//! impersonate a user.
+//! Layer below all clients that guards impersonation of users. A request that impersonates a user
+//! fails if it is not a dry run.
 
 use http::{HeaderMap, Method, Request, Uri};
 use kube::Client;
@@ -55,8 +55,9 @@ async fn checked(request: Request<Body>) -> Result<Request<Body>, tower::BoxErro
     Ok(Request::from_parts(head, Body::from(body.to_vec())))
 }
 
-/// Returns the impersonated identity. A ServiceAccount is impersonated by user name only; groups,
-/// uid or extra fields could add permissions, so such a request counts as a user.
+/// Returns the impersonated identity. A ServiceAccount is impersonated by user name only. Groups,
+/// uid or extra fields could add permissions, so a request with these fields counts as
+/// impersonation of a user.
 fn impersonated(headers: &HeaderMap) -> Impersonated {
     let mut named = headers
         .iter()
@@ -99,8 +100,8 @@ fn is_dry_run(method: &Method, uri: &Uri) -> Result<(), NotDryRun> {
     Ok(())
 }
 
-/// Returns true if the path is that of one object. Collections are rejected, and so are
-/// subresources, because some act in spite of `dryRun`.
+/// Returns true if the path is the path of one object. Returns false for collections, and for
+/// subresources, because a subresource may have an effect in spite of `dryRun`.
 fn is_object(path: &str) -> bool {
     let mut segments = path.split('/').collect::<Vec<_>>().into_iter();
     let root = (segments.next(), segments.next());

@@ -4,8 +4,8 @@ use bundle_core::names::{KubeName, NameKind};
 
 use super::ServiceAccount;
 
-/// Adds commands to the message of `error` if the API server rejected the impersonation of
-/// `account`. The commands permit it.
+/// If the API server rejected the impersonation of `account`, adds commands to the message of
+/// `error` that permit this impersonation.
 ///
 /// The shipped Role contains only the installer. Each further ServiceAccount needs a Role in its
 /// namespace.
@@ -19,7 +19,7 @@ pub fn with_missing_right(mut error: kube::Error, account: &ServiceAccount) -> k
 }
 
 /// Returns commands that permit the impersonation of `account`. Returns `None` if `message` is not
-/// the API server's rejection of it.
+/// the API server's rejection of this impersonation.
 pub fn missing_right(message: &str, account: &ServiceAccount) -> Option<String> {
     let (_, rest) = message.split_once("is forbidden: User \"system:serviceaccount:")?;
     // Newer API servers first check a verb such as `impersonate-on:serviceaccount:create`.

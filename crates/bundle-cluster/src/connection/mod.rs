@@ -26,8 +26,8 @@ pub use self::retry::RetryAfter;
 pub use bundle_core::service_account::ServiceAccount;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Timeout for the head of a response, also of a watch, whose body continues. It exceeds the minute
-/// after which API servers end a request.
+/// Timeout for the head of a response, also for the head of a watch. This timeout is longer than
+/// the minute after which API servers end a request.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(65);
 /// The client library's stack of services, with a response timeout.
 pub type Transport = Timeout<BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>>;
@@ -79,15 +79,15 @@ pub async fn builder(kubeconfig: Option<&Path>) -> Result<ClientBuilder<Transpor
     Ok(builder.with_layer(&TimeoutLayer::new(ANSWER_TIMEOUT)))
 }
 
-/// Clients of this process. They share one connection pool and one credential.
+/// Clients of this process, which share one connection pool and one credential.
 pub struct Clients {
     own: Client,
     by_account: Mutex<HashMap<ServiceAccount, Client>>,
 }
 
 impl Clients {
-    /// Returns clients on top of `own`. All of them pass through the guard that only sends dry runs
-    /// as users, and through the limits of responses.
+    /// Returns clients that use `own`. All their requests pass through the guard of impersonation
+    /// and through the limits of responses.
     pub fn new(own: Client) -> Self {
         Self {
             own: answers::bounded(guarded(own)),
@@ -95,7 +95,8 @@ impl Clients {
         }
     }
 
-    /// Returns clients that send their requests through `wrap` of these clients.
+    /// Returns clients that send their requests through `wrap`. The clients share the connections
+    /// of `self`.
     #[must_use]
     pub fn through(&self, wrap: impl FnOnce(Client) -> Client) -> Self {
         Self {
@@ -104,14 +105,14 @@ impl Clients {
         }
     }
 
-    /// Returns the client with the pod's own identity. It can read this project's kinds and cannot
-    /// write objects of bundles.
+    /// Returns the client with the pod's own identity. This client can read this project's kinds,
+    /// but cannot write objects of bundles.
     pub fn own(&self) -> Client {
         self.own.clone()
     }
 
-    /// Returns a client that impersonates `account`. The API server requires verb `impersonate` for
-    /// it.
+    /// Returns a client that impersonates `account`. The API server requires verb `impersonate` on
+    /// `account`.
     pub fn acting_as(&self, account: &ServiceAccount) -> Result<Client, ClusterError> {
         let mut known = self
             .by_account

@@ -65,7 +65,7 @@ struct List {
     kinds: Arc<Vec<Kind>>,
 }
 
-/// Cached list of a group version. One caller at a time requests it.
+/// Cached list of a group version. Only one caller at a time requests the list.
 type ListSlot = Arc<Mutex<Option<List>>>;
 
 /// Versions of each group, the preferred version first.
@@ -95,7 +95,7 @@ impl Apis {
         }
     }
 
-    /// Returns the kind, if the server has it.
+    /// Returns the kind, if the server serves it.
     pub async fn find(
         &self,
         group: &str,
@@ -111,7 +111,7 @@ impl Apis {
         Ok(None)
     }
 
-    /// Returns the kind, if the server has it, without the cache.
+    /// Returns the kind, if the server serves it. Does not use the cache.
     pub async fn find_uncached(
         &self,
         group: &str,
@@ -133,7 +133,8 @@ impl Apis {
         *self.groups.lock().await = None;
     }
 
-    /// Returns the kind in the preferred version of the server, or in another version that has it.
+    /// Returns the kind in the preferred version of the server, or in another version that has the
+    /// kind.
     pub async fn preferred(&self, kind: &GroupKind) -> Result<Option<Kind>, kube::Error> {
         if kind.group.is_empty() {
             return self.find("", "v1", &kind.kind).await;

@@ -1,5 +1,5 @@
-//! Impersonation headers for a requester, exactly as the API server authenticated it. Values that
-//! cannot be sent are errors and never dropped.
+//! Impersonation headers for a requester, exactly as the API server authenticated it. A value that
+//! cannot be sent is an error. Values are never dropped.
 
 use bundle_core::review::Requester;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -57,8 +57,8 @@ fn filled(what: &'static str, text: &str) -> Result<HeaderValue, IdentityError> 
     value(what, text)
 }
 
-/// Rejects values with surrounding spaces: HTTP servers trim them, so that they would name another
-/// identity.
+/// Rejects values with surrounding spaces: HTTP servers remove these spaces, so that the value
+/// would name another identity.
 fn value(what: &'static str, text: &str) -> Result<HeaderValue, IdentityError> {
     if text.trim_matches([' ', '\t']).len() != text.len() {
         return Err(refused(what, text));

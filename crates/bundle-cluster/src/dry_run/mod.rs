@@ -1,5 +1,5 @@
-//! Server-side dry runs as a requester. This is the only module that impersonates users, and it
-//! sends only dry runs. `bundle_core::rights` interprets the responses.
+//! Server-side dry runs as a requester. This is the only module that impersonates users. It sends
+//! only dry runs. `bundle_core::rights` interprets the responses.
 
 mod headers;
 
@@ -32,7 +32,7 @@ const WORDS: usize = 512;
 pub struct RequesterDryRun {
     client: Client,
     headers: HeaderMap,
-    /// Requester, if it is a ServiceAccount: the pod needs a Role for each of them.
+    /// Requester, if it is a ServiceAccount. The pod needs a Role for each such ServiceAccount.
     account: Option<ServiceAccount>,
 }
 

@@ -1,4 +1,4 @@
-//! Requests of dry runs, as the server receives them.
+//! Requests of dry runs in the form that the server receives.
 
 use bundle_core::rights::DryRunVerdict;
 use http::{Method, Request, Response};

@@ -35,15 +35,15 @@ pub const LABELS: [&str; 3] = [
     names::LABEL_APPLYSET_PART_OF,
 ];
 
-/// Page size of lists. The client reduces it for a page that exceeds the memory limit.
+/// Page size of lists. The client reduces the size for a page that exceeds the memory limit.
 pub const PAGE: u32 = 100;
 
-/// Object on the cluster, from its metadata.
+/// Object on the cluster, read from its metadata.
 #[derive(Debug, Clone)]
 pub struct ObservedObject {
     /// Uid of the object.
     pub uid: String,
-    /// Resource version, if it is a number as in the API server's own storage.
+    /// Resource version, if it is a number. In the storage of an API server it is a number.
     pub version: u64,
     /// State for the comparison with the last apply.
     pub state: ObjectState,
@@ -51,7 +51,7 @@ pub struct ObservedObject {
     pub created: Option<i64>,
     /// Creation mark in the annotations.
     pub mark: Option<CreationMark>,
-    /// Field manager of the last write, if it is known and is another one.
+    /// Field manager of the last write, if it is known and is not the manager of this project.
     pub writer: Option<Box<str>>,
 }
 
@@ -127,7 +127,7 @@ fn entry(entry: &ManagedFieldsEntry) -> Option<FieldsEntry<'_>> {
     })
 }
 
-/// Returns the API of `kind`, in `namespace` for a namespaced kind; of whole objects or, as `K`, of
+/// Returns the API of `kind`, in `namespace` for a namespaced kind. `K` selects whole objects or
 /// their metadata.
 pub fn api<K>(client: &Client, kind: &Kind, namespace: Option<&str>) -> Result<Api<K>, kube::Error>
 where
@@ -154,8 +154,8 @@ pub async fn observe(
     }
 }
 
-/// Returns one whole object, if it exists and is not too large. A kind that the server does not
-/// have has no objects.
+/// Returns one whole object, if it exists and is not too large. Returns `None` if the server does
+/// not serve the kind.
 pub async fn read(
     client: &Client,
     kind: &Kind,
@@ -203,8 +203,8 @@ pub fn id_of(kind: &Kind, object: &PartialObjectMeta<DynamicObject>) -> ObjectId
     }
 }
 
-/// Deletes the object only if it has this uid. Returns true if it no longer exists: it was already
-/// deleted or replaced, or no finalizer blocks it.
+/// Deletes the object only if it has this uid. Returns true if the object no longer exists: it was
+/// already deleted or replaced, or no finalizer delays its deletion.
 pub async fn delete(
     client: &Client,
     kind: &Kind,

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::*;
 
-/// Deletes ConfigMap `web` with uid `ours` on a server that gives these answers.
+/// Deletes ConfigMap `web` with uid `ours` on a server that returns these responses.
 async fn deleted(answers: Vec<(u16, Value)>) -> Result<bool, kube::Error> {
     let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
     let answering = tokio::spawn(async move {

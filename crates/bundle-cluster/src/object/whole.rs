@@ -22,8 +22,8 @@ const MOST_BYTES: usize = 3 << 20;
 /// Largest memory of a parsed object, in bytes.
 const MOST_MEMORY: u64 = 16 << 20;
 
-/// Permit for an object that is not small, held until it is parsed. Afterwards its reader retains
-/// only a short text.
+/// Permit for an object that is not small. The permit is held until the object is parsed.
+/// Afterwards the reader keeps only a short text.
 static TURN: Semaphore = Semaphore::const_new(1);
 
 /// Returns the object in a response to a GET; `None` if it does not exist.
@@ -78,8 +78,8 @@ async fn read(mut body: Body) -> Result<(Vec<u8>, Option<SemaphorePermit<'static
     }
 }
 
-/// Appends up to `most` bytes of a response. Returns the piece that exceeds them, or `None` at the
-/// end of the response.
+/// Appends up to `most` bytes of a response. Returns the piece that exceeds this number, or `None`
+/// at the end of the response.
 async fn append(
     body: &mut Body,
     bytes: &mut Vec<u8>,

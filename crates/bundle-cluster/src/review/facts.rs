@@ -37,8 +37,8 @@ pub(super) struct Gathered {
     state_namespace: String,
 }
 
-/// Returns the permission for a verb of this project on a class. Its namespace is that of the pod,
-/// so that a RoleBinding there counts like a ClusterRoleBinding.
+/// Returns the permission for a verb of this project on a class. The namespace of the question is
+/// that of the pod, so that a RoleBinding in this namespace counts like a ClusterRoleBinding.
 pub fn on_class(verb: &str, class: &str, system_namespace: &str) -> Question {
     Question::resource(
         verb,
@@ -223,7 +223,8 @@ mod tests {
 
     use super::*;
 
-    /// Cluster in which `allowed` decides about access reviews by name, `None` for the general one.
+    /// Cluster in which `allowed` decides about access reviews by name. The name is `None` for the
+    /// access review of the kind.
     struct Fake {
         allowed: fn(Option<&str>) -> bool,
         /// Names in the access reviews.

@@ -32,7 +32,7 @@ pub trait ReviewLookups: Sync {
     fn system_namespace(&self) -> &str;
     /// Returns the namespace of the pod's keys and inventories.
     fn state_namespace(&self) -> &str;
-    /// Returns the version of the API server; `None` until it is known.
+    /// Returns the version of the API server; `None` until the version is known.
     fn server(&self) -> Option<ServerVersion>;
     /// Returns a class by name.
     fn class(&self, name: &KubeName) -> impl Future<Output = ClassFact> + Send;
@@ -47,8 +47,8 @@ pub trait ReviewLookups: Sync {
         &self,
         name: &KubeName,
     ) -> impl Future<Output = Result<Option<Value>, Finding>> + Send;
-    /// Returns true if a ConfigMap of the system namespace is immutable; `None` if it does not
-    /// exist.
+    /// Returns true if a ConfigMap of the system namespace is immutable; `None` if the ConfigMap
+    /// does not exist.
     fn immutable(
         &self,
         name: &KubeName,
@@ -70,7 +70,8 @@ pub struct MatchingPolicies {
 
 /// Lookups of the image of one review.
 pub trait ImageLookups: Sync {
-    /// Permission to verify the signatures of an image. Dropping it ends the permission.
+    /// Permission to verify the signatures of an image. The permission ends when this value is
+    /// dropped.
     type VerificationSlot: Send;
     /// Returns the policies that match `image`. Called once, after all other facts are known.
     fn policies(&self, image: &Image) -> Result<MatchingPolicies, Finding>;
@@ -80,11 +81,11 @@ pub trait ImageLookups: Sync {
         image: &Image,
         policies: &MatchingPolicies,
     ) -> impl Future<Output = Result<Arc<ImageMetadata>, Finding>> + Send;
-    /// Reserves `bytes` of memory for the proof of the review until it ends. Returns an error if
-    /// they are not available.
+    /// Reserves `bytes` bytes of memory for the proof until the review ends. Returns an error if
+    /// the memory is not available.
     fn reserve(&self, bytes: u64) -> impl Future<Output = Result<(), Finding>> + Send;
-    /// Clears cached responses of the registry. The review did not admit them, and the image can be
-    /// signed at any time.
+    /// Clears cached responses of the registry after the review did not admit the image, because
+    /// the image can be signed at any time.
     fn forget(&self, image: &Image, policies: &MatchingPolicies)
     -> impl Future<Output = ()> + Send;
     /// Returns true if the registry is contacted although other facts already reject the object.
@@ -98,8 +99,8 @@ pub trait ImageLookups: Sync {
     fn until(&self) -> Option<Instant>;
 }
 
-/// Looks up the facts for the review of `subject`, and returns the verdict. The image comes last: a
-/// registry that the requester chose is contacted only if no other fact rejects the object.
+/// Looks up the facts for the review of `subject`, and returns the verdict. The image is the last
+/// fact: a registry that the requester chose is contacted only if no other fact rejects the object.
 pub async fn verdict<L: ReviewLookups, I: ImageLookups>(
     lookups: &L,
     images: &I,

@@ -65,7 +65,7 @@ fn defines(object: &Manifest) -> Option<(&str, &str)> {
 
 /// Supported Kubernetes versions of a bundle.
 pub(super) struct Supported {
-    /// Range as written in bundle.yaml; `None` if it declares none.
+    /// Range as written in bundle.yaml; `None` if bundle.yaml declares no range.
     declared: Option<String>,
     /// Supported minor versions that the table contains, in ascending order.
     minors: Vec<Minor>,
@@ -178,7 +178,7 @@ impl Supported {
                     codes::check::API_DEPRECATED,
                     format!("{name} is {stage} API, which API servers serve only if an administrator has enabled it"),
                 )
-                .hint("list it in requires.apis of bundle.yaml: the installation then checks that the cluster serves it"),
+                .hint("list the API in requires.apis of bundle.yaml: the installation then checks that the cluster serves the API"),
             );
         }
         if let Some(deprecated) = api.deprecated
@@ -306,7 +306,7 @@ mod tests {
                 ">=1.33",
                 "coordination.k8s.io/v1beta1",
                 "LeaseCandidate",
-                "warning: manifests/a.yaml:1: LeaseCandidate.coordination.k8s.io/web: coordination.k8s.io/v1beta1/LeaseCandidate is a beta API, which API servers serve only if an administrator has enabled it (list it in requires.apis of bundle.yaml: the installation then checks that the cluster serves it)",
+                "warning: manifests/a.yaml:1: LeaseCandidate.coordination.k8s.io/web: coordination.k8s.io/v1beta1/LeaseCandidate is a beta API, which API servers serve only if an administrator has enabled it (list the API in requires.apis of bundle.yaml: the installation then checks that the cluster serves the API)",
             ),
             (
                 all,

@@ -30,7 +30,8 @@ pub trait KubernetesSchemas {
     fn schema(&self, version: Minor, group: &str, api: &str, kind: &str) -> Option<&Value>;
 }
 
-/// Schema with the versions that have it, and the problems of the object with this schema.
+/// Schema, the Kubernetes versions that have this schema, and the problems of the object with this
+/// schema.
 struct Compared<'a> {
     schema: &'a Value,
     versions: Vec<Minor>,
@@ -106,7 +107,7 @@ fn one(
     }
 }
 
-/// Returns each problem once, with the versions that have it.
+/// Returns each distinct problem with the Kubernetes versions that have this problem.
 fn merged(compared: Vec<Compared<'_>>) -> Vec<(Problem, Vec<Minor>)> {
     let mut merged: Vec<(Problem, Vec<Minor>)> = Vec::new();
     for Compared {

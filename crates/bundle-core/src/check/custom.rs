@@ -1,5 +1,5 @@
-//! Checks the custom resources of the bundle, also those in resources of type default-cr, with the
-//! CRDs in the bundle. `apis` checks custom resources of other CRDs.
+//! Checks the custom resources of the bundle with the CRDs in the bundle, also custom resources in
+//! resources of type default-cr. `apis` checks custom resources of other CRDs.
 
 use std::collections::BTreeMap;
 

@@ -10,7 +10,7 @@ use crate::{
 pub struct Installation<'a> {
     /// Namespace for objects without a namespace.
     pub target_namespace: Option<&'a str>,
-    /// `true` if that namespace is created if it is missing.
+    /// `true` if the installation creates a missing target namespace.
     pub create_namespace: bool,
     /// Rules of `spec.drift.ignore`.
     pub drift_ignore: &'a [Rule],
@@ -22,7 +22,7 @@ impl<'a> Installation<'a> {
         self.target_namespace.filter(|_| self.create_namespace)
     }
 
-    /// Returns the id of an object of a namespaced kind as it is installed.
+    /// Returns the identity that an object of a namespaced kind has after its installation.
     pub(super) fn settled(&self, id: &ObjectId) -> ObjectId {
         let mut settled = id.clone();
         if settled.namespace.is_none() {

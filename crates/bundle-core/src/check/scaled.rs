@@ -1,4 +1,5 @@
-//! Objects that set their number of replicas while an autoscaler of the same content scales them.
+//! Objects that set their number of replicas although an autoscaler of the same content scales
+//! them.
 
 use super::{Installation, warning};
 use crate::{

@@ -48,8 +48,8 @@ pub(super) fn check(
     }
 }
 
-/// Returns a function that returns `true` for objects of namespaced kinds. It knows the kinds of
-/// Kubernetes and those that `objects` define, and returns `None` for all others.
+/// Returns a function that returns `true` for objects of namespaced kinds. The function knows the
+/// kinds of Kubernetes and the kinds that `objects` define. For all other kinds it returns `None`.
 pub fn namespaced(objects: &[Manifest]) -> impl Fn(&Manifest) -> Option<bool> {
     let defined: BTreeMap<(&str, &str), bool> = objects.iter().filter_map(defines).collect();
     move |object: &Manifest| {
@@ -59,8 +59,8 @@ pub fn namespaced(objects: &[Manifest]) -> impl Fn(&Manifest) -> Option<bool> {
     }
 }
 
-/// Returns one finding for all objects without a namespace: an error if a BundleDeployment installs
-/// them (`is_installed`), a warning otherwise.
+/// Returns one finding for all objects without a namespace. The finding is an error if a
+/// BundleDeployment installs the objects (`is_installed`), and otherwise a warning.
 fn without_namespace(objects: &[&Manifest], is_installed: bool) -> Option<Finding> {
     let listed: Vec<String> = objects
         .iter()
@@ -81,11 +81,11 @@ fn without_namespace(objects: &[&Manifest], is_installed: bool) -> Option<Findin
         return Some(
             Finding::error(codes::install::NO_NAMESPACE, message)
                 .at_field("spec.targetNamespace")
-                .hint("set it, and spec.createNamespace: true if that namespace does not exist; or set the namespace in the manifests"),
+                .hint("set spec.targetNamespace, and spec.createNamespace: true if the namespace does not exist; or set the namespace in the manifests"),
         );
     }
     Some(Finding::warning(codes::check::SCOPE, message).hint(
-        "they are installed in spec.targetNamespace of the BundleDeployment, which is then required; or set the namespace in the manifests",
+        "set spec.targetNamespace of the BundleDeployment to the namespace for these objects, or set the namespace in the manifests",
     ))
 }
 
@@ -115,7 +115,7 @@ fn foreign(object: &Manifest, namespace: &str, created: &BTreeSet<&str>, finding
                 format!("namespace `{namespace}` belongs to Kubernetes"),
             )
             .at_field("metadata.namespace")
-            .hint("many classes do not allow content there; use a namespace of the bundle if possible"),
+            .hint("many classes do not allow content in this namespace; use a namespace of the bundle if possible"),
         );
     } else if namespace != "default" && !created.contains(namespace) {
         findings.push(
@@ -168,9 +168,9 @@ apiVersion: v1\nkind: ConfigMap\nmetadata: {name: f, namespace: default}\nstatus
         assert_eq!(
             messages_of("", &[("manifests/a.yaml", objects)]),
             [
-                "warning: 1 object has no namespace: ConfigMap/d (they are installed in spec.targetNamespace of the BundleDeployment, which is then required; or set the namespace in the manifests)",
+                "warning: 1 object has no namespace: ConfigMap/d (set spec.targetNamespace of the BundleDeployment to the namespace for these objects, or set the namespace in the manifests)",
                 "warning: manifests/a.yaml:9: ConfigMap/other/b: metadata.namespace: the bundle does not create namespace `other` (add the Namespace to the manifests, or deploy with `-n other --create-namespace`, unless it exists before the installation)",
-                "warning: manifests/a.yaml:22: ConfigMap/kube-system/e: metadata.namespace: namespace `kube-system` belongs to Kubernetes (many classes do not allow content there; use a namespace of the bundle if possible)",
+                "warning: manifests/a.yaml:22: ConfigMap/kube-system/e: metadata.namespace: namespace `kube-system` belongs to Kubernetes (many classes do not allow content in this namespace; use a namespace of the bundle if possible)",
                 "warning: manifests/a.yaml:26: ConfigMap/default/f: status: a manifest must not set the status, which controllers write (remove status)",
             ]
         );

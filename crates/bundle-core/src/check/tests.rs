@@ -21,7 +21,8 @@ impl KubernetesSchemas for NoSchemas {
     }
 }
 
-/// Returns the findings of a bundle with this Kubernetes range (none if empty).
+/// Returns the findings of a bundle with this Kubernetes range. An empty text means that the bundle
+/// has no range.
 pub(super) fn messages_of(kubernetes: &str, manifests: &[(&str, &str)]) -> Vec<String> {
     with_schemas(kubernetes, manifests, &NoSchemas)
 }

@@ -16,9 +16,9 @@ use crate::{
 /// Maximum memory of all written values together, in bytes.
 const WRITTEN: u64 = 1 << 20;
 
-/// Writes the values of `config` into `objects`, in the order of the patches. A patch whose value
-/// the configuration does not have changes nothing. Each changed object is validated again, and
-/// keeps its identity. Errors are added to `findings`.
+/// Writes the values of `config` into `objects`, in the order of the patches. A patch has no effect
+/// if the configuration does not have its value. Each changed object is validated again and must
+/// keep its identity. Errors are added to `findings`.
 pub fn apply(
     patches: &[ConfigPatch],
     config: &Value,
@@ -62,7 +62,7 @@ pub fn apply(
         let object = &mut objects[at];
         let Some(field) = field(&mut object.value, &patch.path) else {
             let message = format!("{} has no field that contains {}", object.id, patch.path);
-            let hint = "add the field to the manifest, or name one whose parent exists";
+            let hint = "add the field to the manifest, or patch a field whose parent exists";
             findings.push(reject(message, hint));
             continue;
         };
@@ -82,8 +82,8 @@ fn selects(patch: &ConfigPatch, kind: &GroupKind, id: &ObjectId) -> bool {
         && (namespace.is_none() || namespace == id.namespace.as_deref())
 }
 
-/// Returns the field at `pointer`, and adds it if its parent is a map. `None` if the parent does not
-/// exist.
+/// Returns the field at `pointer`. Adds the field if it does not exist and its parent is a map.
+/// Returns `None` if the parent does not exist.
 fn field<'a>(object: &'a mut Value, pointer: &str) -> Option<&'a mut Value> {
     let (parent, last) = pointer.rsplit_once('/')?;
     match object.pointer_mut(parent)? {
@@ -93,7 +93,7 @@ fn field<'a>(object: &'a mut Value, pointer: &str) -> Option<&'a mut Value> {
     }
 }
 
-/// Validates a changed object like one that was just read.
+/// Validates a changed object with the rules for objects that are read from a file.
 fn read_again(object: &mut Manifest, findings: &mut Findings) {
     let document = Document {
         value: std::mem::take(&mut object.value),

@@ -1,5 +1,5 @@
-//! The JSON Schema of a configuration, within limits: it comes from content, and the webhook
-//! evaluates it.
+//! The JSON Schema of a configuration. The schema comes from content and the webhook evaluates it,
+//! so it has limits.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,9 +17,10 @@ use crate::{
 
 /// Maximum size of the schema, in bytes.
 const BYTES: usize = 256 << 10;
-/// Maximum number of values in the schema. A definition counts at each `$ref` to it.
+/// Maximum number of values in the schema. A definition is counted for each `$ref` to the
+/// definition.
 const VALUES: usize = 20_000;
-/// Maximum number of patterns. A definition counts at each `$ref` to it.
+/// Maximum number of patterns. A definition is counted for each `$ref` to the definition.
 const PATTERNS: usize = 100;
 /// Maximum nesting of a schema, including that of its references.
 const DEPTH: usize = 100;
@@ -27,10 +28,12 @@ const DEPTH: usize = 100;
 const COMPILED_PATTERN: usize = 32 << 10;
 /// Maximum size of the cache of a pattern, in bytes.
 const PATTERN_CACHE: usize = 64 << 10;
-/// Maximum product of the values of schema and configuration for a validation: each of the one can
-/// be compared with each of the other.
+/// Maximum product of the number of values in the schema and the number of values in the
+/// configuration, for a validation: each value of the schema can be compared with each value of the
+/// configuration.
 const COMPARISONS: u64 = 50_000_000;
-/// Maximum of that product for a list of errors: each comparison can have an error.
+/// Maximum of the same product for a list of errors, because each comparison can result in an
+/// error.
 const LISTED_COMPARISONS: u64 = 30_000;
 /// Supported values of `$schema`, with or without `#`. In older drafts other keywords change the base of
 /// references.
@@ -42,15 +45,15 @@ const DRAFTS: [&str; 4] = [
 ];
 /// Maximum memory of the errors of alternatives, in bytes. Each error contains a copy of the value.
 const ERROR_MEMORY: u64 = 8 << 20;
-/// Keywords with alternatives: the error of a value lists the errors of all of them.
+/// Keywords with alternatives: the error of a value lists the errors of all alternatives.
 const ALTERNATIVES: [&str; 2] = ["anyOf", "oneOf"];
 /// Maximum product of the patterns of the schema and the bytes of the configuration.
 const MATCHED_BYTES: u64 = 512 << 10;
 /// Bytes of a text that count like one value of a configuration.
 const VALUE_BYTES: usize = 64;
-/// Keywords of references that depend on the path of the evaluation or on other names than `#/...`;
-/// keywords that evaluate a subschema again for each level above it; and keywords that parse the
-/// text of a value.
+/// Unsupported keywords: keywords of references that depend on the path of the evaluation or on
+/// other names than `#/...`, keywords that evaluate a subschema again for each level above it, and
+/// keywords that parse the text of a value.
 const UNSUPPORTED: [&str; 10] = [
     "$anchor",
     "$dynamicAnchor",
@@ -119,9 +122,9 @@ impl ConfigSchema {
         Ok(Self { validator, size })
     }
 
-    /// Returns the fields of `value`, the value of the field `path`, that do not match the schema,
-    /// each with the reason. Only one error is returned for a value whose errors would need too much
-    /// memory, or that needs too much time.
+    /// Returns the fields of `value` that do not match the schema, each with the reason. `path` is
+    /// the path of `value`. If the errors would need too much memory or too much time, only one
+    /// error is returned.
     pub fn errors(&self, path: &str, value: &Value) -> Vec<(String, String)> {
         let wide = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
         let comparisons = wide(self.size.values).saturating_mul(wide(values(value)));
@@ -186,7 +189,7 @@ fn text_bytes(value: &Value) -> usize {
     }
 }
 
-/// Values and patterns of a schema, with the definitions that it refers to.
+/// Values and patterns of a schema, including the definitions that the schema refers to.
 #[derive(Debug, Clone, Copy, Default)]
 struct Size {
     values: usize,

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::reference::Digest;
 
-/// First line of the text that [`FileIndex::digest`] hashes: no OCI manifest begins with it, so the
-/// digest of files is never that of an image.
+/// First line of the text that [`FileIndex::digest`] hashes. No OCI manifest begins with this line,
+/// so the digest of files never equals the digest of an image.
 const HEADER: &str = "core.rukpak.io/files v1\n";
 
 /// Paths of files with the sha256 hashes of their bytes. The order in which files are inserted does

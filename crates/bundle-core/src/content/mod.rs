@@ -37,8 +37,8 @@ impl ImageContent<'_> {
 }
 
 impl ContentId {
-    /// Returns the content with `digest` of `source`. For an image the digest is that of its
-    /// manifest; it replaces the digest in the reference.
+    /// Returns the content of `source` with `digest`. For an image, `digest` is the digest of the
+    /// manifest and replaces the digest in the reference.
     pub fn new(source: &Source, digest: Digest) -> Self {
         let source = match source {
             Source::Image {
@@ -83,7 +83,7 @@ impl ContentId {
         }
     }
 
-    /// Returns what the source was resolved to.
+    /// Returns the resolved source.
     pub fn source(&self) -> &Source {
         &self.source
     }
@@ -109,9 +109,9 @@ impl ContentId {
         }
     }
 
-    /// Returns a digest of the location and the credentials with which the content is fetched. A
-    /// cached copy is only used for the same scope, so that knowing a digest does not give access
-    /// to content of another requester.
+    /// Returns the scope: a digest of the location and the credentials with which the content is
+    /// fetched. A cached copy is used only for the same scope. Therefore a requester who knows a
+    /// digest has no access to content of another requester.
     pub fn scope(&self) -> Digest {
         let text = match (&self.source, self.image()) {
             (_, Some(image)) => {

@@ -70,7 +70,7 @@ pub struct Finding {
     /// Location of the problem.
     #[serde(rename = "where", skip_serializing_if = "is_nowhere")]
     pub place: Place,
-    /// Problem, with the values that cause it; one sentence without full stop.
+    /// Problem and the values that cause it, as one sentence without full stop.
     pub message: String,
     /// Next step for the user.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -163,9 +163,9 @@ impl fmt::Display for Finding {
 
 impl std::error::Error for Finding {}
 
-/// Findings in the order in which a person should read them. If used as an error, it contains at
-/// least one finding of severity `Error`. [`Findings::push`] limits the number of findings and the
-/// length of their texts, because content and specs determine both.
+/// Findings in the order in which a person should read them. If this type is used as an error, it
+/// contains at least one finding of severity `Error`. [`Findings::push`] limits the number of
+/// findings and the length of their texts, because content and specs determine both.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Findings(Vec<Finding>);
@@ -212,16 +212,16 @@ impl Findings {
         self.0.first()
     }
 
-    /// Sorts the findings by a key; findings with equal keys keep their order. Findings that stand
-    /// for omitted ones are last.
+    /// Sorts the findings by a key; findings with equal keys keep their order. Findings about
+    /// omitted findings are last.
     pub fn sort_by_key<K: Ord>(&mut self, key: impl Fn(&Finding) -> K) {
         self.0
             .sort_by_cached_key(|finding| (finding.message == MORE, key(finding)));
     }
 
     /// Adds a finding, and truncates each of its texts to 4 KiB. Only the first 100 findings of
-    /// each severity are kept. One more finding then states that others exist; its code is the one
-    /// with the most permanent outcome among them.
+    /// each severity are kept. One more finding then states that further findings exist. Its code
+    /// is the code with the most permanent outcome among the omitted findings.
     pub fn push(&mut self, mut finding: Finding) {
         if self.0.len() >= KEPT {
             let severity = finding.severity;
@@ -236,7 +236,7 @@ impl Findings {
             if kept.count() == KEPT {
                 let more = Finding {
                     severity,
-                    ..Finding::error(finding.code, MORE).hint("correct the listed ones first")
+                    ..Finding::error(finding.code, MORE).hint("correct the listed findings first")
                 };
                 self.0.push(more);
                 return;

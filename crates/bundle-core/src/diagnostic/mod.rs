@@ -1,4 +1,4 @@
-//! Findings: stable code, location, message and hint. The CLI and the webhook only render them.
+//! Findings: stable code, location, message and hint. The CLI and the webhook only render findings.
 
 mod catalog;
 mod finding;

@@ -12,7 +12,7 @@ const NAMED: usize = 3;
 const APPLY: &str =
     "apply it again: helm upgrade, or kubectl apply --server-side -f webhook/deploy/admission";
 
-/// Service that the registrations must name, unless they name a URL.
+/// Service that the registrations must name if they do not name a URL.
 #[derive(Debug, Clone, Copy)]
 pub struct ExpectedService<'a> {
     /// Namespace.
@@ -21,7 +21,8 @@ pub struct ExpectedService<'a> {
     pub name: &'a str,
 }
 
-/// Checks that a registration requests a review of every write. `title` is its kind and name.
+/// Checks that a registration requests a review of every write. `title` is the kind and name of the
+/// registration.
 pub fn registration(
     title: &str,
     expected: &'static [ExpectedWebhook],
@@ -94,8 +95,8 @@ pub enum Probe {
     Failed(String),
 }
 
-/// Checks that bundle-webhook reviews a write. `expected` is a part of the message with which it
-/// rejects the object of the probe.
+/// Checks that bundle-webhook reviews a write. `expected` is a part of the message with which
+/// bundle-webhook rejects the object of the probe.
 pub fn review(probe: Probe, expected: &str) -> CheckResult {
     const CHECK: &str = "admission";
     const SUBJECT: &str = "dry run of an invalid Bundle";

@@ -12,11 +12,11 @@ const SOON: i64 = 30 * 24 * 3600;
 /// `caBundle` of one webhook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CaBundle {
-    /// It is not set.
+    /// `caBundle` is not set.
     Empty,
     /// The value is not a base64-encoded list of certificates. Contains the reason.
     Invalid(String),
-    /// Its certificates.
+    /// The certificates in `caBundle`.
     Certificates(Vec<Certificate>),
 }
 
@@ -84,7 +84,7 @@ pub fn authorities(
     }
     if sets.len() > 1 {
         return problem(
-            "the webhooks have different authorities, of which only one can be right".to_owned(),
+            "the webhooks have different authorities, but only one authority is correct".to_owned(),
         );
     }
     let message = format!("valid until {}", date(until));

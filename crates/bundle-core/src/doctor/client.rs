@@ -8,8 +8,8 @@ use crate::version::{Minor, OLDEST_SERVER, ServerVersion};
 
 /// Difference of clocks in seconds that is not reported. The header has whole seconds.
 const CLOCK_TOLERANCE: i64 = 10;
-/// Difference from which valid certificates are rejected: bundle-webhook backdates its own by five
-/// minutes.
+/// Smallest clock difference with which valid certificates are rejected: the validity of a
+/// certificate of bundle-webhook begins five minutes before its creation.
 const CLOCK_LIMIT: i64 = 300;
 
 /// Programs on PATH that kubectl could run for the plugin.
@@ -38,7 +38,7 @@ pub fn plugin(version: &str, programs: &Programs) -> CheckResult {
     match on_path.first() {
         Some(first) if first != running => warning(
             format!("this is version {version}, but kubectl runs {first}, which is first on PATH"),
-            "remove that program, or move the folder of this one to the beginning of PATH",
+            "remove that program, or move the folder of this plugin to the beginning of PATH",
         ),
         None => warning(
             format!("this is version {version}, but kubectl finds no kubectl-bundle on PATH"),
@@ -121,11 +121,11 @@ pub fn clock(server: Option<i64>, local: i64) -> CheckResult {
 /// Result of the comparison of two program versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VersionSkew {
-    /// Same minor version, or neighbouring ones.
+    /// The minor versions differ by at most one.
     Supported,
-    /// Too far apart: the plugin is the older one.
+    /// The versions are too far apart, and the plugin is older.
     PluginOlder,
-    /// Too far apart: the pod is the older one.
+    /// The versions are too far apart, and the pod is older.
     PodOlder,
 }
 
@@ -142,8 +142,9 @@ pub fn version_skew(plugin: &Version, pod: &Version) -> VersionSkew {
     }
 }
 
-/// Returns the problem of a version skew between the plugin and the pod whose version has the text
-/// `pod`. `None` if it is supported, or if `pod` is not a version, such as a digest.
+/// Returns the problem of a version skew between the plugin and the pod. `pod` is the version of
+/// the pod as text. Returns `None` if the skew is supported, or if `pod` is not a version, such as
+/// a digest.
 pub fn skew_finding(plugin: &str, pod: &str) -> Option<Finding> {
     let parse = |text: &str| Version::parse(text.trim_start_matches('v')).ok();
     let (plugin, pod) = (parse(plugin)?, parse(pod)?);
@@ -155,14 +156,14 @@ pub fn skew_finding(plugin: &str, pod: &str) -> Option<Finding> {
     let finding = Finding::error(
         codes::doctor::VERSIONS_APART,
         format!(
-            "the plugin has version {plugin} and bundle-webhook {pod}: they are more than one minor version apart"
+            "the plugin has version {plugin} and bundle-webhook {pod}: the minor versions differ by more than one"
         ),
     );
     Some(finding.hint(format!("upgrade {older}")))
 }
 
-/// Checks the versions of plugin and pod. `pod` is the tag of its image; the inner `None` is an
-/// image without a tag.
+/// Checks the versions of plugin and pod. `pod` is the tag of the pod's image. The inner `None` is
+/// an image without a tag.
 pub fn skew(plugin: &str, pod: Observed<Option<String>>, deployment: &str) -> CheckResult {
     const CHECK: &str = "skew";
     let pod = match pod {
@@ -284,7 +285,11 @@ mod tests {
                 Passed,
                 "no version to compare",
             ),
-            (tag("v0.1.0"), Problem, "more than one minor version apart"),
+            (
+                tag("v0.1.0"),
+                Problem,
+                "the minor versions differ by more than one",
+            ),
             (checked(Observed::Missing), Unknown, "does not exist"),
             (checked(Observed::Forbidden("no".into())), Unknown, "no"),
         ] {

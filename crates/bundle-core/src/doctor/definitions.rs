@@ -19,7 +19,8 @@ const NESTED: [&str; 3] = ["properties", "items", "additionalProperties"];
 /// Greatest depth of a schema that is compared.
 const DEPTH: usize = 32;
 
-/// A CustomResourceDefinition of the plugin, and that of the cluster.
+/// A CustomResourceDefinition of the plugin, and the CustomResourceDefinition of the same name in
+/// the cluster.
 #[derive(Debug, Clone)]
 pub struct Definition<'a> {
     /// The definition that the plugin contains.
@@ -28,9 +29,9 @@ pub struct Definition<'a> {
     pub found: Observed<Value>,
 }
 
-/// Compares the definitions. Returns one result if all are equal, otherwise one for each definition
-/// that differs. `served` has the kinds that the API server serves, for callers without permission
-/// to read definitions.
+/// Compares the definitions. If all definitions are equal, returns one result. Otherwise returns
+/// one result for each definition that differs. `served` has the kinds that the API server serves,
+/// for callers without permission to read definitions.
 pub fn definitions(
     definitions: Vec<Definition<'_>>,
     served: &Observed<Vec<String>>,

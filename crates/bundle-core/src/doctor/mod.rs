@@ -21,7 +21,7 @@ pub enum CheckState {
     Ok,
     /// The check passed with a warning.
     Warning,
-    /// It failed.
+    /// The check failed.
     Problem,
     /// The check could not run: the caller lacks a permission, or a dependency did not respond.
     Unknown,
@@ -87,7 +87,7 @@ impl CheckResult {
         }
     }
 
-    /// Returns the result of a check without the permission that it needs.
+    /// Returns the result of a check for which the caller lacks a permission.
     pub fn forbidden(
         check: &'static str,
         subject: impl Into<String>,
@@ -116,11 +116,11 @@ impl CheckResult {
 /// An observed object or value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Observed<T> {
-    /// It exists.
+    /// The object exists.
     Found(T),
-    /// It does not exist.
+    /// The object does not exist.
     Missing,
-    /// The caller has no permission to read it; the message of the API server.
+    /// The caller has no permission to read the object. Contains the message of the API server.
     Forbidden(String),
     /// The request failed for another reason.
     Failed(String),
@@ -159,8 +159,8 @@ impl<T> Observed<T> {
         Observed::Found(values)
     }
 
-    /// Returns the value. Otherwise returns the result of the check, with the finding of `missing`
-    /// or as unknown.
+    /// Returns the value. If there is no value, returns the result of the check: the finding of
+    /// `missing` for an object that does not exist, otherwise an unknown result.
     fn found_or(
         self,
         check: &'static str,
@@ -176,8 +176,9 @@ impl<T> Observed<T> {
     }
 }
 
-/// Returns the most permanent outcome of all problems and of checks without a response; `None` if
-/// there are none. Warnings and missing permissions do not count.
+/// Returns the most permanent outcome of all problems and of all checks without a response. Returns
+/// `None` if there is no problem and no check without a response. Warnings and missing permissions
+/// do not count.
 pub fn outcome(results: &[CheckResult]) -> Option<Outcome> {
     let counted = results
         .iter()

@@ -1,4 +1,4 @@
-//! Checks of permissions: those of the pod, and those of the caller.
+//! Checks of the permissions of the pod and of the caller.
 
 use std::fmt::Write as _;
 
@@ -93,7 +93,7 @@ pub struct PluginVerb {
     pub verb: &'static str,
     /// Plural of the resource.
     pub resource: &'static str,
-    /// Required verbs on it.
+    /// Required verbs on the resource.
     pub needs: &'static [&'static str],
 }
 
@@ -138,7 +138,7 @@ pub fn use_of_class(name: Option<&str>) -> Question {
 pub struct CallerPermissions {
     /// Verbs of the plugin that the caller can run.
     pub verbs: Vec<&'static str>,
-    /// Verbs without the permissions for them.
+    /// Verbs of the plugin for which the caller lacks a permission.
     pub denied: Vec<&'static str>,
     /// Classes that the caller can use; `None` if the classes could not be listed.
     pub classes: Option<Vec<String>>,

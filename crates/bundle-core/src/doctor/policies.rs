@@ -7,13 +7,14 @@ const CHECK: &str = "policies";
 /// Time before the end of a trust root at which the check warns.
 const SOON: i64 = 30 * 24 * 3600;
 
-/// A SignaturePolicy as bundle-webhook and the caller read it.
+/// A SignaturePolicy with the state that bundle-webhook reports and the state that the caller can
+/// read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ObservedPolicy {
     /// Name.
     pub name: String,
     /// Status and message of the condition Ready of the current generation; `None` if
-    /// bundle-webhook has not written it.
+    /// bundle-webhook has not written the condition.
     pub ready: Option<(bool, String)>,
     /// Trust roots in ConfigMaps that the policy names.
     pub roots: Vec<ObservedRoot>,
@@ -22,13 +23,15 @@ pub struct ObservedPolicy {
 /// A trust root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObservedRoot {
-    /// Name of its ConfigMap.
+    /// Name of the ConfigMap with the trust root.
     pub config_map: String,
-    /// End of its validity in Unix seconds, `None` without an end. An error if it cannot be used.
+    /// End of the validity of the trust root in Unix seconds; `None` if the validity does not end.
+    /// An error if the trust root cannot be used.
     pub state: Observed<Result<Option<i64>, Finding>>,
 }
 
-/// Checks the policies. Returns one result for all usable policies, and one for each other policy.
+/// Checks the policies. Returns one result for all usable policies, and one result for each
+/// unusable policy.
 pub fn policies(
     observed: Observed<Vec<ObservedPolicy>>,
     now: i64,
@@ -67,7 +70,7 @@ pub fn policies(
 fn one(policy: ObservedPolicy, now: i64, date: &impl Fn(i64) -> String) -> Vec<CheckResult> {
     let code = codes::doctor::POLICY_UNUSABLE;
     let subject = format!("signaturepolicy {}", policy.name);
-    let correct = "correct the policy, or what it names; until then it rejects every reference that it matches";
+    let correct = "correct the policy, or the Secret or ConfigMap that it names; until then the policy rejects every reference that it matches";
     let of = |finding: Finding, hint: &str| {
         CheckResult::of(CHECK, finding.about(subject.as_str()).hint(hint))
     };

@@ -6,11 +6,11 @@ use crate::diagnostic::{Finding, codes};
 /// State of the Deployment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Workload {
-    /// Number of pods that it should have.
+    /// Number of pods in the spec of the Deployment.
     pub desired: i32,
     /// Number of ready pods of the current version.
     pub ready: i32,
-    /// Reason for which a pod is not ready, if its status has one.
+    /// Reason why a pod is not ready; `None` if the status of the pod contains no reason.
     pub reason: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Formats of a bundle: from its files to its objects.
+//! Formats of a bundle. A format turns the files of a bundle into objects.
 
 pub mod helm;
 #[cfg(test)]
@@ -29,7 +29,7 @@ pub use renderer::{
     RenderTarget,
 };
 
-/// All formats. For files without a `bundle.yaml`, they are tried in this order.
+/// All formats. For files without a `bundle.yaml`, the formats are tried in this order.
 const FORMATS: [Format; 3] = [Format::RegistryV1, Format::HelmV3, Format::PlainV0];
 
 fn renderer(format: Format) -> &'static dyn ContentFormat {
@@ -40,11 +40,12 @@ fn renderer(format: Format) -> &'static dyn ContentFormat {
     }
 }
 
-/// Maximum memory of the values of a `bundle.yaml` with a configuration, in bytes. One with 500
-/// patches needs less than half of it.
+/// Maximum memory of the values of a `bundle.yaml` with a configuration, in bytes. A `bundle.yaml`
+/// with 500 patches needs less than half of this limit.
 const PACKAGE_MEMORY: u64 = 2 << 20;
 
-/// Files of a bundle whose content [`render`] reads. Of other files it needs only the path.
+/// Files of a bundle whose content [`render`] reads. For other files, [`render`] needs only the
+/// path.
 #[derive(Debug, Default)]
 pub struct ReadFiles {
     /// Schema and default of the configuration.
@@ -52,9 +53,9 @@ pub struct ReadFiles {
 }
 
 impl ReadFiles {
-    /// Returns the files that are read of a bundle with this `bundle.yaml`, if it has one. A file
-    /// that needs more than [`PACKAGE_MEMORY`] has no configuration, because it is parsed before the
-    /// memory of the content is reserved.
+    /// Returns the files that must be read for a bundle. `bundle.yaml` is its `bundle.yaml`, if it
+    /// exists. If this file needs more than [`PACKAGE_MEMORY`], its configuration is ignored,
+    /// because the file is parsed before the memory of the content is reserved.
     pub fn new(package: Option<&[u8]>) -> Self {
         let is_small = |text: &&[u8]| {
             let weight = yaml::weigh(text, package::FILE, &mut Allowance::default());
@@ -140,8 +141,8 @@ pub fn command(
     renderer(format).command(files, package.as_ref(), target, allowance)
 }
 
-/// Returns the `bundle.yaml` that files without one describe, or `None` if their format has no name
-/// and version in its files.
+/// Returns a `bundle.yaml` for files without `bundle.yaml`, or `None` if the files of their format
+/// contain no name and version.
 pub fn describe(files: &Files) -> Result<Option<Package>, Findings> {
     renderer(detect(files)).describe(files)
 }
@@ -153,7 +154,7 @@ pub struct Content {
     pub package: Option<Package>,
     /// Format of the files.
     pub format: Format,
-    /// Objects in the order of files and of documents within them.
+    /// Objects in the order of the files, and in the order of the documents in each file.
     ///
     /// Images are already pinned to the digests of the lock.
     pub objects: Vec<Manifest>,

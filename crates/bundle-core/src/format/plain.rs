@@ -138,7 +138,7 @@ fn no_manifests() -> Finding {
     .hint("create the folder `manifests` next to bundle.yaml, and move the YAML files into it")
 }
 
-/// Returns `true` if the file is a kustomization. Objects of other kinds in a file of that name
+/// Returns `true` if the file is a kustomization. Objects of other kinds in a file of the same name
 /// have metadata.
 fn kustomization(path: &str, line: usize) -> Finding {
     Finding::error(
@@ -160,7 +160,7 @@ fn passed_over(mut finding: Finding) -> Finding {
     finding
 }
 
-/// Returns the first subfolder, and the first path in it.
+/// Returns the first subfolder, and the first path in this subfolder.
 fn subfolder(folder: &str, first: &str) -> Finding {
     let hint = if first.ends_with('/') {
         "remove the empty folder".to_owned()

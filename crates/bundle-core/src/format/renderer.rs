@@ -1,6 +1,6 @@
-//! Interface between content and format: the input of a rendering, its external command, and the
-//! parts of the input that the objects depend on. Each format implements [`ContentFormat`] in one
-//! file.
+//! Interface between content and format: the input of a rendering, the external command that
+//! renders, and the parts of the input that the objects depend on. Each format implements
+//! [`ContentFormat`] in one file.
 
 use std::{ffi::OsString, path::Path};
 
@@ -97,7 +97,8 @@ impl RenderDependencies {
 }
 
 /// External command that renders a content. The caller writes the files of the content into one
-/// folder and the extra files into another one. It passes the output on as [`RenderInput::output`].
+/// folder and the extra files into another one. The caller passes the output of the command to
+/// [`RenderInput::output`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RenderCommand {
     /// Name of the program on PATH.
@@ -125,7 +126,7 @@ pub struct RenderCommand {
 pub enum RenderArgument {
     /// Text.
     Text(String),
-    /// Absolute path of a file or folder of the content; empty for its root.
+    /// Absolute path of a file or folder of the content. The empty path is the root of the content.
     ContentPath(String),
     /// Absolute path of an extra file.
     ExtraFile(&'static str),
@@ -154,8 +155,8 @@ pub(super) trait ContentFormat: Sync {
     /// Returns `true` if files without a `bundle.yaml` have this format.
     fn is_format_of(&self, files: &Files) -> bool;
 
-    /// Returns `true` if rendering reads the content of the file at `path`. For other files it uses
-    /// only the path.
+    /// Returns `true` if rendering reads the content of the file at `path`. For other files,
+    /// rendering needs only the path.
     fn reads(&self, path: &str) -> bool;
 
     /// Returns the memory that rendering these files requires, in bytes. `parsed` is the memory of
@@ -192,8 +193,8 @@ pub(super) trait ContentFormat: Sync {
         Ok(None)
     }
 
-    /// Renders the files to objects, and parses them within `allowance`. An error of one object is
-    /// added to `findings` with its location, and the others are returned.
+    /// Renders the files to objects, and parses the objects within `allowance`. If an object is
+    /// invalid, its error is added to `findings` with the location. All valid objects are returned.
     fn render(
         &self,
         input: &RenderInput<'_>,

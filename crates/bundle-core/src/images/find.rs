@@ -24,7 +24,7 @@ const PLACE: usize = 256;
 const STEP: usize = 64;
 
 /// Returns all images of the objects and of the list in `bundle.yaml`, in order of appearance.
-/// Equal texts are one image. Returns an error if they need more than 8 MiB of memory.
+/// Equal texts are one image. Returns an error if the images need more than 8 MiB of memory.
 pub fn find(objects: &[Manifest], package: Option<&Package>) -> Result<Vec<FoundImage>, Finding> {
     let mut allowance = Allowance::default();
     let mut images = Vec::<FoundImage>::new();
@@ -101,8 +101,8 @@ pub(super) struct Hit {
     pub(super) evidence: Evidence,
 }
 
-/// Returns the images of one object, in the order of its fields. Returns an error if they exceed
-/// the remaining memory.
+/// Returns the images of one object, in the order of its fields. Returns an error if the images
+/// need more than the remaining memory.
 pub(super) fn of_object(object: &Manifest, allowance: &mut Allowance) -> Result<Vec<Hit>, Finding> {
     let (group, kind) = (object.id.group.as_str(), object.id.kind.as_str());
     if known::PATTERNS.contains(&group)
@@ -148,7 +148,7 @@ struct Walk<'v> {
     hits: Vec<Hit>,
     /// Memory of a location without image and path, in bytes.
     place: usize,
-    /// Remaining memory, in bytes; `None` if it was not sufficient.
+    /// Remaining memory, in bytes; `None` if the memory was not sufficient.
     left: Option<usize>,
 }
 

@@ -1,4 +1,5 @@
-//! Fields of custom resources that hold images by definition, each with the page that defines it.
+//! Fields of custom resources that contain images by definition. Each field has the page that
+//! defines the field.
 
 /// Kind of custom resource and its image fields. `*` matches each item of a list.
 pub(super) struct Known {
@@ -160,7 +161,8 @@ pub(super) const KNOWN: &[Known] = &[
     },
 ];
 
-/// API groups whose objects contain only patterns or schemas of images. Nothing in them is pulled.
+/// API groups whose objects contain only patterns or schemas of images. No image in such an object
+/// is pulled.
 pub(super) const PATTERNS: &[&str] = &[
     "admissionregistration.k8s.io",
     "apiextensions.k8s.io",

@@ -1,5 +1,5 @@
-//! Lock file: the digest of each image at the time of locking. It is committed and packed into the
-//! bundle.
+//! Lock file: the digest of each image at the time of locking. The lock file is committed and
+//! packed into the bundle.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,7 +39,7 @@ pub struct Locked {
     pub image: String,
     /// Full reference with digest: `docker.io/library/nginx:1.25@sha256:…`.
     pub resolved: String,
-    /// Digest. For an image with several platforms it is the digest of the index.
+    /// Digest of the image. For an image with several platforms this is the digest of the index.
     pub digest: Digest,
     /// Media type of the digest's target: an index or an image manifest.
     pub media_type: String,
@@ -173,9 +173,9 @@ impl Lock {
     }
 
     /// Returns the differences between the lock and the images that were found: images without a
-    /// digest, and digests without an image. `build` rejects a bundle with differences. Installing
-    /// ignores them, because another version of this program may find other images than the version
-    /// that built the bundle.
+    /// digest, and digests without an image. `build` rejects a bundle with differences. An
+    /// installation ignores differences, because another version of this program may find other
+    /// images than the version that built the bundle.
     pub fn disagrees(&self, found: &[FoundImage]) -> Findings {
         let mut findings = Findings::default();
         let mut used = BTreeSet::new();
@@ -240,7 +240,7 @@ pub fn locked(files: &Files) -> Result<Vec<Locked>, Findings> {
 }
 
 /// Returns the annotation of the OCI manifest with all `resolved` references as a compact JSON
-/// list; empty if the list is too long for readers of manifests.
+/// list. Returns no annotation if the list is too long for readers of manifests.
 pub fn annotation(lock: &Lock) -> BTreeMap<String, String> {
     let resolved: Vec<&str> = lock
         .images

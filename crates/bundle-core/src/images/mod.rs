@@ -1,5 +1,5 @@
 //! Container images of objects: search, rejection of mutable references, lock file, and deployment
-//! with locked digests. Registries are not contacted here.
+//! with locked digests. This module sends no requests to registries.
 
 mod deploy;
 mod find;
@@ -76,7 +76,7 @@ impl Place {
     }
 }
 
-/// Location as stored in a lock. It stays valid if files are renamed or lines move.
+/// Location as stored in a lock. The location stays valid if files are renamed or lines move.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct StoredLocation {
@@ -91,7 +91,7 @@ pub struct StoredLocation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Evidence {
-    /// The field holds images by the definition of its kind.
+    /// The definition of the kind says that the field contains images.
     Field,
     /// The name of the variable, argument or field suggests an image: `RELATED_IMAGE_PROXY`,
     /// `--sidecar-image=`. Not certain.

@@ -1,5 +1,5 @@
-//! Path of a field within an object, as steps. It is displayed as in Kubernetes messages, and never
-//! parsed from text.
+//! Path of a field within an object, as steps. The path is displayed as in Kubernetes messages, and
+//! never parsed from text.
 
 use std::fmt;
 
@@ -22,8 +22,8 @@ pub enum Step {
 pub struct FieldPath(pub Vec<Step>);
 
 impl FieldPath {
-    /// Returns the value at the path, for changes; `None` if the object has no such field. For a
-    /// path to a part of an argument, it returns the whole argument.
+    /// Returns the value at the path, for changes; `None` if the object has no such field. If the
+    /// path names a part of an argument, the whole argument is returned.
     pub(super) fn of<'v>(&self, value: &'v mut Value) -> Option<&'v mut Value> {
         let mut value = value;
         for step in &self.0 {

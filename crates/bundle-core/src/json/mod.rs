@@ -3,8 +3,8 @@
 //! is allocated: a first pass over the text only computes its [`footprint`].
 //!
 //! Structs are read only from objects, never by position from lists. A key that differs from a
-//! field's name only by case is rejected, because Go's parser accepts it for that field. Each type
-//! decides on unknown keys (`deny_unknown_fields`).
+//! field's name only by case is rejected, because Go's parser would accept the key for that field.
+//! Each type decides on unknown keys (`deny_unknown_fields`).
 
 mod tree;
 mod typed;
@@ -22,8 +22,8 @@ pub const MAX_MEMORY: u64 = 12 << 20;
 /// Maximum memory of a parsed document for each of its bytes. Manifests need up to ten bytes, lists
 /// of components and statements of vulnerabilities up to 24, nested objects more than a hundred.
 const MEMORY_PER_BYTE: u64 = 32;
-/// Memory that a document can need in addition to [`MEMORY_PER_BYTE`], so that short documents are
-/// parsed whatever their shape is, also with the maximum nesting.
+/// Memory that a document can need in addition to [`MEMORY_PER_BYTE`], so that every short document
+/// can be parsed, also with the maximum nesting.
 const MEMORY_FLOOR: u64 = 128 << 10;
 /// Maximum nesting of lists and objects, equal to the limit of the parser.
 pub const DEEPEST: usize = 127;
@@ -59,7 +59,7 @@ impl fmt::Display for JsonError {
 impl std::error::Error for JsonError {}
 
 /// Parses a typed object. The type must not use `flatten` or `untagged`, because serde parses the
-/// content of those by its own rules.
+/// content of such types by its own rules.
 pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, JsonError> {
     read_bounded(bytes, MAX_MEMORY)
 }
@@ -82,8 +82,8 @@ fn object_bounded(bytes: &[u8], most: u64) -> Result<Map<String, Value>, JsonErr
     }
 }
 
-/// Returns the memory that [`read`] needs for this text, in bytes: none if it rejects the text before
-/// it allocates memory.
+/// Returns the memory that [`read`] needs for this text, in bytes. Returns 0 if [`read`] rejects
+/// the text before it allocates memory.
 pub fn memory_to_read(bytes: &[u8]) -> u64 {
     weighed(bytes, MAX_MEMORY).unwrap_or(0)
 }

@@ -22,7 +22,7 @@ pub fn is_dns_subdomain(text: &str) -> bool {
 ///
 /// `IsValidPathSegmentName` (`pkg/api/validation/path`) forbids `.`, `..`, `/` and `%`. It allows
 /// characters that end a path (`?`, `#`) or a clause of a selector (`,`, `=`), and characters with
-/// a meaning in a shell. This function rejects all of those.
+/// a meaning in a shell. This function rejects all these characters.
 pub(super) fn is_path_segment(text: &str) -> bool {
     !text.is_empty()
         && text.len() <= MAX_SUBDOMAIN

@@ -1,5 +1,5 @@
-//! Rules for single documents of a bundle and for all of them together. The API server has the
-//! rules of single kinds.
+//! Rules for each document of a bundle, and rules for all documents together. Rules for the fields
+//! of one kind are not part of this module: the API server checks them.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,8 @@ use crate::{
     yaml::Document,
 };
 
-/// Maximum length of an object name in findings, in bytes. The name is cut once for all findings.
+/// Maximum length of an object name in findings, in bytes. The name is truncated one time for all
+/// findings.
 const SUBJECT: usize = 1 << 10;
 
 /// Parses one document as an object. All errors are added to `findings`. Returns `None` if the
@@ -170,7 +171,7 @@ impl Check<'_> {
         self.text(metadata, "name", "metadata.name")
     }
 
-    /// Returns the namespace. An empty one counts as absent, as in the API server.
+    /// Returns the namespace. An empty namespace counts as absent, as in the API server.
     fn namespace(&mut self, metadata: &Map<String, Value>) -> Option<String> {
         let text = match metadata.get("namespace")? {
             Value::Null => return None,
@@ -221,7 +222,8 @@ impl Check<'_> {
         }
     }
 
-    /// Reports fields that the API server sets. It rejects them in an apply request.
+    /// Reports fields that the API server sets. The API server rejects these fields in an apply
+    /// request.
     fn of_a_cluster(&mut self, metadata: &Map<String, Value>) {
         for key in ["uid", "resourceVersion", "managedFields"] {
             let set = match metadata.get(key) {
@@ -243,8 +245,8 @@ impl Check<'_> {
     }
 
     /// Rejects owner references. If the owner does not exist, the garbage collector deletes the
-    /// object after each installation. If it exists, a user who can delete the owner can delete the
-    /// object.
+    /// object after each installation. If the owner exists, a user who can delete the owner can
+    /// delete the object.
     fn owned(&mut self, metadata: &Map<String, Value>) {
         let owners = metadata.get("ownerReferences");
         if owners.is_some_and(|owners| !owners.is_null() && owners.as_array() != Some(&vec![])) {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{Manifest, ObjectId};
 
-/// Kind that a CRD of the content defines. It is known before the API server serves it.
+/// Kind that a CRD of the content defines. The kind is known before the API server serves it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CustomKind {
     /// API group.

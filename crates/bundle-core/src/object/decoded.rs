@@ -3,7 +3,7 @@
 //!
 //! In server-side apply a null is a value: the API server stores the default, and the applier owns
 //! the field. `replicas: null` would conflict with an autoscaler. `kubectl apply` without
-//! `--server-side` and helm omit null fields, and so does this module.
+//! `--server-side` and helm omit null fields. This module does the same.
 //!
 //! The API server adds `stringData` to `data` when it stores a Secret, but the applier owns only
 //! `stringData`. Changes in `data` and removed keys would not be detected.
@@ -14,8 +14,8 @@ use serde_json::Value;
 
 use crate::version::apis;
 
-/// Maps of built-in kinds whose keys the author chooses. A null in them is an empty value, not an
-/// absent field.
+/// Maps of built-in kinds whose keys the author chooses. A null in such a map is an empty value,
+/// not an absent field.
 pub const MAPS: &[&str] = &[
     "annotations",
     "attributes",

@@ -14,9 +14,9 @@ const LONGEST_API_VERSION: usize = 253 + 1 + 63;
 /// Maximum length of a kind, in bytes.
 const LONGEST_KIND: usize = 63;
 
-/// Returns the documents with objects. For a `List` or a list of one kind (`ConfigMapList`) these
-/// are its items, each with the line of the list. An item without `kind` gets the kind and API
-/// version of the list.
+/// Returns the documents with objects. For a `List` or a list of one kind (`ConfigMapList`), the
+/// result contains the items of the list, each with the line of the list. An item without `kind`
+/// gets the kind and API version of the list.
 pub fn unrolled(document: Document, file: &str, findings: &mut Findings) -> Vec<Document> {
     let mut found = Vec::new();
     unroll(document, 0, file, findings, &mut found);

@@ -49,7 +49,7 @@ impl ObjectId {
         }
     }
 
-    /// Returns group, kind, namespace and name. They are equal for the same object in two API
+    /// Returns group, kind, namespace and name. The result is equal for the same object in two API
     /// versions.
     pub fn identity(&self) -> (&str, &str, Option<&str>, &str) {
         (

@@ -1,6 +1,6 @@
 //! Responses to an apply that depend only on the values of the object, so that the same request
-//! always fails. Rejections because of permissions, policies and webhooks can change; they are in
-//! `rights`.
+//! always fails. Rejections because of permissions, policies and webhooks can change; the module
+//! `rights` handles them.
 
 /// Rejected apply, from its `Status`.
 #[derive(Debug, Clone, Copy)]

@@ -1,5 +1,5 @@
-//! Annotations of the OCI manifest that describe the package, so that no layer has to be pulled:
-//! written and parsed.
+//! Writes and parses the annotations of the OCI manifest that describe the package. With these
+//! annotations a reader does not have to pull a layer.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::{
 
 /// Keys of the annotations.
 pub mod keys {
-    /// Format of the content: `plain+v0`. Only bundles of this project have it.
+    /// Format of the content: `plain+v0`. Only bundles of this project have this annotation.
     pub const FORMAT: &str = "io.rukpak.core.bundle.format";
     /// Kubernetes versions, as compact JSON of the field `kubernetes`.
     pub const KUBERNETES: &str = "io.rukpak.core.bundle.kubernetes";
@@ -77,7 +77,7 @@ pub fn annotations(package: &Package) -> BTreeMap<String, String> {
 }
 
 /// Maximum size of all annotations, in bytes. Registries accept manifests of 4 MiB, and a proof
-/// stores them on the object.
+/// stores the manifest on the object.
 pub(super) const MAX_BYTES: usize = 128 << 10;
 
 /// Returns the size of the package's annotations in bytes.
@@ -141,8 +141,8 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Parses annotations. An image without [`keys::FORMAT`] has no facts, because its title and
-    /// version can have any meaning.
+    /// Parses annotations. An image without [`keys::FORMAT`] has no facts, because the title and
+    /// version of such an image can have any meaning.
     pub fn from_annotations(annotations: &BTreeMap<String, String>) -> Result<Self, Finding> {
         let Some(format) = annotations.get(keys::FORMAT) else {
             return Ok(Self::default());
@@ -178,7 +178,8 @@ impl Facts {
         }
     }
 
-    /// Returns a warning or an error if the server's version is not supported, `None` otherwise.
+    /// Returns a warning or an error if the server's version is not supported. Otherwise returns
+    /// `None`.
     pub fn fits(&self, server: &ServerVersion) -> Option<Finding> {
         fits_named(&self.title(), self.kubernetes.as_ref()?, server)
     }

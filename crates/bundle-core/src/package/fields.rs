@@ -31,7 +31,8 @@ pub(super) struct File<'a> {
 }
 
 impl File<'_> {
-    /// Returns the findings with their lines. The text is read once for all of them.
+    /// Returns the findings with their lines. One pass over the text finds the lines of all
+    /// findings.
     pub(super) fn into_findings(self) -> Findings {
         let findings = self.findings.into_inner();
         let tops = findings.iter().filter_map(top).collect();
@@ -111,7 +112,7 @@ impl<'a> Fields<'a> {
         for key in map.keys().filter(|key| !known.contains(&key.as_str())) {
             let hint = match suggest::nearest(key, &known) {
                 Some(meant) => format!("did you mean `{meant}`?"),
-                None => format!("the fields here are {}", known.join(", ")),
+                None => format!("the allowed fields are {}", known.join(", ")),
             };
             file.add_error(
                 &fields.at(key),

@@ -35,7 +35,8 @@ pub const KIND: &str = "Package";
 /// Name of the file at the root of a bundle's folder.
 pub const FILE: &str = "bundle.yaml";
 
-/// Maximum length of a package name, in bytes. It equals that of a BundleDeployment.
+/// Maximum length of a package name, in bytes. It equals the maximum length of the name of a
+/// BundleDeployment.
 pub const MAX_NAME: usize = 45;
 
 /// Format of the content of a bundle.
@@ -240,7 +241,7 @@ impl Package {
         .collect()
     }
 
-    /// Returns the configuration if objects get values of it.
+    /// Returns the configuration if it has patches.
     pub fn patching_config(&self) -> Option<&Config> {
         let config = self.config.as_ref();
         config.filter(|config| !config.patches.is_empty())
@@ -277,7 +278,7 @@ pub struct Requires {
 pub struct Requirement {
     /// Name of the package.
     pub name: String,
-    /// Range of its accepted versions.
+    /// Range of the accepted versions.
     pub version: Range,
     /// Required digest of the content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -344,7 +345,7 @@ pub struct ConfigPatch {
 pub struct Resource {
     /// Name within the bundle.
     pub name: String,
-    /// Type of the resource, as named by its consumer.
+    /// Type of the resource. Programs that read the resource define the names of types.
     #[serde(rename = "type")]
     pub kind: String,
     /// Path within the bundle; a folder ends in `/`.

@@ -78,7 +78,7 @@ pub(super) const MAX_TEXT: usize = 2048;
 pub(super) const MAX_ITEMS: usize = 500;
 
 impl Shape {
-    /// Returns the field with that name; `None` if the table does not contain it.
+    /// Returns the field with that name; `None` if the table does not contain the field.
     pub(super) fn field(&self, name: &str) -> Option<&'static Field> {
         self.fields.iter().find(|field| field.name == name)
     }

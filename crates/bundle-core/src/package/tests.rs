@@ -85,7 +85,7 @@ fn reports_problems_with_location_and_hint() {
         ),
         (
             "owner: x\n",
-            "bundle.yaml:6: owner: unknown field `owner` (the fields here are apiVersion, kind, name, version, format, description, kubernetes, requires, upgrades, images, config, resources, maintainers, links, icon, keywords, security, source, revision, licenses, url)",
+            "bundle.yaml:6: owner: unknown field `owner` (the allowed fields are apiVersion, kind, name, version, format, description, kubernetes, requires, upgrades, images, config, resources, maintainers, links, icon, keywords, security, source, revision, licenses, url)",
         ),
         (
             "kubernetes: {suported: '*'}\n",
@@ -279,8 +279,8 @@ fn foreign_images_have_no_facts_and_invalid_annotations_are_reported() {
     }
 }
 
-/// Files that parser and schema accept, that both reject, and that only the parser rejects, because
-/// a schema cannot express its rule.
+/// Files in three groups: accepted by parser and schema; rejected by parser and schema; rejected
+/// only by the parser, because a schema cannot express the rule.
 #[test]
 fn parser_and_schema_agree() {
     let validator = jsonschema::draft202012::new(&schema()).unwrap();

@@ -1,5 +1,5 @@
-//! Writes a package as `bundle.yaml`, for content that has none. Parsing the text returns the same
-//! package.
+//! Writes a package as `bundle.yaml`, for content without `bundle.yaml`. The parser returns the
+//! same package for this text.
 
 use serde_json::{Map, Value};
 

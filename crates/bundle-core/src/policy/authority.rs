@@ -14,7 +14,7 @@ use crate::names::KubeName;
 const MOST: usize = 64;
 /// Maximum length of a predicate type, in bytes.
 const LONGEST_PREDICATE: usize = 512;
-/// Predicate type of signatures. It cannot be required as an attestation.
+/// Predicate type of signatures. A policy cannot require this type as an attestation.
 const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
 
 /// Authority of a policy.
@@ -22,7 +22,8 @@ const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
 pub struct Authority {
     /// Name; default `authority-N`.
     pub name: String,
-    /// Key or identities; `None` if they are invalid, which is a problem of the policy.
+    /// Key or identities; `None` if key or identities are invalid, which is a problem of the
+    /// policy.
     pub kind: Option<AuthorityKind>,
     /// Predicate types of the required attestations.
     pub attestations: Vec<String>,
@@ -69,7 +70,7 @@ pub enum KeySource {
 /// Result of reading a Secret or ConfigMap of a policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Named {
-    /// Text in it: PEM of a public key, or JSON of a trust root.
+    /// The text of the entry: the PEM of a public key, or the JSON of a trust root.
     Found(String),
     /// The object or entry does not exist, with the reason:
     /// `Secret bundle-system/release-key does not exist`.

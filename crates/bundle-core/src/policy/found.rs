@@ -18,12 +18,13 @@ use crate::diagnostic::Finding;
 pub struct RawSignature {
     /// Content of the layer.
     pub bytes: Vec<u8>,
-    /// Media type of the layer. It identifies signatures of cosign 2; a Sigstore bundle contains
-    /// its own media type.
+    /// Media type of the layer. This media type identifies signatures of cosign 2. A Sigstore
+    /// bundle contains its own media type.
     pub artifact_type: String,
-    /// Annotations of the layer. cosign 2 stores the signature and its evidence in them.
+    /// Annotations of the layer. cosign 2 stores the signature and its evidence in these
+    /// annotations.
     pub annotations: BTreeMap<String, String>,
-    /// Reason why the content was not read; `None` if it was read.
+    /// Reason why the content was not read; `None` if the content was read.
     pub unread: Option<Unread>,
 }
 
@@ -108,7 +109,7 @@ impl fmt::Display for Signer {
 /// Meaning of a valid signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Meaning {
-    /// Signature: it approves the digest.
+    /// Signature, which approves the digest.
     Signed,
     /// Attestation, with its predicate type.
     Attested(String),

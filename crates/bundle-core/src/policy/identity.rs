@@ -85,7 +85,7 @@ impl fmt::Display for Matcher {
     }
 }
 
-/// Identity in a policy. Issuer and subject must both match, in the same certificate.
+/// Identity in a policy. Both the issuer and the subject of one certificate must match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// OpenID Connect issuer of the subject's token.

@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// ID of a public key: Base64 of the sha256 of its DER encoding. Sigstore bundles contain it as the
-/// hint.
+/// ID of a public key: Base64 of the sha256 of its DER encoding. Sigstore bundles contain this ID
+/// as the key hint.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct KeyId(String);

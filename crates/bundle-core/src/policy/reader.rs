@@ -22,8 +22,8 @@ impl Reader {
         self.problems.push(unreadable(&self.name, path, why));
     }
 
-    /// Returns the value as an object. Unknown fields are errors, because they might be conditions
-    /// that are not checked.
+    /// Returns the value as an object. Unknown fields are errors, because an unknown field might be
+    /// a condition that this version does not check.
     pub(super) fn object<'v>(
         &mut self,
         path: &str,

@@ -15,8 +15,8 @@ use crate::diagnostic::{Finding, Findings};
 pub trait Material {
     /// Parses the key in PEM text.
     fn key(&mut self, pem: &str) -> Result<KeyId, Finding>;
-    /// Parses the trust root in this JSON text, or returns the public one. Returns an error if it
-    /// is invalid or expired.
+    /// Parses the trust root in this JSON text. Without a text, returns the public trust root.
+    /// Returns an error if the trust root is invalid or expired.
     fn root(&mut self, text: Option<&str>) -> Result<RootId, Finding>;
 }
 
@@ -82,9 +82,9 @@ impl ReadyAuthority {
 pub struct ReadyPolicy<'a> {
     /// Policy as parsed from the object.
     pub policy: &'a Policy,
-    /// Authorities. Several of them may have the same signer.
+    /// Authorities. Several authorities may have the same signer.
     pub authorities: Vec<ReadyAuthority>,
-    /// Errors for which the policy rejects every reference that it matches.
+    /// Errors because of which the policy rejects every reference that it matches.
     pub problems: Findings,
     /// Keys or trust roots that could not be read now; retry later.
     pub unavailable: Vec<Finding>,

@@ -26,7 +26,7 @@ pub enum Fault {
     InclusionProof,
     /// The checkpoint of the log entry is not signed by the log.
     Checkpoint,
-    /// The SET of the log entry is invalid: it or its time was altered.
+    /// The SET of the log entry is invalid: the SET or its time was altered.
     Promise,
     /// The log entry is for another signature, key or content.
     Entry,
@@ -90,9 +90,9 @@ pub enum Rejection {
     },
     /// Duplicate of another signature.
     Repeated,
-    /// Verifying it requires more public-key operations than allowed.
+    /// The verification of the signature requires more public-key operations than allowed.
     TooCostly {
-        /// Public-key operations that verifying it requires.
+        /// Number of public-key operations that the verification requires.
         operations: usize,
     },
     /// The signatures before this one have reached the limit of the total size.
@@ -108,7 +108,7 @@ pub enum Rejection {
     Keyless,
     /// The number of log entries, timestamps or certificates exceeds the limit.
     TooMuchEvidence(usize),
-    /// The signature has a certificate, and a part of it is invalid.
+    /// The signature has a certificate, and a part of the certificate is invalid.
     Certificate {
         /// Invalid part.
         fault: Fault,
@@ -123,8 +123,8 @@ pub enum Rejection {
     OtherKey(KeyId),
     /// The signature is not valid with any accepted key, and has no key hint.
     NoSuchKey,
-    /// The signature is not valid with the accepted key that its hint names: it was altered or
-    /// forged.
+    /// The signature is not valid with the accepted key that its hint names: the signature was
+    /// altered or forged.
     Forged(KeyId),
     /// The statement has another version.
     StatementType(String),

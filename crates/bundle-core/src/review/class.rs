@@ -18,7 +18,7 @@ use crate::{
 pub struct Class {
     /// Name of the class.
     pub name: String,
-    /// Uid on the cluster; empty if only the spec was parsed.
+    /// Uid on the cluster. The text is empty if only the spec was parsed.
     pub uid: String,
     /// Provisioner of the class.
     pub provisioner: Provisioner,
@@ -188,8 +188,8 @@ impl Class {
     }
 
     /// Checks that a Bundle of this class may have content of this format: each of RukPak's
-    /// provisioners supports one. Parsed content consists of plain objects, so a BundleDeployment
-    /// of the plain class may install a Bundle of the registry class.
+    /// provisioners supports one format. Parsed content consists of plain objects, so a
+    /// BundleDeployment of the plain class may install a Bundle of the registry class.
     pub fn reads(&self, format: Format) -> Result<(), Finding> {
         let own = match self.provisioner {
             Provisioner::Plain => Format::PlainV0,

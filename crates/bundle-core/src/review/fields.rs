@@ -1,6 +1,6 @@
 //! Field-by-field parser for specs: collects all errors with their paths, and returns the valid
-//! fields. Specs are parsed in place, without empty fields (`canonical`). They are not validated by
-//! a schema before, and may be as large as a request.
+//! fields. Specs are parsed in place, without empty fields (`canonical`). No schema has validated
+//! the specs before, and a spec may be as large as a request.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -15,8 +15,8 @@ use crate::{
 
 /// Maximum number of items in a list of settings, such as the rules of `drift.ignore`.
 const ITEMS: usize = 1024;
-/// The longest message of a finding, in bytes: the value that it shows can be as long as the
-/// object.
+/// Maximum length of the message of a finding, in bytes. Without this limit, the value in a message
+/// could be as long as the object.
 const MESSAGE: usize = 1024;
 
 /// Adds a finding about a spec, with short texts.
@@ -201,7 +201,7 @@ impl<'v> Field<'v> {
         default
     }
 
-    /// Returns the items of a list; none if absent, or if there are too many.
+    /// Returns the items of a list. Returns no items if the list is absent or has too many items.
     pub(super) fn items(&self, findings: &mut Findings) -> impl Iterator<Item = Self> + use<'v> {
         self.items_up_to(ITEMS, findings)
     }

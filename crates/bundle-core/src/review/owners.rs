@@ -1,5 +1,5 @@
 //! Owner references of the reviewed objects. The garbage collector deletes an object when its
-//! owners are deleted, even if the object has another requester since.
+//! owners are deleted, even if the object has got another requester in the meantime.
 
 use std::collections::BTreeSet;
 
@@ -9,9 +9,10 @@ use super::canonical;
 use crate::diagnostic::{Finding, codes};
 use crate::reference::Digest;
 
-/// Returns the digest of the owner references of `object`: apiVersion, kind, name and uid of each.
-/// Order and duplicates are ignored, and so are `controller` and `blockOwnerDeletion`, which do not
-/// affect deletion. `None` without owner references.
+/// Returns the digest of the owner references of `object`: the apiVersion, kind, name and uid of
+/// each reference. The digest ignores the order, duplicates, and the fields `controller` and
+/// `blockOwnerDeletion`, which do not affect deletion. Returns `None` if the object has no owner
+/// references.
 pub fn owners_digest(object: &Value) -> Option<Digest> {
     let owners = object["metadata"]["ownerReferences"].as_array()?;
     let distinct: BTreeSet<String> = owners

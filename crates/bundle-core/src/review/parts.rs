@@ -1,5 +1,5 @@
-//! Parts of a BundleDeployment's spec, each with its own requester, and their changes by a write.
-//! Bundles and approvals have the same parts, all with one requester.
+//! Parts of a BundleDeployment's spec, each with its own requester, and the changes of parts by a
+//! write. Bundles and approvals have the same parts, but all parts have the same requester.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -18,8 +18,8 @@ use super::{
 pub struct PartRequesters {
     /// Requester of `provisionerClassName`.
     pub class: Requester,
-    /// Requester of `template`, and of `targetNamespace` and `createNamespace`, which determine the
-    /// target of its content.
+    /// Requester of three fields: `template`, and `targetNamespace` and `createNamespace`, which
+    /// determine the target of the content.
     pub template: Requester,
     /// Requester of `config`.
     pub config: Requester,
@@ -68,7 +68,7 @@ impl PartRequesters {
         distinct
     }
 
-    /// Returns the requesters after `writer` changed some parts.
+    /// Returns the requesters after `writer` has changed the parts in `changes`.
     #[must_use]
     pub fn changed_by(&self, writer: &Requester, changed: ChangedParts) -> Self {
         let of = |changed: bool, before: &Requester| if changed { writer } else { before }.clone();
@@ -161,8 +161,8 @@ struct PartRequestersText {
     template: usize,
     config: usize,
     service_account: usize,
-    /// Stamps and seals of earlier versions do not have this field. The requester of the template
-    /// is used then.
+    /// Stamps and seals of earlier versions do not have this field. For such stamps and seals, the
+    /// requester of the template is used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     settings: Option<usize>,
 }
@@ -191,7 +191,7 @@ impl TryFrom<PartRequestersText> for PartRequesters {
     fn try_from(text: PartRequestersText) -> Result<Self, Self::Error> {
         let at = |index: usize| {
             let found = text.requesters.get(index).cloned();
-            found.ok_or("a part names a requester that is not there")
+            found.ok_or("a part names a requester that is not in the list of requesters")
         };
         Ok(Self {
             class: at(text.class)?,

@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 pub struct Requester {
     /// User name.
     pub user: String,
-    /// Uid; empty if the authenticator sets none.
+    /// Uid. The text is empty if the authenticator sets no uid.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub uid: String,
     /// Groups.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<String>,
-    /// Extra attributes from the authenticator, such as the scopes of a token; authorizers may use
-    /// them.
+    /// Extra attributes from the authenticator, such as the scopes of a token. Authorizers may use
+    /// these attributes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extra: BTreeMap<String, Vec<String>>,
 }

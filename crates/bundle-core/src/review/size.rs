@@ -12,9 +12,9 @@ pub const OWNERS_LIMIT: usize = 64;
 /// Maximum length of all keys and values of labels and annotations, in bytes. API servers allow 256
 /// KiB of annotations, and any number of labels.
 pub const TEXT_LIMIT: usize = 320 << 10;
-/// Maximum length of all keys and values of annotations without the stamp, in bytes. The rest of
+/// Maximum length of all keys and values of annotations, except the stamp, in bytes. The rest of
 /// the limit of API servers (`TotalAnnotationSizeLimitB` of apimachinery) is for the stamp. Without
-/// it, the object could not be written.
+/// space for the stamp, the object could not be written.
 pub const ANNOTATIONS_LIMIT: usize = 192 << 10;
 /// Maximum growth of an object that exceeds a limit, in bytes: an entry of `managedFields`, and the
 /// stamp.
@@ -34,8 +34,8 @@ pub struct ObjectWeight {
     pub is_too_deep: bool,
 }
 
-/// Maximum weights after a write, in bytes. They are lower than the limits for reading, because the
-/// status is not included.
+/// Maximum weights after a write, in bytes. These limits are lower than the limits for reads,
+/// because they do not include the status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WeightLimits {
     /// Weight of `metadata`.
@@ -77,7 +77,7 @@ pub fn judge_size(
                 format!(
                     "the object has {count} entries in metadata.{field}, more than the limit of {limit}"
                 ),
-                "remove entries; an update that removes some is admitted",
+                "remove entries; an update that removes only some of the entries is admitted too",
             );
         }
     }
@@ -104,7 +104,9 @@ pub fn judge_size(
                     size.div_ceil(1 << 10),
                     limit >> 10
                 ),
-                &format!("remove {what}; an update that removes some is admitted"),
+                &format!(
+                    "remove {what}; an update that removes only some of these values is admitted too"
+                ),
             );
         }
     }

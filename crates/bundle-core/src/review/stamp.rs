@@ -1,5 +1,6 @@
-//! Admission stamp: the requester of each part of a spec, under a MAC with a key that only the pod
-//! has. It is valid for one write and expires; the seal lasts. The webhook provides key and clock.
+//! Admission stamp: the requester of each part of a spec, with a MAC. Only the pod has the key of
+//! the MAC. A stamp is valid for one write and expires; a seal does not expire. The webhook
+//! provides key and clock.
 
 use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -51,12 +52,12 @@ pub struct Stamp {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generated_for: Option<GeneratedFor>,
     /// Digest of the reviewed owner references ([`super::owners::owners_digest`]). Stamps of
-    /// earlier versions have none, and cover no owner.
+    /// earlier versions have no such digest, and cover no owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owners: Option<Digest>,
     /// Start of the review of the write that admitted the spec by the annotation
     /// `core.rukpak.io/admit`, in milliseconds since 1970. A write that only renews the stamp keeps
-    /// it. Stamps of other writes, and of earlier versions, have none.
+    /// this time. Stamps of other writes, and of earlier versions, have no such time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admitted_at: Option<i64>,
 }
@@ -117,7 +118,7 @@ impl Stamp {
 }
 
 /// Returns the value of annotation `core.rukpak.io/admit` for exactly this spec of this object.
-/// Only the pod can compute it, so no client can prepare two specs with the same value.
+/// Only the pod can compute this value, so no client can prepare two specs with the same value.
 pub fn admit_token(key: &[u8], kind: &str, name: &str, uid: &str, spec: &Value) -> String {
     let text = serde_json::json!([kind, name, uid, canonical::written_digest(spec)]);
     let mac = mac(key, "core.rukpak.io/admit", &text).finalize();
@@ -125,7 +126,7 @@ pub fn admit_token(key: &[u8], kind: &str, name: &str, uid: &str, spec: &Value) 
 }
 
 /// Returns six hexadecimal digits for the name of a Bundle whose usual name exists already. Only
-/// the pod can compute them.
+/// the pod can compute these digits.
 pub fn alternative_hash(key: &[u8], uid: &str, template_hash: &str, attempt: u8) -> String {
     let text = serde_json::json!([uid, template_hash, attempt]);
     let mac = mac(key, "core.rukpak.io/bundle-name", &text).finalize();

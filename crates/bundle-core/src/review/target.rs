@@ -7,8 +7,8 @@ use crate::object::ObjectId;
 #[error("content cannot be installed in namespace {0} of bundle-webhook")]
 pub struct ReservedNamespace(String);
 
-/// Checks that `target` is neither the `system` nor the `state` namespace of the webhook. A Pod
-/// there could mount the keys and all pull secrets.
+/// Checks that `target` is neither the `system` nor the `state` namespace of the webhook. A Pod in
+/// these namespaces could mount the keys and all pull secrets.
 pub fn check_target(
     target: Option<&str>,
     system: &str,
@@ -23,9 +23,9 @@ pub fn check_target(
 }
 
 /// Returns the objects in the `system` or `state` namespace of the webhook, and these Namespaces
-/// themselves, unless `allowed`, the namespaces of a class, has that namespace by its exact name. A
-/// pattern is not sufficient: the class for a package with a part of the webhook itself must name
-/// the namespace.
+/// themselves, unless `allowed`, the namespaces of a class, contains the exact name of that
+/// namespace. A pattern is not sufficient. A package can contain a part of the webhook itself: the
+/// class for such a package must name the namespace.
 ///
 /// A Namespace counts because the removal of a BundleDeployment deletes it with all its content.
 pub fn in_reserved_namespaces<'a>(

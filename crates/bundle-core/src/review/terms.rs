@@ -1,6 +1,6 @@
 //! Settings of a BundleDeployment that affect objects or data outside of its content, and the terms
-//! that an approval covers.
-//! `parts` has their requesters, and the module `rights` the rules for approvals.
+//! that an approval covers. The module `parts` has the requesters of these settings, and the module
+//! `rights` has the rules for approvals.
 
 use serde_json::Value;
 
@@ -57,8 +57,9 @@ pub fn approval_terms(spec: &Value) -> Digest {
 }
 
 /// Returns `true` if `spec` sets only class and template, or sets everything else that
-/// [`approval_terms`] covers to its default. Only then may an approval omit the generation, because
-/// its author cannot have overlooked a setting. Returns `false` for an invalid spec.
+/// [`approval_terms`] covers to its default. In this case an approval may omit the generation,
+/// because there is no setting that its author could have overlooked. Returns `false` for an
+/// invalid spec.
 pub fn has_default_terms(spec: &Value) -> bool {
     let has_config = MemberRule::of("config").is_set(&spec["config"]);
     let Ok(spec) = CheckedDeploymentSpec::parse(spec) else {

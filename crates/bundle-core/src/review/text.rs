@@ -4,7 +4,8 @@ use super::judge::Verdict;
 use crate::diagnostic::{Code, Finding, codes};
 
 /// Maximum length of a warning, in characters. If all warnings of a request together exceed 4096
-/// characters, the API server cuts each after 256, and drops those after 4096.
+/// characters, the API server truncates each warning to 256 characters, and drops the warnings
+/// after 4096 characters.
 ///
 /// Source: `k8s.io/apiserver` `pkg/endpoints/filters/warning.go`, `truncateItemRunes` and
 /// `truncateAtTotalRunes`.
@@ -36,8 +37,8 @@ pub struct Cause {
     pub message: String,
 }
 
-/// Returns `true` for messages of RukPak, which scripts and tests compare. They are used unchanged
-/// as reason and message.
+/// Returns `true` for messages of RukPak, which scripts and tests compare. These messages are used
+/// unchanged as reason and message.
 fn is_verbatim(code: Code) -> bool {
     [
         codes::review::SPEC_IMMUTABLE,
@@ -88,7 +89,7 @@ fn cut(text: &str) -> String {
     cut
 }
 
-/// Returns the `status` for a rejected write; `None` for an admitted one.
+/// Returns the `status` for a rejected write; `None` for an admitted write.
 pub fn refusal(verdict: &Verdict) -> Option<Refusal> {
     let (findings, reason, status) = match verdict {
         Verdict::Admit { .. } => return None,

@@ -38,8 +38,8 @@ impl DryRunObject {
         })
     }
 
-    /// Returns `true` if all responses are based on the same resourceVersion of an existing object;
-    /// `false` if one has none.
+    /// Returns `true` if all responses are based on the same resourceVersion of an existing object.
+    /// Returns `false` if a response has no resourceVersion.
     pub fn have_one_version(answers: &[Self]) -> bool {
         let [first, rest @ ..] = answers else {
             return true;

@@ -7,7 +7,7 @@ use std::{
 
 use super::{Question, Rule};
 
-/// Rule with the namespace in which it must be granted.
+/// Rule with the namespace in which the permission must be granted.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 pub struct ScopedRule {
     /// Namespace of the Role; `None` for a ClusterRole.
@@ -46,8 +46,9 @@ impl fmt::Display for ScopedRule {
     }
 }
 
-/// Merges permissions into few rules. It merges verbs of the same resource and names first, then
-/// names of the same verbs, then resources and groups of the same verbs and names.
+/// Merges permissions into few rules. The function first merges the verbs of equal resources and
+/// names, then the names of equal verbs, and then the resources and groups of equal verbs and
+/// names.
 pub fn compact<'a>(missing: impl IntoIterator<Item = &'a Question>) -> Vec<ScopedRule> {
     type Set = BTreeSet<String>;
     let mut verbs = BTreeMap::<(String, String, String, Option<String>), Set>::new();

@@ -11,13 +11,16 @@ pub enum DryRunVerdict {
     Refused {
         /// Message of the API server, a policy or an admission webhook.
         message: String,
-        /// `true` if RBAC denied the request. The access reviews should have denied it too.
+        /// `true` if RBAC denied the request. In this case the access reviews should have denied
+        /// the permission too.
         by_rbac: bool,
     },
     /// The API server rejects the object because of a value. The message names the field.
-    /// Rejections by policies and admission webhooks are [`Self::Refused`], also if they name one.
+    /// Rejections by policies and admission webhooks are [`Self::Refused`], even if their message
+    /// names a field.
     Invalid(String),
-    /// The object requires something that does not exist yet: its namespace, its kind or a role.
+    /// The object depends on another object that does not exist yet: its namespace, its kind or a
+    /// role.
     Missing(String),
     /// An admission webhook does not support dry runs.
     Unsupported(String),
@@ -73,8 +76,8 @@ pub fn verdict(rejection: Rejection<'_>) -> DryRunVerdict {
     }
 }
 
-/// Returns `true` if the API server rejected a write because of its user. It rejects other writes
-/// for every user, for example invalid objects.
+/// Returns `true` if the API server rejected a write because of its user. Returns `false` if it
+/// rejects the write for every user, for example because the object is invalid.
 ///
 /// Admission webhooks, policies and Pod Security may depend on the user, so their rejections return
 /// `true`. Sources: `k8s.io/apimachinery` `pkg/api/errors` ("is forbidden"), and in Kubernetes
@@ -87,9 +90,10 @@ pub fn concerns_rights(message: &str, by_rbac: bool) -> bool {
         || (message.contains("is forbidden") && !FOR_EVERYBODY.iter().any(contains))
 }
 
-/// Substrings in messages of admission webhooks and policies, and of the API server about a field
-/// that the user has no permission to set (`paramKind` of a ValidatingAdmissionPolicy whose
-/// parameters the user has no permission to read).
+/// Substrings in messages that reject a write because of its user, in this order: messages of
+/// admission webhooks, messages of admission policies, and messages of the API server about one
+/// field. An example of such a field is `paramKind` of a ValidatingAdmissionPolicy, if the user has
+/// no permission to read the parameters.
 const DENIED: [&str; 3] = ["denied the request", "denied request", ": Forbidden: user "];
 
 /// Substrings in messages with status 403 that do not depend on the user.

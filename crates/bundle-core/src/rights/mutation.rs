@@ -11,7 +11,7 @@ use crate::version::apis;
 
 /// Maximum number of fields that one comparison returns.
 const MAX_FIELDS: usize = 1_000;
-/// Maximum total length of the paths of these fields without the last one, in bytes.
+/// Maximum total length of the paths of these fields, except the last path, in bytes.
 const MAX_PATHS: usize = 256 << 10;
 
 /// Difference of one field between two objects.
@@ -208,8 +208,9 @@ impl MutatedKinds {
     }
 }
 
-/// Returns `true` if the API server records the requester in objects of this kind, so that they
-/// always differ by requester. [`super::made_as`] returns the permission that they require.
+/// Returns `true` if the API server records the requester in objects of this kind, so that these
+/// objects always depend on the requester. [`super::made_as`] returns the permission that such
+/// objects require.
 pub fn records_requester(id: &ObjectId) -> bool {
     super::made_as([id], ("", "")).is_some()
 }

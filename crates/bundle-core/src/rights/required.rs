@@ -1,5 +1,5 @@
-//! Permissions that installing a bundle requires, derived from its content without a cluster. The
-//! access reviews at installation (`needs`, `roles`) decide; this is for display.
+//! Permissions that installing a bundle requires, derived from its content without a cluster. This
+//! list is for display only: during an installation the access reviews (`needs`, `roles`) decide.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ use crate::version::apis;
 pub struct Required {
     /// Merged rules.
     pub rules: Vec<ScopedRule>,
-    /// Kinds with a guessed plural: they are neither built-in nor defined in the bundle.
+    /// Kinds with a guessed plural, because they are neither built-in nor defined in the bundle.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub guessed: Vec<String>,
 }

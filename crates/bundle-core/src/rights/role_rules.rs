@@ -1,5 +1,5 @@
-//! Rules of roles as access reviews, one for each single permission. A rule of 1 KiB can expand to
-//! millions of them, so they are counted before they are created.
+//! Rules of roles as access reviews, one review for each single permission. A rule of 1 KiB can
+//! expand to millions of access reviews, so the reviews are counted before they are created.
 
 use std::sync::LazyLock;
 
@@ -12,7 +12,8 @@ use super::Question;
 const MAX_QUESTIONS: usize = 10_000;
 /// Maximum length of all texts in these access reviews, in bytes.
 const MAX_QUESTION_TEXTS: usize = 1 << 20;
-/// Maximum length of one text in an access review, in bytes: that of an object name.
+/// Maximum length of one text in an access review, in bytes. It equals the maximum length of an
+/// object name.
 const MAX_TEXT: usize = 253;
 
 /// Access reviews that the roles of one content can still expand to. A role beyond this limit
@@ -33,8 +34,9 @@ impl Default for QuestionBudget {
 }
 
 impl QuestionBudget {
-    /// Takes the access reviews of `rules` from the budget. Returns `false`, and takes nothing, if
-    /// they exceed it, or if a rule has a text that is longer than an API server accepts.
+    /// Takes the access reviews of `rules` from the budget. Returns `false` and leaves the budget
+    /// unchanged if the reviews exceed the budget, or if a rule has a text that is longer than an
+    /// API server accepts.
     pub fn take(&mut self, rules: &[RoleRule<'_>]) -> bool {
         let (mut questions, mut texts) = (self.questions, self.texts);
         for rule in rules {
@@ -51,8 +53,8 @@ impl QuestionBudget {
     }
 }
 
-/// Rule in the JSON of a Role or ClusterRole. It borrows its texts, because content can have
-/// millions of them.
+/// Rule in the JSON of a Role or ClusterRole. The rule borrows its texts, because content can have
+/// millions of texts.
 #[derive(Debug, Clone, Copy)]
 pub struct RoleRule<'a>(&'a Value);
 
@@ -167,14 +169,14 @@ fn rules_of(role: &Value) -> Vec<RoleRule<'_>> {
     rules
 }
 
-/// Returns the rules of a Role or ClusterRole on the cluster, including aggregated ones.
+/// Returns the rules of a Role or ClusterRole on the cluster, including aggregated rules.
 fn rules_held(role: &Value) -> Vec<RoleRule<'_>> {
     let rules = role["rules"].as_array().into_iter().flatten();
     rules.map(RoleRule).collect()
 }
 
-/// Returns the rules of a role after `stated` is applied over `live`, including those that
-/// aggregation may add. Either may be absent.
+/// Returns the rules of a role after `stated` is applied over `live`, including rules that
+/// aggregation may add. `stated` and `live` are both optional.
 ///
 /// An applied role without `rules` keeps the rules on the cluster. An aggregated role, in the
 /// content or on the cluster, counts as all permissions, because its controller sets its rules

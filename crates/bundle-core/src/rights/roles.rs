@@ -1,5 +1,5 @@
 //! Permissions that roles and bindings grant: the access reviews of the API server's escalation
-//! check. `role_rules` expands their rules.
+//! check. The module `role_rules` expands the rules of roles.
 
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ pub struct Rule {
     /// Resources.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<String>,
-    /// Names of objects; empty for all.
+    /// Names of objects. An empty list means all objects.
     #[serde(rename = "resourceNames", skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
     /// Paths of non-resource URLs.
@@ -27,8 +27,8 @@ pub struct Rule {
 }
 
 /// Returns the permission that the requester needs for objects that record their creator and act
-/// with its permissions: verb `impersonate` on the ServiceAccount `account` (namespace and name),
-/// which applies them. Returns `None` if there are no such objects.
+/// with the permissions of the creator: verb `impersonate` on the ServiceAccount `account`
+/// (namespace and name), which applies the objects. Returns `None` if there are no such objects.
 pub fn made_as<'a>(
     objects: impl IntoIterator<Item = &'a ObjectId>,
     account: (&str, &str),
@@ -64,21 +64,22 @@ pub struct RoleRef {
     pub namespace: Option<String>,
 }
 
-/// Permissions that an object grants. The requester needs them, or the verb of `shortcut`.
+/// Permissions that an object grants. The requester needs these permissions, or the verb of
+/// `shortcut`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
     /// Access review for verb `escalate` on a role, or `bind` on the role of a binding. If allowed,
     /// no other is necessary.
     pub shortcut: Question,
     /// Role whose rules are checked if `shortcut` is denied: in the namespace of the object, or for
-    /// the whole cluster if it has none.
+    /// the whole cluster if the object has no namespace.
     pub role: RoleRef,
     /// `true` for a binding, `false` for the role itself.
     pub is_binding: bool,
 }
 
-/// Returns the permissions that object `id` grants; `None` if it is neither a role nor a binding.
-/// `role_ref` is the role that a binding names.
+/// Returns the permissions that object `id` grants; `None` if the object is neither a role nor a
+/// binding. `role_ref` is the role that a binding names.
 pub fn grant(id: &ObjectId, role_ref: &Value) -> Option<Grant> {
     const GROUP: &str = "rbac.authorization.k8s.io";
     if id.group != GROUP {

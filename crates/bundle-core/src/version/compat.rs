@@ -11,7 +11,8 @@ use crate::diagnostic::{Finding, codes};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Kubernetes {
-    /// Minor version with which the bundle was developed and tested. All its patches are supported.
+    /// Minor version with which the bundle was developed and tested. All patches of this version
+    /// are supported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<Minor>,
     /// Supported versions.
@@ -33,8 +34,8 @@ pub enum Unsupported {
 }
 
 impl Kubernetes {
-    /// Returns `true` if the server's version is the baseline or in the supported range, or if the
-    /// bundle declares neither.
+    /// Returns `true` if the server's version is the baseline or in the supported range. Also
+    /// returns `true` if the bundle declares no baseline and no range.
     pub fn supports(&self, server: &ServerVersion) -> bool {
         match (&self.baseline, &self.supported) {
             (None, None) => true,
@@ -81,8 +82,8 @@ impl fmt::Display for Kubernetes {
     }
 }
 
-/// Returns a warning or an error if the server's version is not supported, `None` otherwise. The
-/// message does not name the bundle.
+/// Returns a warning or an error if the server's version is not supported. Otherwise returns
+/// `None`. The message does not name the bundle.
 pub fn fits(kubernetes: &Kubernetes, server: &ServerVersion) -> Option<Finding> {
     fits_named("this bundle", kubernetes, server)
 }

@@ -19,7 +19,7 @@ const NONE: &str = "<0";
 const ALL: &str = ">=0";
 
 /// Parses comparisons that must all be satisfied. Unknown text is kept, so that [`Range::parse`]
-/// reports it.
+/// reports this text.
 fn conjunction(text: &str) -> String {
     let words: Vec<&str> = text
         .split([' ', '\t', '\n', '\r', ','])

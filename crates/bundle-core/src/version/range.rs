@@ -88,7 +88,7 @@ impl Range {
     }
 }
 
-/// Sorts intervals, merges adjacent ones, and removes empty ones.
+/// Sorts intervals, merges adjacent intervals, and removes empty intervals.
 fn normalize(mut spans: Vec<Span>) -> Vec<Span> {
     spans.retain(|(from, to)| from < to);
     spans.sort_unstable();
@@ -214,7 +214,8 @@ impl Partial {
         HIGHEST
     }
 
-    /// Returns the number of components that a caret keeps: up to the first one that is not zero.
+    /// Returns the number of components that a caret keeps: all components up to the first
+    /// component that is not zero.
     fn caret(&self) -> usize {
         (0..self.given)
             .find(|index| self.numbers[*index] != 0)

@@ -43,7 +43,7 @@ impl Allowance {
     }
 }
 
-/// The nodes of one document, counted while it is parsed.
+/// The nodes of one document. They are counted while the document is parsed.
 pub(super) struct NodeCount<'a> {
     left: Cell<usize>,
     cancellation: &'a Cancellation,

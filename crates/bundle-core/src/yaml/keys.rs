@@ -1,5 +1,5 @@
-//! Checks the keys of a large document before it is parsed. The parser would store a whole list or
-//! map that is used as a key before it rejects that key.
+//! Checks the keys of a large document before it is parsed. If a key is a list or a map, the parser
+//! would store the whole list or map before it rejects the key.
 
 use serde_saphyr::granit_parser::{self, Event, Parser};
 

@@ -19,11 +19,12 @@ pub(super) const MAX_NODES: usize = 500_000;
 /// document, up to 1,300 bytes for each node.
 pub(super) const MAX_STORED_NODES: usize = 8_000;
 
-/// Lists and maps within each other. The deepest CRDs reach about half of it.
+/// Lists and maps within each other. The deepest CRDs reach about half of this limit.
 pub(super) const MAX_DEPTH: usize = 128;
 
 /// Limit for the expansion of all aliases in one document, in parser events. The parser stores the
-/// events of anchors, and those of an alias that is a key, up to 460 bytes for each.
+/// events of anchors, and the events of an alias that is a key, with up to 460 bytes for each
+/// event.
 pub(super) const MAX_UNFOLDED: usize = 24_000;
 
 /// Maximum text that the parser stores for all anchors of one document, in bytes. Nested anchors
@@ -41,7 +42,7 @@ pub(super) fn text<'a>(bytes: &'a [u8], file: &str) -> Result<&'a str, Finding> 
             ),
         )
         .in_file(file)
-        .hint("split it into several files; API servers reject objects of that size"));
+        .hint("split the file into several files; API servers reject objects of this size"));
     }
     let not_text = |at: usize, what: &str| {
         let line = bytes[..at].split(|byte| *byte == b'\n').count();
@@ -62,9 +63,9 @@ pub(super) fn text<'a>(bytes: &'a [u8], file: &str) -> Result<&'a str, Finding> 
 /// Returns the only options with which this project parses YAML: as kubectl does (YAML 1.1 booleans
 /// and octal numbers), within the limits.
 ///
-/// To expand merge keys, the parser stores all keys of each map and all entries of merged maps.
-/// To find duplicate keys it would store the keys as well, so the visitor finds these
-/// (`tree::read`). A list or map that is a key is stored as a whole (`keys::check`).
+/// To expand merge keys, the parser stores all keys of each map and all entries of merged maps. To
+/// find duplicate keys, the parser would store the keys as well. Therefore the visitor finds
+/// duplicate keys (`tree::read`). A list or map that is a key is stored as a whole (`keys::check`).
 pub(super) fn options(text: &str) -> Options {
     let merges = has_merge_key(text);
     let (nodes, unfolded) = if merges {

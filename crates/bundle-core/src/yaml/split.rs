@@ -3,7 +3,7 @@
 /// Text of one document with its first line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Part<'a> {
-    /// Text between two separators. A separator line belongs to the part after it only if it has
+    /// Text between two separators. A separator line belongs to the part after it if the line has
     /// content other than a comment.
     pub(super) text: &'a str,
     /// Line of the first character, from 1.

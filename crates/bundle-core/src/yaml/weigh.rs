@@ -14,13 +14,13 @@ pub struct Weight {
     pub tree: Footprint,
     /// Number of objects: documents, and the items of documents that are lists of objects.
     pub objects: u64,
-    /// Number of elements of lists that are named like the lists of an operator from which its
-    /// conversion creates objects.
+    /// Number of elements of lists whose names are those of the lists of an operator that become
+    /// objects in the conversion.
     pub operator_entries: u64,
 }
 
 impl Weight {
-    /// Returns the weight of both together.
+    /// Returns the sum of both weights.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         let Self {
@@ -79,13 +79,13 @@ enum Role {
     Object,
     /// Items of an object that can be a list of objects.
     Items,
-    /// A list of an operator from which its conversion creates objects.
+    /// A list of an operator whose items become objects in the conversion.
     OperatorEntries,
     /// A key, or a value within an object.
     Value,
 }
 
-/// Text that decides whether an object is a list of objects, or whether a list is one of an
+/// Text that decides whether an object is a list of objects, or whether a list belongs to an
 /// operator.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Word {

@@ -58,7 +58,7 @@ impl Seen {
         }
     }
 
-    /// Adds a hash. Returns `true` if it is new.
+    /// Adds a hash. Returns `true` if the hash is new.
     fn insert(&mut self, key: u64) -> bool {
         // Zero stands for an empty slot.
         let key = key.max(1);

@@ -48,8 +48,8 @@ impl Run {
         self.done & bit(step) != 0
     }
 
-    /// True if the class, with these terms, has not decided yet about this content, or it was never
-    /// installed.
+    /// True if the class, with these terms, has not decided about this content yet, or if this
+    /// content was never installed.
     fn is_first(&self) -> bool {
         !self.is_decided || !self.is_installed
     }
@@ -231,7 +231,7 @@ impl State {
         self.record.decided = Some((run.wanted, run.terms));
     }
 
-    /// Records all objects, before the first one is applied.
+    /// Records all objects, before the first object is applied.
     fn begin_apply(&mut self, run: &Run) {
         assert!(run.was_allowed, "applied without permissions: {self:?}");
         let wanted = usize::from(run.wanted);

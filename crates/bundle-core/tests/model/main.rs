@@ -3,9 +3,9 @@
 //! settings or an object, deletes the BundleDeployment, withdraws permissions, an approval or trust
 //! in a signature; a tag moves, a watch is lost, a request fails, or the process stops.
 //!
-//! `cargo xtask model` explores it further. Its limits are in the environment: `MODEL_STATES` (most
-//! states), `MODEL_DISTURBANCES` (most disturbances on each path) and `MODEL_ORDER` (`breadth` or
-//! `depth`).
+//! `cargo xtask model` explores more states of the model. Environment variables set the limits:
+//! `MODEL_STATES` (most states), `MODEL_DISTURBANCES` (most disturbances on each path) and
+//! `MODEL_ORDER` (`breadth` or `depth`).
 
 #![allow(
     clippy::disallowed_methods,

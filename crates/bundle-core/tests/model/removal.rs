@@ -106,8 +106,8 @@ impl State {
         }
     }
 
-    /// Deletes half of the objects and then the rest. Without permissions, or with a withdrawn
-    /// ServiceAccount, all objects remain.
+    /// Deletes half of the objects, and then the other half. Without permissions, or with a
+    /// withdrawn ServiceAccount, all objects remain.
     fn delete_objects(&self, mut teardown: Teardown, next: &mut Vec<Self>) {
         let mut state = *self;
         assert!(

@@ -85,7 +85,7 @@ pub(crate) struct Record {
     pub(crate) is_deletion_accepted: bool,
 }
 
-/// Memory of the process. It is lost when the process dies.
+/// Memory of the process, which is lost when the process dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Memory {
     /// Content that is known to be in place.
@@ -132,7 +132,7 @@ pub(crate) struct Run {
     pub(crate) was_approved: bool,
     /// `true` if `Installed` was about the generation that this run has read.
     pub(crate) was_present: bool,
-    /// `true` if the spec is still the one that this run has read.
+    /// `true` if the spec is still the spec that this reconcile has read.
     pub(crate) is_current: bool,
     /// `true` if the first round of applies is complete.
     pub(crate) is_half_applied: bool,
@@ -140,7 +140,7 @@ pub(crate) struct Run {
     /// Results that the conditions will show.
     pub(crate) rights: Answer,
     pub(crate) approval: Answer,
-    /// Number of completed maintenance steps; `None` before the first one.
+    /// Number of completed maintenance steps; `None` before the first step.
     pub(crate) maintenance: Option<u8>,
 }
 
@@ -240,7 +240,7 @@ impl State {
         hasher.finish()
     }
 
-    /// Begins a reconcile if one is due.
+    /// Begins a reconcile if a reconcile is due.
     pub(crate) fn begin(&self) -> Option<Self> {
         let mut state = *self;
         if self.cluster.is_gone || self.cluster.is_class_gone && !self.cluster.is_deleted {
@@ -257,8 +257,8 @@ impl State {
         Some(state)
     }
 
-    /// Adds the states after the next step of the reconcile to `next`. In the last of them, nothing
-    /// fails.
+    /// Adds the states after the next step of the reconcile to `next`. In the last of these states,
+    /// the step has not failed.
     pub(crate) fn step(&self, plans: &mut Plans, next: &mut Vec<Self>) {
         match self.reconcile {
             Reconcile::None => next.extend(self.begin()),

@@ -1,4 +1,4 @@
-//! Reads the headers of a tar in order and skips the content between them.
+//! Reads the headers of a tar in order, and skips the content between the headers.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -136,7 +136,7 @@ fn place(
     Ok(())
 }
 
-/// Fields of extended headers that override those of the next header.
+/// Fields of extended headers that override the fields of the next header.
 #[derive(Default)]
 struct ExtendedHeader {
     path: Option<String>,

@@ -68,7 +68,7 @@ fn bad(path: &Path, why: &str) -> Finding {
         codes::registry::BAD_LAYOUT,
         format!("`{}` is not a valid OCI archive: {why}", path.display()),
     )
-    .hint("create one with `kubectl bundle save` or `kubectl bundle pull --to FILE.tar`")
+    .hint("create an archive with `kubectl bundle save` or `kubectl bundle pull --to FILE.tar`")
 }
 
 #[cfg(test)]

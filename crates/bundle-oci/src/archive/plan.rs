@@ -49,7 +49,8 @@ impl ArchivePlan {
         }
     }
 
-    /// Writes headers, padding and `index.json`. The content of blobs is zero until it is written.
+    /// Writes headers, padding and `index.json`. The bytes of blobs are zero until the blobs are
+    /// written.
     pub fn begin(&self, file: &mut File) -> io::Result<()> {
         file.set_len(self.end)?;
         for (name, content) in [

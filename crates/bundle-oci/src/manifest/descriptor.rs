@@ -47,12 +47,12 @@ impl Descriptor {
         }
     }
 
-    /// Bytes that are counted for each annotation in addition to its texts, as the map of many
-    /// short ones takes more memory than the texts.
+    /// Bytes that are counted for each annotation in addition to its texts, because a map of many
+    /// short texts needs more memory than the texts.
     const ANNOTATION_OVERHEAD: usize = 128;
 
     /// Returns an upper estimate of the memory that the descriptor's texts use, in bytes. The
-    /// content it describes is not counted.
+    /// content that the descriptor describes is not counted.
     pub(crate) fn memory_size(&self) -> u64 {
         let annotations = self.annotations.iter();
         let annotations: usize = annotations
@@ -87,7 +87,8 @@ pub struct Platform {
 }
 
 impl Platform {
-    /// Returns `true` if it matches `wanted`, in which variant and version may be unset.
+    /// Returns `true` if this platform matches `wanted`. In `wanted`, variant and version may be
+    /// unset.
     pub fn is(&self, wanted: &Self) -> bool {
         let fits =
             |own: &Option<String>, wanted: &Option<String>| wanted.is_none() || own == wanted;

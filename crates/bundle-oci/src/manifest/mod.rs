@@ -17,7 +17,7 @@ pub use descriptor::{Descriptor, Platform};
 pub use index::ImageIndex;
 pub(crate) use index::RawIndex;
 
-/// Reads `null` as an empty list or map, as some programs write it.
+/// Reads `null` as an empty list or map, because some programs write `null` instead.
 fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: serde::Deserializer<'de>,
@@ -46,8 +46,8 @@ pub(crate) struct ManifestDocument {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub(crate) annotations: BTreeMap<String, String>,
-    /// Never written. A document that is both a manifest and an index is ambiguous
-    /// (CVE-2021-41190).
+    /// This field is never written. It exists to detect a document that is both a manifest and an
+    /// index, which is ambiguous (CVE-2021-41190).
     #[serde(default, skip_serializing)]
     manifests: Option<serde::de::IgnoredAny>,
 }
@@ -72,7 +72,7 @@ impl ManifestDocument {
 pub struct Manifest {
     /// Digest of `bytes`.
     pub digest: Digest,
-    /// The document as it was received.
+    /// The bytes of the document as they were received.
     pub bytes: Bytes,
     /// Media type.
     pub media_type: String,
@@ -130,7 +130,7 @@ impl Manifest {
         }
     }
 
-    /// Returns its descriptor, for a `subject`.
+    /// Returns the descriptor of the manifest, for a `subject`.
     pub fn descriptor(&self) -> Descriptor {
         Descriptor::of(&self.media_type, &self.bytes)
     }
@@ -168,7 +168,8 @@ struct DocumentKind {
 }
 
 impl RawManifest {
-    /// Returns the document with its digest. The media type defaults to the one in the document.
+    /// Returns the document with its digest. The media type defaults to the media type in the
+    /// document.
     pub fn new(media_type: Option<&str>, bytes: impl Into<Bytes>) -> Result<Self, String> {
         let bytes = bytes.into();
         let media_type = match media_type {
@@ -192,7 +193,7 @@ impl RawManifest {
         })
     }
 
-    /// Returns its descriptor.
+    /// Returns the descriptor of the document.
     pub fn descriptor(&self) -> Descriptor {
         Descriptor::of(&self.media_type, &self.bytes)
     }
@@ -220,7 +221,7 @@ impl From<&Manifest> for RawManifest {
 }
 
 impl ParsedManifest {
-    /// Returns the subject, if it is a referrer.
+    /// Returns the subject, if the document is a referrer.
     pub fn subject(&self) -> Option<&Descriptor> {
         match self {
             Self::Image(manifest) => manifest.subject.as_ref(),
@@ -239,7 +240,7 @@ impl ParsedManifest {
         }
     }
 
-    /// Returns its annotations.
+    /// Returns the annotations of the document.
     pub fn annotations(&self) -> &BTreeMap<String, String> {
         match self {
             Self::Image(manifest) => &manifest.annotations,
@@ -248,7 +249,8 @@ impl ParsedManifest {
     }
 }
 
-/// Returns the media type on which the document and its source agree, or the only one that is set.
+/// Returns the media type of the document. If both the document and its source contain a media
+/// type, the two must be equal. `None` if neither contains a media type.
 fn agreed_media_type(
     schema_version: u32,
     inside: Option<String>,

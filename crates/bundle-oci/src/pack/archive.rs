@@ -1,4 +1,4 @@
-//! The tar of a layer, with sorted entries and without anything that differs between machines.
+//! The tar of a layer, with sorted entries and without data that differs between machines.
 
 use std::io::{self, Read, Write};
 
@@ -16,7 +16,7 @@ pub struct TarWriter<W> {
 pub enum EntryError {
     /// The path is too long for a header.
     Path(Finding),
-    /// The content cannot be read, or its size differs from the announced one.
+    /// The content cannot be read, or its size differs from the announced size.
     Read(io::Error),
     /// The archive cannot be written.
     Write(io::Error),

@@ -1,4 +1,4 @@
-//! Base image of a bundle. Its layers are kept byte for byte.
+//! Base image of a bundle. The layers of the base image are kept byte for byte.
 
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::format::Files;
@@ -15,7 +15,7 @@ use crate::unpack::{UnpackError, Unpacker};
 /// Base image.
 #[derive(Debug, Clone)]
 pub struct BaseImage {
-    /// Reference of the image, if others can resolve it.
+    /// Reference of the image, if other users can resolve this reference.
     pub(super) name: Option<String>,
     pub(super) digest: Digest,
     pub(super) config: Value,
@@ -26,8 +26,8 @@ pub struct BaseImage {
 
 impl BaseImage {
     /// Returns the base image with this manifest, configuration and layers, in this order. The
-    /// caller has checked the digests; this function checks the types of the layers and that they
-    /// fit the configuration.
+    /// caller has checked the digests; this function checks the types of the layers, and that
+    /// layers and configuration match.
     pub fn new(
         name: Option<String>,
         manifest: &Manifest,

@@ -10,8 +10,8 @@ use std::thread::JoinHandle;
 use flate2::write::DeflateEncoder;
 use flate2::{Compression, Crc};
 
-/// Bytes that are compressed at once. The value determines the digest of content that is larger;
-/// smaller content has the digest of a single stream.
+/// Number of bytes in one compressed chunk. This value determines the digest of larger content.
+/// Smaller content has the digest of a single stream.
 pub(super) const CHUNK: usize = 1 << 20;
 /// The level and the pure Rust compressor determine every digest.
 const COMPRESSION_LEVEL: u32 = 6;
@@ -29,8 +29,8 @@ struct ChunkJob {
     back: SyncSender<CompressedChunk>,
 }
 
-/// Compressing writer. [`finish`](Self::finish) ends the member; without it, the output is
-/// incomplete.
+/// Compressing writer. [`finish`](Self::finish) ends the gzip member. Without this call, the output
+/// is incomplete.
 pub(super) struct Gzip<W> {
     inner: W,
     chunk: Vec<u8>,
@@ -49,7 +49,7 @@ impl<W: Write> Gzip<W> {
         Self::with_threads(inner, threads.min(MAX_THREADS))
     }
 
-    /// Compresses with this number of threads. Content of one chunk starts none.
+    /// Compresses with this number of threads. Content of one chunk starts no thread.
     pub(super) fn with_threads(inner: W, threads: usize) -> Self {
         Self {
             inner,
@@ -131,7 +131,7 @@ impl<W: Write> Write for Gzip<W> {
     }
 }
 
-/// Compresses one chunk. All chunks but the last end on a byte boundary.
+/// Compresses one chunk. Every chunk except the last one ends on a byte boundary.
 fn deflate(chunk: &[u8], last: bool) -> CompressedChunk {
     let mut checksum = Crc::new();
     checksum.update(chunk);

@@ -1,4 +1,5 @@
-//! A layer as a blob: tar, gzip and both digests in one pass over the bytes, with constant memory.
+//! A layer as a blob. One pass over the bytes makes tar, gzip and both digests, with constant
+//! memory.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};

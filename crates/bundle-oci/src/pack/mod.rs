@@ -25,7 +25,7 @@ pub use base::BaseImage;
 pub use plan::{ImagePlan, SourceDate};
 pub use resource::Resource;
 
-/// A whole image, as it is stored in a layout or pushed.
+/// A whole image in the form that is stored in a layout or pushed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PackedImage {
     /// Manifest.
@@ -45,19 +45,19 @@ impl PackedImage {
         blobs + self.manifest.bytes.len() as u64
     }
 
-    /// Returns all blobs but the manifest, in the order in which they are written.
+    /// Returns all blobs except the manifest, in the order in which the blobs are written.
     pub fn blobs(&self) -> impl Iterator<Item = &Blob> {
         self.layers.iter().chain(std::iter::once(&self.config))
     }
 
-    /// Returns the unpacked files of the content, without those of resources. The image is handled
-    /// as untrusted.
+    /// Returns the unpacked files of the content, without the files of resources. The image is
+    /// handled as untrusted.
     pub fn files(&self, limits: Limits) -> Result<Files, UnpackError> {
         content(&self.config, &self.layers, limits)
     }
 }
 
-/// Returns the files in these layers, without those of resources.
+/// Returns the files in these layers, without the files of resources.
 fn content(config: &Blob, layers: &[Blob], limits: Limits) -> Result<Files, UnpackError> {
     let unreadable = |blob: &Blob, error: std::io::Error| UnpackError::Malformed {
         what: blob.descriptor.digest.to_string(),

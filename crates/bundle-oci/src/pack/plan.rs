@@ -36,9 +36,10 @@ pub struct ImagePlan<'a> {
     pub annotations: BTreeMap<String, String>,
     /// Further content: one layer per resource, in the order of their names.
     pub resources: Vec<Resource>,
-    /// Base image, whose layers are below the new ones.
+    /// Base image, whose layers are below the new layers.
     pub base: Option<BaseImage>,
-    /// Timestamp of all entries, annotations and the configuration; `None` writes none.
+    /// Timestamp of all entries, annotations and the configuration. With `None`, no timestamp is
+    /// written.
     pub time: Option<SourceDate>,
 }
 
@@ -81,7 +82,7 @@ impl SourceDate {
 }
 
 impl ImagePlan<'_> {
-    /// Builds the image. Resources are read from disk; the errors of all of them are returned
+    /// Builds the image. Resources are read from disk. The errors of all resources are returned
     /// together.
     pub fn pack(mut self) -> Result<PackedImage, Findings> {
         let time = self.time.as_ref().map_or(0, |time| time.seconds);
@@ -166,9 +167,10 @@ impl ImagePlan<'_> {
 
     /// Returns the configuration of an image that is never run.
     ///
-    /// The specification requires a platform, and tools that unpack images select theirs: it is
-    /// that of the base, or else the most common one. Without a source date there is no `created`,
-    /// as it would change the digest of each build.
+    /// The specification requires a platform, and tools that unpack images select the image of
+    /// their own platform. The platform is that of the base image. Without a base image the
+    /// platform is `linux/amd64`, the most common platform. Without a source date the field
+    /// `created` is absent, because the current time would change the digest of each build.
     fn config(&self, own: &[Layer]) -> Result<Vec<u8>, Finding> {
         let diff_ids: Vec<&Digest> = own.iter().map(|layer| &layer.diff_id).collect();
         let created = self.time.as_ref().map(|time| time.written.as_str());

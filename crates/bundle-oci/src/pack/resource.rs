@@ -1,5 +1,5 @@
-//! Additional content of a bundle: each resource is a layer of its own, read from disk when it is
-//! packed.
+//! Additional content of a bundle. Each resource has its own layer, and is read from disk when it
+//! is packed.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ const MAX_FILES: usize = 20_000;
 pub struct Resource {
     /// Name within the bundle.
     pub name: String,
-    /// Media type, for the tool that reads it.
+    /// Media type, for the tool that reads the resource.
     pub kind: String,
     /// File or folder on disk.
     pub path: PathBuf,
@@ -31,8 +31,8 @@ impl Resource {
         self.entries().map(|_| ())
     }
 
-    /// Returns its layer: a file at `resources/NAME/FILE`, or the content of a folder below
-    /// `resources/NAME/`.
+    /// Returns the layer of the resource: a file at `resources/NAME/FILE`, or the content of a
+    /// folder below `resources/NAME/`.
     pub(super) fn pack(&self, time: u64) -> Result<Layer, Findings> {
         let entries = self.entries()?;
         let mut layer = LayerWriter::new(time);
@@ -65,7 +65,7 @@ impl Resource {
         Ok(layer)
     }
 
-    /// Returns its files and folders, sorted by path.
+    /// Returns the files and folders of the resource, sorted by path.
     fn entries(&self) -> Result<Vec<ResourceEntry>, Findings> {
         let mut findings = Findings::default();
         self.check_names(&mut findings);
@@ -214,7 +214,7 @@ impl Resource {
             ),
         )
         .in_file(self.path.display().to_string())
-        .hint("add content there, or remove the resource")
+        .hint("add content at this path, or remove the resource")
     }
 
     fn refused(&self, place: &Path, why: &str) -> Finding {

@@ -40,7 +40,7 @@ pub enum Reason {
     Certificate {
         /// Host and port.
         registry: String,
-        /// Reason for which the certificate is rejected.
+        /// Reason why the certificate is rejected.
         source: HttpError,
     },
     /// The connection broke in the middle of a response.
@@ -51,7 +51,7 @@ pub enum Reason {
         /// Error of the operating system or the HTTP client.
         source: HttpError,
     },
-    /// No bytes arrived for too long, or the call exceeded its deadline.
+    /// No bytes arrived within the time limit, or the call exceeded its deadline.
     #[error("the registry stopped responding ({})", seconds(.after))]
     Stalled {
         /// Deadline that was exceeded.
@@ -104,7 +104,7 @@ pub enum Reason {
         /// Registry.
         service: String,
     },
-    /// The registry requires a client certificate or rejects the one that was sent.
+    /// The registry requires a client certificate, or rejects the certificate that was sent.
     #[error("{registry} {}", if *.given { "rejects the client certificate" } else { "requires a client certificate" })]
     ClientCertificate {
         /// Host and port.
@@ -165,7 +165,7 @@ pub enum Reason {
     /// Kind of object that exceeds the limit.
     #[error("there are more than {limit} {what}")]
     TooMany {
-        /// Objects of which there are too many.
+        /// Kind of objects whose number is too large.
         what: String,
         /// Limit.
         limit: usize,
@@ -178,7 +178,7 @@ pub enum Reason {
         /// Expected kind of document.
         wanted: &'static str,
     },
-    /// Invalid document; the text names it and the reason.
+    /// Invalid document. The text contains the document and the reason.
     #[error("{0}")]
     Malformed(String),
     /// A rejected redirect.
@@ -186,7 +186,7 @@ pub enum Reason {
     Redirect {
         /// Target without query.
         to: String,
-        /// Reason for which it is rejected.
+        /// Reason for the rejection.
         why: &'static str,
     },
     /// Stored credentials cannot be read.

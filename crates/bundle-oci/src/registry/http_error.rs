@@ -6,7 +6,7 @@ use std::{fmt, io};
 
 use rustls::{CertificateError, InconsistentKeys};
 
-/// Error of the HTTP client, of TLS or of the operating system. Clones share it.
+/// Error of the HTTP client, of TLS or of the operating system. Clones share the error.
 #[derive(Debug, Clone)]
 pub struct HttpError(Arc<reqwest::Error>);
 
@@ -67,8 +67,8 @@ impl fmt::Display for HttpError {
     }
 }
 
-/// Returns the most common errors of certificates in words, because those of rustls name its types
-/// or are long.
+/// Returns the text of the most common errors of certificates, because the texts of rustls contain
+/// names of types or are long.
 fn certificate_reason(error: &rustls::Error) -> Option<&'static str> {
     match error {
         rustls::Error::InvalidCertificate(error) => match error {

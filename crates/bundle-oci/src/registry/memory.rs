@@ -6,15 +6,17 @@ use futures::future::{BoxFuture, FutureExt as _, ready};
 
 use super::Reason;
 
-/// Number of copies of a document in memory: its bytes, and the parsed form if that needs no more.
+/// Number of copies of a document in memory: its bytes, and the parsed form if the parsed form
+/// needs no more memory than the bytes.
 pub(super) const FORMS: u64 = 2;
 /// Bytes of a response of unknown length that are received before memory for the maximum is
 /// reserved.
 pub(super) const SHORT: u64 = 64 << 10;
 
-/// Memory that is reserved for the responses of one lookup and released when it is dropped.
+/// Memory that is reserved for the responses of one lookup. The memory is released when this value
+/// is dropped.
 pub trait MemoryReservation: fmt::Debug + Send + Sync {
-    /// Waits until `bytes` more can be reserved. Returns `false` if they exceed the limit.
+    /// Waits until `bytes` further bytes can be reserved. Returns `false` if they exceed the limit.
     fn grow(&self, bytes: u64) -> BoxFuture<'_, bool>;
 }
 

@@ -1,5 +1,5 @@
-//! Client for OCI registries. It bounds everything it reads, has a deadline for every call, and
-//! never treats a failure as "not found".
+//! Client for OCI registries. The client bounds all data that it reads, has a deadline for every
+//! call, and never treats a failure as "not found".
 //!
 //! `docs/explanation/decisions/registry-client.md` explains why the project has its own client.
 
@@ -60,8 +60,8 @@ pub struct Deadlines {
     pub slowest: u64,
     /// Time over which `slowest` is measured.
     pub window: Duration,
-    /// Pause before the first retry of a busy registry (429, 5xx). It grows, and there are at most
-    /// three attempts. `Retry-After` overrides it.
+    /// Pause before the first retry of a busy registry (429, 5xx). The pause grows with each retry.
+    /// `Retry-After` overrides the pause. There are at most three attempts.
     pub pause: Duration,
 }
 
@@ -93,17 +93,18 @@ impl Default for Deadlines {
 /// Settings of a [`Client`].
 #[derive(Debug, Clone, Default)]
 pub struct ClientOptions {
-    /// Additional certificate authorities: PEM files, folders of them, and folders like docker's
-    /// `certs.d`.
+    /// Additional certificate authorities: PEM files, folders of PEM files, and folders like
+    /// docker's `certs.d`.
     pub ca_files: Vec<PathBuf>,
     /// Optional folders like docker's `certs.d`: `HOST:PORT/ca.crt`, `client.cert`, `client.key`.
     pub host_folders: Vec<PathBuf>,
-    /// PEM files of a client certificate and its key, for registries that require one.
+    /// PEM files of a client certificate and its key, for registries that require a client
+    /// certificate.
     pub client_certificate: Option<(PathBuf, PathBuf)>,
     /// Mirrors of registries.
     pub mirrors: Mirrors,
     /// Registries (host and port) that use plain HTTP. For loopback addresses the client detects
-    /// it.
+    /// plain HTTP.
     pub plain_http: BTreeSet<String>,
     /// Credentials.
     pub logins: Logins,
@@ -111,7 +112,7 @@ pub struct ClientOptions {
     pub deadlines: Deadlines,
     /// `User-Agent`; defaults to the name and version of this crate.
     pub user_agent: String,
-    /// Resolver of host names; `None` uses that of the operating system.
+    /// Resolver of host names; `None` means the resolver of the operating system.
     pub resolver: Option<Arc<dyn NameResolver>>,
 }
 

@@ -42,11 +42,11 @@ pub(super) struct RegistryRequest<'a> {
     pub(super) content: Option<(&'a str, Bytes)>,
     /// Body that is too large for memory.
     pub(super) part: Option<BlobPart<'a>>,
-    /// `true` if it writes.
+    /// `true` if the request writes.
     pub(super) push: bool,
     /// Path of a second repository of the same registry that must be readable, for a mount.
     pub(super) mount: Option<&'a str>,
-    /// Number of bytes that are already present. The request is for the bytes after them.
+    /// Number of bytes that are already present. The request is for the following bytes.
     pub(super) from: u64,
     /// Network zone of the registry that named the target, if the target is not on the registry
     /// itself.

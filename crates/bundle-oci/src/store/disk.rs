@@ -1,4 +1,4 @@
-//! Layouts on the local disk, folders and archives; their content is untrusted.
+//! Layouts on the local disk: folders and archives. The content of a layout is untrusted.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -40,14 +40,14 @@ enum LayoutKind {
 /// An image in the index of a layout.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedImage {
-    /// Descriptor of its manifest or index.
+    /// Descriptor of the manifest or index of the image.
     pub descriptor: Descriptor,
-    /// Its name in the layout.
+    /// Name of the image in the layout.
     pub name: Option<String>,
 }
 
 impl NamedImage {
-    /// Returns the original reference, if the layout has it.
+    /// Returns the original reference, if the layout contains this reference.
     pub fn origin(&self) -> Option<Reference> {
         let annotated = self.descriptor.annotations.get(CONTAINERD_NAME);
         [annotated, self.name.as_ref()]
@@ -67,8 +67,8 @@ impl fmt::Display for NamedImage {
 }
 
 impl DiskLayout {
-    /// Opens a folder or an archive. Reads `index.json` and, of an archive, the headers of its
-    /// entries.
+    /// Opens a folder or an archive. Reads `index.json`. For an archive, also reads the headers of
+    /// its entries.
     pub fn open(path: &Path) -> Result<Self, Finding> {
         let shape = if path.is_dir() {
             LayoutKind::Folder(path.to_owned())
@@ -99,8 +99,8 @@ impl DiskLayout {
         }
     }
 
-    /// Returns its images: those with a name or, if there is none, all manifests without a subject.
-    /// Signatures and other attachments are excluded.
+    /// Returns the images of the layout: the images with a name or, if no image has a name, all
+    /// manifests without a subject. Signatures and other attachments are excluded.
     pub fn images(&self) -> Result<Vec<NamedImage>, Finding> {
         let all = self.entries.iter().map(|entry| NamedImage {
             descriptor: entry.clone(),
@@ -173,7 +173,7 @@ impl DiskLayout {
     }
 
     /// Returns the manifest or index of a descriptor; `None` if the layout does not contain it, for
-    /// example because it has only some platforms of an index.
+    /// example because the layout has only selected platforms of an index.
     pub fn manifest(&self, descriptor: &Descriptor) -> Result<Option<RawManifest>, Finding> {
         let name = layout::blob_path(&descriptor.digest);
         let Some((part, size)) = self.part(&name)? else {
@@ -191,7 +191,7 @@ impl DiskLayout {
             .map_err(|why| self.bad(&format!("{} is invalid: {why}", descriptor.digest)))
     }
 
-    /// Returns the manifest or index with this digest. Its media type is read from its content.
+    /// Returns the manifest or index with this digest. The media type is read from the content.
     pub fn raw(&self, digest: &Digest) -> Result<Option<RawManifest>, Finding> {
         let name = layout::blob_path(digest);
         let Some((part, size)) = self.part(&name)? else {
@@ -240,12 +240,12 @@ impl DiskLayout {
         }
     }
 
-    /// Returns `true` if it has content with this digest.
+    /// Returns `true` if the layout has content with this digest.
     pub(super) fn holds(&self, digest: &Digest) -> Result<bool, Finding> {
         Ok(self.part(&layout::blob_path(digest))?.is_some())
     }
 
-    /// Returns its `index.json` with unknown entries, for writers that add to it.
+    /// Returns `index.json` of the layout, including unknown entries, for writers that add entries.
     pub(super) fn index(&self) -> Result<RawIndex, Finding> {
         let Some((part, size)) = self.part(layout::INDEX)? else {
             return Err(self.bad("it has no file `index.json`"));
@@ -381,7 +381,7 @@ impl DiskLayout {
             codes::registry::BAD_LAYOUT,
             format!("`{}` is not a valid OCI {what}: {why}", self.path().display()),
         )
-        .hint("create one with `kubectl bundle build --to FOLDER` or `kubectl bundle pull --to FOLDER|FILE.tar`")
+        .hint("create a layout or archive with `kubectl bundle build --to FOLDER` or `kubectl bundle pull --to FOLDER|FILE.tar`")
     }
 }
 

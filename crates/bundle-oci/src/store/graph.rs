@@ -27,7 +27,7 @@ pub struct GraphLimits {
     pub referrers: usize,
     /// Number of manifests and indexes.
     pub manifests: usize,
-    /// Total size of manifests and indexes in bytes, as they are held in memory.
+    /// Total size of manifests and indexes in bytes. All manifests and indexes are held in memory.
     pub bytes: u64,
     /// Number of blobs.
     pub blobs: usize,
@@ -50,9 +50,10 @@ impl Default for GraphLimits {
 pub struct CopyOptions {
     /// `true` if signatures, attestations and other referrers are not copied.
     pub without_referrers: bool,
-    /// Platforms to copy; empty for all.
+    /// Platforms to copy. An empty list means all platforms.
     pub platforms: Vec<Platform>,
-    /// Referrers to copy, if they are recorded in a list; `None` reads them from the source.
+    /// Referrers to copy, if a list records the referrers. With `None`, the referrers are read from
+    /// the source.
     pub attached: Option<Vec<(ManifestRole, Descriptor)>>,
     /// Limits.
     pub bounds: GraphLimits,
@@ -61,9 +62,9 @@ pub struct CopyOptions {
 /// The manifests and blobs of an image.
 #[derive(Debug, Clone, Default)]
 pub struct Graph {
-    /// Manifests and indexes, in an order in which each follows everything it refers to.
+    /// Manifests and indexes. Each one follows the manifests that it refers to.
     pub nodes: Vec<ManifestNode>,
-    /// All other content, by digest.
+    /// Configurations, layers and other blobs, by digest.
     pub blobs: BTreeMap<Digest, Descriptor>,
     /// Entries of indexes that are not copied.
     pub missing: Vec<SkippedManifest>,
@@ -76,7 +77,7 @@ pub struct ManifestNode {
     pub raw: RawManifest,
     /// Role in the graph.
     pub role: ManifestRole,
-    /// Blobs it refers to.
+    /// Blobs that the manifest refers to.
     pub blobs: Vec<Digest>,
     /// Descriptor for lists of referrers.
     pub described: Descriptor,
@@ -85,7 +86,7 @@ pub struct ManifestNode {
 /// Role of a manifest in a graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ManifestRole {
-    /// The image, or a part of it.
+    /// The image, or a part of the image.
     Content,
     /// A referrer of this digest.
     Referrer(Digest),
@@ -96,9 +97,10 @@ pub enum ManifestRole {
 /// An entry of an index that is not copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkippedManifest {
-    /// Its descriptor.
+    /// Descriptor of the missing manifest.
     pub descriptor: Descriptor,
-    /// `true` if the selection excludes the manifest; `false` if the source does not have it.
+    /// `true` if the selection excludes the manifest. `false` if the source does not have the
+    /// manifest.
     pub chosen: bool,
 }
 
@@ -152,7 +154,8 @@ struct GraphBuilder<'a> {
 }
 
 impl GraphBuilder<'_> {
-    /// Adds `root` and everything below it, children first. Returns the digests of the manifests.
+    /// Adds `root` and all manifests and blobs below it, children first. Returns the digests of the
+    /// manifests.
     async fn add_tree(
         &mut self,
         root: RawManifest,
@@ -354,8 +357,9 @@ impl GraphBuilder<'_> {
         Ok(taken)
     }
 
-    /// Returns `true` if the source has it. Only layouts may lack an entry of an index, if they
-    /// were written for some platforms; for a registry that is an error.
+    /// Returns `true` if the source has the manifest of `descriptor`. A layout that was written for
+    /// selected platforms lacks the other entries of an index. For a registry the result is always
+    /// `true`: the later read returns an error if the registry lacks the manifest.
     fn is_there(&self, descriptor: &Descriptor) -> Result<bool, Finding> {
         match self.source {
             ImageSource::Disk(disk) => disk.holds(&descriptor.digest),

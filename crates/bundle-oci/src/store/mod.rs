@@ -82,7 +82,7 @@ impl ImageSource {
         }
     }
 
-    /// Returns the manifest or index of a descriptor; `None` if it is missing.
+    /// Returns the manifest or index of a descriptor; `None` if the source does not have it.
     pub async fn manifest(&self, descriptor: &Descriptor) -> Result<Option<RawManifest>, Finding> {
         match self {
             Self::Disk(disk) => disk.manifest(descriptor),
@@ -90,7 +90,7 @@ impl ImageSource {
         }
     }
 
-    /// Returns the content of a descriptor. Its bytes are fetched when they are read.
+    /// Returns the content of a descriptor. The bytes are fetched when they are read.
     pub fn blob(&self, descriptor: &Descriptor) -> Result<Blob, Finding> {
         match self {
             Self::Registry { client, repository } => Ok(client.remote_blob(repository, descriptor)),
@@ -141,7 +141,7 @@ impl ImageSource {
         self.named(tag).await
     }
 
-    /// Returns the repository, if the source is one.
+    /// Returns the repository, if the source is a repository.
     pub fn repository(&self) -> Option<&Repository> {
         match self {
             Self::Registry { repository, .. } => Some(repository),
@@ -263,7 +263,7 @@ impl LocatedImage {
     }
 }
 
-/// An image with the graph of what is copied with it.
+/// An image with the graph of all content that is copied with it.
 #[derive(Debug, Clone)]
 pub struct CopyPlan {
     /// Image.
@@ -273,7 +273,7 @@ pub struct CopyPlan {
 }
 
 impl CopyPlan {
-    /// Builds the graph of what is copied.
+    /// Builds the graph of all content that is copied.
     pub async fn build(image: LocatedImage, selection: &CopyOptions) -> Result<Self, Finding> {
         let graph = build_graph(&image.source, &image.root, selection).await?;
         Ok(Self { image, graph })

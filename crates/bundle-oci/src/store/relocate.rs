@@ -1,5 +1,5 @@
 //! References of images below another registry prefix, and the mirror configurations that make a
-//! cluster use them.
+//! cluster use these references.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -72,7 +72,8 @@ impl fmt::Display for Relocation {
 }
 
 impl Relocation {
-    /// Returns the new reference of an image. The tag is kept; without one, the digest is used.
+    /// Returns the new reference of an image. The tag is kept. If the image has no tag, the digest
+    /// is used.
     pub fn of(&self, origin: &Reference, digest: &Digest) -> Result<Reference, Finding> {
         let name = match origin.tag() {
             Some(tag) => format!(":{tag}"),

@@ -1,5 +1,6 @@
-//! Copy of an image to a registry: missing blobs first, manifests after everything they refer to,
-//! the tag last, so that a tag never refers to an incomplete image.
+//! Copies an image to a registry. The missing blobs are sent first. Each manifest is sent after the
+//! content that the manifest refers to. The tag is sent last, so that a tag never refers to an
+//! incomplete image.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -61,8 +62,8 @@ impl MountSources {
     }
 }
 
-/// Copies an image to `to`: under its tag and, if `to` has a digest, which must be that of the
-/// image, under the digest.
+/// Copies an image to `to`, under the tag of `to`. If `to` has a digest, the image must have this
+/// digest, and is also copied under the digest.
 pub async fn send(
     client: &Client,
     to: &Reference,

@@ -27,7 +27,7 @@ pub struct Sources {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListedImage {
-    /// Original reference, with its tag if it had one.
+    /// Original reference, with its tag if the original reference has a tag.
     pub reference: String,
     /// Digest.
     pub digest: Digest,
@@ -35,7 +35,7 @@ pub struct ListedImage {
     pub media_type: String,
     /// Size of the document in bytes.
     pub size: u64,
-    /// Selected platforms; empty for all.
+    /// Selected platforms. An empty list means all platforms.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub platforms: Vec<String>,
     /// Referrers and attachments: signatures, attestations.
@@ -65,7 +65,7 @@ pub struct ListedAttachment {
 }
 
 impl Sources {
-    /// Returns the list of these shipments. Each must have an original reference.
+    /// Returns the list of these shipments. Each shipment must have an original reference.
     pub fn of(plans: &[CopyPlan], platforms: &[String]) -> Result<Self, Finding> {
         let artifacts = plans
             .iter()
@@ -92,7 +92,7 @@ impl Sources {
                 format!("the list of sources cannot be read: {why}"),
             )
             .in_file(file)
-            .hint("create one with `kubectl bundle save --sources-only`")
+            .hint("create a list with `kubectl bundle save --sources-only`")
         };
         let documents = yaml::documents(text, file)?;
         let [document] = documents.as_slice() else {
@@ -155,7 +155,7 @@ impl ListedImage {
         self.reference.parse()
     }
 
-    /// Returns the descriptor of its manifest or index.
+    /// Returns the descriptor of the manifest or index of the shipment.
     pub fn descriptor(&self) -> Descriptor {
         named(&self.media_type, &self.digest, self.size)
     }

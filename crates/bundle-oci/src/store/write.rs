@@ -239,7 +239,7 @@ fn rename_into_index(
     Ok(true)
 }
 
-/// Returns the index of a layout with these entries; `None` if it has them already.
+/// Returns the index of a layout with these entries; `None` if the index already has all entries.
 fn merged_index(
     folder: &Path,
     entries: &[serde_json::Value],
@@ -388,7 +388,7 @@ impl ContentItem<'_> {
     }
 }
 
-/// Returns the content of all shipments, each digest once.
+/// Returns the content of all shipments, without duplicate digests.
 fn content_items(plans: &[CopyPlan]) -> BTreeMap<Digest, ContentItem<'_>> {
     let mut all = BTreeMap::new();
     for plan in plans {

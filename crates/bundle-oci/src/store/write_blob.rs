@@ -1,4 +1,5 @@
-//! Writes one blob to a file: in batches, on a thread of its own, and compared with its digest.
+//! Writes one blob to a file in batches, on a separate thread, and compares the content with its
+//! digest.
 
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -35,8 +36,8 @@ impl WriteError {
     }
 }
 
-/// Writes a blob at the file's position. Returns whether the content matches its digest. The write
-/// has a thread of its own.
+/// Writes a blob at the file's position, on a separate thread. Returns true if the content matches
+/// its digest.
 pub(super) async fn write_blob(
     blob: Blob,
     mut file: fs_err::File,

@@ -1,5 +1,5 @@
-//! A gzipped archive of unknown content: its bytes are stored while they arrive, and it is unpacked
-//! from the file. The digest is known before anything is unpacked.
+//! A gzipped archive of unknown content. Its bytes are stored in a file while they arrive, and the
+//! archive is unpacked from the file. Therefore the digest is known before the archive is unpacked.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -28,7 +28,7 @@ pub struct StoredBytes {
     pub is_gzip: bool,
 }
 
-/// Reason for which bytes were not stored.
+/// Reason why bytes were not stored.
 #[derive(Debug)]
 pub enum StoreError<E> {
     /// The stream failed.
@@ -39,7 +39,7 @@ pub enum StoreError<E> {
     Stopped,
 }
 
-/// Reason for which a stored archive was not unpacked.
+/// Reason why a stored archive was not unpacked.
 #[derive(Debug)]
 pub enum ArchiveFileError {
     /// The file cannot be read.

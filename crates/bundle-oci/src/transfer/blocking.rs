@@ -7,14 +7,14 @@ use bytes::{Buf as _, Bytes};
 use futures::{Stream, StreamExt as _};
 use tokio::sync::mpsc;
 
-/// Number of pieces that are buffered for the thread; each has at most 1 MiB.
+/// Number of pieces that are buffered for the thread. Each piece has at most 1 MiB.
 const BUFFERED_PIECES: usize = 4;
 
 /// Runs `work` on a new thread, with the stream as a reader.
 ///
-/// Returns the result of `work` and the error that ended the stream, if any: it explains truncated
-/// content. The result is `None` if the thread ended early. If this future is dropped, `work` reads
-/// the end of its input.
+/// Returns the result of `work`, and the error that ended the stream, if there was an error. This
+/// error explains truncated content. The result is `None` if the thread ended early. If this future
+/// is dropped, `work` reads the end of its input.
 pub async fn on_thread<T: Send + 'static, E>(
     pieces: impl Stream<Item = Result<Bytes, E>>,
     work: impl FnOnce(StreamReader) -> T + Send + 'static,

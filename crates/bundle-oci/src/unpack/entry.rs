@@ -35,7 +35,7 @@ pub(super) const IMAGE: PathRules = PathRules {
 
 /// An accepted entry.
 pub(super) struct AcceptedEntry {
-    /// Relative path with `/`, without `.`; empty for the root.
+    /// Relative path with `/`, without `.`. The empty path is the root.
     pub(super) path: String,
     pub(super) kind: AcceptedKind,
 }
@@ -95,8 +95,8 @@ pub(super) fn accept<R: Read>(entry: &mut Entry<'_, R>) -> Result<AcceptedEntry,
     })
 }
 
-/// Returns the name of the entry. Returns an error if it is not UTF-8, or if readers would disagree
-/// about the content.
+/// Returns the name of the entry. Returns an error if the name is not UTF-8, or if readers would
+/// interpret the content differently.
 pub(super) fn name<R: Read>(entry: &mut Entry<'_, R>) -> Result<String, UnpackError> {
     let name = match std::str::from_utf8(&entry.path_bytes()) {
         Ok(name) => name.to_owned(),
@@ -125,7 +125,7 @@ pub(super) fn name<R: Read>(entry: &mut Entry<'_, R>) -> Result<String, UnpackEr
 /// Reason for rejecting a sparse file, as the end of a sentence.
 pub(super) const SPARSE: &str = "is a sparse file";
 
-/// Returns the whiteout for a file with this path, if its name is that of a whiteout.
+/// Returns the whiteout for a file with this path, if the name of the file is that of a whiteout.
 pub(super) fn whiteout(name: &str, path: &str) -> Result<Option<AcceptedEntry>, UnpackError> {
     let (parent, base) = path.rsplit_once('/').unwrap_or(("", path));
     let Some(gone) = base.strip_prefix(".wh.") else {

@@ -1,5 +1,5 @@
-//! Unpacks untrusted layers. All content is streamed through counters and hashes: into memory here,
-//! and onto disk in `disk`.
+//! Unpacks untrusted layers. All content is streamed through counters and hashes. This module
+//! unpacks into memory, and the module `disk` unpacks onto disk.
 
 pub mod disk;
 mod entry;
@@ -23,13 +23,13 @@ use entry::{AcceptedEntry, AcceptedKind};
 pub use sink::{FileSink, InMemory};
 use stream::TarEntries;
 
-/// Error of unpacking. The content is then not used.
+/// Error of unpacking. The content is not used after this error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnpackError {
     /// An entry that is not allowed in a bundle.
     #[error("the archive's entry `{entry}` {why}")]
     UnsafeEntry {
-        /// Its name, escaped.
+        /// Escaped name of the entry.
         entry: String,
         /// Reason, as the end of a sentence.
         why: String,
@@ -73,7 +73,7 @@ pub enum UnpackError {
     WrongMediaType {
         /// Object with that type.
         what: String,
-        /// Its media type.
+        /// Media type of the layer.
         found: String,
         /// Supported kinds.
         wanted: &'static str,
@@ -180,15 +180,15 @@ impl<S: FileSink> Unpacker<S> {
     }
 
     /// Unpacks layer `index` from `input` over the lower layers, and detects an input that is too
-    /// long or too short. An error of `input` appears as truncated content; the caller has to
-    /// report its own error instead.
+    /// long or too short. An error of `input` appears as truncated content. The caller must report
+    /// the error of `input` instead.
     pub fn layer(&mut self, index: usize, input: impl Read) -> Result<(), UnpackError> {
         let (layer, diff_id) = self.image.layer(index)?;
         self.stream(&layer, Some(&diff_id), input)
     }
 
-    /// Unpacks a gzipped archive that is no layer of an image: there is no digest of its
-    /// uncompressed content. Returns the sink's value for each file, and the sink.
+    /// Unpacks a gzipped archive that is no layer of an image, so that no digest of its
+    /// uncompressed content is known. Returns the sink's value for each file, and the sink.
     pub fn archive(
         sink: S,
         archive: &Descriptor,

@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-/// Receives files one after the other: the bytes through [`Write`], then the end of the file. A
-/// file without an end must be discarded.
+/// Receives files one after the other. For each file, receives the bytes through [`Write`], and
+/// then the end of the file. A file without an end must be discarded.
 pub trait FileSink: Write {
     /// Value for a complete file.
     type File;

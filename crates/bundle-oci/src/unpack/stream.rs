@@ -23,7 +23,7 @@ const ARCHIVE: &str = "the archive";
 /// An entry of the `tar` crate.
 pub(super) type TarEntry<'a, R> = tar::Entry<'a, UncompressedReader<R>>;
 
-/// The entries of one layer. Each must be read before the next.
+/// The entries of one layer. Each entry must be read before the next entry.
 pub(super) struct TarEntries<'a, R: Read> {
     inner: tar::Entries<'a, UncompressedReader<R>>,
     /// Remaining bytes for the headers of the next entry; `None` while content is read.

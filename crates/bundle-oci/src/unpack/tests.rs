@@ -5,7 +5,8 @@ use tar::{EntryType, Header};
 
 use super::*;
 
-/// Returns an entry, written byte by byte, because the `tar` crate cannot create most of these.
+/// Returns an entry, written byte by byte, because the `tar` crate cannot create most of these
+/// entries.
 pub(super) fn entry(name: &[u8], kind: EntryType, mode: u32, content: &[u8]) -> Vec<u8> {
     let mut header = Header::new_ustar();
     header.as_mut_bytes()[..name.len()].copy_from_slice(name);

@@ -116,7 +116,7 @@ fn broken<const N: usize>(headers: [(header::HeaderName, usize); N], bytes: Byte
     (headers, Body::from_stream(pieces)).into_response()
 }
 
-/// Transfer in progress. It is counted until dropped.
+/// Transfer in progress. The transfer is counted until this value is dropped.
 struct SlowTransfer(Arc<Shared>);
 
 impl Drop for SlowTransfer {

@@ -15,7 +15,7 @@ pub enum Fault {
     CutBlob,
     /// Blobs stop in the middle, and the connection stays open.
     StallingBlob,
-    /// Blobs are sent in pieces of this size, with a pause before each.
+    /// Blobs are sent in pieces of this size, with a pause before each piece.
     SlowBlob {
         /// Bytes of each piece.
         piece: usize,
@@ -58,10 +58,10 @@ pub enum Fault {
     },
     /// The attestation tag of cosign 2, `.att`, returns this status.
     Attestations(u16),
-    /// Tokens expire after one second, and after this many tokens the token service returns
-    /// oversized ones.
+    /// Tokens expire after one second. After this number of tokens, the token service returns
+    /// tokens that are too large.
     HugeTokens {
-        /// Number of valid tokens before the first huge one.
+        /// Number of valid tokens before the first token that is too large.
         after: u32,
     },
     /// Another client overwrites the list of referrers immediately after each write, this many
@@ -108,7 +108,7 @@ pub enum Ranges {
     Kept,
     /// Ignores the header and returns the whole blob.
     Ignored,
-    /// Returns 206 with a range that starts one byte too early, and declares it.
+    /// Returns 206 with a range that starts one byte too early. The response declares this range.
     Shifted,
     /// Declares the requested range, and sends the beginning of the blob.
     Lied,
@@ -149,7 +149,8 @@ pub enum Uploads {
     },
     /// The server stops reading after this many bytes, and keeps the connection open.
     Stalling(usize),
-    /// Only the first half of each chunk is stored, and the response states its size.
+    /// Only the first half of each chunk is stored. The response contains the size of the stored
+    /// half.
     Halved,
     /// The response to each chunk declares more bytes than were sent.
     Exaggerated,
@@ -161,7 +162,8 @@ pub enum Uploads {
     Redirected(String),
     /// Mounts are rejected with this status.
     NoMounts(u16),
-    /// The last request of an upload gets this status, this many times, and its content is lost.
+    /// The last request of an upload gets this status, and its content is lost. The fault occurs
+    /// this number of times.
     Failing {
         /// HTTP status.
         status: u16,

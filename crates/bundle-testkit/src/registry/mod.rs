@@ -142,7 +142,7 @@ impl Registry {
         *lock(&self.shared.fault) = fault;
     }
 
-    /// Exempts this blob from the fault, so that the fault affects only others.
+    /// Exempts this blob from the fault, so that the fault affects only other blobs.
     pub fn spare(&self, blob: &Digest) {
         lock(&self.shared.spared).insert(blob.to_string());
     }

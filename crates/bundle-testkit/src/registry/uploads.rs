@@ -169,7 +169,7 @@ impl Upload<'_> {
         (StatusCode::CREATED, [(digest, named)]).into_response()
     }
 
-    /// Adds the request body to the upload, unless a fault interrupts it.
+    /// Adds the request body to the upload, unless a fault interrupts the request.
     async fn take(&self, id: u64, peculiar: Option<&Uploads>, body: Body) -> Result<(), Response> {
         let mut body = body.into_data_stream();
         let mut count = 0;
@@ -221,8 +221,8 @@ impl Upload<'_> {
     }
 }
 
-/// Reads a body to its end before the error response, as proxies do. An earlier response may be
-/// lost when the connection closes.
+/// Reads a body to its end before it sends the error response, like proxies. An earlier response
+/// could be lost when the connection closes.
 async fn drain(body: Body) {
     let mut body = body.into_data_stream();
     while body.next().await.is_some_and(|piece| piece.is_ok()) {}

@@ -9,14 +9,14 @@ use serde_json::{Map, Value, json};
 use crate::statement::LONGEST_TYPE;
 use crate::{dsse, json};
 
-/// Maximum size of a predicate, in bytes. With its envelope and evidence, it must not exceed the
-/// limit for reading one signature.
+/// Maximum size of a predicate, in bytes. A predicate with envelope and evidence must not exceed
+/// the limit for one signature.
 pub const MAX_PREDICATE: usize = 700 * 1024;
 /// Predicate type of cosign for predicates without a type. The content is wrapped in a field.
 const CUSTOM: &str = "https://cosign.sigstore.dev/attestation/v1";
 
-/// Required fields of a predicate type, each with an optional prefix that its text must have. Other
-/// fields are not checked.
+/// Required fields of a predicate type. A field can have a prefix that the text of the field must
+/// have. Other fields are not checked.
 type Shape = &'static [(&'static str, Option<&'static str>)];
 
 /// Predicate types that have a short name, with the names of cosign.
@@ -113,7 +113,7 @@ impl PredicateType {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Predicate {
     kind: PredicateType,
-    /// Text as written by the author, with its original number formats.
+    /// Text of the author, byte for byte, with the original number formats.
     text: String,
     value: Value,
 }
@@ -204,8 +204,8 @@ fn lacks(object: &Map<String, Value>, (field, begins): (&str, Option<&str>)) -> 
     }
 }
 
-/// Returns a statement with `predicate` for a digest. `name` is informative; verification ignores
-/// it.
+/// Returns a statement with `predicate` for a digest. `name` is only information. Verification
+/// ignores `name`.
 pub fn statement(name: &str, digest: &Digest, predicate: &Predicate) -> Vec<u8> {
     let subject = json!([{ "name": name, "digest": { "sha256": digest.hex() } }]);
     // The statement is concatenated, so that the predicate is signed as its author wrote it. It was

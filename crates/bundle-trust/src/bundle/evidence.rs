@@ -76,7 +76,8 @@ struct Timestamp {
     signed_timestamp: String,
 }
 
-/// 64-bit number. The JSON form of protobuf writes it as a string, and also accepts a number.
+/// 64-bit number. The JSON form of protobuf contains such a number as a string, and readers also
+/// accept a number.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 struct Integer(String);

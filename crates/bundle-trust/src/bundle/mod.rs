@@ -18,7 +18,7 @@ pub(crate) enum Version {
     V0_1,
     /// Certificate chain; inclusion proof with checkpoint required, SET optional.
     V0_2,
-    /// One certificate; evidence as in version 0.2.
+    /// One certificate. The required evidence is that of version 0.2.
     V0_3,
 }
 
@@ -33,8 +33,9 @@ impl Version {
     }
 }
 
-/// Sigstore bundle. Unknown fields are rejected, as by cosign, because they could be conditions.
-/// The input of sigstore-verify is serialized from this struct, so that both see the same fields.
+/// Sigstore bundle. Unknown fields are rejected, as in cosign, because an unknown field could be a
+/// condition. The input of sigstore-verify is serialized from this struct, so that sigstore-verify
+/// and this crate read the same fields.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Bundle {
@@ -83,7 +84,8 @@ pub(crate) struct Material {
     timestamp_verification_data: Option<Timestamps>,
 }
 
-/// Hint for the key that made the signature. It only affects the order in which keys are tried.
+/// Hint for the key that made the signature. The hint only affects the order in which keys are
+/// tried.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct KeyHint {
@@ -147,8 +149,7 @@ impl Bundle {
         self.check_entries(version)
     }
 
-    /// Checks the log entries, if there are any: the requirements of the version, and the format of
-    /// each body.
+    /// Checks the log entries: the requirements of the version, and the format of each body.
     pub(crate) fn check_entries(&self, version: Version) -> Result<(), Rejection> {
         let entries = &self.verification_material.tlog_entries;
         for entry in entries.iter().flatten() {

@@ -1,11 +1,11 @@
 //! Checks that a log entry belongs to the log that it names, and was made while the trust root
 //! trusts that log.
 //!
-//! `sigstore-verify` accepts a checkpoint that is signed by any log of the root, even if the entry
-//! names another log. It applies the validity of a log key only to SETs. An entry of Rekor v2 has
-//! no SET, so its log ID is not signed. Here the log ID of the entry, the origin of its checkpoint
-//! and the key that signed the checkpoint must belong to the same log. `sigstore-verify` verifies
-//! inclusion proofs and SETs.
+//! `sigstore-verify` accepts a checkpoint that any log of the trust root has signed, even if the
+//! entry names another log. `sigstore-verify` checks the validity of a log key only for SETs. An
+//! entry of Rekor v2 has no SET, so its log ID is not signed. This module requires that the log ID
+//! of the entry, the origin of its checkpoint and the key that signed the checkpoint belong to the
+//! same log. `sigstore-verify` verifies inclusion proofs and SETs.
 
 use bundle_core::policy::{Fault, Rejection};
 use jiff::Timestamp;
@@ -14,11 +14,11 @@ use sigstore_verify::types::{Bundle, KindVersion, TransparencyLogEntry};
 use super::fault;
 use crate::root::{Log, Root};
 
-/// Maximum number of signatures of a checkpoint: those of the log and of witnesses.
+/// Maximum number of signatures of a checkpoint, by the log and by witnesses.
 const MOST_WITNESSES: usize = 32;
 
-/// Checks that each entry belongs to a log of the root and has evidence, and that this log signed
-/// its checkpoint.
+/// Checks that each entry belongs to a log of the trust root and has evidence, and that this log
+/// signed the checkpoint of the entry.
 pub(super) fn check(bundle: &Bundle, root: &Root) -> Result<(), Rejection> {
     let entries = &bundle.verification_material.tlog_entries;
     if entries.is_empty() {
@@ -48,7 +48,7 @@ fn is_tiled(entry: &TransparencyLogEntry) -> bool {
 }
 
 /// Checks that the checkpoint belongs to the log. The origin is compared only for Rekor v2, because
-/// Rekor v1 uses the name of its server, which is not in the trust root.
+/// in Rekor v1 the origin is the name of the server, which the trust root does not contain.
 fn check_checkpoint(entry: &TransparencyLogEntry, log: &Log) -> Result<(), Rejection> {
     let wrong = |why: &str| Err(fault(Fault::Checkpoint, &why));
     let Some(proof) = &entry.inclusion_proof else {
@@ -83,8 +83,9 @@ fn check_checkpoint(entry: &TransparencyLogEntry, log: &Log) -> Result<(), Rejec
     }
 }
 
-/// Checks that each entry was made while its log was trusted: at its own time if an SET confirms it
-/// (verified by sigstore-verify), else at every time that a timestamp confirms.
+/// Checks that each entry was made while its log was trusted. If an SET confirms the time of the
+/// entry (sigstore-verify verifies the SET), this time counts. Otherwise every time that a
+/// timestamp confirms counts.
 pub(super) fn check_windows(
     bundle: &Bundle,
     root: &Root,

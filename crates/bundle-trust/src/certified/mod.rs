@@ -1,7 +1,7 @@
 //! Signatures with certificates: chain, SCT, transparency log, time and signature, verified with
-//! one trust root. The crate `sigstore-verify` does the cryptography. This module bounds its input,
-//! requires everything that cosign requires, and maps its errors to a [`Fault`].
-//! The identity is not compared with a policy here; see `bundle_core::policy`.
+//! one trust root. The crate `sigstore-verify` does the cryptography. This module bounds the input
+//! of that crate, adds all requirements of cosign, and converts errors to a [`Fault`]. This module
+//! does not compare the identity with a policy; see `bundle_core::policy`.
 
 mod logs;
 
@@ -29,8 +29,9 @@ pub(crate) struct Held {
     pub(crate) checked: Vec<&'static str>,
 }
 
-/// Converts the parsed bundle to the type of sigstore-verify, so that both read the same fields.
-/// Returns an error if the certificate or the evidence exceeds its limit.
+/// Converts the parsed bundle to the type of sigstore-verify, so that this crate and
+/// sigstore-verify read the same fields. Returns an error if the certificate or the evidence
+/// exceeds its limit.
 pub(crate) fn read(form: &Form) -> Result<Bundle, Rejection> {
     let text = serde_json::to_string(form).map_err(|error| fault(Fault::Unreadable, &error))?;
     #[expect(
@@ -99,8 +100,8 @@ pub(crate) fn verify<'a>(
 }
 
 /// Returns the time at which a signature by a key was made, according to a log or timestamp
-/// authority of `root`. A key needs no such evidence, so invalid evidence results in `None`, not in
-/// an error.
+/// authority of `root`. A signature by a key needs no such evidence, so the result for invalid
+/// evidence is `None` and not an error.
 pub(crate) fn time_of_key<'a>(
     bundle: &Bundle,
     artifact: impl Into<Artifact<'a>>,

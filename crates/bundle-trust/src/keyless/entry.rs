@@ -1,5 +1,5 @@
 //! Log entries: request to and response of Rekor v1 and v2, and their format in bundles and
-//! annotations. The entry is not verified with a trust root here.
+//! annotations. This module does not verify the entry with a trust root.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ const LONGEST: usize = 256 * 1024;
 pub enum LogVersion {
     /// Rekor v1. Its entries have an SET with the time of integration.
     One,
-    /// Rekor v2 (tiles). It responds after inclusion, and its entries have no time.
+    /// Rekor v2 (tiles). The log responds after inclusion, and its entries have no time.
     Two,
 }
 
@@ -67,8 +67,8 @@ struct Proof {
     tree_size: u64,
 }
 
-/// Response of Rekor v2: the entry as a bundle holds it. Its empty fields (a time of zero, an empty
-/// promise) are omitted.
+/// Response of Rekor v2: the entry in the form that a Sigstore bundle contains. Empty fields of the
+/// entry (a time of zero, an empty promise) are omitted.
 #[derive(Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Tiled {

@@ -103,7 +103,7 @@ impl Token {
         })
     }
 
-    /// Returns the subject and the issuer of the token, both not verified.
+    /// Returns the subject and the issuer of the token. Both are not verified.
     pub fn names(&self) -> (&str, &str) {
         (&self.subject, &self.issuer)
     }
@@ -197,7 +197,7 @@ impl Ephemeral {
         Ok(Certificates(certificates, name))
     }
 
-    /// Signs with the certificates in Fulcio's response. The private key is dropped afterwards.
+    /// Signs with the certificates in Fulcio's response. The private key is dropped after signing.
     pub fn sign(self, what: SigningInput, answer: &[u8]) -> Result<Signed, Finding> {
         let certificates = self.certificates(answer)?;
         let signature = match &what {
@@ -235,8 +235,8 @@ pub struct Signed {
     certificates: Certificates,
 }
 
-/// Evidence for a signature from logs and timestamp authorities: that it was logged, and when it
-/// existed.
+/// Evidence for a signature: log entries, and the times that logs and timestamp authorities
+/// confirm.
 #[derive(Default)]
 pub struct Evidence {
     /// Log entries.
@@ -246,7 +246,7 @@ pub struct Evidence {
 }
 
 impl Signed {
-    /// Returns the identity in the certificate. It is not verified with a trust root.
+    /// Returns the identity in the certificate. The certificate is not verified with a trust root.
     pub fn identity(&self) -> &IdentityName {
         &self.certificates.1
     }

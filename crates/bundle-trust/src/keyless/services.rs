@@ -60,7 +60,7 @@ struct Selection {
 #[derive(Debug, Default, Clone, Copy, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 enum Selector {
-    /// One of the services.
+    /// One service of the list.
     #[default]
     Any,
     /// All services.
@@ -88,7 +88,7 @@ impl SigningConfig {
         one(&found, what)
     }
 
-    /// Returns the OpenID Connect issuer for the login; `None` if the config names none.
+    /// Returns the OpenID Connect issuer for the login; `None` if the config names no issuer.
     pub fn issuer(&self, now: Timestamp) -> Result<Option<&str>, Finding> {
         if self.oidc_urls.is_empty() {
             return Ok(None);
@@ -118,7 +118,8 @@ impl SigningConfig {
             .collect())
     }
 
-    /// Returns the timestamp authorities; empty if the config names none.
+    /// Returns the timestamp authorities. The list is empty if the config names no timestamp
+    /// authority.
     pub fn timestamps(&self, now: Timestamp) -> Result<Vec<&str>, Finding> {
         if self.tsa_urls.is_empty() {
             return Ok(Vec::new());

@@ -78,7 +78,7 @@ impl PrivateKey {
         &self.public
     }
 
-    /// Signs `message`. The key hashes it if the algorithm requires that.
+    /// Signs `message`. The key hashes `message` if the algorithm requires a hash.
     pub(crate) fn sign(&self, message: &[u8]) -> Option<Vec<u8>> {
         let signature = match &self.pair {
             Pair::EcdsaP256(pair) => pair.sign(&SystemRandom::new(), message),
@@ -87,8 +87,8 @@ impl PrivateKey {
         signature.ok().map(|signature| signature.as_ref().to_vec())
     }
 
-    /// Signs content with this sha256. Returns `None` for Ed25519, which signs the content instead
-    /// of its digest.
+    /// Signs content whose sha256 is this digest. Returns `None` for Ed25519, which signs the
+    /// content instead of its digest.
     pub(crate) fn sign_digest(&self, sha256: &[u8]) -> Option<Vec<u8>> {
         let Pair::EcdsaP256(pair) = &self.pair else {
             return None;

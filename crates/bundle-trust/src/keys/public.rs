@@ -1,4 +1,5 @@
-//! Public keys: parsed from PEM, compared by their DER encoding, and used to verify.
+//! Public keys. They are parsed from PEM, compared by their DER encoding, and used to verify
+//! signatures.
 
 use aws_lc_rs::{
     digest,
@@ -165,8 +166,8 @@ impl PublicKey {
 }
 
 /// Returns `true` for an Ed25519 key of small order, for which anyone can create signatures. Also
-/// returns `true` for a key with a non-canonical encoding, because one key would then have two
-/// encodings.
+/// returns `true` for a key with a non-canonical encoding, because every key must have exactly one
+/// encoding.
 fn is_weak(key: &[u8]) -> bool {
     const HALF: [u8; 31] = [
         0xe8, 0x95, 0x8f, 0xc2, 0xb2, 0x27, 0xb0, 0x45, 0xc3, 0xf4, 0x89, 0xf2, 0xef, 0x98, 0xf0,
@@ -194,7 +195,7 @@ fn is_weak(key: &[u8]) -> bool {
         || (*first == 0xc7 && rest == OTHER_HALF)
 }
 
-/// Returns the canonical encoding of an RSA key, or an error if it is too short or too long.
+/// Returns the canonical encoding of an RSA key, or an error if the key is too short or too long.
 fn check_rsa(der: &[u8]) -> Result<Vec<u8>, Finding> {
     let key = rsa::PublicKey::from_der(der).map_err(|_| {
         refused("it is an RSA key that is damaged, or that does not have 2048 to 8192 bits")

@@ -1,6 +1,6 @@
 //! Decision on content with its signatures. Its result is `Verified<T>`, which only this module can
-//! construct and which the reconciler requires.
-//! The rules are in `bundle_core::policy`; this module verifies the signatures.
+//! construct and which the reconciler requires. `bundle_core::policy` has the rules. This module
+//! verifies the signatures.
 
 mod memory;
 
@@ -47,11 +47,11 @@ impl<T> Verified<T> {
 pub struct Decided<T> {
     /// Verified content.
     pub content: Verified<T>,
-    /// Signers that satisfied the policies; empty if no policy matched.
+    /// Signers that satisfied the policies. The list is empty if no policy matched.
     pub signed_by: Vec<SignedBy>,
     /// Warnings.
     pub warnings: Findings,
-    /// `false` if only a warning depends on a failed lookup. The decision must not be cached then.
+    /// `false` if only a warning depends on a failed lookup. Such a decision must not be cached.
     pub rememberable: bool,
     /// Policies that forbid downgrades.
     pub no_downgrade: Vec<String>,
@@ -66,9 +66,9 @@ pub struct Refusal {
     pub cannot_tell: bool,
 }
 
-/// Decides on an image. `signatures` are those in the registry for its digest, or the error if they
-/// are unavailable; they are not required if [`policy::matching`] returns no policy. `now` is
-/// the time for the validity of trust roots and signatures.
+/// Decides on an image. `signatures` are the signatures in the registry for the digest of the
+/// image, or the error if they are unavailable. Signatures are not required if [`policy::matching`]
+/// returns no policy. `now` is the time for the validity of trust roots and signatures.
 pub fn decide<'a>(
     reference: PinnedReference,
     signatures: &Result<Vec<RawSignature>, Unavailable>,
@@ -79,8 +79,8 @@ pub fn decide<'a>(
     Memory::default().decide(reference, signatures, policies, class, now)
 }
 
-/// Decides with signatures examined in this crate. Not public, because a caller with its own
-/// results could construct a `Verified<T>` for any content.
+/// Decides with signatures that this crate examined. This function is not public, because a caller
+/// with its own results could construct a `Verified<T>` for any content.
 fn conclude_examined(
     reference: PinnedReference,
     examined: &Examined<'_>,
@@ -94,9 +94,9 @@ fn conclude_examined(
 /// Examined signatures of an image, as input of the rules in `bundle_core::policy`.
 #[derive(Debug, Clone)]
 pub struct Examined<'a> {
-    /// Policies that match the image, with their keys.
+    /// Policies that match the image, with the keys of these policies.
     pub policies: Vec<ReadyPolicy<'a>>,
-    /// Result of each signature, or the reason for which signatures are unavailable.
+    /// Result of each signature, or the reason why signatures are unavailable.
     pub found: Result<Vec<SignatureFound>, Unavailable>,
 }
 
@@ -128,7 +128,7 @@ pub fn ready(policy: &Policy, now: Timestamp) -> ReadyPolicy<'_> {
     policy.ready(&mut Loader::new(now))
 }
 
-/// Parses keys and trust roots, and caches them during the examination.
+/// Parses keys and trust roots, and caches the parsed values during the examination.
 struct Loader {
     keys: BTreeMap<KeyId, PublicKey>,
     roots: BTreeMap<RootId, Arc<Root>>,
@@ -183,7 +183,7 @@ impl Material for Loader {
 }
 
 /// Decides on content that cannot be signed, because it does not come from an image. Rejects
-/// images; use [`decide`] for them.
+/// images; use [`decide`] for images.
 pub fn decide_unsignable(
     content: ContentId,
     class: ClassSignatures,
@@ -216,7 +216,8 @@ impl Decided<PinnedReference> {
 }
 
 /// Returns the next time at which `policy` may become ready or stop being ready, because one of its
-/// trust roots becomes valid or expires. `None` if time does not change the policy.
+/// trust roots becomes valid or expires. `None` if the state of the policy does not depend on the
+/// time.
 pub fn changes_after(policy: &Policy, now: Timestamp) -> Option<Timestamp> {
     let mut clock = Boundaries { now, next: None };
     policy.ready(&mut clock);
@@ -242,8 +243,8 @@ impl Material for Boundaries {
     }
 }
 
-/// Returns the reasons for which a policy is not ready, including its keys and trust roots, for
-/// condition `Ready`. Empty if it is ready.
+/// Returns the reasons why a policy is not ready, including problems of its keys and trust roots,
+/// for the condition `Ready`. The list is empty if the policy is ready.
 pub fn problems(policy: &Policy, now: Timestamp) -> Findings {
     let ready = ready(policy, now);
     let mut problems = ready.problems;

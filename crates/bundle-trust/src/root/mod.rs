@@ -70,7 +70,7 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Returns `true` if `time` is in the window, including both ends.
+    /// Returns `true` if `time` is in the window. Both ends belong to the window.
     pub(crate) fn holds(&self, time: Timestamp) -> bool {
         self.from <= time && time <= self.until
     }
@@ -92,13 +92,13 @@ impl Root {
         Self::from_text(SIGSTORE_STAGING_TRUSTED_ROOT)
     }
 
-    /// Returns the trust root in this text, or the public one if there is no text.
+    /// Returns the trust root in this text, or the public trust root without a text.
     pub(crate) fn named(text: Option<&str>) -> Result<Arc<Self>, Finding> {
         text.map_or_else(Self::public, Self::from_text)
     }
 
-    /// Parses a trust root. The last few are cached, because parsing takes longer than verifying a
-    /// signature.
+    /// Parses a trust root. The last parsed trust roots are cached, because parsing takes longer
+    /// than verifying a signature.
     pub fn from_text(text: &str) -> Result<Arc<Self>, Finding> {
         static KNOWN: LazyLock<Mutex<VecDeque<Arc<Root>>>> = LazyLock::new(Mutex::default);
         if text.len() > LONGEST {
@@ -183,8 +183,8 @@ impl Root {
         &self.id
     }
 
-    /// Returns the end of the time in which the services of the root can sign; `None` if there is
-    /// no end.
+    /// Returns the end of the period in which the services of the trust root can sign; `None` if
+    /// the period has no end.
     pub fn valid_until(&self) -> Option<Timestamp> {
         let until = self.authorities.iter().map(|window| window.until).max()?;
         let until = until.min(self.log_windows().map(|window| window.until).max()?);

@@ -1,5 +1,6 @@
 //! JSON of a trust root. Unknown fields at the top level are ignored, because they could only add
-//! trusted parties. Unknown fields below are rejected, because they could restrict a trusted party.
+//! trusted parties. Unknown fields below the top level are rejected, because they could restrict a
+//! trusted party.
 
 use serde::{Deserialize, Serialize};
 use sigstore_verify::trust_root::TrustedRoot;
@@ -7,7 +8,7 @@ use sigstore_verify::trust_root::TrustedRoot;
 use crate::json::printable;
 
 /// Parses a trust root. The input of sigstore-verify is serialized from the parsed root, so that
-/// both read the same fields.
+/// sigstore-verify and this crate read the same fields.
 pub(super) fn read(text: &str) -> Result<TrustedRoot, String> {
     let shape: Shape = bundle_core::json::read(text.as_bytes()).map_err(printable)?;
     let value = serde_json::to_value(shape).map_err(printable)?;

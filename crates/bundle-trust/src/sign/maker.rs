@@ -1,5 +1,5 @@
-//! Signer of new signatures, as verifiers identify it: finds existing signatures of the same signer
-//! and verifies new ones before they are uploaded.
+//! Signer of new signatures, with the identity that verifiers use. This module finds existing
+//! signatures of the same signer, and verifies new signatures before they are uploaded.
 
 use std::sync::Arc;
 

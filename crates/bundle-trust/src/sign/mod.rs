@@ -23,7 +23,7 @@ use crate::{
 pub use maker::Maker;
 pub use mistaken::{mistaken, mistaken_attested};
 
-/// Media type of a signature: that of its layer, and the artifact type of its manifest.
+/// Media type of a signature: the media type of its layer, and the artifact type of its manifest.
 pub const BUNDLE_MEDIA_TYPE: &str = dsse::BUNDLE;
 /// Predicate type of a signature, for the annotation `dev.sigstore.bundle.predicateType` of its
 /// manifest.
@@ -39,8 +39,8 @@ pub type Annotations = BTreeMap<String, String>;
 pub trait Signer {
     /// Returns the public key.
     fn public(&self) -> &PublicKey;
-    /// Signs `message`. The signer hashes it if the algorithm requires that. The caller verifies
-    /// the result.
+    /// Signs `message`. The signer hashes `message` if the algorithm requires a hash. The caller
+    /// verifies the result.
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Finding>;
     /// Returns `true` if [`Signer::sign_digest`] works. Ed25519 signs the content itself and
     /// returns `false`.
@@ -71,7 +71,7 @@ impl Signer for PrivateKey {
     }
 }
 
-/// Returns a statement that approves the digest: its predicate is a signature.
+/// Returns a statement that approves the digest. The predicate type is that of a signature.
 pub fn signed(reference: &PinnedReference, annotations: &Annotations) -> Result<Vec<u8>, Finding> {
     few(reference, annotations)?;
     let mut subject = json!({"digest": {"sha256": reference.digest().hex()}});

@@ -1,5 +1,5 @@
 //! Budget of public-key operations for one examination, counted before each signature is verified.
-//! It bounds the work that an attacker with write access to the repository can cause.
+//! The budget bounds the work that an attacker with write access to the repository can cause.
 //! `bundle-oci` bounds the number and size of signatures.
 
 use std::collections::{BTreeMap, HashSet};
@@ -12,15 +12,17 @@ use super::{MAX_SIGNATURES, TrustMaterial};
 use crate::{dsse, json, legacy};
 
 /// Maximum number of public-key operations for one signature and one trust root. A signature with
-/// entries of both log versions and two timestamps costs 26; clients write fewer.
+/// entries of both log versions and two timestamps needs 26 operations; signatures of common
+/// clients need fewer.
 pub const SHARE: usize = 32;
-/// Maximum number of signatures of a checkpoint that claim the same key. An honest log signs once.
+/// Maximum number of signatures of a checkpoint that claim the same key. An honest log makes one
+/// signature.
 const MOST_BY_ONE: usize = 8;
 /// Bytes of a timestamp that count as one more operation, because it contains certificates.
 const TIMESTAMP_BYTES: usize = 4096;
 
-/// Remaining public-key operations of one examination. It begins with [`MAX_SIGNATURES`] shares;
-/// one share is reserved for each signature that is still to be examined.
+/// Remaining public-key operations of one examination. The budget begins with [`MAX_SIGNATURES`]
+/// shares. One share is reserved for each signature that is not examined yet.
 pub(super) struct Budget<'a> {
     left: usize,
     share: usize,
@@ -143,8 +145,8 @@ struct Timestamped {
     signed_timestamp: String,
 }
 
-/// Returns an upper bound of the public-key operations for `raw`. Invalid input costs none, because
-/// the examination rejects it.
+/// Returns an upper bound of the public-key operations for `raw`. Invalid input needs no operation,
+/// because the examination rejects such input.
 pub(super) fn operations(raw: &RawSignature, material: &TrustMaterial) -> Result<usize, Rejection> {
     let keys = material.keys.len().max(1);
     let roots = material.roots.len();

@@ -21,7 +21,8 @@ use crate::{keys::PublicKey, root::Root};
 
 /// Maximum size of one signature, in bytes.
 pub const MAX_BYTES: usize = 1024 * 1024;
-/// Maximum number of examined signatures of one digest. Further ones are reported and not accepted.
+/// Maximum number of examined signatures of one digest. Further signatures are reported and not
+/// accepted.
 pub const MAX_SIGNATURES: usize = 256;
 
 pub(crate) use attested::all_attested;
@@ -40,13 +41,14 @@ pub const LEGACY: &str = "cosign 2";
 pub struct TrustMaterial {
     /// Accepted keys.
     pub keys: Vec<PublicKey>,
-    /// Trust roots for certificates. For signatures by keys they only confirm the time.
+    /// Trust roots for certificates. For signatures by keys, the trust roots only confirm the time.
     pub roots: Vec<Arc<Root>>,
     /// Time of the examination.
     pub now: Timestamp,
 }
 
-/// Verifies each signature, in order, for `digest`, by one of the keys or under one of the roots.
+/// Verifies each signature for `digest`, in order. A signature must be made with one of the keys,
+/// or be valid under one of the trust roots.
 pub fn examine(
     signatures: &[RawSignature],
     digest: &Digest,
@@ -57,8 +59,8 @@ pub fn examine(
         .collect()
 }
 
-/// Like [`examine`], but stops when `go_on` returns `false`; it is called before each signature.
-/// `None` if it stopped before all were examined.
+/// Like [`examine`], but stops when `go_on` returns `false`. `go_on` is called before each
+/// signature. Returns `None` if the examination stopped before the last signature.
 pub(crate) fn examine_while(
     signatures: &[RawSignature],
     digest: &Digest,
@@ -101,7 +103,8 @@ fn each<'a>(
     })
 }
 
-/// Valid signature with its signed statement, which is empty if it has none.
+/// Valid signature with its signed statement. The statement is empty if the signature has no
+/// statement.
 struct Opened {
     accepted: Accepted,
     payload: Vec<u8>,

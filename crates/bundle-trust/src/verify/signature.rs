@@ -219,8 +219,8 @@ impl TrustMaterial {
         ))
     }
 
-    /// Verifies an attestation of cosign 2. Attestations have their own tag; none of them counts as
-    /// a signature.
+    /// Verifies an attestation of cosign 2. Attestations have their own tag, and an attestation
+    /// never counts as a signature.
     fn legacy_attestation(&self, raw: &RawSignature, digest: &Digest) -> Result<Opened, Rejection> {
         legacy::check_annotations(raw)?;
         let envelope: Envelope = json::read(&raw.bytes, "not the JSON of a DSSE envelope")?;

@@ -17,7 +17,7 @@ pub struct Container {
 }
 
 impl Container {
-    /// Finds the container with this ID. Fails if it has no process.
+    /// Finds the container with this ID. Fails if the container has no process.
     pub fn find(id: &str) -> Result<Self> {
         let mut processes = Vec::new();
         for entry in fs_err::read_dir("/proc")? {
@@ -40,7 +40,7 @@ impl Container {
         Ok(Self { processes })
     }
 
-    /// Sends SIGKILL to all processes. The kubelet learns of it as of any other crash.
+    /// Sends SIGKILL to all processes. The kubelet detects this like any other crash.
     pub fn kill(&self) -> Result<()> {
         self.signal(Signal::KILL)
     }

@@ -61,7 +61,7 @@ pub(super) struct NodePrograms {
 }
 
 impl NodePrograms {
-    /// Returns the programs of a node. Builds and installs those that are missing.
+    /// Returns the programs of a node. Builds and installs missing programs.
     pub(super) async fn get() -> Result<Self> {
         if !rustix::process::geteuid().is_root() {
             bail!(
@@ -93,8 +93,8 @@ pub(super) struct NodeContext<'a> {
     pub(super) janitor: &'a Janitor,
 }
 
-/// Network link to a node. The API server listens on its address, so the link exists before the
-/// node runs.
+/// Network link to a node. The API server listens on the address of this link, so the link exists
+/// before the node runs.
 pub(super) struct NodeLink {
     pub(super) network: NodeNetwork,
     namespaces: Namespaces,
@@ -108,7 +108,7 @@ pub(super) struct Node {
 }
 
 impl NodeLink {
-    /// Creates the namespaces of the node and the link to them.
+    /// Creates the namespaces of the node, and the link to these namespaces.
     pub(super) async fn start(root: &Path, janitor: &Janitor) -> Result<Self> {
         let network = NodeNetwork::reserve()?;
         let namespaces = Namespaces::start(root, &network, janitor).await?;
@@ -198,7 +198,7 @@ impl Node {
         self.start("kube-proxy", kube_proxy, &programs.runtime, context)
     }
 
-    /// Waits until the Node is ready and Pods without tolerations can be scheduled to it.
+    /// Waits until the Node is ready and Pods without tolerations can be scheduled to the Node.
     async fn wait_ready(&mut self, client: Client) -> Result<()> {
         let nodes: Api<core::Node> = Api::all(client);
         wait::until_true(READY, "the node is ready", || {

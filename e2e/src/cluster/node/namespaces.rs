@@ -1,4 +1,5 @@
-//! Namespaces and cgroups of a node, and programs inside of them. They end with this process.
+//! Namespaces and cgroups of a node, and the programs in these namespaces. The namespaces, cgroups
+//! and programs end with this process.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -18,8 +19,8 @@ const ENTER: &str =
     "for file in /sys/fs/cgroup/*/cgroup.procs; do echo 0 > \"$file\"; done; exec \"$@\"";
 const READY: Duration = Duration::from_secs(20);
 
-/// Network, mount, PID and cgroup namespaces of a node; they end when dropped, with all processes
-/// in them.
+/// Network, mount, PID and cgroup namespaces of a node. When this value is dropped, the namespaces
+/// and all processes in the namespaces end.
 pub(super) struct Namespaces {
     /// Process ID of the first process in the PID namespace.
     first: u32,
@@ -71,7 +72,8 @@ impl Namespaces {
         })
     }
 
-    /// Folder for the files of the node's programs. It has the same path inside.
+    /// Folder for the files of the node's programs. The folder has the same path inside of the
+    /// namespaces.
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
@@ -108,7 +110,7 @@ impl Namespaces {
 }
 
 /// Shell command that ends the processes in the cgroups `group`, and removes the cgroups. The
-/// kernel removes neither.
+/// kernel does not end the processes and does not remove the cgroups.
 fn remove_cgroups(group: &str) -> String {
     format!(
         "for n in $(seq 100); do \

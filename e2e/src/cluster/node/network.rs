@@ -1,4 +1,5 @@
-//! Addresses of a node and its Pods: ranges that no real network uses, one per running node.
+//! Addresses of a node and its Pods. The ranges are not used by any real network. Each running node
+//! has its own range.
 
 use std::fs::File;
 use std::net::Ipv4Addr;
@@ -6,9 +7,9 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 
-/// Addresses of one node. No other node on this machine uses them while the value lives.
+/// Addresses of one node. No other node on this machine uses these addresses while the value lives.
 ///
-/// They are in 198.18.0.0/15, which RFC 2544 reserves for tests of network devices.
+/// The addresses are in 198.18.0.0/15, which RFC 2544 reserves for tests of network devices.
 pub(in crate::cluster) struct NodeNetwork {
     index: u8,
     claim: File,

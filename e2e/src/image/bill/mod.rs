@@ -19,7 +19,7 @@ const SEPARATOR: char = '\t';
 #[derive(Debug, Clone)]
 pub struct BillOfMaterials {
     platform: Platform,
-    /// The program itself first, then each package once.
+    /// First the program itself, then all packages without duplicates.
     packages: Vec<LinkedPackage>,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct LinkedPackage {
     /// Checksum of the published archive, in hexadecimal. `None` for packages of this workspace.
     pub(crate) sha256: Option<String>,
     origin: Origin,
-    /// Positions of the packages that this one uses.
+    /// Positions of the packages that this package uses.
     dependencies: BTreeSet<usize>,
 }
 
@@ -229,7 +229,7 @@ fn standard_library() -> Result<LinkedPackage> {
     })
 }
 
-/// Runs a program and returns what it prints.
+/// Runs a program and returns its output.
 fn output(command: &mut Command) -> Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command

@@ -85,7 +85,7 @@ async fn paths(cluster: &Cluster, registration: &str) -> BTreeSet<String> {
     webhooks.iter().map(path).collect()
 }
 
-/// Returns the only path of a registration, once the webhook has set it.
+/// Waits until the webhook has set the path of a registration, and returns this path.
 async fn path(cluster: &Cluster, registration: &str) -> String {
     wait::until(SOON, "the registration has one path", || async {
         let paths = paths(cluster, registration).await;

@@ -1,5 +1,5 @@
 //! `kubectl bundle doctor` on a real API server: an intact installation, and one fault after the
-//! other. There is no node: Pods are ready because the scenario sets their status.
+//! other. The cluster has no node: Pods are ready because the scenario sets their status.
 
 use std::path::Path;
 use std::time::Duration;

@@ -26,8 +26,8 @@ struct Scene {
 }
 
 impl Scene {
-    /// Packs `program` for this machine, and text in its place for other platforms: krew unpacks it
-    /// and does not run it.
+    /// Packs `program` for this machine. For other platforms, packs a text instead of a program,
+    /// because krew unpacks that file and does not run it.
     async fn new(program: Option<PathBuf>) -> Self {
         let bench = Workbench::new().unwrap();
         let other = bench.folder().join("other");

@@ -1,5 +1,6 @@
 //! Runs every console block of README.md and docs/ in order, and compares the output, on a cluster
-//! with the webhook. `page` reads and runs the blocks. `guides` runs those of the how-to guides.
+//! with the webhook. `page` reads and runs the blocks. `guides` runs the blocks of the how-to
+//! guides.
 
 use std::path::{Path, PathBuf};
 

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use crate::scenarios::objects;
 
-/// A wait that ends because of a condition, and not because of its timeout, is much shorter.
+/// Time limit for a wait that ends because of a condition. A wait that ends because of its timeout
+/// is much longer.
 const AT_ONCE: Duration = Duration::from_secs(45);
 
 struct Scene {
@@ -80,7 +81,7 @@ impl Scene {
         output.success().unwrap()
     }
 
-    /// Creates another class with the spec of the existing one.
+    /// Creates another class with the spec of the existing class.
     async fn class(&self, name: &str) {
         let mut class = self.get("provisionerclass core-rukpak-io-plain").await;
         class["metadata"] = json!({"name": name});
@@ -88,8 +89,8 @@ impl Scene {
         self.apply(&class).await;
     }
 
-    /// Creates a user who may write BundleDeployments of one class, including those of other users,
-    /// and nothing else.
+    /// Creates a user who may write the BundleDeployments of one class, including BundleDeployments
+    /// of other users. The user has no other permissions.
     async fn user(&self, name: &str, class: &str) {
         let role = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name},

@@ -1,5 +1,5 @@
-//! Downloads of the content of Bundles: with a permission on the path, the same bytes each time, and
-//! nothing for anybody else.
+//! Downloads of the content of Bundles: a user with permission on the path gets the same bytes each
+//! time, and other users get nothing.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -37,7 +37,7 @@ impl Caller {
         }
     }
 
-    /// Returns the client. It sends no token.
+    /// Returns the client, which sends no token.
     pub(super) fn client(&self) -> &reqwest::Client {
         &self.client
     }
@@ -174,7 +174,7 @@ async fn permitted_callers_download_the_same_bytes_also_after_a_restart() {
     assert_eq!(reader.status(&webhook, path).await, 404);
 }
 
-/// Waits until the content is served, and returns it.
+/// Waits until the content is served, and returns the content.
 async fn until_served(reader: &Caller, webhook: &Webhook, path: &str) -> Vec<u8> {
     e2e::wait::until_true(LONG, "the content is served", || async {
         Ok(reader.status(webhook, path).await == 200)

@@ -1,5 +1,6 @@
-//! Charts, kustomizations and operator bundles: the result equals that of real helm and kubectl,
-//! and a real API server accepts converted objects. They are not installed here.
+//! Charts, kustomizations and operator bundles: the result equals the output of real helm and
+//! kubectl, and a real API server accepts converted objects. These scenarios do not install the
+//! objects.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

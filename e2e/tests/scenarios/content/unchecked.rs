@@ -3,8 +3,8 @@
 use e2e::{Cluster, Tool};
 use serde_json::Value;
 
-/// Pushes an image with only this manifest as `name` with the tag `1.0.0`, and returns its pinned
-/// reference.
+/// Pushes an image to the repository `name` with the tag `1.0.0`. The image contains one manifest,
+/// `object`. Returns the reference with the digest.
 pub(in crate::scenarios) async fn push_unchecked(
     cluster: &Cluster,
     name: &str,

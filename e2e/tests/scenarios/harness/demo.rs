@@ -6,7 +6,7 @@ use e2e::demo::{self, DemoRunner, Recording};
 use e2e::tools::KubernetesRelease;
 use e2e::{Cluster, WebhookOptions};
 
-/// Runs the demo, and returns the recorded part of it.
+/// Runs the demo, and returns the recorded part of the demo.
 async fn run_demo(cluster: Builder, kills_webhook: bool) -> Recording {
     let cluster = cluster.registries(1).start().await.unwrap();
     let mut webhook = cluster

@@ -19,7 +19,7 @@ fn existing(kubeconfig: &Path, context: &str) -> e2e::cluster::Builder {
         .kubeconfig(kubeconfig)
 }
 
-/// Installs the product with its registrations. Admission responses are not tested here.
+/// Installs the product with its registrations. These scenarios do not test admission responses.
 async fn install(tests: &Cluster) -> Webhook {
     let options = WebhookOptions {
         admission: false,

@@ -8,8 +8,8 @@ use e2e::{Cluster, wait};
 use super::super::objects::{condition, get, until};
 use super::{CLASS, installed, plugin, publish};
 
-/// Installs a bundle with one object in namespace `name`, and returns the message of `Healthy` once
-/// it has this status.
+/// Installs a bundle with one object in namespace `name`, waits until `Healthy` has this status,
+/// and returns its message.
 async fn verdict(node: &NodeRelease, name: &str, object: &str, status: &str) -> String {
     let cluster: &Cluster = &node.cluster;
     let manifests =

@@ -1,6 +1,6 @@
 //! The Helm chart of the pod with real Helm 4 and Helm 3: installed, upgraded, rolled back and
-//! uninstalled on a real API server. There is no node, so the pods never start. `chart_values` has
-//! the values.
+//! uninstalled on a real API server. The cluster has no node, so the pods never start.
+//! `chart_values` has the values.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,7 +18,7 @@ const NAMESPACE: &str = "bundle-system";
 const IMAGE: &str = "image.repository=registry.example.com/bundle-webhook,image.tag=chart-test";
 /// Deadline for the deletion of the objects of a release.
 const GONE: Duration = Duration::from_secs(300);
-/// Both supported major versions.
+/// The two supported major versions of Helm.
 pub(super) const HELMS: [Tool; 2] = [Tool::Helm, Tool::Helm3];
 
 /// Returns the folder of the chart.
@@ -92,7 +92,7 @@ async fn description_of_mode(cluster: &Cluster) -> String {
     mode["description"].as_str().unwrap().to_owned()
 }
 
-/// Sets `caBundle` and path of each webhook, as the pod does.
+/// Sets `caBundle` and path of each webhook, like the pod.
 async fn fill_in_registration(cluster: &Cluster) {
     let found = get(cluster, "validatingwebhookconfiguration bundle-webhook").await;
     let found = found.unwrap();

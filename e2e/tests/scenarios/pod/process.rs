@@ -9,11 +9,12 @@ use serde_json::Value;
 use crate::scenarios::objects::kubectl;
 
 const SOON: Duration = Duration::from_secs(20);
-/// Shorter than the lease: a replica that waits for its expiry fails the test.
+/// Time that is shorter than the lease: a replica that waits for the expiry of the lease fails the
+/// test.
 const AT_ONCE: Duration = Duration::from_secs(8);
 
 /// Returns the number of webhooks in the registrations that have a `caBundle`, and the number of
-/// all.
+/// all webhooks.
 async fn trusted(cluster: &Cluster) -> (usize, usize) {
     let kinds = "validatingwebhookconfigurations,mutatingwebhookconfigurations";
     let text = kubectl(cluster, &format!("get {kinds} -o json")).await;

@@ -1,5 +1,5 @@
 //! Permissions and approvals that installing content requires. `tenant` tests attempts to bypass
-//! them.
+//! these permissions and approvals.
 
 use e2e::{bundles, wait};
 use serde_json::json;

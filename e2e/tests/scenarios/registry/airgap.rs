@@ -1,6 +1,6 @@
 //! Offline transfer: a package with three images is built on one machine and carried as one file
 //! into a network without internet access. Digests and signatures are unchanged, and other tools
-//! can read it. `copies` tests the single transfers.
+//! can read the file. `copies` tests the single transfers.
 
 use e2e::host::command::Command;
 use e2e::registry::{RegistryOptions, RegistryProgram};
@@ -71,7 +71,7 @@ impl Machine<'_> {
             .unwrap()
     }
 
-    /// Pushes three images, one of them for two platforms.
+    /// Pushes three images. One image has two platforms.
     async fn make_images(&self) {
         let folder = self.bench.folder();
         fs_err::write(folder.join("greeting"), "hello\n").unwrap();

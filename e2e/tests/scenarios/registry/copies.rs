@@ -1,5 +1,5 @@
 //! Compatibility of transfers: skopeo, crane and both versions of cosign read artifacts of the
-//! plugin, and it reads theirs.
+//! plugin, and the plugin reads artifacts of these tools.
 
 use e2e::host::command::Command;
 use e2e::host::packages;

@@ -173,7 +173,7 @@ struct Line {
     address: SocketAddr,
     /// Number of bytes in both directions.
     carried: Arc<AtomicU64>,
-    /// Bytes until the connection is closed, once.
+    /// Number of bytes until a connection is closed. After that the value is `u64::MAX`.
     fuse: Arc<AtomicU64>,
     task: JoinHandle<()>,
 }

@@ -24,8 +24,8 @@ async fn robot(cluster: &Cluster) {
     put(cluster, &objects).await;
 }
 
-/// Waits until the deployment reports that its requester is not the recorded one, for the reason
-/// `why`.
+/// Waits until the deployment reports, with the reason `why`, that its requester is not the
+/// recorded ServiceAccount.
 async fn until_departed(cluster: &Cluster, why: &str) {
     wait::until_true(LONG, why, || async {
         let found = get(cluster, "bundledeployment reborn").await;

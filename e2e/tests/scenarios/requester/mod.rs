@@ -42,8 +42,8 @@ async fn apply_as_deployer(cluster: &Cluster, namespace: &str, object: &Value) {
     written.output().await.unwrap().success().unwrap();
 }
 
-/// Waits until a condition of the BundleDeployment has this status for its current generation, and
-/// returns it.
+/// Waits until a condition of the BundleDeployment has this status for its current generation.
+/// Returns the condition.
 async fn until(cluster: &Cluster, name: &str, kind: &str, status: &str) -> Value {
     until_condition(cluster, &format!("bundledeployment {name}"), kind, status).await
 }
@@ -61,8 +61,8 @@ async fn until_withdrawn(cluster: &Cluster, name: &str) -> String {
     found["message"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Writes the files of a bundle of only these objects, and returns the folder. The tag is its
-/// version, if it can be one.
+/// Writes the files of a bundle that contains only these objects, and returns the folder. The tag
+/// is the version of the bundle, if the tag is a valid version.
 fn write(cluster: &Cluster, name: &str, objects: &[Value]) -> String {
     let folder = cluster.folder().join("data").join(name.replace(':', "-"));
     let tag = name.split_once(':').map(|(_, tag)| tag);

@@ -1,5 +1,6 @@
-//! Attestations: real cosign verifies those of the plugin, and the plugin those of cosign. No
-//! attestation counts as a signature, and no signature as an attestation.
+//! Attestations: real cosign verifies attestations of the plugin, and the plugin verifies
+//! attestations of cosign. An attestation never counts as a signature, and a signature never counts
+//! as an attestation.
 
 use e2e::registry::RegistryProgram;
 use e2e::sigstore::{WORKFLOW, WORKFLOW_ISSUER, workflow};

@@ -1,5 +1,5 @@
-//! Files with a Sigstore bundle, by key and by certificate: cosign 3 verifies bundles of the
-//! plugin, and the plugin verifies those of cosign.
+//! Files with a Sigstore bundle, by key and by certificate: cosign 3 verifies Sigstore bundles of
+//! the plugin, and the plugin verifies Sigstore bundles of cosign.
 
 use e2e::host::command::Command;
 use e2e::sigstore::{PERSON_ISSUER, WORKFLOW, WORKFLOW_ISSUER, workflow};
@@ -128,7 +128,10 @@ async fn files_are_signed_with_keys_and_cosign_verifies_them() {
         .await;
     let verify = format!("verify {FILE} --bundle attested.json --key p256.pub");
     scene
-        .refused(&verify, "is an attestation (https://example.com/kind)")
+        .refused(
+            &verify,
+            "contains an attestation (https://example.com/kind)",
+        )
         .await;
 
     // Verified as an attestation it is valid, and cosign accepts that of the plugin.
@@ -156,13 +159,13 @@ async fn files_are_signed_with_keys_and_cosign_verifies_them() {
             "p256.attested",
             "spdxjson",
             FILE,
-            Some("that attests https://example.com/kind"),
+            Some("of type https://example.com/kind"),
         ),
         (
             "p256.sigstore",
             "https://example.com/kind",
             FILE,
-            Some("that is not an attestation"),
+            Some("a signature and not an attestation"),
         ),
         (
             "ed25519.attested",

@@ -1,5 +1,5 @@
-//! Compatibility with real cosign 3: each program reads the keys of the other and verifies its
-//! signatures, and neither accepts an attestation as a signature.
+//! Compatibility with real cosign 3: each program reads the keys and verifies the signatures of the
+//! other program. No program accepts an attestation as a signature.
 
 use std::path::PathBuf;
 

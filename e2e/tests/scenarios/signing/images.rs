@@ -1,5 +1,6 @@
 //! Signatures of the plugin, by key and by certificate, in both formats and at both kinds of
-//! registries: real cosign 2 and 3 verify them, and a failed upload leaves no partial signature.
+//! registries. Real cosign 2 and 3 verify these signatures. A failed upload leaves no partial
+//! signature.
 
 use e2e::registry::{RegistryOptions, RegistryProgram};
 use e2e::sigstore::{PERSON_ISSUER, Sigstore, WORKFLOW, WORKFLOW_ISSUER, person, workflow};
@@ -80,7 +81,7 @@ impl Scene {
         self.cosign(Tool::Cosign3, &arguments).await
     }
 
-    /// Returns the number of signatures, after checking that one is by this key.
+    /// Checks that a signature is by this key, and returns the number of signatures.
     async fn count(&self, key: &str) -> u64 {
         let arguments = format!("verify {} --key {key} -o json", self.pinned);
         let report = self.run_plugin(&arguments).await.success().unwrap();

@@ -1,5 +1,5 @@
-//! The images of the pod, published: copied, signed, and attested with bills of materials and
-//! provenance. cosign verifies all of them.
+//! Publication of the images of the pod. The images are copied, signed, and attested with bills of
+//! materials and provenance. cosign verifies all signatures and attestations.
 
 use std::path::Path;
 

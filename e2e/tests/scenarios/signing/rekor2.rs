@@ -1,4 +1,4 @@
-//! Real Rekor v2 log: the plugin verifies entries of cosign 3, and cosign 3 verifies those of the
+//! Real Rekor v2 log: the plugin verifies entries of cosign 3, and cosign 3 verifies entries of the
 //! plugin. A failed request leaves no partial signature. `bundle-trust` has tables of forgeries;
 //! `keyless` and `images` test Rekor v1.
 

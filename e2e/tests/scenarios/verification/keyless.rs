@@ -6,7 +6,7 @@ use e2e::sigstore::{PERSON_ISSUER, Sigstore, WORKFLOW, WORKFLOW_ISSUER, person, 
 use e2e::{Output, Registry, Tool, Workbench, bundles};
 use serde_json::Value;
 
-/// Version of cosign, and the format that it writes.
+/// Version of cosign, and the format that this version writes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Cosign {
     /// cosign 2: a layer of an image, with evidence in annotations.
@@ -18,8 +18,8 @@ enum Cosign {
 /// Location of a signature.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum SignatureLocation {
-    /// Referrers API: cosign 2 needs a flag (`--registry-referrers-mode oci-1-1`), cosign 3 always
-    /// uses it.
+    /// Referrers API. cosign 2 needs a flag (`--registry-referrers-mode oci-1-1`). cosign 3 always
+    /// uses the referrers API.
     Api,
     /// A tag: cosign 2's `sha256-….sig`, cosign 3's list `sha256-…` without that API.
     Tag,

@@ -8,8 +8,8 @@ use e2e::{Cluster, Output, Tool, WebhookOptions, bundles, wait};
 use serde_json::{Value, json};
 
 const LONG: Duration = Duration::from_secs(60);
-/// Time limit for changes that watches report. It is shorter than the interval of reading Secrets
-/// and ConfigMaps.
+/// Time limit for changes that watches report. This time is shorter than the interval between reads
+/// of Secrets and ConfigMaps.
 const BY_WATCH: Duration = Duration::from_secs(10);
 
 struct Scene {

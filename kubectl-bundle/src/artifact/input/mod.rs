@@ -30,11 +30,11 @@ pub(crate) struct FallbackMetadata {
     pub(crate) default: Option<(String, String)>,
 }
 
-/// Files of a bundle, and the output of the external command that renders them.
+/// Files of a bundle, and the output of the external command that renders these files.
 pub(crate) struct Input {
     /// Files, including `bundle.yaml`.
     pub(crate) files: Files,
-    /// Output of the external command, if the format needs one.
+    /// Output of the external command, if the format needs a command.
     output: Option<Vec<u8>>,
 }
 
@@ -107,7 +107,7 @@ fn run_command(files: &Files, target: &RenderTarget) -> Outcome<Option<Vec<u8>>>
     output.transpose()
 }
 
-/// Returns the files at `path`, rendered if it is a kustomization.
+/// Returns the files at `path`. A kustomization is rendered.
 pub(crate) fn gather(path: &Path) -> Outcome<Files> {
     let limits = Limits::default();
     if path.is_file() {
@@ -125,7 +125,7 @@ pub(crate) fn gather(path: &Path) -> Outcome<Files> {
 /// Adds `manifests/` and its folders if they are empty: images can contain empty folders, and the
 /// reconciler reports them like RukPak.
 ///
-/// They are never packed, as each is an error.
+/// Empty folders are never packed, because each empty folder is an error.
 fn empty_folders(path: &Path, files: &mut Files) {
     let has = |files: &Files, folder: &str| files.keys().any(|path| path.starts_with(folder));
     let manifests = path.join("manifests");
@@ -164,7 +164,7 @@ fn no_content() -> Findings {
     .into()
 }
 
-/// Reason for which no `bundle.yaml` can be written.
+/// Reason why no `bundle.yaml` can be written.
 pub(crate) enum MetadataError {
     /// Name or version are missing.
     Unnamed(Findings),
@@ -190,7 +190,7 @@ pub(crate) fn described(files: &Files, known: &FallbackMetadata) -> Result<Packa
                     "bundle.yaml is missing, so the bundle has neither name nor version",
                 )
                 .in_file(package::FILE)
-                .hint("create one with `kubectl bundle init`, or set --name and --version")
+                .hint("create bundle.yaml with `kubectl bundle init`, or set --name and --version")
                 .into(),
             ));
         };
@@ -226,7 +226,7 @@ fn check_metadata(package: &Package, known: &FallbackMetadata) -> Outcome {
                 format!("bundle.yaml has {package_value}, but the flag has {flag_value}"),
             )
             .at_field(flag)
-            .hint("change bundle.yaml, or omit the flag: it is for content without a bundle.yaml")
+            .hint("change bundle.yaml, or omit the flag: the flag is for content without a bundle.yaml")
             .into());
         }
     }

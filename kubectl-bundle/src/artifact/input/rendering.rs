@@ -1,5 +1,6 @@
-//! Runs the external command that renders content, on exactly the files that are packed, so that
-//! the checked content equals the shipped content. `bundle_core::format` selects the command.
+//! Runs the external command that renders content. The input of the command is exactly the files
+//! that are packed, so that the checked content equals the shipped content. `bundle_core::format`
+//! selects the command.
 
 use std::io;
 use std::path::Path;

@@ -74,11 +74,11 @@ pub(crate) struct KeylessFlags {
     /// Login: in a browser on this machine, with a code on any device, or never
     #[arg(long, value_name = "FLOW", value_enum, conflicts_with = "key")]
     pub(crate) fulcio_auth_flow: Option<AuthFlow>,
-    /// OpenID Connect issuer for the login, which the certificate authority must accept [default:
-    /// that of the signing config or the public instance]
+    /// OpenID Connect issuer for the login. The certificate authority must accept this issuer
+    /// [default: the issuer of the signing config or of the public instance]
     #[arg(long, value_name = "URL", conflicts_with = "key")]
     pub(crate) oidc_issuer: Option<String>,
-    /// Client ID of the login; identity tokens must have it as their audience
+    /// Client ID of the login. Identity tokens must have this ID as their audience
     #[arg(
         long,
         value_name = "ID",
@@ -87,7 +87,7 @@ pub(crate) struct KeylessFlags {
     )]
     pub(crate) oidc_client_id: String,
     /// URLs of the services of a Sigstore instance (signing_config.json, v0.2), instead of the
-    /// public ones
+    /// public services
     #[arg(long, value_name = "FILE", conflicts_with = "key")]
     pub(crate) signing_config: Option<PathBuf>,
     /// URL of the certificate authority (Fulcio)
@@ -96,14 +96,15 @@ pub(crate) struct KeylessFlags {
     /// URL of the transparency log (Rekor)
     #[arg(long, value_name = "URL", conflicts_with = "key")]
     pub(crate) rekor_url: Option<String>,
-    /// Version of that log (default 1), or of the log to select from the signing config (default
-    /// newest). Version 2 requires a timestamp authority
+    /// Version of the log in --rekor-url (default 1), or of the log to select from the signing
+    /// config (default newest). Version 2 requires a timestamp authority
     #[arg(long, value_name = "VERSION", conflicts_with = "key", value_parser = clap::value_parser!(u32).range(1..=2))]
     pub(crate) rekor_version: Option<u32>,
     /// URL of the timestamp authority (RFC 3161)
     #[arg(long, value_name = "URL", conflicts_with = "key")]
     pub(crate) timestamp_server_url: Option<String>,
-    /// File trusted_root.json under which the signature must verify before it is stored
+    /// File trusted_root.json. The signature must be valid under this trust root before it is
+    /// stored
     #[arg(long, value_name = "FILE", conflicts_with = "key")]
     pub(crate) trusted_root: Option<PathBuf>,
 }
@@ -131,7 +132,8 @@ pub(crate) fn key_settings(
     })
 }
 
-/// Returns the source of the token. A login is used only if it was requested or a user is present.
+/// Returns the source of the token. A login is a source only if it was requested or a user is
+/// present.
 fn token_source(args: &KeylessFlags, environment: &Environment) -> Outcome<TokenSource> {
     let opener = || Opener::find(environment.graphical);
     let there = environment.token_source();
@@ -155,8 +157,8 @@ fn token_source(args: &KeylessFlags, environment: &Environment) -> Outcome<Token
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Trust options")]
 pub(crate) struct TrustRootFlags {
-    /// File trusted_root.json of a Sigstore instance [default: that of `trust init`, else the
-    /// built-in public one]
+    /// File trusted_root.json of a Sigstore instance [default: the trust root of `trust init`, else
+    /// the built-in trust root of the public instance]
     #[arg(long, value_name = "FILE")]
     pub(crate) trusted_root: Option<PathBuf>,
     /// Do not refresh the TUF repository of `trust init`. Logs are never queried: the evidence in

@@ -12,12 +12,12 @@ use bundle_trust::verify::Content;
 use crate::failure::Outcome;
 use crate::system::files;
 
-/// Maximum size in bytes of a file that is held in memory, for keys that sign the content instead
-/// of its digest.
+/// Maximum size in bytes of a file that is held in memory. Keys that sign the content instead of
+/// its digest need the file in memory.
 const MAX_IN_MEMORY: u64 = 32 << 20;
 /// Maximum size in bytes of a payload of cosign that is held in memory for its check.
 const MAX_PAYLOAD: u64 = 128 << 20;
-/// Bytes that are read at once.
+/// Number of bytes in one read.
 const PIECE: usize = 1 << 20;
 
 /// A file with its digest.
@@ -106,14 +106,14 @@ impl HashedFile {
         }
     }
 
-    /// Returns the bytes that determine the type of the file: all of them if they could be a
+    /// Returns the bytes that determine the type of the file: all bytes if the file could be a
     /// payload for an image, otherwise the beginning.
     pub(super) fn payload(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-/// Returns `true` if both are of the same, unmodified file.
+/// Returns `true` if both values are of the same, unmodified file.
 fn is_unchanged(one: &Metadata, other: &Metadata) -> bool {
     #[cfg(unix)]
     {

@@ -21,14 +21,14 @@ pub(crate) struct CopyReportItem {
     /// Original location.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) source: Option<String>,
-    /// New location: a pinned reference, or a path with the name in it.
+    /// New location: a pinned reference, or a path with the name in the layout.
     pub(crate) target: String,
     pub(crate) digest: String,
     /// Total size in bytes.
     pub(crate) bytes: u64,
     /// Number of referrers and attachments.
     pub(crate) referrers: usize,
-    /// Entries of its indexes that were not copied.
+    /// Entries of the indexes of the artifact that were not copied.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) missing: Vec<String>,
 }

@@ -11,7 +11,8 @@ use bundle_oci::store::LocatedImage;
 use crate::failure::Outcome;
 use crate::ui::Ui;
 
-/// Returns every image of the package once, read from its registry by the digest in the lock.
+/// Returns every image of the package, without duplicates. Each image is read from its registry by
+/// the digest in the lock.
 pub(crate) async fn of(
     ui: &mut Ui,
     client: &Client,

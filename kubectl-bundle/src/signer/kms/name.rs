@@ -6,7 +6,7 @@ use bundle_core::diagnostic::{Finding, codes};
 
 /// Maximum length of a plugin's name, in bytes.
 const LONGEST_NAME: usize = 64;
-/// Maximum length of a key's name, in bytes; it is passed as an argument.
+/// Maximum length of a key's name, in bytes. The name is passed as an argument of a command.
 const LONGEST_RESOURCE: usize = 4096;
 
 /// A key of a plugin.
@@ -81,8 +81,8 @@ impl fmt::Display for KmsKey {
     }
 }
 
-/// Returns the key's name without parts that may be a PIN or a password: the query, and the text
-/// before `@`.
+/// Returns the key's name without its query and without the text before `@`, because these parts
+/// may contain a PIN or a password.
 fn shown(resource: &str) -> String {
     let (plain, query) = match resource.split_once('?') {
         Some((plain, _)) => (plain, "?…"),

@@ -25,7 +25,8 @@ const SHA256: u32 = 5;
 pub(super) enum PluginRequest<'a> {
     /// Public key as PEM text.
     PublicKey,
-    /// Signature of this message, which the plugin hashes if its algorithm requires it.
+    /// Signature of this message. The plugin hashes the message if the algorithm of the plugin
+    /// requires a hash.
     Signature(&'a [u8]),
     /// Signature of the content with this SHA-256.
     SignatureOfDigest(&'a [u8]),
@@ -51,8 +52,8 @@ struct SignatureAnswer {
     signature: String,
 }
 
-/// Limits of a plugin: enough time to find a hardware token and touch it, and more output than any
-/// response has. Stderr is truncated to a readable length.
+/// Limits of a plugin. The time is sufficient to find and touch a hardware token. The output may be
+/// larger than the largest response. Stderr is truncated to a readable length.
 pub(super) const LIMITS: ProcessLimits = ProcessLimits {
     time: Duration::from_secs(60),
     output: 256 << 10,

@@ -1,5 +1,5 @@
-//! Login in a browser on this machine: the issuer redirects it to a local port with a code, which
-//! is exchanged for a token (authorization code with PKCE).
+//! Login in a browser on this machine. The issuer redirects the browser to a local port with a
+//! code. This program exchanges the code for a token (authorization code with PKCE).
 
 use bundle_core::diagnostic::{Finding, codes};
 use url::Url;

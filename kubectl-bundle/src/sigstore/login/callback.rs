@@ -21,7 +21,8 @@ use crate::sigstore::secret::Secret;
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 /// Timeout of a connection.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum number of concurrent connections: browsers open spare ones.
+/// Maximum number of concurrent connections. It is more than one because browsers open additional
+/// connections.
 const MAX_CONNECTIONS: usize = 16;
 /// Maximum size of the beginning of a request, in bytes.
 const MAX_REQUEST_BYTES: usize = 16 * 1024;
@@ -66,7 +67,7 @@ impl Callback {
         Ok(Self { listeners, port })
     }
 
-    /// Returns the redirect URI. It has the name `localhost`, as registered at issuers.
+    /// Returns the redirect URI. Its host is `localhost`, as registered at issuers.
     pub(super) fn address(&self) -> String {
         format!("http://localhost:{}{PATH}", self.port)
     }
@@ -121,7 +122,7 @@ async fn accept(
     }
 }
 
-/// Handles one request; `None` if it is not the expected redirect.
+/// Handles one request; `None` if the request is not the expected redirect.
 async fn handle_request(
     mut stream: TcpStream,
     expected: &ExpectedRedirect,

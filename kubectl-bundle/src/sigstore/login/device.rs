@@ -1,5 +1,5 @@
-//! Login on another device (RFC 8628): the user enters a code there, and this program polls for the
-//! token.
+//! Login on another device (RFC 8628): the user enters a code on that device, and this program
+//! polls for the token.
 
 use std::time::{Duration, Instant};
 

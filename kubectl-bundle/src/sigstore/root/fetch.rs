@@ -16,7 +16,7 @@ pub(super) struct Mirror {
     base: Url,
 }
 
-/// Reason for which a file was not downloaded.
+/// Reason why a file was not downloaded.
 #[derive(Debug)]
 pub(super) enum FetchError {
     /// The mirror did not respond, or not in time.

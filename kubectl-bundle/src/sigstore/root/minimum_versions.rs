@@ -1,5 +1,5 @@
-//! Minimum versions of TUF metadata: those of the last complete refresh, and those that were valid
-//! in rejected refreshes.
+//! Minimum versions of TUF metadata: the versions of the last complete refresh, and the versions of
+//! valid metadata in rejected refreshes.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,8 @@ use sigstore_tuf::{Error, MetadataStore, TrustedMetadataSet};
 
 use super::store::{MetadataUpdate, SNAPSHOT, TIMESTAMP};
 
-/// Versions of validly signed metadata under the current root. 0 means none.
+/// Versions of metadata with valid signatures under the current root. 0 means that there is no such
+/// metadata.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct MinimumVersions {
     timestamp: u64,
@@ -28,7 +29,7 @@ impl MinimumVersions {
         versions
     }
 
-    /// Returns the versions of this refresh, complete or not.
+    /// Returns the versions of this refresh. The refresh can be complete or incomplete.
     pub(super) fn after(root: &[u8], draft: &MetadataUpdate) -> Self {
         let mut versions = Self::default();
         if let Ok(Some(timestamp)) = draft.load(TIMESTAMP) {

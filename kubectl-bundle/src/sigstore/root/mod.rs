@@ -1,5 +1,5 @@
 //! Choice of the trust root: from a file, from the TUF repository of `trust init`, or the built-in
-//! one.
+//! trust root.
 
 mod fetch;
 mod minimum_versions;
@@ -70,12 +70,12 @@ pub(crate) enum RootOrigin {
     Repository {
         /// URL.
         mirror: String,
-        /// Version of its root metadata.
+        /// Version of the root metadata.
         version: u64,
         /// Time of the last refresh.
         #[serde(skip_serializing_if = "Option::is_none")]
         asked: Option<Timestamp>,
-        /// Expiry of its metadata.
+        /// Expiry of the metadata.
         until: Timestamp,
     },
 }
@@ -111,7 +111,7 @@ impl SelectedRoot {
         })
     }
 
-    /// Returns the text, unless it is the built-in trust root.
+    /// Returns the text, unless the trust root is the built-in one.
     pub(crate) fn given(&self) -> Option<&str> {
         match self.origin {
             RootOrigin::BuiltIn => None,
@@ -168,8 +168,8 @@ impl TrustRootSettings {
         source.chosen(material)
     }
 
-    /// Returns a trust root that is only used for signing times: no repository is read, and the
-    /// built-in trust root is used if the stored one is invalid.
+    /// Returns a trust root that is only used for signing times. No repository is read. If the
+    /// stored trust root is invalid, the built-in trust root is used.
     pub(crate) async fn open_for_times(mut self, ui: &mut Ui) -> Outcome<SelectedRoot> {
         self.offline = true;
         if self.file.is_some() {
@@ -197,7 +197,7 @@ impl TrustRootSettings {
         source.chosen(material)
     }
 
-    /// Trusts this repository from now on, after it was read and its trust root is valid.
+    /// Reads this repository. If its trust root is valid, stores the repository as trusted.
     pub(crate) async fn init(
         &self,
         instance: &Instance,
@@ -219,7 +219,8 @@ impl TrustRootSettings {
 }
 
 impl TufRepository<'_> {
-    /// Returns `true` if the last refresh is recent, and the clock was not set back since.
+    /// Returns `true` if the last refresh is recent, and the clock was not set back after the last
+    /// refresh.
     fn is_fresh(&self) -> bool {
         self.kept
             .last_refresh()

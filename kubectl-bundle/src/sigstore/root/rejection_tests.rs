@@ -1,5 +1,5 @@
-//! Tests for rejected refreshes: roots are stored at once, and versions never decrease. The
-//! repository is generated here, role by role.
+//! Tests for rejected refreshes: roots are stored at once, and versions never decrease. The test
+//! generates the repository, role by role.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,7 @@ struct State {
     root: u64,
     /// Keys of timestamp, snapshot and targets in the root.
     keys: [&'static str; 3],
-    /// Keys that actually sign them.
+    /// Keys that sign the metadata in fact.
     signers: [&'static str; 3],
     versions: [u64; 3],
     timestamp_expires: &'static str,
@@ -143,7 +143,7 @@ struct Client {
 }
 
 impl Client {
-    /// Returns a client that has version 5 of everything.
+    /// Returns a client that has version 5 of all metadata.
     async fn at_five() -> Self {
         let first = State::at(5, 5);
         let client = Self {

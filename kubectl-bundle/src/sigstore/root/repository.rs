@@ -30,7 +30,7 @@ pub(super) struct TufTargets {
     pub(super) config: Option<Vec<u8>>,
     /// Version of the root metadata.
     pub(super) version: u64,
-    /// Earliest expiry of its metadata.
+    /// Earliest expiry of the metadata.
     pub(super) until: Timestamp,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct TufRepository<'a> {
 }
 
 impl TufRepository<'_> {
-    /// Returns the stored targets if they are valid now.
+    /// Returns the stored targets if the targets are valid now.
     pub(super) async fn stored_targets(&self) -> Result<TufTargets, Error> {
         let draft = self.kept.draft();
         self.read(StoreRepository::new(Arc::clone(&draft)), draft)
@@ -149,12 +149,12 @@ impl TufRepository<'_> {
                 codes::trust::REPOSITORY_ROLLED_BACK,
                 format!("{role} of the TUF repository at {host} has version {new}, older than the trusted version {trusted}"),
             )
-            .hint("it is not used; this is an outdated copy, or an attack"),
+            .hint("the metadata is not used: it is an outdated copy, or an attack"),
             Error::BadRootVersion { trusted, new } => Finding::error(
                 codes::trust::REPOSITORY_ROLLED_BACK,
                 format!("the TUF repository at {host} has root version {new} after version {trusted}"),
             )
-            .hint("it is not used; this is an outdated copy, or an attack"),
+            .hint("the metadata is not used: it is an outdated copy, or an attack"),
             Error::TargetNotFound(name) => Finding::error(
                 codes::trust::REPOSITORY_FORGED,
                 format!("the TUF repository at {host} has no {name}"),
@@ -180,7 +180,7 @@ impl TufRepository<'_> {
             codes::trust::REPOSITORY_FORGED,
             format!("the metadata of the TUF repository at {host} is invalid"),
         )
-        .hint("it is not used; check that the --root of `trust init` belongs to this repository")
+        .hint("the metadata is not used; check that the --root of `trust init` belongs to this repository")
     }
 
     fn unreachable_finding(&self, why: &str) -> Finding {

@@ -54,7 +54,7 @@ struct RefreshTime {
 }
 
 impl Instance {
-    /// Returns the public instance; its initial root is built in.
+    /// Returns the public instance, whose initial root is built in.
     pub(crate) fn public() -> Self {
         let public = SigstoreInstance::PublicGood;
         Self {
@@ -106,7 +106,7 @@ impl Folders {
         })
     }
 
-    /// Deletes the choice. Returns `true` if there was one.
+    /// Deletes the choice. Returns `true` if a choice existed.
     pub(crate) fn forget(&self) -> Outcome<bool> {
         let path = self.instance_file();
         match fs_err::remove_file(&path) {
@@ -144,7 +144,7 @@ impl StoredMetadata {
         let _ = fs_err::remove_dir_all(&self.0);
     }
 
-    /// Returns the time of the last successful refresh; `None` if it is unknown.
+    /// Returns the time of the last successful refresh; `None` if the time is unknown.
     pub(super) fn last_refresh(&self) -> Option<Timestamp> {
         let bytes = fs_err::read(self.0.join(REFRESH_TIME_FILE)).ok()?;
         let refresh: RefreshTime = serde_json::from_slice(&bytes).ok()?;
@@ -162,10 +162,10 @@ impl StoredMetadata {
 
 /// Stored metadata and the changes of a refresh.
 ///
-/// Roots are stored at once, as TUF's client workflow requires (5.3.8). Timestamp, snapshot and
-/// targets replace those of the last complete refresh together, so that the stored metadata is
-/// always usable offline. Valid metadata of a rejected refresh is stored separately, as versions
-/// must not decrease (5.4.5, 5.5.7).
+/// Roots are stored at once, as TUF's client workflow requires (5.3.8). The new timestamp, snapshot
+/// and targets together replace the files of the last complete refresh, so that the stored metadata
+/// is always usable offline. Valid metadata of a rejected refresh is stored separately, because
+/// versions must not decrease (5.4.5, 5.5.7).
 pub(super) struct MetadataUpdate {
     folder: PathBuf,
     kept: FileStore,
@@ -205,8 +205,8 @@ impl MetadataUpdate {
     }
 
     /// Stores the valid metadata of a rejected refresh: the newest timestamp and, if
-    /// `with_snapshot`, the newest snapshot with its timestamp. Both are stored, as a later
-    /// timestamp does not contain versions of targets.
+    /// `with_snapshot`, the newest snapshot with its timestamp. Both are stored, because a later
+    /// timestamp does not contain the versions of targets.
     pub(super) fn keep_rejected(&self, with_snapshot: bool) -> Result<(), Error> {
         let changes = self.changes();
         let text = |name: &str| {

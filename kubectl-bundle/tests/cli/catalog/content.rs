@@ -223,7 +223,7 @@ metadata: {name: web}
     let output = build(&[("bundle.yaml", &package), ("manifests/web.yaml", policy)]);
     insta::assert_snapshot!(output, @r"
     warning: web/manifests/web.yaml:1: MutatingAdmissionPolicy.admissionregistration.k8s.io/web: admissionregistration.k8s.io/v1alpha1/MutatingAdmissionPolicy is an alpha API, which API servers serve only if an administrator has enabled it [BUNDLE-CHECK-002]
-      hint: list it in requires.apis of bundle.yaml: the installation then checks that the cluster serves it
+      hint: list the API in requires.apis of bundle.yaml: the installation then checks that the cluster serves the API
     ");
 }
 

@@ -19,7 +19,7 @@ fn reports_an_invalid_layout() {
     context.write("web.oci/index.json", "[]");
     insta::assert_snapshot!(run(&context, &["inspect", "web.oci"]), @r"
     error: `web.oci` is not a valid OCI layout: index.json is not an index: not a JSON object [BUNDLE-REGISTRY-014]
-      hint: create one with `kubectl bundle build --to FOLDER` or `kubectl bundle pull --to FOLDER|FILE.tar`
+      hint: create a layout or archive with `kubectl bundle build --to FOLDER` or `kubectl bundle pull --to FOLDER|FILE.tar`
     ");
 }
 

@@ -110,7 +110,7 @@ fn reports_invalid_settings_and_metadata_of_tuf_repositories() {
     ];
     insta::assert_snapshot!(run(&context, &init), @r"
     error: the metadata of the TUF repository at 127.0.0.1 is invalid [BUNDLE-TRUST-053]
-      hint: it is not used; check that the --root of `trust init` belongs to this repository
+      hint: the metadata is not used; check that the --root of `trust init` belongs to this repository
     ");
     context.write("home/.config/kubectl-bundle/trust.json", "{}");
     insta::assert_snapshot!(run(&context, &["trust", "show"]), @r"

@@ -1,5 +1,5 @@
-//! Kubeconfigs with errors, and responses of an API server. The server here responds from a list;
-//! e2e has tests with a real one.
+//! Kubeconfigs with errors, and responses of an API server. The API server of these tests returns
+//! responses from a list. e2e has tests with a real API server.
 
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
@@ -62,7 +62,8 @@ pub(crate) fn status(code: u16, reason: &str, message: &str) -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": message})
 }
 
-/// Returns a kubeconfig for a server with these responses, and the objects applied to it.
+/// Returns a kubeconfig for a server with these responses, and the objects that are applied to the
+/// server.
 pub(crate) fn cluster(
     context: &mut Context,
     answers: Vec<(Method, &'static str, u16, Value)>,

@@ -218,7 +218,7 @@ fn rejects_invalid_folders() {
     ----- stdout -----
     ----- stderr -----
     error: bare/bundle.yaml: bundle.yaml is missing, so the bundle has neither name nor version [BUNDLE-FORMAT-015]
-      hint: create one with `kubectl bundle init`, or set --name and --version
+      hint: create bundle.yaml with `kubectl bundle init`, or set --name and --version
     ");
     context.write("deep/bundle.yaml", PACKAGE);
     context.write("deep/manifests/more/web.yaml", CONFIG_MAP);
@@ -255,7 +255,7 @@ fn rejects_invalid_folders() {
     ----- stdout -----
     ----- stderr -----
     error: odd/bundle.yaml:8: colour: unknown field `colour` [BUNDLE-FORMAT-015]
-      hint: the fields here are apiVersion, kind, name, version, format, description, kubernetes, requires, upgrades, images, config, resources, maintainers, links, icon, keywords, security, source, revision, licenses, url
+      hint: the allowed fields are apiVersion, kind, name, version, format, description, kubernetes, requires, upgrades, images, config, resources, maintainers, links, icon, keywords, security, source, revision, licenses, url
     ");
 }
 
@@ -349,7 +349,7 @@ fn warns_of_fields_that_are_ignored_or_need_a_decision() {
     warning: web/manifests/notes.yaml: the file has no document [BUNDLE-FORMAT-006]
       hint: add an object, or remove the file
     warning: 2 objects have no namespace: Deployment.apps/web, HorizontalPodAutoscaler.autoscaling/web [BUNDLE-CHECK-010]
-      hint: they are installed in spec.targetNamespace of the BundleDeployment, which is then required; or set the namespace in the manifests
+      hint: set spec.targetNamespace of the BundleDeployment to the namespace for these objects, or set the namespace in the manifests
     warning: web/manifests/app.yaml:2: Deployment.apps/web: spec.replicas: HorizontalPodAutoscaler.autoscaling/web scales the object, and the manifest also sets the number of replicas [BUNDLE-CHECK-014]
       hint: remove spec.replicas, or deploy it with spec.drift.ignore: [{kind: Deployment.apps, name: web, fields: [/spec/replicas]}]
     web 1.4.0: 3 objects, 1459 bytes, nothing written

@@ -123,7 +123,7 @@ fn name_and_version_come_from_flags_or_from_the_file() {
     ----- stdout -----
     ----- stderr -----
     error: --version: bundle.yaml has 1.4.0, but the flag has 2.0.0 [BUNDLE-USAGE-001]
-      hint: change bundle.yaml, or omit the flag: it is for content without a bundle.yaml
+      hint: change bundle.yaml, or omit the flag: the flag is for content without a bundle.yaml
     ");
     let built = context.run(&["build", "bare", "--name", "bare", "--version", "2.0"]);
     assert!(built.contains("did you mean `2.0.0`?"), "{built}");

@@ -292,7 +292,8 @@ fn unpacks_completely_or_not_at_all() {
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// A limit on file sizes simulates a full disk: neither a build nor unpacking leaves files.
+/// A limit on file sizes simulates a full disk. A failed build leaves no files. A failed unpacking
+/// leaves no files.
 #[cfg(unix)]
 #[test]
 fn full_disk_leaves_no_files() {

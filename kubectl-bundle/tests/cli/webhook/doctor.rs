@@ -1,5 +1,5 @@
-//! `doctor` without a cluster, and with an API server that answers from a list. e2e has the
-//! scenarios with a real one.
+//! `doctor` without a cluster, and with an API server that returns responses from a list. e2e has
+//! the scenarios with a real API server.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,8 @@ use crate::context::{CONFIG_MAP, Context, PACKAGE};
 use crate::deployments::cluster::{cluster, status};
 use crate::kb_snapshot;
 
-/// Longer than every deadline in these tests, and shorter than what they wait for.
+/// Time that is longer than every deadline in these tests, and shorter than the delay of the
+/// server.
 const BOUND: Duration = Duration::from_secs(15);
 
 fn context() -> Context {
@@ -219,7 +220,7 @@ fn version_warns_if_plugin_and_pod_are_too_far_apart() {
     Server Version: v1.36.3
     Webhook Version: v9.9.9
     ----- stderr -----
-    warning: the plugin has version [VERSION] and bundle-webhook 9.9.9: they are more than one minor version apart [BUNDLE-DOCTOR-011]
+    warning: the plugin has version [VERSION] and bundle-webhook 9.9.9: the minor versions differ by more than one [BUNDLE-DOCTOR-011]
       hint: upgrade the plugin
     ");
     let output = context.run(&["version"]);

@@ -16,7 +16,8 @@ use moka::future::Cache;
 
 /// Lifetime of a verdict. The validating call follows within milliseconds.
 const VERDICT_TTL: Duration = Duration::from_secs(5);
-/// Maximum size of a cached verdict, in bytes. One with more findings is computed again.
+/// Maximum size of a cached verdict, in bytes. A larger verdict is not cached and is computed
+/// again.
 const VERDICT_BYTES: usize = 8 << 10;
 /// Maximum size of all cached verdicts, in bytes.
 const MAX_VERDICT_BYTES: u64 = 2 << 20;
@@ -27,7 +28,7 @@ const MAX_IMAGE_BYTES: u64 = 8 << 20;
 /// Additional bytes that are counted for each text.
 const TEXT_OVERHEAD: usize = 256;
 
-/// The two caches. Clones share them.
+/// The two caches. Clones share the caches.
 #[derive(Clone)]
 pub(in crate::admission) struct ReviewCache {
     verdicts: Cache<Digest, Verdict>,
@@ -35,7 +36,8 @@ pub(in crate::admission) struct ReviewCache {
 }
 
 /// An image by digest, read for a requester with a pull secret, for a generation of the policies.
-/// Requesters share no read: it can fail because the memory of one requester is used up.
+/// Different requesters never share a read, because a read can fail if the memory of its requester
+/// is used up.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::admission) struct ImageKey {
     reference: String,
@@ -96,13 +98,14 @@ impl ReviewCache {
         }
     }
 
-    /// Removes and returns a verdict. It is used once, so that a retried request gets a new one.
+    /// Removes and returns a verdict. Each verdict is used once, so that a retried request gets a
+    /// new verdict.
     pub(in crate::admission) async fn take(&self, key: &Digest) -> Option<Verdict> {
         self.verdicts.remove(key).await
     }
 
-    /// Returns the image with this key. If it is not cached, `asking` reads it. Concurrent lookups
-    /// of one key share a single read. Incomplete results are not cached.
+    /// Returns the image with this key. If the image is not cached, `asking` reads it. Concurrent
+    /// lookups of one key share a single read. Incomplete results are not cached.
     pub(in crate::admission) async fn get_or_read(
         &self,
         key: Option<&ImageKey>,
@@ -128,7 +131,7 @@ impl ReviewCache {
         }
     }
 
-    /// Removes the metadata of an image, because someone can sign an image after its rejection.
+    /// Removes the cached image, because a user may sign an image after its rejection.
     pub(in crate::admission) async fn forget(&self, key: &ImageKey) {
         self.images.invalidate(key).await;
     }

@@ -1,5 +1,5 @@
-//! Lookups of reviews against the API server, as the pod, and against registries. `lookups` defines
-//! them.
+//! Lookups of reviews against the API server, as the pod, and against registries. The parent module
+//! defines these lookups.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Lookups of reviews in addition to those of the cluster (`bundle_cluster::review`). `cluster`
-//! sends requests; tests answer from memory.
+//! Lookups of reviews in addition to the lookups in the cluster (`bundle_cluster::review`). The
+//! module `cluster` sends requests. Tests return results from memory.
 
 mod allowed_reviews;
 pub(super) mod cache;
@@ -23,16 +23,19 @@ pub type Policies = Arc<BTreeMap<String, Arc<Policy>>>;
 
 /// All lookups of reviews.
 pub trait Lookups: ReviewLookups + Send + 'static {
-    /// Passes the key of stamps to `with`, so that it is never copied.
+    /// Passes the key of stamps to `with`, so that the key is never copied.
     fn with_stamp_key<T>(&self, with: impl FnOnce(&[u8]) -> T) -> T;
-    /// Returns the policies, and a number that changes with them. `None` until they are loaded.
+    /// Returns the policies, and a number that changes with each change of the policies. Returns
+    /// `None` until the policies are loaded.
     fn policies(&self) -> Option<(Policies, u64)>;
     /// Returns the user name of the pod, or `None` if it is unknown.
     fn own_user(&self) -> impl Future<Output = Option<String>> + Send;
-    /// Returns the time since which the registrations have been intact; `None` while they are not.
+    /// Returns the start of the period in which the registrations have been intact; `None` while
+    /// they are not intact.
     fn intact_since(&self) -> Option<Timestamp>;
-    /// Returns the time since which the registrations have required a review of every write; `None`
-    /// if they do not require it, or if this is unknown. It reads the registrations.
+    /// Reads the registrations. Returns the start of the period in which they have required a
+    /// review of every write. Returns `None` if they do not require this now, or if this is
+    /// unknown.
     fn enforced_since(&self) -> Option<Timestamp>;
     /// Returns the sorted names of the Bundles that reference the ConfigMap `name`.
     fn bundles_of_config_map(

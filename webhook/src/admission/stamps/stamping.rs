@@ -1,5 +1,6 @@
 //! Stamps on objects: validation of an existing stamp or seal, the stamp that a write gets, and the
-//! patch that sets it. `bundle_core::review` has the formats (`stamp`, `seal`) and the rules.
+//! patch that sets the stamp. `bundle_core::review` has the formats (`stamp`, `seal`) and the
+//! rules.
 
 use bundle_api::names::{ANNOTATION_ADMIT, ANNOTATION_STAMP, API_VERSION, LABEL_TEMPLATE_HASH};
 use bundle_core::reference::Digest;
@@ -14,8 +15,8 @@ use serde_json::{Value, json};
 
 use crate::stored_object;
 
-/// Maximum age of the stamp of a write at the validating call, in milliseconds. It exceeds the
-/// longest webhook timeout.
+/// Maximum age of the stamp of a write at the validating call, in milliseconds. This age exceeds
+/// the longest webhook timeout.
 const MAX_STAMP_AGE_MS: i64 = 60_000;
 /// Maximum clock difference between two replicas, in milliseconds.
 const CLOCK_SKEW_MS: i64 = 5_000;
@@ -44,8 +45,8 @@ pub(in crate::admission) fn state(
 }
 
 /// Returns true if the write sets the annotation that admits exactly the stored spec. An annotation
-/// that was set before is ignored: a user who writes something else would admit the spec
-/// unknowingly.
+/// that was set before this write is ignored: otherwise a user who writes other fields would admit
+/// the spec without intention.
 pub(in crate::admission) fn admits(
     key: &[u8],
     kind: Kind,
@@ -88,8 +89,8 @@ impl<'a> OwnerDeployment<'a> {
         })
     }
 
-    /// Returns the requesters of that BundleDeployment, if its stamp or seal is valid and its
-    /// template requests this Bundle.
+    /// Returns the requesters of the BundleDeployment, if the stamp or seal of the BundleDeployment
+    /// is valid and its template requests this Bundle.
     pub(in crate::admission) fn requesters_of(
         &self,
         key: &[u8],
@@ -123,7 +124,7 @@ pub(in crate::admission) struct InheritedStamp {
 
 /// The stamp that an admitted object must have.
 pub(in crate::admission) enum WantedStamp {
-    /// Exactly this annotation, or none.
+    /// The object must have exactly this annotation, or no stamp if the value is `None`.
     Exactly(Option<String>),
     /// A stamp with this content, of approximately this time.
     Stamp(Box<Stamp>),
@@ -200,9 +201,9 @@ impl StampInput<'_> {
         }
     }
 
-    /// Returns the digest of the owner references that the stamp covers: those of the new object if
-    /// the previous ones were covered. Owner references that were never reviewed stay uncovered
-    /// until they are removed.
+    /// Returns the digest of the owner references that the stamp covers. If the previous stamp or
+    /// seal covered the previous owner references, the result covers the owner references of the
+    /// new object. Owner references that were never reviewed stay uncovered until they are removed.
     fn owners(&self) -> Option<Digest> {
         let written = || owners_digest(self.subject.new);
         match (self.subject.old, self.vouched) {
@@ -245,8 +246,7 @@ impl WantedStamp {
         }
     }
 
-    /// Returns true if the annotation is one that a mutating call of any replica created for this
-    /// write.
+    /// Returns true if a mutating call, in any replica, created the annotation for this write.
     pub(in crate::admission) fn is(&self, key: &[u8], found: Option<&str>) -> bool {
         match self {
             Self::Exactly(text) => text.as_deref() == found,
@@ -271,7 +271,7 @@ impl WantedStamp {
     }
 }
 
-/// Returns the patch that gives `object` this stamp and no other.
+/// Returns the patch that sets this stamp on `object` and removes every other stamp.
 pub(in crate::admission) fn patch(object: &Value, wanted: Option<&str>) -> Option<Value> {
     let path = format!(
         "/metadata/annotations/{}",
@@ -290,8 +290,9 @@ pub(in crate::admission) fn patch(object: &Value, wanted: Option<&str>) -> Optio
     }
 }
 
-/// Returns a generated name for an object with `generateName`. The stamp covers the name, so it is
-/// generated here as in Kubernetes: the truncated prefix, and five characters that form no words.
+/// Returns a generated name for an object with `generateName`. The stamp covers the name, so the
+/// webhook generates the name in the same way as Kubernetes: the truncated prefix, and five
+/// characters that form no words.
 pub(in crate::admission) fn generated(
     object: &Value,
     kind: Kind,

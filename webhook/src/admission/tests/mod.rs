@@ -1,4 +1,4 @@
-//! The router with calls like those of the API server, and lookups that answer from memory.
+//! The router with calls like those of the API server, and lookups that return results from memory.
 
 mod bounds;
 mod config_maps;
@@ -61,7 +61,7 @@ struct Fake {
 /// State that tests change between reviews.
 struct FakeState {
     policies: (Policies, u64),
-    /// The signatures of the registry, or its error.
+    /// The signatures in the registry, or the error of the registry.
     signatures: Result<Vec<RawSignature>, Finding>,
     now: Timestamp,
     intact_since: Option<Timestamp>,

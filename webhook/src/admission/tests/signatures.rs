@@ -49,7 +49,7 @@ fn by_key(key: &PrivateKey) -> Policy {
     policy(&json!({"name": "release", "key": {"data": key.public().to_pem()}}))
 }
 
-/// Returns a policy with its key in a Secret. `found` is the result of reading the Secret.
+/// Returns a policy whose key is in a Secret. `found` is the result of reading the Secret.
 fn by_secret(found: Named) -> Policy {
     policy(&json!({"name": "release", "key": {"secretRef": {"name": "release"}}}))
         .with_secrets(&BTreeMap::from([("release".to_owned(), found)]))
@@ -83,7 +83,7 @@ impl Server {
         self.fake.world.lock().unwrap().signatures = signatures;
     }
 
-    /// Returns the first code of the rejection; empty for an admitted object.
+    /// Returns the first code of the rejection. The text is empty for an admitted object.
     async fn code(&self, object: &Value) -> String {
         let (answer, _) = self.write("ana", None, object).await;
         if answer["allowed"] == true {

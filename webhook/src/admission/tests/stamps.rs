@@ -1,4 +1,4 @@
-//! Stamps of writes, and the requesters that they prove.
+//! Stamps of writes, and the requesters that the stamps prove.
 
 use super::*;
 

@@ -6,8 +6,8 @@ use tokio::time::Instant;
 
 use super::*;
 
-/// Returns a Bundle with `text` bytes of text, which needs more than half of the memory of reviews
-/// if it `is_heavy`.
+/// Returns a Bundle with `text` bytes of text. If `is_heavy` is true, the Bundle needs more than
+/// half of the memory of reviews.
 fn large(text: usize, is_heavy: bool) -> Value {
     let mut object = bundle();
     object["spec"]["other"] = "x".repeat(text).into();

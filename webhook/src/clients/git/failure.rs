@@ -1,5 +1,5 @@
-//! The reason of a failure, from the messages of git and ssh on stderr. The server decides parts of
-//! them.
+//! The reason of a failure, from the messages of git and ssh on stderr. The server controls parts
+//! of these messages.
 
 use std::fmt;
 
@@ -13,11 +13,11 @@ const LONGEST: usize = 300;
 enum Kind {
     /// The server did not respond.
     Unreachable,
-    /// The host key is not one of the Secret.
+    /// The Secret does not contain the host key.
     HostKey,
     /// The certificate is not trusted.
     Certificate,
-    /// The server rejected the credentials, or needs some.
+    /// The server rejected the credentials, or requires credentials.
     Credentials,
     /// The ref does not exist.
     RefMissing,
@@ -158,7 +158,7 @@ fn is_of_server(line: &str) -> bool {
         .any(|prefix| line.starts_with(prefix))
 }
 
-/// Returns the lines with an error, on one line. Those of the server are marked as such.
+/// Returns the lines with an error, on one line. Lines of the server are marked.
 fn quoted(text: &str) -> String {
     let of_line = |line: &str| {
         let from_server = SERVER_PREFIXES

@@ -1,4 +1,5 @@
-//! Limits of git: the server decides what git allocates and writes.
+//! Limits of git. They are necessary because the server determines how much git allocates and
+//! writes.
 
 use std::time::Duration;
 
@@ -18,8 +19,8 @@ const STACK: u64 = 1 << 20;
 const CPU_TIME: Duration = Duration::from_secs(60);
 /// Maximum memory of all processes of one command, in bytes. It is reserved while the command runs.
 const COMMAND_MEMORY: u64 = 32 << 20;
-/// Commands whose memory the pod must have: that of one requester can wait for a slow server while
-/// another requester's runs.
+/// Number of commands for which the pod must have memory: while the command of one requester waits
+/// for a slow server, the command of another requester can run.
 pub(super) const CONCURRENT_COMMANDS: u64 = 2;
 /// Time limit of one process that uses the network.
 const NETWORK_TIMEOUT: Duration = Duration::from_secs(120);

@@ -1,5 +1,5 @@
-//! The git program: child processes without any configuration of a user, a system or a repository,
-//! each in a folder of its own that has a size limit.
+//! The git program: child processes without any configuration of a user, a system or a repository.
+//! Each process runs in its own folder, which has a size limit.
 
 mod failure;
 mod limits;
@@ -23,11 +23,12 @@ use crate::clients::process::{
     self, ChildProcess, ProcessCommand, ProcessError, ProcessFolder, UsedByProcess, find_program,
 };
 
-/// Concurrent folders of git. Their disk space must fit on the volume of the cache beside the
-/// cache, and each runs processes in the memory of the pod. One requester can use half.
+/// Number of concurrent folders of git. The volume of the cache must have space for the cache and
+/// for these folders, and each folder has processes that use the memory of the pod. One requester
+/// can use half of the folders.
 const FOLDERS: u64 = 2;
 /// The oldest version of git that connects only to given addresses (`http.curloptResolve`). Older
-/// ones ignore the setting.
+/// versions ignore the setting.
 const OLDEST: (u32, u32) = (2, 37);
 /// Maximum number of bytes of the output of `git version`.
 const VERSION_BYTES: usize = 1024;
@@ -148,9 +149,9 @@ pub(crate) struct GitProgram {
 }
 
 impl GitProgram {
-    /// Removes what earlier processes left in `folder`. Programs are found in `search_path`.
-    /// Servers can have certificates of the authorities of the system and of those in `authorities`
-    /// (PEM). Each command reserves a part of `memory`.
+    /// Removes the files of earlier processes in `folder`. Programs are searched in `search_path`.
+    /// The authorities of the system and those in `authorities` (PEM) are trusted for the
+    /// certificates of servers. Each command reserves a part of `memory`.
     pub(crate) fn new(
         folder: PathBuf,
         search_path: OsString,
@@ -175,9 +176,9 @@ impl GitProgram {
         self.limits.content
     }
 
-    /// Creates a folder with an empty repository for `requester`. Waits until few enough exist.
-    /// Fails if the pod does not have the memory of two commands: one slow server would then delay
-    /// all requesters.
+    /// Creates a folder with an empty repository for `requester`. Waits while too many folders
+    /// exist. Fails if the pod does not have the memory for two commands, because with memory for
+    /// only one command a slow server would delay all requesters.
     pub(crate) async fn repository(
         &self,
         requester: &str,
@@ -240,9 +241,9 @@ async fn exec_path(repository: &GitFolder) -> Result<PathBuf, GitError> {
     Ok(PathBuf::from(output.trim_end_matches('\n')))
 }
 
-/// Creates and returns the folder with the only programs of git that it can run: itself, and its
-/// client for https. A server can make it run others, for example `http-fetch` for a pack at any
-/// URL. Programs such as ssh are found in `PATH`.
+/// Creates and returns the folder with the programs that git can run: git itself, and its client
+/// for https. Without this limit, a server could make git run other programs, for example
+/// `http-fetch` for a pack at any URL. Programs such as ssh are found in `PATH`.
 fn link_programs(exec_path: &Path, repository: &GitFolder) -> io::Result<PathBuf> {
     let programs = repository.path().join(PROGRAMS);
     fs_err::os::unix::fs::symlink(&repository.git, programs.join("git"))?;
@@ -264,7 +265,7 @@ async fn check_version(repository: &GitFolder) -> Result<(), GitError> {
     }
 }
 
-/// Parses `git version 2.39.5`, which can have further words.
+/// Parses a text such as `git version 2.39.5`, which may contain further words.
 fn version(output: &str) -> Option<(u32, u32)> {
     let numbers = output.strip_prefix("git version ")?;
     let mut numbers = numbers.trim().split('.');
@@ -273,7 +274,7 @@ fn version(output: &str) -> Option<(u32, u32)> {
 
 /// An empty folder in place of the home directory.
 const HOME: &str = "home";
-/// A folder with links to the programs of git that it can run.
+/// A folder with links to the programs that git can run.
 const PROGRAMS: &str = "programs";
 /// The repository in a folder of git.
 const REPOSITORY: &str = "repository.git";
@@ -282,7 +283,8 @@ const REPOSITORY: &str = "repository.git";
 #[derive(Debug)]
 pub(crate) struct GitFolder {
     git: PathBuf,
-    /// The folder with the only programs of git that it can run; `None` until their place is known.
+    /// The folder with the programs that git can run; `None` until the folder of git's programs is
+    /// known.
     programs: Option<PathBuf>,
     search_path: OsString,
     limits: GitLimits,
@@ -365,7 +367,7 @@ impl GitFolder {
         self.folder.path()
     }
 
-    /// Returns all variables of a process. Git reads its configuration from these alone.
+    /// Returns all variables of a process. Git reads its configuration only from these variables.
     fn environment(&self, remote: Option<&remote::RemoteSettings>) -> Vec<(String, OsString)> {
         let home = self.path().join(HOME);
         let mut variables: Vec<(String, OsString)> = [

@@ -1,5 +1,6 @@
-//! The server of a repository: its checked addresses and the credentials for it. They reach git by
-//! its environment, and ssh by files that only this process can read.
+//! The server of a repository: its checked addresses, and the credentials for the server. Git gets
+//! the credentials in its environment. ssh gets the credentials in files that only this process can
+//! read.
 
 use std::io::{self, Write as _};
 use std::net::IpAddr;
@@ -50,7 +51,7 @@ impl std::fmt::Debug for RemoteSettings {
 
 impl GitRemote {
     /// Writes the files that git and ssh need into `folder`, and returns the settings that name
-    /// them. `authorities` are trusted in addition to those of the system.
+    /// them. `authorities` are trusted in addition to the authorities of the system.
     pub(super) fn write(
         &self,
         folder: &Path,
@@ -105,8 +106,8 @@ impl GitRemote {
         ))
     }
 
-    /// Returns the command for ssh: it reads no configuration, has one key, and accepts only the
-    /// given host keys of the host in the URL.
+    /// Returns the command for ssh. With this command ssh reads no configuration, has one key, and
+    /// accepts only the given host keys for the host in the URL.
     fn ssh_command(&self, folder: &Path) -> io::Result<String> {
         let (key, hosts) = (folder.join("key"), folder.join("known_hosts"));
         if let Some(GitCredentials::Ssh {
@@ -180,8 +181,8 @@ fn write_secret(path: &Path, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes the certificate authorities of the system and those in `more` into `file`: git accepts
-/// one file.
+/// Writes the certificate authorities of the system and the authorities in `more` into `file`,
+/// because git accepts only one file.
 fn write_authorities(more: &Path, file: &Path) -> io::Result<()> {
     let system = openssl_probe::probe().cert_file;
     let mut written = fs_err::File::create(file)?;

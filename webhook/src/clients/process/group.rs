@@ -15,7 +15,8 @@ use super::UsedByProcess;
 
 /// Interval at which ended processes of a killed group are reaped.
 const REAPED_EVERY: Duration = Duration::from_millis(20);
-/// Maximum number of these intervals. After that, what the group uses is released in any case.
+/// Maximum number of these intervals. After that, the resources of the group are released in any
+/// case.
 const REAP_LIMIT: u32 = 250;
 
 /// A group with the command as its leader. All its processes are killed on drop, also those that
@@ -71,9 +72,9 @@ impl Drop for ProcessGroup {
     }
 }
 
-/// Reaps the processes of a killed group whose parent has ended, until none is left. In a container
-/// this process is their new parent, because it is PID 1. It waits for this group only: every other
-/// child of the runtime leads another group.
+/// Reaps the processes of a killed group whose parent has ended, until no process is left. In a
+/// container the webhook is the new parent of such processes, because it is PID 1. The function
+/// waits for this group only: every other child of the runtime leads another group.
 async fn reap(id: Pid) {
     for _ in 0..REAP_LIMIT {
         while let Ok(Some(_)) = waitpgid(id, WaitOptions::NOHANG) {}

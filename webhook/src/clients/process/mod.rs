@@ -231,8 +231,8 @@ impl ProcessEnd {
     }
 }
 
-/// Writes `input` and closes the pipe. The exit status shows a process that ended before it read
-/// everything.
+/// Writes `input` and closes the pipe. If the process ends before it has read all of `input`, its
+/// exit status shows the error.
 pub(crate) async fn write_all(stdin: Option<ChildStdin>, input: &[u8]) {
     if let Some(mut stdin) = stdin {
         stdin.write_all(input).await.ok();
@@ -251,7 +251,7 @@ async fn read_all(stdout: impl AsyncRead + Unpin, longest: usize) -> Result<Vec<
     Ok(bytes)
 }
 
-/// Reads everything, and keeps the first bytes.
+/// Reads the whole stream, and keeps its first bytes.
 async fn read_start(mut stderr: ChildStderr) -> Vec<u8> {
     let mut kept = Vec::new();
     let mut buffer = [0; 4096];
@@ -277,7 +277,7 @@ async fn exceeded(folder: &Path, group: Option<Pid>, limits: &ProcessLimits) -> 
     }
 }
 
-/// Returns the size of all files. Those that are removed meanwhile do not count.
+/// Returns the size of all files. Files that are removed during the measurement do not count.
 fn size(folder: &Path) -> u64 {
     let entries = fs_err::read_dir(folder).into_iter().flatten().flatten();
     entries

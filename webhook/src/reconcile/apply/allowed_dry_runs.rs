@@ -1,5 +1,5 @@
-//! Cache of allowed dry runs, so that repeated attempts do not repeat them. Denied and unknown
-//! results are not cached.
+//! Cache of allowed dry runs, so that repeated attempts do not repeat these dry runs. Denied and
+//! unknown results are not cached.
 
 use std::time::Duration;
 
@@ -12,20 +12,20 @@ use sha2::{Digest as _, Sha256};
 use crate::clients::cluster::ServiceAccount;
 use crate::reconcile::apply::Target;
 
-/// Time for which an allowed dry run is cached. A changed policy takes effect after this delay.
-/// Access reviews run every time, so changed RBAC takes effect at once.
+/// Time for which an allowed dry run is cached. A changed policy takes effect at the latest after
+/// this time. Access reviews run every time, so changed RBAC takes effect at once.
 const CACHE_TTL: Duration = Duration::from_secs(60);
 /// Maximum number of cached results, a few MiB.
 const MAX_CACHED: u64 = 20_000;
 
-/// A hash over requester, class and values, the changed version of the object or its creation, and
-/// the installer of the comparison.
+/// A hash over the requester, the class, the values, the installer of the comparison, and the
+/// version of the object that is changed (or the fact that the object is created).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::reconcile) struct DryRunKey([u8; 32]);
 
 impl DryRunKey {
     /// Returns the key of a dry run. `compared_with` is the installer whose dry run was compared
-    /// with that of the requester.
+    /// with the dry run of the requester.
     ///
     /// `version` is the only version that the apply changes, if it names one. Returns `None` for
     /// applies that change any version, and for kinds whose result depends on other objects of the

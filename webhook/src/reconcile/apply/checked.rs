@@ -23,7 +23,8 @@ use crate::reconcile::apply::allowed_dry_runs::{AllowedDryRuns, DryRunKey};
 use crate::reconcile::content::objects::PreparedObject;
 use crate::reconcile::slots::ApplySlots;
 
-/// Time for which a permission check is valid before a write. Afterwards it is repeated.
+/// Time for which a permission check is valid before a write. After this time the check is
+/// repeated.
 pub(in crate::reconcile) const CHECK_VALIDITY: Duration = Duration::from_secs(10);
 /// Maximum number of differing fields in a message.
 const MAX_FIELDS: usize = 10;
@@ -88,15 +89,15 @@ pub(in crate::reconcile) enum ApplyRejection {
     Contested(DryRunVerdict, Vec<ListPath>),
     /// Mutating admission sets these fields differently for the requester and for the installer.
     Differs(Vec<String>),
-    /// The API server rejects the object for the installer with this message, so that the two could
-    /// not be compared.
+    /// The API server rejects the object for the installer with this message, so that the results
+    /// for requester and installer could not be compared.
     Installer(String),
-    /// The object was deleted or created since it was read.
+    /// The object was deleted or created after it was read.
     Moved,
 }
 
 impl ApplyRejection {
-    /// Returns true if a retry can have another result.
+    /// Returns true if a retry may have another result.
     pub(in crate::reconcile) fn may_change(&self) -> bool {
         match self {
             Self::Moved => true,
@@ -158,7 +159,7 @@ impl ApplyRejection {
     }
 }
 
-/// Returns the message of the API server; empty for an allowed request.
+/// Returns the message of the API server. The text is empty for an allowed request.
 fn verdict_message(verdict: &DryRunVerdict) -> &str {
     match verdict {
         DryRunVerdict::Allowed => "",
@@ -191,7 +192,7 @@ impl RequiredConsent {
 
 /// The dry runs that an apply must pass.
 pub(in crate::reconcile) struct DryRuns<'a> {
-    /// One for each requester. Empty if no object requires dry runs.
+    /// One run for each requester. The list is empty if no object requires dry runs.
     pub(in crate::reconcile) runs: Vec<(Requester, RequesterDryRun)>,
     pub(in crate::reconcile) class: String,
     pub(in crate::reconcile) memory: &'a AllowedDryRuns,
@@ -348,9 +349,9 @@ impl DryRuns<'_> {
 }
 
 /// Returns the fields that differ between the results for requester and installer. The optional
-/// third result is a repeated one for the requester. Results for an object that `exists` are
-/// compared only for the same resourceVersion, because another actor can write the object between
-/// the requests.
+/// third result is that of a repeated dry run for the requester. Results for an object that
+/// `exists` are compared only for the same resourceVersion, because another actor can write the
+/// object between the requests.
 async fn differing(exists: bool, answers: &[&ObjectText]) -> Result<Vec<String>, ApplyRejection> {
     let compared = ObjectText::with_parsed(answers, |objects| {
         if exists && !DryRunObject::have_one_version(objects) {

@@ -24,7 +24,7 @@ pub(in crate::reconcile) struct ApplyClient<'a> {
 /// The outcome of an apply.
 pub(in crate::reconcile) struct ApplyOutcome {
     pub(in crate::reconcile) result: Result<Applied, ApplyError>,
-    /// True if a request can have succeeded although its response failed or was lost.
+    /// True if a request may have succeeded although its response failed or was lost.
     pub(in crate::reconcile) is_uncertain: bool,
 }
 
@@ -126,8 +126,8 @@ impl ApplyClient<'_> {
     }
 
     /// Applies one object, and retries transient errors for a limited time. Repeats an expired
-    /// check first. If the object changed, the apply is prepared and checked again; if it is
-    /// another object, nothing is applied.
+    /// check first. If the object changed, the apply is prepared and checked again. If another
+    /// object with the same name exists now, nothing is applied.
     pub(in crate::reconcile) async fn apply(
         &self,
         client: &Client,

@@ -27,9 +27,11 @@ use crate::reconcile::api::object;
 #[derive(Debug)]
 pub(in crate::reconcile) enum ApplyError {
     Api(kube::Error),
-    /// The object was deleted or created since it was read. The next reconcile reads it again.
+    /// The object was deleted or created after it was read. The next reconcile reads the object
+    /// again.
     Moved,
-    /// The object changed since the dry run, and the repeated check failed or is unknown.
+    /// The object changed after the dry run, and the repeated check failed or its result is
+    /// unknown.
     NotAllowed(ApplyRejection),
 }
 

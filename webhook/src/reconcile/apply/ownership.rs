@@ -1,6 +1,6 @@
 //! Changes of field ownership before an apply: for adopted objects, for Secrets that an earlier
-//! version applied, and for lists that other managers have written. Only `managedFields` are
-//! written. The apply, which is checked afterwards, then changes all values at once.
+//! version applied, and for lists that other managers have written. This module writes only
+//! `managedFields`. The apply, which is checked afterwards, then changes all values at once.
 //! `bundle_core::plan::ownership` decides the change.
 
 use std::time::Instant;
@@ -21,8 +21,8 @@ use crate::reconcile::api::object;
 use crate::reconcile::content::objects::PreparedObject;
 
 impl ApplyClient<'_> {
-    /// Changes the field ownership that an apply requires, and checks the apply again if anything
-    /// was changed.
+    /// Changes the field ownership as the apply requires, and checks the apply again if the
+    /// ownership was changed.
     pub(super) async fn with_moved_ownership<'i>(
         &self,
         client: &Client,
@@ -81,7 +81,7 @@ impl ApplyClient<'_> {
         checked.map_err(|(_, refusal)| refusal.into())
     }
 
-    /// Returns true if [`Self::move_ownership`] has anything to change.
+    /// Returns true if [`Self::move_ownership`] would change the ownership of a field.
     pub(super) async fn can_move_ownership(
         &self,
         prepared: &PreparedApply<'_>,
@@ -95,7 +95,7 @@ impl ApplyClient<'_> {
         matches!(found, Ok(Some(_)))
     }
 
-    /// Moves the ownership of fields to this manager. Returns true if anything was changed.
+    /// Moves the ownership of fields to this manager. Returns true if the ownership was changed.
     pub(super) async fn move_ownership(
         &self,
         client: &Client,

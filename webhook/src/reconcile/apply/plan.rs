@@ -1,4 +1,4 @@
-//! The applies of one content, prepared before anything is applied.
+//! The applies of one content. They are prepared before the first object is applied.
 
 use std::collections::HashMap;
 
@@ -8,8 +8,8 @@ use crate::reconcile::content::objects::PreparedObject;
 /// The expected state of each object, by key.
 pub(in crate::reconcile) type Targets = HashMap<String, Target>;
 
-/// The applies of one content by key of the object: those that passed the dry runs, and those that
-/// are not checked yet.
+/// The applies of one content by key of the object: applies that passed the dry runs, and applies
+/// that are not checked yet.
 #[derive(Default)]
 pub(in crate::reconcile) struct ApplyPlan<'i> {
     waiting: HashMap<&'i str, PreparedApply<'i>>,
@@ -17,8 +17,8 @@ pub(in crate::reconcile) struct ApplyPlan<'i> {
 }
 
 impl<'i> ApplyPlan<'i> {
-    /// Prepares the applies of those `items` that have a target. Returns the items that could not
-    /// be prepared, with the error.
+    /// Prepares the applies of the `items` that have a target. Returns the items that could not be
+    /// prepared, each with the error.
     pub(in crate::reconcile) async fn prepare(
         preparer: &Preparer,
         items: &[&'i PreparedObject],
@@ -76,7 +76,7 @@ impl<'i> ApplyPlan<'i> {
         self.checked.remove(item.key.as_str())
     }
 
-    /// Moves those of `items` whose check has expired to the unchecked applies.
+    /// Moves the applies of `items` whose check has expired to the unchecked applies.
     pub(in crate::reconcile) fn drop_stale_checks(&mut self, items: &[&'i PreparedObject]) {
         for item in items {
             if let Some(checked) = self.take_checked(item) {

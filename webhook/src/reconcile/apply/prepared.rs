@@ -17,9 +17,9 @@ use crate::reconcile::api::object;
 use crate::reconcile::apply::scalers::ScaledObjects;
 use crate::reconcile::content::objects::PreparedObject;
 
-/// A resourceVersion that no object has: the first write of a store has a later one. The API server
-/// creates an object with this version if none exists under the name. Otherwise it responds with a
-/// conflict (409).
+/// A resourceVersion that no object has, because the first write of a store has a later
+/// resourceVersion. If no object of the name exists, the API server creates the object from a
+/// request with this version. Otherwise it responds with a conflict (409).
 const NO_VERSION: &str = "1";
 
 /// The expected state of the object of an apply.
@@ -32,18 +32,20 @@ pub(in crate::reconcile) enum Target {
     Absent,
 }
 
-/// An apply of one item, prepared from one read of the object. Its bytes do not change.
+/// An apply of one item, prepared from one read of the object. The bytes of the request do not
+/// change.
 #[derive(Debug, Clone)]
 pub(in crate::reconcile) struct PreparedApply<'i> {
     item: &'i PreparedObject,
     target: Target,
-    /// The values if some fields are not applied; otherwise those of the item are used.
+    /// The values, if fields of the item are not applied. `None` if all values of the item are
+    /// applied.
     values: Option<Value>,
     /// The resourceVersion that these values were computed for.
     version: Option<String>,
     mark: Option<CreationMark>,
     /// True if the ownership of fields was changed since the object was read, so that the apply has
-    /// a greater effect than a cached one.
+    /// a greater effect than the cached dry run.
     has_moved_fields: bool,
     /// True if an earlier check has expired, so that cached results are not used.
     bypasses_cache: bool,
@@ -68,7 +70,7 @@ impl<'i> PreparedApply<'i> {
         self.target == Target::Absent
     }
 
-    /// Returns the only version of the object that the apply changes, if it names one.
+    /// Returns the only version of the object that the apply changes, if the apply names a version.
     pub(super) fn version(&self) -> Option<&str> {
         self.version.as_deref()
     }
@@ -104,7 +106,7 @@ impl<'i> PreparedApply<'i> {
         }
     }
 
-    /// Returns the body of the request. It is the same at each call.
+    /// Returns the body of the request. Each call returns the same bytes.
     pub(super) fn body(&self) -> Vec<u8> {
         let mut body = self.values().clone();
         let metadata = &mut body["metadata"];
@@ -140,8 +142,8 @@ pub(in crate::reconcile) struct Preparer {
 }
 
 impl Preparer {
-    /// Prepares the apply of `item` to `target`. Reads the object only if some fields are not
-    /// applied. Fails if the object has another uid.
+    /// Prepares the apply of `item` to `target`. Reads the object only if fields of the item are
+    /// not applied. Fails if the object has another uid.
     pub(in crate::reconcile) async fn prepare<'i>(
         &self,
         item: &'i PreparedObject,
@@ -206,9 +208,9 @@ impl Preparer {
     }
 
     /// Reads the object again after a conflict or an unknown outcome, and prepares the apply for
-    /// its current state. Fails with [`ApplyError::Moved`] if it is another object. An object that
-    /// did not exist before and has the creation mark was created by an earlier request of unknown
-    /// outcome (`is_uncertain`).
+    /// its current state. Fails with [`ApplyError::Moved`] if another object with the same name
+    /// exists now. An object that did not exist before and has the creation mark was created by an
+    /// earlier request of unknown outcome (`is_uncertain`).
     pub(super) async fn prepare_again<'i>(
         &self,
         prepared: &PreparedApply<'i>,

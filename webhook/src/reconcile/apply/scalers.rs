@@ -39,7 +39,7 @@ impl ScaledObjects {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns true if another owner sets the replicas of `live`, which `item` sets too. An
+    /// Returns true if `item` sets the replicas of `live`, and another owner sets them too. An
     /// autoscaler that cannot be read counts as the owner. The warning proposes an ignore rule,
     /// unless one of `rules`, which match `item`, names the replicas.
     pub(in crate::reconcile) async fn is_scaled_by_other(

@@ -1,5 +1,5 @@
-//! The Bundle of a template: found or created. Bundles of earlier templates are deleted.
-//! `bundle_core::plan::revisions` decides which ones are kept.
+//! Finds or creates the Bundle of a template, and deletes Bundles of earlier templates.
+//! `bundle_core::plan::revisions` decides which of these Bundles are kept.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(in crate::reconcile) struct GeneratedBundle {
     pub(in crate::reconcile) object: DynamicObject,
     /// For messages only: other clients can write the status.
     pub(in crate::reconcile) status: BundleStatus,
-    /// The sealed record of the unpacked content, if there is one for the current spec.
+    /// The sealed record of the unpacked content, if a record for the current spec exists.
     pub(in crate::reconcile) content: Option<SealedContent>,
 }
 
@@ -76,7 +76,7 @@ pub(in crate::reconcile) fn generated_hash(
     (Some(&created_for.uid) == deployment.metadata.uid.as_ref()).then_some(created_for.hash)
 }
 
-/// Returns the Bundle of `template` for `deployment`. Creates it if it does not exist.
+/// Returns the Bundle of `template` for `deployment`. Creates the Bundle if it does not exist.
 pub(in crate::reconcile) async fn find_or_create(
     ctx: &Context,
     deployment: &DynamicObject,
@@ -124,7 +124,7 @@ pub(in crate::reconcile) fn names_taken(names: &[String]) -> ReconcileError {
         codes::install::CHILD_TAKEN,
         reason::BUNDLE_LOAD_FAILED,
         format!(
-            "the names of the Bundle are in use by Bundles that were not created for this BundleDeployment: {}; delete one of them, or change the template",
+            "the names of the Bundle are in use by Bundles that were not created for this BundleDeployment: {}; delete one of these Bundles, or change the template",
             names.join(", ")
         ),
         RetryPolicy::Slowly,
@@ -132,8 +132,8 @@ pub(in crate::reconcile) fn names_taken(names: &[String]) -> ReconcileError {
 }
 
 /// Returns the names that the Bundle of a template can have: the usual name, then names that other
-/// users cannot predict. Names in the history come first, so that a name that becomes free changes
-/// nothing.
+/// users cannot predict. Names in the history come first, so that a name that becomes free does not
+/// change the choice.
 pub(in crate::reconcile) fn candidate_names(
     ctx: &Context,
     deployment: &DynamicObject,
@@ -152,8 +152,9 @@ pub(in crate::reconcile) fn candidate_names(
     names
 }
 
-/// Returns `bundle` with its seal. If another client removed the seal from the status, it is
-/// restored from memory. A new Bundle of the template would get other content if a tag moved.
+/// Returns `bundle` with its seal. If another client removed the seal from the status, the seal is
+/// restored from memory. Otherwise a new Bundle of the template would be created, and would get
+/// other content if a tag has moved.
 async fn with_seal(
     ctx: &Context,
     deployment: &DynamicObject,
@@ -255,7 +256,7 @@ fn generated(
     object
 }
 
-/// Largest number of Bundles that one reconcile reads to find those of earlier templates.
+/// Maximum number of Bundles that one reconcile reads to find the Bundles of earlier templates.
 const EARLIER_LIMIT: usize = 16;
 
 /// Deletes Bundles of earlier templates that are no longer needed. The seals identify them; other
@@ -290,8 +291,8 @@ pub(in crate::reconcile) async fn delete_old(
     Ok(())
 }
 
-/// Returns the names of Bundles that this pod can have created for `deployment` and that are not
-/// retained: first those with `deployment` as their controller, then the oldest ones.
+/// Returns the names of Bundles that this pod may have created for `deployment` and that are not
+/// retained: first the Bundles with `deployment` as their controller, then the oldest Bundles.
 fn earlier_names(
     all: &[Arc<WatchedObject>],
     deployment: &DynamicObject,

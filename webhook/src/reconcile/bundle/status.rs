@@ -61,7 +61,7 @@ pub(super) fn content_url(ctx: &Context, object: &DynamicObject) -> String {
 }
 
 /// Returns the status fields of sealed content. Fields that are not sealed come from `described`,
-/// if it has the same digest.
+/// if `described` has the same digest.
 pub(super) fn content(
     ctx: &Context,
     object: &DynamicObject,

@@ -1,4 +1,4 @@
-//! Execution of the steps of a Bundle reconcile. `bundle_core::plan::bundle` orders them.
+//! Execution of the steps of a Bundle reconcile. `bundle_core::plan::bundle` orders the steps.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,8 +76,8 @@ enum SourceCheck {
 }
 
 impl<'a> BundleReconcile<'a> {
-    /// Starts from the recorded status. Its content is replaced by the sealed record, because other
-    /// clients can write the status.
+    /// Starts from the recorded status. The sealed record replaces `content` of the status, because
+    /// other clients can write the status.
     pub(in crate::reconcile) fn new(
         object: &'a DynamicObject,
         ctx: &'a Arc<Context>,
@@ -145,7 +145,7 @@ impl<'a> BundleReconcile<'a> {
         }
     }
 
-    /// Executes steps until none is left or one fails.
+    /// Executes steps until no step is left or a step fails.
     async fn execute_steps(&mut self) -> Result<ContentState, UnpackError> {
         let mut observed = ObservedBundle::default();
         let mut content = ContentState::Pending;
@@ -241,7 +241,7 @@ impl<'a> BundleReconcile<'a> {
         )
     }
 
-    /// Unpacks the content in the background, and seals it.
+    /// Unpacks and seals the content in the background.
     async fn unpack(&mut self) -> Result<ContentState, UnpackError> {
         let Some((spec, requester)) = self.checked.clone() else {
             return Ok(ContentState::Pending);
@@ -333,8 +333,8 @@ impl<'a> BundleReconcile<'a> {
             && self.old.observed_generation == self.object.metadata.generation
     }
 
-    /// Writes the status of `outcome` once, and emits its Event. Returns when to reconcile again.
-    /// `postponed` is the delay if nothing wakes the Bundle earlier.
+    /// Writes the status of `outcome` once, and emits its Event. Returns the time of the next
+    /// reconcile. `postponed` is the delay if no event triggers an earlier reconcile.
     async fn finish(
         &self,
         outcome: &BundleOutcome<'_>,
@@ -379,8 +379,8 @@ impl<'a> BundleReconcile<'a> {
     }
 }
 
-/// Returns the content that `source` of a Bundle of `class` names now if it is not `recorded`. The
-/// error says why the content is unknown.
+/// Returns the content that `source` of a Bundle of `class` names now, if this content is not
+/// `recorded`. The error contains the reason why the content is unknown.
 async fn changed_content(
     ctx: Arc<Context>,
     class: KubeName,

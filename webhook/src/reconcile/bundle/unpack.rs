@@ -1,5 +1,6 @@
-//! The first unpacking of a Bundle: resolve, verify, fetch, check and store. It runs in the
-//! background. It holds a transfer slot while it uses a registry, and memory while it parses.
+//! The first unpacking of a Bundle: resolve, verify, fetch, check and store. The unpacking runs in
+//! the background. It holds a transfer slot while it uses a registry, and a share of memory while
+//! it parses.
 
 use std::sync::Arc;
 
@@ -52,7 +53,7 @@ impl From<&DynamicObject> for UnpackedBundle {
 }
 
 impl UnpackedBundle {
-    /// Reads the proof annotation, if the Bundle had one.
+    /// Reads the proof annotation, if the Bundle has this annotation.
     async fn proof(&self, ctx: &Context) -> Result<Option<String>, ReconcileError> {
         if !self.has_proof {
             return Ok(None);

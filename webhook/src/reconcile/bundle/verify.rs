@@ -49,7 +49,7 @@ impl AppliedPolicies {
     }
 }
 
-/// A decision on content, with the policies that it used.
+/// A decision on content, with the policies that the decision used.
 pub(in crate::reconcile) struct VerifiedContent {
     pub(in crate::reconcile) decided: Decided<ContentId>,
     /// `None` for content that cannot be signed.
@@ -158,7 +158,7 @@ pub(in crate::reconcile) fn proof(bundle: &DynamicObject) -> Option<&str> {
     Some(text)
 }
 
-/// Returns the signatures of a proof annotation, if they are for this digest.
+/// Returns the signatures of a proof annotation, if the proof is for this digest.
 fn proof_signatures(text: &str, pinned: &PinnedReference) -> Option<Vec<RawSignature>> {
     let proof = bundle_trust::proof_annotation::decode(text, pinned.digest()).ok()?;
     Some(proof.signatures)

@@ -1,6 +1,6 @@
 //! The archive of content that callers download, as a sealed file (`content::sealed_file`): a
-//! gzipped tar in parts, so that a range is read and checked without the rest. Its bytes depend on
-//! the files alone.
+//! gzipped tar in parts, so that a range is read and checked without the other parts. The bytes of
+//! the archive depend only on the files.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -20,15 +20,16 @@ use crate::reconcile::content::sealed_file::{
 };
 use crate::reconcile::content::stored::StoredContent;
 
-/// Kind and version of the file, which the seal covers. The version changes with the bytes of
-/// archives: an archive of an earlier version must not be continued with these.
+/// Kind and version of the file, which the seal covers. The version changes if the bytes of
+/// archives change: a download of an archive of an earlier version must not continue with bytes of
+/// this version.
 const PURPOSE: &str = "archive 1";
 /// Maximum length of an index, in bytes. 1 GiB has 16,384 parts of 48 bytes.
 const MAX_INDEX_BYTES: u64 = 1 << 20;
-/// Length of all parts but the last, in bytes.
+/// Length of each part except the last part, in bytes.
 const PART: u64 = 64 << 10;
-/// Memory that writing an archive needs in addition to its largest file, in bytes: compressor,
-/// buffers and paths.
+/// Memory that is needed to write an archive, in addition to its largest file, in bytes:
+/// compressor, buffers and paths.
 pub(in crate::reconcile) const WRITE_MEMORY: u64 = 4 << 20;
 /// Time of all entries, in Unix seconds.
 const TIME: u64 = 0;
@@ -137,7 +138,7 @@ pub(in crate::reconcile) struct StoredArchive {
 }
 
 impl StoredArchive {
-    /// Opens an archive. Fails if it was not written under this name, or was changed.
+    /// Opens an archive. Fails if the archive was not written under this name, or was changed.
     pub(super) fn open(path: &Path, name: SealName<'_>) -> io::Result<Self> {
         let (file, index) = SealedFile::open(path, seal(name), MAX_INDEX_BYTES)?;
         Self::decode(file, &index).ok_or_else(damaged)

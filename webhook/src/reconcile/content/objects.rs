@@ -43,7 +43,7 @@ impl PreparedObject {
 
 #[cfg(test)]
 impl PreparedObject {
-    /// Returns ConfigMap `web` in namespace `team-a`, as content has it.
+    /// Returns the ConfigMap `web` in namespace `team-a` with the fields that content would have.
     pub(in crate::reconcile) fn config_map() -> Self {
         let id = ObjectId {
             group: String::new(),
@@ -170,7 +170,7 @@ pub(in crate::reconcile) async fn prepare(
     Ok(items)
 }
 
-/// Returns the error for objects whose kinds the API server does not serve. Its text is that of
+/// Returns the error for objects whose kinds the API server does not serve. The text is that of
 /// RukPak.
 pub(in crate::reconcile) fn missing_kinds(
     objects: &[ObjectId],

@@ -1,5 +1,5 @@
 //! The rendered objects of content on disk: each object as JSON, and an index to read single
-//! objects. It is a sealed file (`content::sealed_file`).
+//! objects. The file is a sealed file (`content::sealed_file`).
 
 use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Write};
@@ -114,7 +114,7 @@ fn seal<'a>(name: &'a str, key: &'a [u8]) -> Seal<'a> {
     }
 }
 
-/// Returns the seal of the file, if it is valid. The objects are not read.
+/// Returns the seal of the file, if the seal is valid. The objects are not read.
 pub(super) fn valid_seal(path: &Path, name: &str, key: &[u8]) -> io::Result<ValidSeal> {
     ValidSeal::read(path, seal(name, key), MAX_INDEX_BYTES)
 }
@@ -275,7 +275,7 @@ impl<'a> IndexEntry<'a> {
     }
 }
 
-/// Objects of content that were found in its index. They are read later.
+/// Objects of content that were found in the index of the file. The objects are read later.
 pub(in crate::reconcile) struct SelectedObjects {
     file: SealedFile,
     header: RenderedHeader,
@@ -338,7 +338,7 @@ impl SelectedObjects {
         &self.missing
     }
 
-    /// Returns the memory of the objects while they are read and applied, in bytes.
+    /// Returns the memory that the objects need while they are read and applied, in bytes.
     pub(in crate::reconcile) fn weight(&self) -> u64 {
         self.objects.iter().fold(0, |sum: u64, object| {
             sum.saturating_add(object.location.length)

@@ -1,6 +1,6 @@
-//! A file of several parts with a sealed index: the parts, the index, its length, and an HMAC over
-//! it. Files are written and read with constant memory. Each part is compared with its hash when it
-//! is read.
+//! A file of several parts with a sealed index. The file contains the parts, the index, the length
+//! of the index, and an HMAC over the index. Files are written and read with constant memory. Each
+//! part is compared with its hash when it is read.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read as _, Seek as _, SeekFrom, Write};
@@ -115,7 +115,8 @@ impl Seal<'_> {
     }
 }
 
-/// A file that is being written. It is removed if it is dropped before it is finished.
+/// A file that is being written. If this value is dropped before the file is finished, the file is
+/// removed.
 pub(in crate::reconcile) struct SealedFileWriter {
     file: BufWriter<File>,
     unfinished: UnfinishedFile,
@@ -229,8 +230,8 @@ impl FinishedFile {
     }
 }
 
-/// Reads the length of the index and the seal at the end of a file. The position in the file is
-/// then the beginning of the index, which has at most `most` bytes.
+/// Reads the length of the index and the seal at the end of a file. After the call, the position in
+/// the file is the beginning of the index. The index has at most `most` bytes.
 fn footer(file: &mut File, most: u64) -> io::Result<(u64, ValidSeal)> {
     let size = file.metadata()?.len();
     let footer = (NUMBER_BYTES + SEAL_BYTES) as u64;
@@ -308,7 +309,7 @@ impl SealedFile {
         Ok((Self(file), index))
     }
 
-    /// Returns the bytes of a part. Fails if they were changed.
+    /// Returns the bytes of a part. Fails if the bytes were changed.
     pub(super) fn read(&mut self, location: &FileLocation) -> io::Result<Vec<u8>> {
         read(&mut self.0, location)
     }

@@ -14,7 +14,7 @@ const PURPOSE: &str = "content 2";
 /// Maximum length of an index, in bytes. 20,000 files with 512 KiB of paths need less than 2 MiB.
 const MAX_INDEX_BYTES: u64 = 4 << 20;
 
-/// Size and memory of content, computed when it was unpacked.
+/// Size and memory of content, computed when the content was unpacked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::reconcile) struct Summary {
     /// Size of all files, in bytes.
@@ -36,7 +36,7 @@ struct Index {
 }
 
 impl Index {
-    /// Encodes the summary, then location and path of each file.
+    /// Encodes the summary, and then the location and the path of each file.
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         encode_number(&mut out, self.summary.bytes);
@@ -111,7 +111,7 @@ impl StoredContent {
         &self.index.files
     }
 
-    /// Returns the bytes of a file. Fails if they were changed.
+    /// Returns the bytes of a file. Fails if the bytes were changed.
     pub(in crate::reconcile) fn read(&mut self, location: &FileLocation) -> io::Result<Vec<u8>> {
         self.file.read(location)
     }

@@ -10,8 +10,8 @@ use kube::api::DynamicObject;
 
 use crate::reconcile::error::{self, RetryPolicy};
 
-/// Maximum number of counters. When it is reached, all counters restart, which only costs extra
-/// requests.
+/// Maximum number of counters. When this number is reached, all counters restart. The only cost is
+/// extra requests.
 const MAX_COUNTERS: usize = 10_000;
 
 /// Kinds of work on an object. Each has its own failure count.

@@ -56,7 +56,7 @@ pub(in crate::reconcile) struct Context {
     /// Running unpacks of Bundles.
     pub(in crate::reconcile) unpacking: BackgroundTasks<Result<Unpacked, UnpackError>>,
     /// Running checks of the sources of unpacked Bundles. A result is the content that the source
-    /// names now, if it is not the unpacked content.
+    /// names now, if this content is not the unpacked content.
     pub(in crate::reconcile) resolving: BackgroundTasks<Result<Option<ContentId>, String>>,
     /// Running fetches of content for BundleDeployments whose cached copy is missing.
     pub(in crate::reconcile) refetching: BackgroundTasks<Result<(), ReconcileError>>,
@@ -103,7 +103,8 @@ pub(in crate::reconcile) enum ClassLookup {
     Invalid(String),
 }
 
-/// Returns the name of the class of a Bundle or BundleDeployment; empty if the spec has none.
+/// Returns the name of the class of a Bundle or BundleDeployment. The text is empty if the spec
+/// names no class.
 pub(in crate::reconcile) fn class_name(object: &DynamicObject) -> &str {
     let name = &object.data["spec"]["provisionerClassName"];
     name.as_str().unwrap_or_default()

@@ -18,7 +18,7 @@ use crate::reconcile::error::ReconcileError;
 use crate::reconcile::rights::authorize;
 
 impl DeploymentReconcile<'_> {
-    /// Adds the target namespace to `objects` if the content is to create it. The pod reads the
+    /// Adds the target namespace to `objects` if the installation must create it. The pod reads the
     /// namespace only if the requesters have permission to know that it exists. For other
     /// requesters it counts as absent, so that they see the same missing permissions in both cases.
     pub(in crate::reconcile) async fn add_created_namespace(

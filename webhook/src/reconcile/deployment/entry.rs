@@ -1,5 +1,5 @@
 //! The entry of BundleDeployment reconciles: selects admitted BundleDeployments of this
-//! provisioner. `seal::sealed` limits them by requester.
+//! provisioner. `seal::sealed` limits these reconciles by requester.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -151,7 +151,7 @@ pub(in crate::reconcile) fn class_gone(class: &str) -> String {
     )
 }
 
-/// Reports why the class cannot be used, and changes nothing else.
+/// Reports the reason why the class cannot be used. Makes no other change.
 pub(in crate::reconcile) async fn report_class_error(
     object: &DynamicObject,
     ctx: &Context,
@@ -174,8 +174,8 @@ pub(in crate::reconcile) async fn report_class_error(
     )))
 }
 
-/// Reports an object that was written while admission was off, or whose spec is invalid, and
-/// changes nothing else.
+/// Reports an object that was written while admission was off, or whose spec is invalid. Makes no
+/// other change.
 async fn not_admitted(
     object: &DynamicObject,
     ctx: &Context,

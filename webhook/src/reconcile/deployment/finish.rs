@@ -84,8 +84,8 @@ impl DeploymentReconcile<'_> {
     }
 }
 
-/// Returns true if the conditions already report withdrawn permissions with the same message. One
-/// Event reports that.
+/// Returns true if the conditions already report withdrawn permissions with the same message. Only
+/// the first report of these permissions creates an Event.
 fn is_reported(old: &BundleDeploymentStatus, error: &ReconcileError) -> bool {
     error.code == codes::install::RIGHTS_WITHDRAWN
         && old.conditions.iter().any(|condition| {

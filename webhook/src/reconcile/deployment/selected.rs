@@ -1,6 +1,6 @@
 //! Single objects of content, read from the rendered copy in the cache and prepared for applying.
-//! If that copy is missing, damaged or incomplete, the whole content is loaded, which writes the
-//! copy again. Callers check the objects as they check those of the whole content.
+//! If that copy is missing, damaged or incomplete, the whole content is loaded and the copy is
+//! written again. Callers check these objects like the objects of the whole content.
 
 use std::collections::BTreeSet;
 

@@ -69,7 +69,7 @@ impl<'a> DeploymentReconcile<'a> {
         format!("{uid} {generation}")
     }
 
-    /// Ensures that the content is installed. Returns true if anything was changed for it.
+    /// Ensures that the content is installed. Returns true if a change was necessary.
     pub(in crate::reconcile) async fn ensure_installed(
         &mut self,
         request: &InstallRequest<'_>,
@@ -143,7 +143,7 @@ impl<'a> DeploymentReconcile<'a> {
         Ok(items)
     }
 
-    /// Executes the steps of the plan until none is left or one fails.
+    /// Executes the steps of the plan until no step is left or a step fails.
     async fn install_content(
         &mut self,
         request: &InstallRequest<'_>,
@@ -279,8 +279,8 @@ impl<'a> DeploymentReconcile<'a> {
         Ok(())
     }
 
-    /// Returns content digest, installing ServiceAccount and target namespace, as the inventory
-    /// records them.
+    /// Returns the content digest, the installing ServiceAccount and the target namespace from the
+    /// inventory.
     pub(in crate::reconcile) fn installation_prefix(&self, request: &InstallRequest<'_>) -> String {
         let namespace = self.spec.target_namespace.as_deref().unwrap_or("-");
         format!(
@@ -324,8 +324,9 @@ impl<'a> DeploymentReconcile<'a> {
                 .is_some_and(|installed| installed.installation.starts_with(&applied))
     }
 
-    /// Opens the watches for `items`. Kinds that the content itself defines are watched only once
-    /// they are served; `all` means that all are. Returns true if everything is watched.
+    /// Opens the watches for `items`. Kinds that the content itself defines are watched only after
+    /// the API server serves them. `all` means that all such kinds are served. Returns true if all
+    /// items are watched.
     pub(in crate::reconcile) async fn watch(
         &self,
         request: &InstallRequest<'_>,
@@ -385,8 +386,8 @@ impl<'a> DeploymentReconcile<'a> {
         Ok(complete)
     }
 
-    /// Returns the recorded objects among `items` that exist. Objects that no watch reports, for
-    /// example without the owner labels, are read one by one.
+    /// Returns the recorded objects among `items` that exist. An object that no watch reports is
+    /// read with its own request. For example, the object has no owner labels.
     pub(in crate::reconcile) async fn seen(
         &self,
         request: &InstallRequest<'_>,

@@ -1,5 +1,5 @@
-//! Status fields about new content that is not completely installed. Nothing depends on them.
-//! `installation_record` records the installed content.
+//! Status fields about new content that is not completely installed. No decision depends on these
+//! fields. `installation_record` records the installed content.
 
 use bundle_api::deployment::status::Upgrade;
 

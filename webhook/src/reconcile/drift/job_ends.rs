@@ -1,4 +1,4 @@
-//! The last observed states of Jobs, from which follows how they ended.
+//! The last observed states of Jobs. They show how a deleted Job ended.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

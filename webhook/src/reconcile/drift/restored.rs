@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 pub(in crate::reconcile) enum RestoreScope<'k> {
     /// All objects of the content.
     All,
-    /// Only these objects.
+    /// Only the objects with these keys.
     Only(&'k BTreeSet<String>),
-    /// All objects except these.
+    /// All objects except the objects with these keys.
     Except(&'k BTreeSet<String>),
 }
 
@@ -27,7 +27,7 @@ impl RestoreScope<'_> {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::reconcile) struct RestoredObject {
     pub(in crate::reconcile) key: String,
-    /// The cause of the drift, if it is known.
+    /// The cause of the drift, if the cause is known.
     pub(in crate::reconcile) cause: Option<String>,
 }
 

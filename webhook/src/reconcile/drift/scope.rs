@@ -1,5 +1,5 @@
-//! The watches that a set of objects needs: one for all namespaces if the installing ServiceAccount
-//! has the permission, otherwise one for each namespace.
+//! The watches that a set of objects needs. If the installing ServiceAccount has the permission,
+//! one watch covers all namespaces. Otherwise each namespace needs one watch.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;

@@ -66,7 +66,8 @@ impl<'a> DeploymentReconcile<'a> {
         })
     }
 
-    /// Checks, before anything is recorded, that the namespaces are those of the permission check.
+    /// Checks, before objects are recorded, that the namespaces are the same as at the permission
+    /// check.
     pub(in crate::reconcile) async fn check_before_record(
         &self,
         items: &[&PreparedObject],
@@ -78,9 +79,9 @@ impl<'a> DeploymentReconcile<'a> {
         self.fail_if_changed(changed.map(String::as_str).collect())
     }
 
-    /// Checks the namespaces before the objects of a phase are applied. They must exist and must
-    /// not have been replaced. Namespaces that an earlier phase created are recorded, and expected
-    /// from now on.
+    /// Checks the namespaces before the objects of a phase are applied. The namespaces must exist
+    /// and must not have been replaced. Namespaces that an earlier phase created are recorded, and
+    /// later checks expect them.
     pub(in crate::reconcile) async fn check_before_applies(
         &mut self,
         items: &[&PreparedObject],

@@ -32,8 +32,8 @@ impl DeploymentReconcile<'_> {
         }
     }
 
-    /// Reads the objects of content once, and prepares an apply for each. The error names all
-    /// existing objects that belong to another owner.
+    /// Reads the objects of content once, and prepares an apply for each object. The error names
+    /// all existing objects that belong to another owner.
     pub(in crate::reconcile) async fn plan<'i>(
         &self,
         request: &InstallRequest<'_>,
@@ -58,10 +58,10 @@ impl DeploymentReconcile<'_> {
 /// Existing objects that this BundleDeployment does not record.
 #[derive(Default)]
 pub(in crate::reconcile) struct Collisions<'k> {
-    /// Objects and their owners, which are other BundleDeployments.
+    /// Objects that belong to other BundleDeployments, with these BundleDeployments.
     pub(in crate::reconcile) owned: Vec<String>,
     unmanaged: Vec<&'k String>,
-    /// Objects whose recorded predecessor was deleted by another actor, which then created them.
+    /// Objects that another actor created after it deleted the recorded object of the same name.
     replaced: Vec<&'k String>,
 }
 
@@ -90,8 +90,8 @@ impl Collisions<'_> {
         ))
     }
 
-    /// Returns a message that names some of the objects without an owner, or `None` if there are
-    /// none.
+    /// Returns a message that names objects without an owner, or `None` if all objects have an
+    /// owner.
     fn unowned_message(&self) -> Option<String> {
         let mut parts = Vec::new();
         match self.unmanaged[..] {
@@ -176,8 +176,8 @@ impl Install<'_> {
             .collect())
     }
 
-    /// Checks that unrecorded objects can be adopted: never those that another inventory records,
-    /// and others only if the spec requests it.
+    /// Checks that unrecorded objects can be adopted. An object that another inventory records is
+    /// never adopted. Other objects are adopted if the spec requests it.
     async fn check_adoption(
         &self,
         foreign: &BTreeMap<String, String>,
@@ -205,7 +205,7 @@ impl Install<'_> {
         collisions.check(self.reason)
     }
 
-    /// Returns those of `items` that exist, by key.
+    /// Returns the objects of `items` that exist, by key.
     pub(in crate::reconcile) async fn observe(
         &self,
         items: impl Iterator<Item = &PreparedObject> + Send,

@@ -38,7 +38,8 @@ pub(in crate::reconcile) struct Install<'a> {
     pub(in crate::reconcile) reason: &'static str,
     /// True if unmanaged objects are adopted.
     pub(in crate::reconcile) adopt: bool,
-    /// The key of the target namespace if the content creates it. It is never adopted.
+    /// The key of the target namespace if the installation creates it. This namespace is never
+    /// adopted.
     pub(in crate::reconcile) created_namespace: Option<String>,
 }
 
@@ -49,7 +50,7 @@ pub(in crate::reconcile) struct ApplyResults {
     pub(in crate::reconcile) applied: HashMap<String, AppliedState>,
     /// The uid of each object in the response of the API server.
     pub(in crate::reconcile) uids: BTreeMap<String, String>,
-    /// Objects that a request can have created although its response failed or was lost.
+    /// Objects that a request may have created although its response failed or was lost.
     pub(in crate::reconcile) uncertain: BTreeSet<String>,
     /// Objects whose apply failed.
     pub(in crate::reconcile) failed: BTreeMap<String, RestoreFailure>,
@@ -57,8 +58,8 @@ pub(in crate::reconcile) struct ApplyResults {
 }
 
 impl Install<'_> {
-    /// Sends the checked applies of one round, then waits until Namespaces and
-    /// CustomResourceDefinitions among them are established.
+    /// Sends the checked applies of one round. Then waits until the Namespaces and
+    /// CustomResourceDefinitions of the round are established.
     pub(in crate::reconcile) async fn apply_round<'i>(
         &self,
         check: &DryRunCheck<'_>,

@@ -20,7 +20,7 @@ use crate::reconcile::install::executor::ApplyResults;
 use crate::reconcile::install::record::Intents;
 
 impl<'a> DeploymentReconcile<'a> {
-    /// Records all `items`, which are sorted by phase, and applies them. `is_first` is true if this
+    /// Records and applies all `items`, which are sorted by phase. `is_first` is true if this
     /// content was not installed before.
     pub(in crate::reconcile) async fn apply<'i>(
         &mut self,
@@ -166,8 +166,8 @@ impl<'a> DeploymentReconcile<'a> {
         Ok(authorized)
     }
 
-    /// Fails if the deployment or its class has changed since the reconcile began, or a policy on
-    /// the content since it was verified.
+    /// Fails if the deployment or its class has changed since the reconcile began, or if a policy
+    /// that matches the content has changed since the content was verified.
     pub(in crate::reconcile) async fn check_preconditions(
         &self,
         request: &InstallRequest<'_>,
@@ -205,7 +205,7 @@ impl ChangedInput {
     pub(in crate::reconcile) fn error(self, reason: &'static str) -> ReconcileError {
         let message = match self {
             Self::SpecOrClass => {
-                "spec or class changed during the installation: it is restarted with the new values"
+                "spec or class changed during the installation: the installation starts again with the new values"
             }
             Self::Policy => {
                 "a SignaturePolicy for the content changed during the installation: the content is verified again"

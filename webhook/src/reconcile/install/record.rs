@@ -1,5 +1,5 @@
 //! The record of objects before and after they are applied, and the ApplySet annotations for other
-//! tools. `inventory::store` stores it.
+//! tools. `inventory::store` stores the record.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -78,7 +78,7 @@ impl Intents {
 }
 
 impl DeploymentReconcile<'_> {
-    /// Reads the inventory of the deployment. Without one, the deployment owns no objects.
+    /// Reads the inventory of the deployment. A deployment without an inventory owns no objects.
     pub(in crate::reconcile) async fn load_inventory(&mut self) -> Result<(), ReconcileError> {
         let inventories = &self.ctx.inventories;
         let loaded = inventories.load(self.uid()).await;
@@ -114,7 +114,7 @@ impl DeploymentReconcile<'_> {
         self.show_record();
     }
 
-    /// Checks, before anything is recorded, that the number of objects is within the limits.
+    /// Checks, before objects are recorded, that the number of objects is within the limits.
     pub(in crate::reconcile) fn reserve_objects(
         &self,
         items: &[PreparedObject],
@@ -127,7 +127,7 @@ impl DeploymentReconcile<'_> {
     }
 
     /// Records every unrecorded object before it is applied: adoptions of existing objects, and
-    /// intents for objects that are created. So a crash loses no object.
+    /// intents for objects that are created. Therefore no object is lost in a crash.
     pub(in crate::reconcile) async fn record_targets<'t>(
         &mut self,
         targets: impl Iterator<Item = (&'t str, &'t Target)>,
@@ -147,7 +147,7 @@ impl DeploymentReconcile<'_> {
         Ok(intents)
     }
 
-    /// Records the objects that were applied so far, and the namespaces among them.
+    /// Records the objects that were applied so far, and the namespaces among these objects.
     pub(in crate::reconcile) async fn record_applied(
         &mut self,
         done: &ApplyResults,
@@ -183,8 +183,8 @@ impl DeploymentReconcile<'_> {
         self.object.metadata.uid.as_deref().unwrap_or_default()
     }
 
-    /// Writes the used kinds and namespaces for other tools, as an ApplySet (KEP-3659). Nothing
-    /// depends on it.
+    /// Writes the used kinds and namespaces for other tools, as an ApplySet (KEP-3659). No decision
+    /// depends on the ApplySet.
     pub(in crate::reconcile) async fn write_applyset(&mut self) -> Result<(), ReconcileError> {
         let mut kinds = BTreeSet::new();
         let mut namespaces = BTreeSet::new();

@@ -1,6 +1,6 @@
-//! Replacement of objects with changed immutable fields. They are found before anything is applied,
-//! and deleted right before they are created again. `bundle_core::plan::replace` decides which ones
-//! are replaced.
+//! Replacement of objects with changed immutable fields. These objects are found before the first
+//! apply, and deleted directly before they are created again. `bundle_core::plan::replace` decides
+//! which objects are replaced.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ use crate::reconcile::inventory::present::{Present, PresentObject};
 use crate::reconcile::rights::dry_runs::check::DryRunCheck;
 use crate::reconcile::rights::dry_runs::failures::DryRunFailures;
 
-/// Time limit for the deletion of an object. Finalizers can delay it.
+/// Time limit for the deletion of an object. Finalizers can delay the deletion.
 const DELETION_WAIT_LIMIT: Duration = Duration::from_secs(1);
 /// Maximum number of attempts to delete an object that keeps changing.
 const MAX_DELETE_ATTEMPTS: u32 = 5;
@@ -39,7 +39,7 @@ const MAX_TRIAL_PREFIX: usize = 40;
 impl DeploymentReconcile<'_> {
     /// Finds the objects among `items` that must be replaced, checks that the requesters can delete
     /// and create them, and removes them from `plan`. Only objects whose policy allows a
-    /// replacement are tried.
+    /// replacement are checked.
     pub(in crate::reconcile) async fn replacements<'i>(
         &self,
         request: &InstallRequest<'_>,
@@ -117,8 +117,8 @@ impl DeploymentReconcile<'_> {
         Ok(Some((decision, version)))
     }
 
-    /// Fails if a requester has no permission to delete one of the objects, or if it could not be
-    /// created again.
+    /// Fails if a requester has no permission to delete one of the objects, or if an object could
+    /// not be created again.
     async fn check_replacement(
         &self,
         request: &InstallRequest<'_>,
@@ -178,9 +178,9 @@ impl DeploymentReconcile<'_> {
         ))
     }
 
-    /// Deletes those of `items` that are replaced, and adds their creation to the plan. Returns the
-    /// recorded intents. Waits only briefly: if finalizers hold an object, the next reconcile
-    /// repeats all checks.
+    /// Deletes the `items` that are replaced, and adds their creation to the plan. Returns the
+    /// recorded intents. Waits only for a short time: if finalizers delay a deletion, the next
+    /// reconcile repeats all checks.
     pub(in crate::reconcile) async fn delete_replaced_objects<'i>(
         &mut self,
         request: &InstallRequest<'_>,
@@ -218,7 +218,7 @@ impl DeploymentReconcile<'_> {
         Ok(Some(intents))
     }
 
-    /// Deletes the object with this uid, if it has not changed since the decision.
+    /// Deletes the object with this uid, if the object has not changed since the decision.
     async fn delete_replaced(
         &self,
         request: &InstallRequest<'_>,
@@ -322,8 +322,8 @@ fn failed(
     ReconcileError::new(codes::install::APPLY_FAILED, request.reason, message, retry)
 }
 
-/// Checks the creation by dry runs under another name, because the object still exists. Its
-/// allocated node ports are left out.
+/// Checks the creation by dry runs under another name, because the object still exists. The dry run
+/// omits the allocated node ports of the object.
 async fn try_creation(check: &DryRunCheck<'_>, item: &PreparedObject) -> Result<(), ApplyError> {
     let mut item = item.clone();
     if is_service(&item.id) {
@@ -355,8 +355,8 @@ async fn try_creation(check: &DryRunCheck<'_>, item: &PreparedObject) -> Result<
 }
 
 /// Returns the message for a requester to whom RBAC denies the trial. The permission to create the
-/// object by its name was checked before, and does not cover the name of the trial. Without a
-/// trial, the object could be deleted although admission rejects its creation.
+/// object with its own name was checked before. This permission does not cover the name of the
+/// trial. Without a trial, the object could be deleted although admission rejects its creation.
 fn refused_by_name(refusal: &ApplyRejection) -> Option<String> {
     match refusal {
         ApplyRejection::Verdict(DryRunVerdict::Refused {

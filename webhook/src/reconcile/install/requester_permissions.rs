@@ -104,7 +104,7 @@ impl<'a> DeploymentReconcile<'a> {
     }
 
     /// Repeats the access reviews if the periodic check is due. Returns the time until the next
-    /// check. An unknown result changes nothing, because each change has its own check.
+    /// check. An unknown result has no effect, because each change has its own check.
     pub(in crate::reconcile) async fn permission_cycle(
         &mut self,
         request: &InstallRequest<'_>,
@@ -131,7 +131,7 @@ impl<'a> DeploymentReconcile<'a> {
                 tracing::warn!(
                     deployment = self.name,
                     why = error.message,
-                    "cannot repeat the permission checks of the requesters; they are retried"
+                    "cannot repeat the permission checks of the requesters; the checks are retried"
                 );
                 Ok(crate::reconcile::jittered(UNKNOWN_RETRY_DELAY))
             }
@@ -247,7 +247,7 @@ impl<'a> DeploymentReconcile<'a> {
         Ok(())
     }
 
-    /// Runs the access reviews for those of `items` that require the consent of the requesters. The
+    /// Runs the access reviews for the `items` that require permissions of the requesters. The
     /// error lists all missing permissions.
     async fn run_access_reviews(
         &self,
@@ -270,8 +270,8 @@ impl<'a> DeploymentReconcile<'a> {
         Ok(())
     }
 
-    /// Logs and counts objects that the access reviews deny and the dry run allows. They stay
-    /// denied.
+    /// Logs and counts objects that the access reviews deny and the dry run allows. These objects
+    /// stay denied.
     async fn compare_reviews(
         &self,
         check: &DryRunCheck<'_>,
@@ -302,7 +302,7 @@ impl<'a> DeploymentReconcile<'a> {
         }
     }
 
-    /// Returns those of the pruned `objects` that must not be deleted, with the reason.
+    /// Returns the pruned `objects` that must not be deleted, each with the reason.
     pub(in crate::reconcile) async fn undeletable(
         &self,
         objects: &[Present],

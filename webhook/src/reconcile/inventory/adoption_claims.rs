@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 #[derive(Debug, Default)]
 pub(in crate::reconcile) struct AdoptionClaims(Mutex<HashSet<String>>);
 
-/// Blocks other adoptions of the same objects until it is dropped.
+/// Blocks other adoptions of the same objects until this value is dropped.
 #[derive(Debug)]
 pub(in crate::reconcile) struct AdoptionClaim<'a> {
     claims: &'a AdoptionClaims,
@@ -16,8 +16,8 @@ pub(in crate::reconcile) struct AdoptionClaim<'a> {
 }
 
 impl AdoptionClaims {
-    /// Claims all of `keys`. If another adoption claims one of them, claims none and returns that
-    /// key as the error.
+    /// Claims all `keys`. If another adoption claims one of these keys, claims no key and returns
+    /// that key as the error.
     pub(in crate::reconcile) fn claim(
         &self,
         keys: Vec<String>,

@@ -1,4 +1,4 @@
-//! The inventories of BundleDeployments: their storage, which recorded objects and namespaces
+//! The inventories of BundleDeployments: their storage, the recorded objects and namespaces that
 //! exist, and objects that are being adopted.
 
 pub(super) mod adoption_claims;

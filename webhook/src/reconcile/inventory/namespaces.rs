@@ -19,7 +19,7 @@ struct LiveNamespace {
     is_terminating: bool,
 }
 
-/// Returns the uids of those of `names` that exist.
+/// Returns the uids of the namespaces in `names` that exist.
 pub(in crate::reconcile) async fn uids(
     own: &Client,
     names: BTreeSet<&str>,
@@ -28,8 +28,9 @@ pub(in crate::reconcile) async fn uids(
     Ok(live.map(|(name, found)| (name, found.uid)).collect())
 }
 
-/// Returns the uids of those of `names` in which objects can be created. A terminating namespace
-/// counts as missing: another namespace can have its name when the request arrives.
+/// Returns the uids of the namespaces in `names` in which objects can be created. A terminating
+/// namespace counts as missing, because another namespace may have its name when the request
+/// arrives.
 pub(in crate::reconcile) async fn active(
     own: &Client,
     names: BTreeSet<&str>,
@@ -39,8 +40,8 @@ pub(in crate::reconcile) async fn active(
     Ok(active.map(|(name, found)| (name, found.uid)).collect())
 }
 
-/// Reads those of `names` that exist, as the pod: the installing ServiceAccount needs no permission
-/// for this.
+/// Reads the namespaces in `names` that exist. The pod reads with its own identity, so the
+/// installing ServiceAccount needs no permission for this.
 async fn read_all(
     own: &Client,
     names: BTreeSet<&str>,

@@ -1,4 +1,4 @@
-//! Recorded objects that exist, and those of them that a removal keeps.
+//! Recorded objects that exist, and the objects that a removal keeps.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(in crate::reconcile) struct PresentObject {
     pub(in crate::reconcile) key: String,
     pub(in crate::reconcile) kind: Arc<Kind>,
     pub(in crate::reconcile) uid: String,
-    /// The finalizers that hold it, if it is being deleted.
+    /// The finalizers that delay the deletion of the object, if it is being deleted.
     pub(in crate::reconcile) held_by: Vec<String>,
 }
 

@@ -1,5 +1,5 @@
 //! Storage of inventories: one ConfigMap for each BundleDeployment, in the state namespace. Only
-//! the pod has permission to write there. The rules of inventories are in
+//! the pod has permission to write in this namespace. The rules of inventories are in
 //! `bundle_core::plan::inventory`.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -27,9 +27,9 @@ struct CachedInventory {
     resource_version: Option<String>,
 }
 
-/// All inventories, cached. Each is read once and then only written, because one process reconciles
-/// at a time. The resourceVersion reveals writes of another process. The number of recorded objects
-/// is limited, because all inventories stay in memory.
+/// All inventories, cached. Each inventory is read once and then only written, because only one
+/// process reconciles at a time. The resourceVersion reveals writes of another process. The number
+/// of recorded objects is limited, because all inventories stay in memory.
 pub(in crate::reconcile) struct Inventories {
     api: Api<ConfigMap>,
     known: Mutex<HashMap<String, CachedInventory>>,
@@ -83,7 +83,7 @@ impl Inventories {
         Ok(counts.reserve(uid, &requester, objects as u64)?)
     }
 
-    /// Returns the inventory of the BundleDeployment with this uid, or `None` if there is none.
+    /// Returns the inventory of the BundleDeployment with this uid, or `None` if it does not exist.
     pub(in crate::reconcile) async fn load(
         &self,
         uid: &str,
@@ -148,7 +148,7 @@ impl Inventories {
         }
     }
 
-    /// Returns the recorded seals of the object with this uid, if any inventory has them.
+    /// Returns the recorded seals of the object with this uid, if an inventory has them.
     pub(in crate::reconcile) fn seals(&self, uid: &str) -> Option<RememberedSeals> {
         let known = self.known();
         let mut records = known
@@ -202,11 +202,12 @@ impl Inventories {
     }
 
     /// Stores the inventory of a BundleDeployment. It records objects that are about to be applied,
-    /// and adopts the objects `adopted` (uids by key). Fails without storing it if another
-    /// BundleDeployment records one of these, or if the number of objects exceeds a limit.
+    /// and adopts the objects `adopted` (uids by key). Fails, and does not store the inventory, if
+    /// another BundleDeployment records one of the adopted objects, or if the number of objects
+    /// exceeds a limit.
     ///
-    /// One claim covers the lookup of owners and the write. So only one of several concurrent
-    /// adoptions of an object succeeds.
+    /// One claim covers the lookup of owners and the write. Therefore only one of several
+    /// concurrent adoptions of an object succeeds.
     pub(in crate::reconcile) async fn save_adopting(
         &self,
         (uid, requester): (&str, &str),
@@ -226,7 +227,8 @@ impl Inventories {
         self.save_reserved((uid, requester), inventory).await
     }
 
-    /// Reserves the objects and stores the inventory. If it is not stored, they do not count.
+    /// Reserves the objects and stores the inventory. If the inventory cannot be stored, the
+    /// reservation is released.
     async fn save_reserved(
         &self,
         (uid, requester): (&str, &str),
@@ -285,10 +287,10 @@ impl Inventories {
     }
 
     /// Returns the BundleDeployments that record one of `objects` (uids by key), or are about to
-    /// record it, by key. Ignores the one with uid `except`.
+    /// record it, by key. Ignores the BundleDeployment with uid `except`.
     ///
-    /// Reads all inventories, because conflicts are rare. Fails if one is damaged, because it could
-    /// record any object.
+    /// Reads all inventories, because conflicts are rare. Fails if an inventory is damaged, because
+    /// a damaged inventory could record any object.
     pub(in crate::reconcile) async fn owners(
         &self,
         objects: &BTreeMap<String, String>,

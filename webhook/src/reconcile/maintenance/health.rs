@@ -11,8 +11,8 @@ use crate::reconcile::context::Context;
 /// Message for an object whose kind the API server does not serve.
 const KIND_NOT_SERVED: &str = "its kind is not served";
 
-/// Checks the health of each touched object, and records it. Returns true if an object must be
-/// checked again, because it could not be read or its kind was not served.
+/// Checks and records the health of each touched object. Returns true if an object must be checked
+/// again, because it could not be read or its kind was not served.
 pub(in crate::reconcile) async fn check_health(
     ctx: &Context,
     client: &Client,

@@ -1,5 +1,5 @@
-//! Jobs that their TTL deletes: records how they ended, and does not create them again. The rule is
-//! in `bundle_core::plan::jobs`.
+//! Jobs that Kubernetes deletes because of their TTL: this module records how they ended, so that
+//! they are not created again. The rule is in `bundle_core::plan::jobs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +27,7 @@ impl DeploymentReconcile<'_> {
         runs.has_expired(&item.key, request.digest())
     }
 
-    /// Finds expired Jobs among the drifted objects. They are not drift.
+    /// Finds expired Jobs among the drifted objects. The deletion of such a Job is not drift.
     pub(in crate::reconcile) async fn expire_drifted_jobs(
         &mut self,
         request: &InstallRequest<'_>,
@@ -68,7 +68,7 @@ impl DeploymentReconcile<'_> {
         Ok(())
     }
 
-    /// Records which Jobs among `items` have expired, and returns their keys.
+    /// Records the Jobs among `items` that have expired, and returns their keys.
     async fn expire_jobs<'i>(
         &mut self,
         request: &InstallRequest<'_>,

@@ -1,5 +1,6 @@
 //! Maintenance while the requested content is not installed. Objects that an incomplete
-//! installation applied keep their new values. All others keep those of the installed content.
+//! installation applied keep their new values. All other objects keep the values of the installed
+//! content.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;

@@ -23,8 +23,9 @@ use crate::reconcile::rights::dry_runs::check::DryRunCheck;
 
 impl DeploymentReconcile<'_> {
     /// Restores drifted objects of `request` that are in `scope`, and verifies objects that another
-    /// actor wrote. Returns the time until the next verification. An error is returned on each call
-    /// until its objects are restored, also while they wait for their next attempt.
+    /// actor wrote. Returns the time until the next verification. Each call returns the error of a
+    /// failed restore until its objects are restored, also while the objects wait for the next
+    /// attempt.
     pub(in crate::reconcile) async fn restore(
         &mut self,
         request: &InstallRequest<'_>,
@@ -157,7 +158,8 @@ impl DeploymentReconcile<'_> {
     }
 
     /// Applies objects that another actor wrote, although their recorded fields show no change.
-    /// Unchanged objects count as verified, all others as restored.
+    /// Objects that the apply does not change count as verified. All other objects count as
+    /// restored.
     async fn verify_suspects(
         &mut self,
         check: &DryRunCheck<'_>,

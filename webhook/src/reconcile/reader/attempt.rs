@@ -69,7 +69,7 @@ impl ContentAttempts {
     }
 
     /// Returns attempts without records, for content that this version of the program has already
-    /// parsed for the same target: it is not the cause of a later end of the process.
+    /// parsed for the same target: such content is not the cause if the process ends later.
     pub(super) fn without_records(requester: &str, reason: &'static str) -> Self {
         Self {
             keys: None,
@@ -114,7 +114,7 @@ impl ContentAttempts {
 }
 
 impl Attempt {
-    /// Runs `work` while a record of it exists, if one is needed.
+    /// Runs `work`. If a record is needed, the record exists while `work` runs.
     pub(super) fn run<T>(self, work: impl FnOnce() -> T) -> Result<T, ReconcileError> {
         let running = self.record.map(|(records, key)| records.begin(key));
         let running = running.transpose();

@@ -27,8 +27,8 @@ pub(in crate::reconcile) struct Fetched {
     pub(in crate::reconcile) summary: Summary,
 }
 
-/// A writer with a transfer slot. The thread of a cancelled unpacking owns both until it ends, so
-/// that no other transfer gets the slot while the thread still writes.
+/// A writer with a transfer slot. The thread of a cancelled unpacking owns writer and slot until
+/// the thread ends, so that no other transfer gets the slot while the thread still writes.
 struct SlotWriter {
     writer: SealedFileWriter,
     slot: Share,
@@ -90,7 +90,8 @@ pub(in crate::reconcile) async fn fetch(
     })
 }
 
-/// Parsed content that is not stored in the cache yet. Its memory is released after it.
+/// Parsed content that is not stored in the cache yet. Its share of memory is released after the
+/// content is dropped.
 pub(in crate::reconcile) struct ParsedContent {
     pub(in crate::reconcile) content: Content,
     pub(in crate::reconcile) fetched: Fetched,

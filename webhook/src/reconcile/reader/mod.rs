@@ -1,6 +1,6 @@
 //! Content from the cached copy or from its source, verified in both cases. Memory is reserved
-//! before content is parsed. Until its size is known, only one file of the content is in memory at
-//! a time.
+//! before content is parsed. Until the size of the content is known, only one file of the content
+//! is in memory at a time.
 
 pub(super) mod attempt;
 pub(super) mod chart;
@@ -39,10 +39,10 @@ pub(in crate::reconcile) use fetch::fetch;
 /// Time that a reconcile waits for memory before it ends and is retried.
 const MEMORY_WAIT_LIMIT: Duration = Duration::from_secs(10);
 
-/// Opens a source of a Bundle of `class`, and reads the credentials that it names. Fails if the
-/// requester has no permission to read them: the permission can be withdrawn at any time, and
-/// credentials are sent to the host of the source. Responses of a registry other than layers count
-/// as memory of the requester, in the pool of reviews, until the source is dropped.
+/// Opens a source of a Bundle of `class`, and reads the credentials that the source names. Fails if
+/// the requester has no permission to read these credentials: the permission can be withdrawn at
+/// any time, and credentials are sent to the host of the source. Responses of a registry other than
+/// layers count as memory of the requester, in the pool of reviews, until the source is dropped.
 pub(in crate::reconcile) async fn open(
     ctx: &Context,
     source: &Source,
@@ -203,7 +203,7 @@ pub(in crate::reconcile) async fn memory(
     reserve(ctx, requester, weight, reason).await
 }
 
-/// Returns the error for content that needs `weight` bytes when it is parsed.
+/// Returns the error for content that needs `weight` bytes of memory after parsing.
 pub(in crate::reconcile) fn content_too_large(
     weight: u64,
     limit: u64,
@@ -213,7 +213,7 @@ pub(in crate::reconcile) fn content_too_large(
         codes::install::CONTENT_TOO_LARGE,
         reason,
         format!(
-            "the content needs {} MiB of memory once it is parsed, and at most {} MiB are available for one content: split it into several bundles, or increase the memory of bundle-webhook",
+            "the parsed content needs {} MiB of memory, and at most {} MiB are available for one content: split the content into several bundles, or increase the memory of bundle-webhook",
             weight.div_ceil(1 << 20),
             limit >> 20
         ),
@@ -259,7 +259,7 @@ async fn reserve(
 
 /// A request to load content.
 pub(in crate::reconcile) struct LoadRequest<'a> {
-    /// Name of the BundleDeployment, and its uid and generation.
+    /// Name, uid and generation of the BundleDeployment.
     pub(in crate::reconcile) name: &'a str,
     pub(in crate::reconcile) version: &'a str,
     /// The requester who must have permission to read the source, and whose memory, transfers and
@@ -441,7 +441,7 @@ impl RenderedKeeper {
     }
 }
 
-/// Returns the cached copy. Fetches the content again if there is none.
+/// Returns the cached copy. Fetches the content again if the cache has no copy.
 async fn stored(
     ctx: &Arc<Context>,
     wanted: &LoadRequest<'_>,

@@ -1,6 +1,6 @@
-//! Acceptance of the deletion of a BundleDeployment: it was reviewed, or a user has admitted it
-//! since. The acceptance is recorded in the inventory. The rule is in `bundle_core::plan::removal`;
-//! `teardown` removes the objects.
+//! Acceptance of the deletion of a BundleDeployment: the deletion was reviewed, or a user has
+//! admitted it later. The acceptance is recorded in the inventory. The rule is in
+//! `bundle_core::plan::removal`; `teardown` removes the objects.
 
 use bundle_api::names;
 use bundle_core::diagnostic::codes;
@@ -16,7 +16,8 @@ use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::seal;
 use crate::reconcile::status::condition_set;
 
-/// Records in `inventory` that the deletion of `object` is accepted. Fails if it was not reviewed.
+/// Records in `inventory` that the deletion of `object` is accepted. Fails if the deletion was not
+/// reviewed.
 pub(in crate::reconcile) async fn accept(
     object: &DynamicObject,
     ctx: &Context,

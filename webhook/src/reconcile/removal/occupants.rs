@@ -76,8 +76,8 @@ struct OccupantList {
 }
 
 impl Remover<'_> {
-    /// Returns those of `objects` that are namespaces which the content created and that contain
-    /// foreign objects. Ignores terminating namespaces.
+    /// Returns the namespaces in `objects` that the installation created and that contain foreign
+    /// objects. Ignores terminating namespaces.
     pub(in crate::reconcile) async fn occupied(
         &self,
         objects: &[Present],

@@ -14,7 +14,8 @@ use crate::reconcile::removal::remove::{DeletionState, Remover};
 
 /// Time that one reconcile waits for deletions before it reports the remaining objects.
 const DELETION_WAIT_LIMIT: Duration = Duration::from_secs(5);
-/// Time that one reconcile waits for objects that finalizers hold, before it continues with others.
+/// Time that one reconcile waits for objects whose deletion finalizers delay, before it continues
+/// with other objects.
 const FINALIZER_WAIT_LIMIT: Duration = Duration::from_secs(1);
 
 /// A removal of recorded objects.
@@ -52,8 +53,8 @@ impl<'a> OrderedRemoval<'a> {
         &self.progress
     }
 
-    /// Deletes the objects that nothing holds back, step by step. Returns the objects that were not
-    /// gone when the time limit was reached, although no finalizer holds them.
+    /// Deletes, step by step, the objects without an obstacle. Returns the objects that still
+    /// existed at the time limit although no finalizer delays their deletion.
     pub(in crate::reconcile) async fn remove(
         &mut self,
         remover: &Remover<'_>,
@@ -76,7 +77,8 @@ impl<'a> OrderedRemoval<'a> {
         }
     }
 
-    /// Deletes the objects of one step. Returns those that still exist and that no finalizer holds.
+    /// Deletes the objects of one step. Returns the objects that still exist although no finalizer
+    /// delays their deletion.
     async fn delete(
         &mut self,
         remover: &Remover<'_>,
@@ -102,7 +104,7 @@ impl<'a> OrderedRemoval<'a> {
         self.progress.observe(&state.gone, state.held);
     }
 
-    /// Returns those of `ids` that still exist.
+    /// Returns the objects in `ids` that still exist.
     fn of(&self, ids: &[ObjectId]) -> Vec<Present> {
         let left = self.progress.remaining();
         ids.iter()
@@ -112,8 +114,8 @@ impl<'a> OrderedRemoval<'a> {
     }
 }
 
-/// Returns those of `present` whose deletion requires a permission check. The deletion of the
-/// others was already requested, and finalizers hold them.
+/// Returns the objects in `present` whose deletion requires a permission check. The deletion of all
+/// other objects was already requested, and finalizers delay the deletion.
 pub(in crate::reconcile) fn not_held(present: &[Present]) -> Vec<Present> {
     let asked = present.iter().filter(|present| present.held_by.is_empty());
     asked.cloned().collect()

@@ -1,5 +1,5 @@
 //! Pruning: removes objects that the content of a BundleDeployment no longer has.
-//! `bundle_core::plan::removal` decides which objects stay, and the result.
+//! `bundle_core::plan::removal` decides which objects stay, and returns the result.
 
 use std::collections::HashSet;
 

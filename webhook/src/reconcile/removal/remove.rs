@@ -41,7 +41,7 @@ const MAX_NAMED_RESOURCES: usize = 3;
 pub(in crate::reconcile) struct DeletionState {
     /// The objects that are gone.
     pub(in crate::reconcile) gone: BTreeSet<ObjectId>,
-    /// The finalizers of the objects that are held by some.
+    /// The finalizers of the objects whose deletion is delayed by finalizers.
     pub(in crate::reconcile) held: BTreeMap<ObjectId, Vec<String>>,
 }
 
@@ -58,12 +58,12 @@ pub(in crate::reconcile) struct Remover<'a> {
 /// Custom resources that the deployment did not install.
 #[derive(Default)]
 struct ForeignResources {
-    /// The first of those that are cluster-scoped, or in a namespace with objects of the
-    /// deployment.
+    /// The first foreign custom resources that are cluster-scoped, or are in a namespace with
+    /// objects of the deployment.
     named: Vec<String>,
-    /// The number of those that are cluster-scoped, or in such a namespace.
+    /// The number of foreign custom resources that are cluster-scoped, or are in such a namespace.
     here: usize,
-    /// The number of those in other namespaces.
+    /// The number of foreign custom resources in other namespaces.
     elsewhere: usize,
 }
 
@@ -87,7 +87,7 @@ impl Remover<'_> {
         Ok(all)
     }
 
-    /// Returns the object if it exists. `kinds` shares the kinds between objects.
+    /// Returns the object if it exists. `kinds` is a cache of kinds that all objects share.
     async fn present_of(
         &self,
         key: &str,
@@ -288,8 +288,8 @@ impl Remover<'_> {
         ))
     }
 
-    /// Waits until the deleted `objects` are gone, at most until `end`. If finalizers hold all
-    /// remaining objects, waits at most until `held_end`.
+    /// Waits until the deleted `objects` are gone, at most until `end`. If finalizers delay the
+    /// deletion of all remaining objects, waits at most until `held_end`.
     pub(in crate::reconcile) async fn until_gone(
         &self,
         objects: &[Present],
@@ -334,7 +334,7 @@ impl Remover<'_> {
         }
     }
 
-    /// Removes the owner labels from `objects`, which then belong to no deployment.
+    /// Removes the owner labels from `objects`. After that, the objects belong to no deployment.
     pub(in crate::reconcile) async fn release(
         &self,
         objects: &[Present],
@@ -372,7 +372,7 @@ impl ForeignResources {
     }
 }
 
-/// Returns the finalizers of an object that is being deleted; empty for other objects.
+/// Returns the finalizers of an object that is being deleted. For other objects the list is empty.
 fn held_by(object: &PartialObjectMeta<DynamicObject>) -> Vec<String> {
     let metadata = &object.metadata;
     let deleting = metadata.deletion_timestamp.as_ref();

@@ -1,5 +1,5 @@
 //! The steps of a removal in the order of `bundle_core::plan::removal`: finds the recorded objects,
-//! releases those that stay, and deletes the others. `remove` sends the requests, and
+//! releases the objects that stay, and deletes all other objects. `remove` sends the requests, and
 //! `ordered_removal` deletes in order.
 
 use std::collections::HashSet;
@@ -111,7 +111,7 @@ impl Removal<'_> {
     }
 
     /// Finds definitions with custom resources that the deployment did not install. Returns true if
-    /// there are any.
+    /// there are such definitions.
     pub(in crate::reconcile) async fn find_definitions_in_use(
         &mut self,
     ) -> Result<bool, ReconcileError> {
@@ -158,8 +158,8 @@ impl Removal<'_> {
         Ok(())
     }
 
-    /// Removes the owner labels from those of `objects` that are `in_use`, and removes them from
-    /// `left`. Returns the others.
+    /// Removes the owner labels from the `objects` that are `in_use`, and removes these objects
+    /// from `left`. Returns the other objects.
     async fn release(
         &self,
         left: &mut Inventory,

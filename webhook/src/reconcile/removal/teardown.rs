@@ -109,7 +109,7 @@ struct Teardown<'a> {
     uid: &'a str,
     /// `None` for an invalid spec.
     deletion: Option<Deletion>,
-    /// The inventory without objects that are known to be gone. `None` if there is no inventory.
+    /// The inventory without the objects that are gone. `None` if no inventory exists.
     left: Option<Inventory>,
     requesters: Vec<Requester>,
     removal: Option<Removal<'a>>,
@@ -129,7 +129,7 @@ impl<'a> Teardown<'a> {
         }
     }
 
-    /// Executes the steps of the plan until none is left or one fails.
+    /// Executes the steps of the plan until no step is left or a step fails.
     async fn run(mut self) -> Result<(), TeardownError> {
         let loaded = self.ctx.inventories.load(self.uid).await;
         let loaded = loaded.map_err(|error| ReconcileError::inventory("RemovalFailed", &error))?;
@@ -237,7 +237,8 @@ impl<'a> Teardown<'a> {
         Ok(())
     }
 
-    /// Finds the ServiceAccount that deletes the objects, and checks that it can be used.
+    /// Finds the ServiceAccount that deletes the objects, and checks that the removal may use this
+    /// ServiceAccount.
     async fn find_account(&mut self) -> Result<Account, TeardownError> {
         let (object, ctx) = (self.object, self.ctx);
         let Some(left) = &self.left else {
@@ -296,7 +297,7 @@ impl<'a> Teardown<'a> {
             .await
     }
 
-    /// Deletes the inventory. If that fails, the periodic sweep deletes it.
+    /// Deletes the inventory. If this fails, the periodic sweep deletes the inventory.
     async fn remove_inventory(&self) {
         if let Err(error) = self.ctx.inventories.remove(self.uid).await {
             tracing::warn!(
@@ -376,9 +377,9 @@ async fn account(
     })
 }
 
-/// Returns true if objects can have been applied, according to the status or the ApplySet
-/// annotations. Only used when the inventory is lost: a user who writes the status can only cause a
-/// request to search for leftover objects.
+/// Returns true if objects may have been applied, according to the status or the ApplySet
+/// annotations. This function is used only if the inventory is lost. A user who writes the status
+/// can only cause a message that asks to search for remaining objects.
 fn may_have_installed(object: &DynamicObject) -> bool {
     let status: BundleDeploymentStatus = status_of(object);
     let kinds = object
@@ -389,7 +390,7 @@ fn may_have_installed(object: &DynamicObject) -> bool {
         || kinds.is_some_and(|kinds| !kinds.is_empty())
 }
 
-/// Removes the records of objects whose namespace was deleted, even if a new namespace has its
+/// Removes the records of objects whose namespace was deleted, even if a new namespace has the same
 /// name.
 async fn forget_replaced_namespaces(ctx: &Context, left: &mut Inventory) {
     let names: BTreeSet<String> = left.namespaces().map(|(name, _)| name.to_owned()).collect();

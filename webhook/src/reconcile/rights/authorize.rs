@@ -1,5 +1,6 @@
-//! Access reviews for everything that content does, as its requester. They ask the general question
-//! first. `bundle_core::rights` derives the questions from objects.
+//! Access reviews for all writes of content, for its requester. The review for the kind is sent
+//! first, and reviews for single names only if it is denied. `bundle_core::rights` derives the
+//! questions from objects.
 
 use std::collections::{HashMap, HashSet};
 
@@ -30,13 +31,15 @@ const CHUNK: usize = 64;
 /// Maximum number of cached results of access reviews.
 const MAX_ANSWERS: usize = 1_000;
 
-/// Access reviews, created while they are sent: content expands to many more than it has bytes.
+/// Access reviews. They are created while they are sent, because content can expand to more access
+/// reviews than it has bytes.
 type Questions<'a> = Box<dyn Iterator<Item = Question> + Send + 'a>;
 
 struct AccessReviewer<'a> {
     own: &'a Client,
     requester: &'a Requester,
-    /// Results for questions without a name. Those with a name are rarely repeated.
+    /// Results for questions without a name. Questions with a name are rarely repeated, so their
+    /// results are not cached.
     answers: Mutex<HashMap<Question, bool>>,
 }
 
@@ -51,7 +54,7 @@ struct Denied {
 #[derive(Default)]
 struct Grants {
     budget: QuestionBudget,
-    /// Roles whose rules were checked, with the namespace for which they are granted.
+    /// Roles whose rules were checked, with the namespace in which the role is granted.
     checked: HashSet<(RoleRef, Option<String>)>,
 }
 
@@ -59,7 +62,7 @@ struct Grants {
 enum LiveRole {
     Found(Value),
     Missing,
-    /// The installer has no permission to read it, or a binding names no role.
+    /// The installer has no permission to read the role, or a binding names no role.
     Unreadable,
 }
 
@@ -80,8 +83,8 @@ pub(in crate::reconcile) async fn authorize(
     missing.check(&requester.user)
 }
 
-/// Returns true if `requester` has this permission. Fails with withdrawn permissions if it is a
-/// ServiceAccount that was deleted or recreated.
+/// Returns true if `requester` has this permission. Fails with withdrawn permissions if the
+/// requester is a ServiceAccount that was deleted or recreated.
 pub(in crate::reconcile) async fn has_permission(
     own: &Client,
     requester: &Requester,
@@ -108,8 +111,9 @@ pub(in crate::reconcile) async fn is_patch_denied(
     Ok(!has_permission(own, requester, &question).await?)
 }
 
-/// Returns those of `objects` that `requester` has no permission to delete, with the reason. Their
-/// labels prove nothing, because every user who can patch an object can write them.
+/// Returns the objects in `objects` that `requester` has no permission to delete, with the reason.
+/// The labels of an object prove nothing, because every user who can patch the object can write
+/// them.
 pub(in crate::reconcile) async fn undeletable(
     own: &Client,
     requester: &Requester,
@@ -171,8 +175,8 @@ async fn departed(
 }
 
 impl<'a> AccessReviewer<'a> {
-    /// Returns the reviewer for `requester`. Fails if it is a ServiceAccount that was deleted or
-    /// recreated: access reviews and dry runs go by its name.
+    /// Returns the reviewer for `requester`. Fails if the requester is a ServiceAccount that was
+    /// deleted or recreated, because access reviews and dry runs use only its name.
     async fn new(own: &'a Client, requester: &'a Requester) -> Result<Self, ReconcileError> {
         match departed(own, requester).await? {
             Some(departed) => Err(ReconcileError::new(
@@ -252,8 +256,8 @@ impl AccessReviewer<'_> {
         Ok(missing)
     }
 
-    /// Returns the current role of a binding whose content names none, as server-side apply keeps
-    /// it.
+    /// Returns the role of a binding on the cluster, for a binding in the content without
+    /// `roleRef`: server-side apply keeps this role.
     async fn live_role_ref(
         &self,
         installer: &Client,
@@ -355,8 +359,8 @@ impl AccessReviewer<'_> {
         }
     }
 
-    /// Returns the denied `questions`, in their order. Stops after more than [`MAX_PERMISSIONS`] of
-    /// them.
+    /// Returns the denied `questions`, in their order. Stops after more than [`MAX_PERMISSIONS`]
+    /// denied questions.
     async fn denied(&self, mut questions: Questions<'_>) -> Result<Denied, kube::Error> {
         let mut denied = Denied {
             questions: Vec::new(),
@@ -397,7 +401,7 @@ impl AccessReviewer<'_> {
     }
 }
 
-/// Returns the role if it is one of `items`.
+/// Returns the role if `items` contains it.
 fn own_role<'a>(items: &'a [PreparedObject], role: &RoleRef) -> Option<&'a PreparedObject> {
     items.iter().find(|item| {
         item.id.group == RBAC

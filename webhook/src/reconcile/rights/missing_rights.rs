@@ -101,7 +101,7 @@ impl MissingRights {
     }
 }
 
-/// Formats missing permissions as RBAC rules, at most [`MAX_RULES`] of them.
+/// Formats missing permissions as at most [`MAX_RULES`] RBAC rules.
 pub(in crate::reconcile) fn rules(missing: &[Question]) -> String {
     let rules = rights::compact(missing);
     let mut text: Vec<String> = rules

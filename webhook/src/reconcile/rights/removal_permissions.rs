@@ -1,6 +1,6 @@
 //! Permission checks for objects that an upgrade or a removal deletes, and for the ServiceAccount
-//! that deletes them. `bundle_core::plan::consent` decides whose permission a deletion requires,
-//! `bundle_core::plan::removal` what happens with objects that stay.
+//! that deletes them. `bundle_core::plan::consent` decides whose permission a deletion requires.
+//! `bundle_core::plan::removal` decides what happens with objects that stay.
 
 use std::collections::BTreeSet;
 
@@ -67,7 +67,7 @@ pub(in crate::reconcile) struct Deletions<'a> {
 }
 
 impl Deletions<'_> {
-    /// Returns those of `objects` that must not be deleted, with the reason. An object occurs once
+    /// Returns the `objects` that must not be deleted, each with the reason. An object occurs once
     /// for each requester without permission.
     pub(in crate::reconcile) async fn undeletable(
         &self,

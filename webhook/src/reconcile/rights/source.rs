@@ -1,5 +1,6 @@
-//! The permission of a requester to read the ConfigMaps of a source, or the Secret whose credentials
-//! the host of the source receives. It can be withdrawn after the review of a Bundle.
+//! The permission of a requester to read the ConfigMaps of a source, or the Secret whose
+//! credentials the host of the source receives. The permission can be withdrawn after the review of
+//! a Bundle.
 
 use std::collections::BTreeSet;
 

@@ -28,8 +28,8 @@ use crate::reconcile::status::unreadable;
 use crate::reconcile::watched::WatchedObject;
 use crate::stored_object;
 
-/// Returns the facts that the seal or a fresh stamp of `object` proves. Otherwise returns a message
-/// with the reason and the next step.
+/// Returns the facts that the seal or a recent stamp of `object` proves. Otherwise returns a
+/// message with the reason and the next step.
 pub(in crate::reconcile) fn vouched(
     ctx: &Context,
     object: &DynamicObject,
@@ -58,9 +58,9 @@ pub(in crate::reconcile) fn owner_warning(
     })
 }
 
-/// Seals `object` if it has a fresh stamp, which the seal then replaces. Writes back a removed seal
-/// if an inventory has recorded it, and returns true in that case: `object` is outdated then, and
-/// its next event continues.
+/// Seals `object` if it has a recent stamp. The seal replaces the stamp. If a seal was removed and
+/// an inventory has recorded the seal, writes the seal back and returns true. In this case `object`
+/// is outdated, and the next event of the object starts another reconcile.
 pub(in crate::reconcile) async fn ensure(
     ctx: &Context,
     resource: &ApiResource,
@@ -101,7 +101,7 @@ pub(in crate::reconcile) async fn ensure(
     }
 }
 
-/// Returns the recorded seal of this object, if it is valid for this generation.
+/// Returns the recorded seal of this object, if the seal is valid for this generation.
 fn recorded_seal(ctx: &Context, stored: &StoredObject<'_>) -> Option<String> {
     let text = ctx.inventories.seals(stored.uid)?.admission;
     let with_seal = StoredObject {
@@ -126,8 +126,9 @@ pub(in crate::reconcile) fn admission_text(
     }
 }
 
-/// Returns the sealed content of `bundle`. The recorded seal has priority over the one in the
-/// status, because another client could write back an earlier one. The spec can have changed since.
+/// Returns the sealed content of `bundle`. The recorded seal has priority over the seal in the
+/// status, because another client could write an earlier seal into the status. The spec may have
+/// changed after the seal was made.
 pub(in crate::reconcile) fn content(
     ctx: &Context,
     bundle: &DynamicObject,

@@ -1,5 +1,5 @@
-//! The entry of each reconcile of a Bundle or BundleDeployment. It reads and seals the object, and
-//! then waits for a slot of its requester. Sealing needs no slot.
+//! The entry of each reconcile of a Bundle or BundleDeployment. This module reads and seals the
+//! object, and then waits for a slot of the requester. Sealing needs no slot.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -29,8 +29,8 @@ pub(in crate::reconcile) struct SealedKind<'a> {
     pub(in crate::reconcile) slots: &'a Slots,
     /// True if objects that are being deleted are sealed too.
     pub(in crate::reconcile) seals_deleted: bool,
-    /// Called with the name of an object that is deleted or being deleted, before it waits for a
-    /// slot.
+    /// Called with the name of an object that is deleted or is being deleted, before the reconcile
+    /// waits for a slot.
     pub(in crate::reconcile) on_end: fn(&Context, &str),
 }
 
@@ -67,8 +67,8 @@ impl SealedKind<'_> {
         result
     }
 
-    /// Returns the sealed object with a slot of its requester, or the action if there is nothing to
-    /// reconcile now.
+    /// Returns the sealed object with a slot of its requester. Returns the action if no reconcile
+    /// is necessary now.
     async fn enter(
         &self,
         woken: &DynamicObject,
@@ -98,12 +98,12 @@ impl SealedKind<'_> {
         })
     }
 
-    /// Reads the object, and seals it if its stamp is valid. The object of the event can be older
+    /// Reads the object, and seals it if its stamp is valid. The object of the event may be older
     /// than the last write of this pod, and a status computed from it would undo that write.
     ///
     /// Returns the object with its requester. Returns an action if the object is gone, is too
-    /// large, or got a lost seal written back, which starts another reconcile. An object without a
-    /// valid seal or stamp is returned with an empty requester, and the plan rejects it.
+    /// large, or if a lost seal was written back, which starts another reconcile. An object without
+    /// a valid seal or stamp is returned with an empty requester, and the plan rejects it.
     async fn read(
         &self,
         woken: &DynamicObject,

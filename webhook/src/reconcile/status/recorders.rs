@@ -1,5 +1,5 @@
-//! Event recorders, one for each note. The recorder of kube-rs merges Events that differ only in
-//! their note, and keeps the first note.
+//! Event recorders. Each note has its own recorder. The recorder of kube-rs merges Events that
+//! differ only in their note, and keeps the first note.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,8 +8,8 @@ use bundle_api::names;
 use kube::Client;
 use kube::runtime::events::Recorder;
 
-/// Maximum number of recorders. When it is reached, all are removed, and later Events are not
-/// merged with earlier ones.
+/// Maximum number of recorders. When this number is reached, all recorders are removed, and later
+/// Events are not merged with earlier Events.
 const MAX_RECORDERS: usize = 500;
 
 /// Uid of the object, reason and note of an Event.

@@ -1,6 +1,6 @@
-//! Objects of the project's own kinds that are too large to read. Nothing can be done for them, so
-//! they get a condition and an Event. Admission rejects such writes: these were written while the
-//! registrations were missing, or through their status.
+//! Objects of the project's own kinds that are too large to read. The reconciler cannot reconcile
+//! such an object, so it gets a condition and an Event. Admission rejects writes of such objects.
+//! They were written while the registrations were missing, or they grew by a write of their status.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -20,8 +20,8 @@ use crate::reconcile::api::object;
 use crate::reconcile::status::condition_set;
 use crate::reconcile::status::writer::EventRecorder;
 
-/// Maximum number of reported objects. When it is reached, all are forgotten and reported once
-/// more.
+/// Maximum number of reported objects. When this number is reached, all uids are forgotten and the
+/// objects are reported again.
 const MAX_REPORTED: usize = 10_000;
 /// Media type of responses that contain only metadata.
 const METADATA_MIME: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";

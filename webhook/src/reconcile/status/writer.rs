@@ -1,4 +1,4 @@
-//! Writes of the status, only if it changed, and of Events.
+//! Writes of the status and of Events. The status is written only if it changed.
 
 use bundle_api::names;
 use bundle_cluster::ByName;
@@ -59,7 +59,7 @@ pub(in crate::reconcile) async fn write<T: Serialize + PartialEq>(
 }
 
 /// Removes fields of other writers that `status` does not have. Server-side apply does not remove
-/// them.
+/// such fields.
 async fn remove_foreign(
     api: &Api<DynamicObject>,
     stored: &DynamicObject,
@@ -125,8 +125,8 @@ impl EventRecorder {
         self.emit(object, EventType::Normal, reason, note).await;
     }
 
-    /// Emits Events about restored objects. Each of the first few gets its own Event, with the
-    /// restored object as the related one.
+    /// Emits Events about restored objects. Each of the first few objects gets its own Event, whose
+    /// `related` field is the restored object.
     pub(in crate::reconcile) async fn restored(
         &self,
         object: &DynamicObject,

@@ -1,6 +1,6 @@
-//! The faults of an existing registration: those of `bundle_core::registration`, and those of its
-//! address, token and authority. The table there corresponds to webhook/deploy/admission; a test
-//! compares them.
+//! The faults of an existing registration. `bundle_core::registration` finds most faults. This
+//! module adds the faults of the address, the token and the certificate authority. The table in
+//! `bundle_core::registration` corresponds to webhook/deploy/admission. A test compares the two.
 
 use std::fmt;
 
@@ -14,7 +14,8 @@ use super::{Registration, address};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fault {
     message: String,
-    /// True if the webhook repairs it: token and authority, which other replicas can have renewed.
+    /// True if the webhook repairs the fault. The webhook repairs a wrong token or certificate
+    /// authority, because another replica may have renewed the token or the certificate authority.
     pub(super) is_repaired: bool,
 }
 
@@ -24,8 +25,8 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Returns all faults that could let the API server skip the review of a write. Empty for an intact
-/// registration. `object` is `None` if it does not exist.
+/// Returns all faults that could let the API server skip the review of a write. The list is empty
+/// for an intact registration. `object` is `None` if the registration does not exist.
 ///
 /// `timeoutSeconds`, `reinvocationPolicy`, labels and annotations are not faults. Administrators
 /// may change them, because no value lets a write pass without a review.

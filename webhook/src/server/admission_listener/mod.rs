@@ -46,9 +46,11 @@ const LIMITS: TlsLimits = TlsLimits {
     streams: STREAMS,
     stream_window: STREAM_WINDOW,
 };
-/// Concurrent requests of one connection. API servers open more connections if they need them.
+/// Concurrent requests of one connection. API servers open more connections if they need more
+/// requests.
 const STREAMS: u32 = 32;
-/// HTTP/2 flow-control window of a request, in bytes. Bodies wait there for their share of memory.
+/// HTTP/2 flow-control window of a request, in bytes. Bodies wait in this window for their share of
+/// memory.
 const STREAM_WINDOW: u32 = 10 << 10;
 /// Serves `router` until `shutdown`, then drains as configured. `gate` sees each request before
 /// `router`, and returns the response if it rejects the request. `deadline` limits each request

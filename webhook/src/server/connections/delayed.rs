@@ -10,8 +10,9 @@ use tokio_util::sync::CancellationToken;
 use super::networks::BusiestAddresses;
 use super::{State, lock};
 
-/// The waiting connections. Their number is divided by address: if there are too many, the oldest
-/// of the address with the most, in the network with the most, waits no longer.
+/// The waiting connections. If there are too many, the wait of one connection ends: the oldest
+/// connection of the address with the most waiting connections, in the network with the most
+/// waiting connections.
 #[derive(Debug, Default)]
 pub(super) struct Delayed {
     next: u64,
@@ -29,8 +30,8 @@ struct DelayedConnection {
 }
 
 impl Delayed {
-    /// Notifies the oldest waiting connection of each address: those of one address can be served
-    /// under the same condition.
+    /// Notifies the oldest waiting connection of each address, because all connections of one
+    /// address wait for the same condition.
     pub(super) fn wake(&self) {
         let mut addresses = BTreeSet::new();
         for place in self.places.values() {
@@ -40,8 +41,8 @@ impl Delayed {
         }
     }
 
-    /// Removes a waiting connection. Notifies the next one of its address, because two connections
-    /// may have ended since the last notification.
+    /// Removes a waiting connection. Notifies the next connection of the same address, because two
+    /// connections may have ended since the last notification.
     fn remove(&mut self, number: u64) {
         let Some(removed) = self.places.remove(&number) else {
             return;

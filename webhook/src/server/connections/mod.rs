@@ -42,33 +42,38 @@ pub struct Limits {
     /// closes the oldest connection of the address with the most connections, in the network with
     /// the most.
     pub unauthenticated: usize,
-    /// Minimum age of a connection that is closed for a new one of its address: the API server opens
-    /// many at once. A new connection is served when the oldest one has this age, so it waits no
-    /// longer than this.
+    /// Minimum age of a connection that is closed for a new connection of the same address, because
+    /// the API server opens many connections at once. A new connection is served when the oldest
+    /// connection has this age, so it waits no longer than this age.
     pub min_age: Duration,
-    /// Connections that wait for that at the same time, at least one. For an additional one, the
-    /// oldest of the address with the most, in the network with the most, waits no longer.
+    /// Maximum number of connections that wait for this age at the same time, at least one. For an
+    /// additional connection, the wait of another one ends: the oldest connection of the address
+    /// with the most waiting connections, in the network with the most waiting connections.
     pub delayed: usize,
     /// Maximum age of an unauthenticated connection.
     pub max_age: Duration,
     /// Maximum time of a write that the client does not receive.
     pub max_stall: Duration,
-    /// Received bytes, including those of TLS, after which nothing more is read before a request of
-    /// the connection has a valid path. Exceeded by at most one read.
+    /// Maximum number of received bytes, including TLS. Further bytes are not read before a request
+    /// of the connection has a valid path. One read may exceed this number.
     pub received: usize,
-    /// Authenticated connections at the same time. An additional one closes the one without
-    /// requests for the longest time, of the same address if that has too many. If all have
-    /// requests, the additional one is served, and counts as unauthenticated after its requests.
+    /// Maximum number of authenticated connections at the same time. An additional connection
+    /// closes the connection that has been idle for the longest time. If the address of the
+    /// additional connection has too many connections, the closed connection is one of this
+    /// address. If all connections have requests, the additional connection is served, and counts
+    /// as unauthenticated after its requests.
     pub authenticated: usize,
     /// Authenticated connections of one address at the same time.
     pub authenticated_by_address: usize,
-    /// Requests of one connection that can wait for their authentication at the same time.
+    /// Maximum number of requests of one connection that wait for their authentication at the same
+    /// time.
     pub waiting: usize,
     /// Such requests of all connections.
     pub waiting_in_all: usize,
     /// Such requests of one address.
     pub waiting_by_address: usize,
-    /// Rejected requests in a row after which the next one closes the connection.
+    /// Number of rejected requests in a row after which the next rejected request closes the
+    /// connection.
     pub rejected: u32,
 }
 
@@ -94,10 +99,11 @@ struct OpenConnection {
 }
 
 impl State {
-    /// Returns the connection to close for a further one from this address, if there are too many:
-    /// the unauthenticated one without accepted requests for the longest time, of the address with
-    /// the most of them, in the network with the most. Of several such addresses, of the one with
-    /// that connection.
+    /// Returns the connection to close for a further connection from this address, if there are too
+    /// many. This is the unauthenticated connection that has had no accepted request for the
+    /// longest time, of the address with the most unauthenticated connections, in the network with
+    /// the most of them. If several addresses have the same number, the connection can be of each
+    /// of them.
     fn replaceable(&self, from: IpAddr, limits: &Limits) -> Option<(u64, &OpenConnection)> {
         let idle = || (self.unauthenticated.iter()).filter(|(_, it)| it.requests == 0);
         if idle().count() < limits.unauthenticated {
@@ -117,8 +123,8 @@ impl State {
         (oldest.from == from && until > Instant::now()).then_some(until)
     }
 
-    /// Makes an unauthenticated connection an authenticated one. Returns a connection to close for
-    /// it.
+    /// Marks an unauthenticated connection as authenticated. Returns the connection that must be
+    /// closed for it.
     fn authenticate(&mut self, number: u64, limits: &Limits) -> Option<OpenConnection> {
         let from = self.unauthenticated.get(&number)?.from;
         let same = |connection: &OpenConnection| connection.from == from;
@@ -157,14 +163,14 @@ impl Connections {
         }
     }
 
-    /// Adds a connection from this address as an unauthenticated one.
+    /// Adds a connection from this address. The connection is unauthenticated.
     pub fn admit<S>(&self, stream: S, from: IpAddr) -> Connection<S> {
         // The same address for IPv4 and IPv4-mapped IPv6.
         self.add(&mut lock(&self.state), stream, from.to_canonical())
     }
 
-    /// Adds a connection from this address once no younger one must be closed for it, or after
-    /// [`Limits::min_age`], or when too many others wait for that.
+    /// Adds a connection from this address as soon as no connection below the minimum age must be
+    /// closed for it, or after [`Limits::min_age`], or if too many other connections wait.
     async fn admit_delayed<S>(&self, stream: S, from: IpAddr) -> Connection<S> {
         let from = from.to_canonical();
         let (mut stream, mut until) = match self.try_admit(stream, from) {
@@ -190,8 +196,8 @@ impl Connections {
         }
     }
 
-    /// Adds a connection if no younger one must be closed for it. Otherwise, returns its stream and
-    /// the time at which that can change.
+    /// Adds a connection if no connection below the minimum age must be closed for it. Otherwise
+    /// returns its stream and the time of the next attempt.
     fn try_admit<S>(&self, stream: S, from: IpAddr) -> Result<Connection<S>, (S, Instant)> {
         let mut state = lock(&self.state);
         match state.delay(from, &self.limits) {
@@ -245,7 +251,7 @@ pub struct Client {
     close: CancellationToken,
 }
 
-/// A request that waits for its authentication, until this is dropped.
+/// A request that waits for its authentication, until this value is dropped.
 #[derive(Debug)]
 pub struct Waiting(Arc<Client>);
 
@@ -281,8 +287,8 @@ impl Client {
         self.from
     }
 
-    /// Lets a request wait for its authentication. Returns `None` if too many requests wait
-    /// already; the request must be rejected then.
+    /// Counts a request that waits for its authentication. Returns `None` if too many requests wait
+    /// already: the request must then be rejected.
     pub fn wait(self: &Arc<Self>) -> Option<Waiting> {
         let limits = &self.limits;
         let mut state = lock(&self.state);
@@ -303,7 +309,7 @@ impl Client {
     }
 
     /// Accepts a request with a valid path. The connection is then no longer closed because of its
-    /// age or of unauthenticated ones, and reading continues.
+    /// age or for other connections, and reading continues.
     pub fn accept(self: &Arc<Self>) -> AcceptedRequest {
         if !self.is_accepted.swap(true, Ordering::AcqRel) {
             self.reader.wake();
@@ -330,13 +336,13 @@ impl Client {
         }
     }
 
-    /// Closes the connection, also that of an authenticated client.
+    /// Closes the connection, also if its client is authenticated.
     pub fn close(&self) {
         self.close.cancel();
     }
 
-    /// Returns the time from which the connection can be closed because of its age; `None` while it
-    /// cannot be.
+    /// Returns the time from which the connection can be closed because of its age; `None` while
+    /// the connection cannot be closed.
     fn expires_at(&self) -> Option<Instant> {
         let state = lock(&self.state);
         let connection = state.unauthenticated.get(&self.number);

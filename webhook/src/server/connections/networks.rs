@@ -7,11 +7,11 @@ use std::net::{IpAddr, Ipv6Addr};
 /// size by default (`--node-cidr-mask-size-ipv4` of kube-controller-manager).
 const IPV4_PREFIX: u32 = 24;
 /// Length of the prefix of an IPv6 network: the default for the pods of one node, and the smallest
-/// network that providers assign. One client can use all addresses of it.
+/// network that providers assign. One client can use all addresses of such a network.
 const IPV6_PREFIX: u32 = 64;
 
 /// The addresses with the most clients. Networks are compared first, so that a client with many
-/// addresses of one network does not displace those of other networks.
+/// addresses of one network does not displace clients of other networks.
 pub(super) struct BusiestAddresses(BTreeSet<IpAddr>);
 
 impl BusiestAddresses {
@@ -57,7 +57,7 @@ fn network(address: IpAddr) -> IpAddr {
 mod tests {
     use super::*;
 
-    /// Returns those of `clients` with a busiest address, each once.
+    /// Returns the `clients` whose address is one of the busiest addresses, without duplicates.
     fn busiest(clients: &[&str]) -> Vec<String> {
         let addresses = || clients.iter().map(|text| text.parse().unwrap());
         let found = BusiestAddresses::of(addresses());

@@ -13,7 +13,7 @@ pub enum CacheLookup {
     Hit,
     /// The cache has no copy.
     Miss,
-    /// The copy is damaged, or its seal is not valid.
+    /// The copy is damaged, or its seal is invalid.
     Damaged,
 }
 

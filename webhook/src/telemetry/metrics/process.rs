@@ -3,7 +3,7 @@
 /// The file with the memory of the current process on Linux.
 const STATUS: &str = "/proc/self/status";
 
-/// Returns the resident memory in bytes, or `None` if it is unknown.
+/// Returns the resident memory in bytes, or `None` if this value is unknown.
 pub(super) fn resident_memory() -> Option<u64> {
     parse(&fs_err::read_to_string(STATUS).ok()?)
 }

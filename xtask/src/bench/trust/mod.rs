@@ -54,7 +54,7 @@ pub(super) async fn measure(sizes: Sizes) -> Result<Vec<(&'static str, Table)>> 
     ])
 }
 
-/// Two artifacts in a registry: one is signed with a key, the other one with a certificate.
+/// Two artifacts in a registry. The first is signed with a key, the second with a certificate.
 struct Scene {
     bench: Workbench,
     sigstore: Sigstore,

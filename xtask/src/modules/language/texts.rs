@@ -1,5 +1,5 @@
-//! Texts in a Rust source: doc comments and messages. Items with `#[cfg(test)]` are excluded, and
-//! so are the messages of files that contain only tests.
+//! Texts in a Rust source: doc comments and messages. Items with `#[cfg(test)]` are excluded. The
+//! messages of files that contain only tests are excluded too.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::modules::reader::{end_of_item, is_mark, is_test_only};
 /// Texts of one source file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct SourceTexts {
-    /// Doc comments, with all of their lines.
+    /// Doc comments with all their lines.
     pub(super) docs: Vec<String>,
     /// String literals of at least two words.
     pub(super) messages: Vec<String>,

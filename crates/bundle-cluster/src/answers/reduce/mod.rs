@@ -34,7 +34,7 @@ const IDENTITY: [&str; 6] = [
     "deletionTimestamp",
 ];
 
-/// Times among these fields.
+/// Fields of [`IDENTITY`] that are times.
 const TIMES: [&str; 2] = ["creationTimestamp", "deletionTimestamp"];
 
 /// Invalid JSON in a response of an API server.
@@ -54,7 +54,7 @@ struct Container {
     keys: usize,
     /// True if the next text is a key.
     expects_key: bool,
-    /// Last key, if it is short.
+    /// Last key, if the key is short.
     key: Vec<u8>,
     /// True for an entry of `managedFields` of this project's manager.
     is_ours: bool,
@@ -65,7 +65,8 @@ struct Container {
 struct Text {
     is_escaped: bool,
     is_key: bool,
-    /// Offset of its opening quote in the pending output, if the text is a time of metadata.
+    /// Offset of the opening quote of the text in the pending output, if the text is a time of
+    /// metadata.
     time: Option<usize>,
     /// Start of the text, up to the limit.
     start: Vec<u8>,
@@ -385,7 +386,8 @@ impl Reducer {
         }
     }
 
-    /// Discards the current object, including its unread rest. Returns `false` if there is none.
+    /// Discards the current object, including its unread rest. Returns `false` if there is no
+    /// current object.
     fn discard_object(&mut self) -> bool {
         let Some((start, weight)) = self.object else {
             return false;
@@ -413,7 +415,7 @@ impl Reducer {
             }
     }
 
-    /// Returns the open containers from the current object on, if there is one.
+    /// Returns the open containers from the current object on, if there is a current object.
     fn within(&self) -> &[Container] {
         match self.object {
             Some(_) => self.open.get(self.kind.depth()..).unwrap_or_default(),

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::super::structural::{flag, of_field, text};
 
-/// Reserved words. As field names they are written with `__` on both sides.
+/// Reserved words. If a field has such a name, rules write `__` before and after the name.
 const RESERVED: &[&str] = &[
     "true",
     "false",
@@ -36,7 +36,7 @@ const RESERVED: &[&str] = &[
     "while",
 ];
 
-/// Returns the name of a field as rules write it, with Kubernetes' escapes.
+/// Returns the name of a field with the escapes that Kubernetes requires in rules.
 pub(in super::super) fn escaped(field: &str) -> String {
     if RESERVED.contains(&field) {
         return format!("__{field}__");

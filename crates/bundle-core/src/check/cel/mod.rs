@@ -45,7 +45,7 @@ pub(super) enum Compiled {
     Ready(Program, scan::Facts),
     /// The API server rejects the rule.
     Bad(String),
-    /// Only the API server can compile the rule.
+    /// This program cannot compile the rule; only the API server can.
     Unknown(String),
 }
 

@@ -1,5 +1,5 @@
-//! `allOf`, `anyOf`, `oneOf` and `not` in a schema of a CRD: they may only restrict fields that are
-//! specified outside of them.
+//! `allOf`, `anyOf`, `oneOf` and `not` in a schema of a CRD. These branches may only restrict
+//! fields that the schema specifies outside of the branches.
 
 use serde_json::{Value, json};
 
@@ -52,8 +52,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Checks a schema in `allOf`, `anyOf`, `oneOf` or `not`. It can only restrict fields that the
-    /// enclosing schema specifies.
+    /// Checks a schema in `allOf`, `anyOf`, `oneOf` or `not`. Such a schema may only restrict
+    /// fields that the enclosing schema specifies.
     fn branch(&mut self, branch: &Value, outer: Option<&Value>, path: &str, at_outer: &str) {
         if !self.shape(branch, path) {
             return;
@@ -115,7 +115,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Checks a part of a branch. `lacks` is `true` if the enclosing schema does not specify it.
+    /// Checks a part of a branch. `lacks` is `true` if the enclosing schema does not specify this
+    /// part.
     fn part(
         &mut self,
         branch: &Value,

@@ -21,7 +21,7 @@ pub(super) fn is_one(object: &Manifest) -> bool {
     object.gvk() == ("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 }
 
-/// Returns the reasons for which the API server would reject the CRD.
+/// Returns the reasons why the API server would reject the CRD.
 pub(super) fn check(object: &Manifest, rules: &mut Rules) -> Vec<Problem> {
     let mut check = Check {
         problems: Vec::new(),

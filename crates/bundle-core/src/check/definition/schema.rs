@@ -35,7 +35,7 @@ const AT_ROOT: &[&str] = &[
     "x-kubernetes-validations",
 ];
 
-/// Returns the reasons for which the API server would reject the schema.
+/// Returns the reasons why the API server would reject the schema.
 pub(super) fn check(root: &Value, path: &str, status: bool, rules: &mut Rules) -> Vec<Problem> {
     let mut walk = Walk {
         problems: Vec::new(),
@@ -83,7 +83,7 @@ struct Place {
     level: Level,
     /// `true` within apiVersion, kind or metadata of an object.
     meta: bool,
-    /// Reason why a default is forbidden here.
+    /// Reason why the schema must not have a default.
     no_default: Option<&'static str>,
 }
 

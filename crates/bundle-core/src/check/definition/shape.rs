@@ -38,7 +38,7 @@ pub(super) static SPEC: LazyLock<Value> = LazyLock::new(|| {
     }))
 });
 
-/// Keywords of one schema in `openAPIV3Schema`, without its nested schemas.
+/// Keywords of one schema in `openAPIV3Schema`. Nested schemas are not included.
 pub(super) static NODE: LazyLock<Value> = LazyLock::new(|| {
     let any = json!({"x-kubernetes-preserve-unknown-fields": true});
     let map = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});

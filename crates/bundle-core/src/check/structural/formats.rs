@@ -1,4 +1,4 @@
-//! String formats that the API server validates; it ignores all others.
+//! String formats that the API server validates. The API server ignores all other formats.
 
 use std::{
     collections::BTreeMap,
@@ -62,7 +62,7 @@ static COMPILED: LazyLock<BTreeMap<&'static str, Regex>> = LazyLock::new(|| {
         .collect()
 });
 
-/// Returns `true` if `text` has the format; `None` if the format cannot be checked here.
+/// Returns `true` if `text` has the format; `None` if this function cannot check the format.
 pub(super) fn holds(format: &str, text: &str) -> Option<bool> {
     let name = format.replace('-', "");
     Some(match name.as_str() {

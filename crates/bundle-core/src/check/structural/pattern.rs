@@ -1,4 +1,4 @@
-//! Regular expressions in the syntax of Go (RE2), translated to that of the crate `regex`.
+//! Regular expressions in the syntax of Go (RE2), translated to the syntax of the crate `regex`.
 
 use regex::{Regex, RegexBuilder};
 

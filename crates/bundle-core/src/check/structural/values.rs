@@ -7,7 +7,7 @@ use serde_json::{Number, Value};
 use super::{Pattern, PatternError, Problem, brief, child, flag, formats, item, of_field, text};
 
 /// Keyword for formats of built-in kinds that the API server checks when it decodes an object:
-/// `quantity`, `base64`. Schemas in CRDs do not have it.
+/// `quantity`, `base64`. Schemas in CRDs do not have this keyword.
 const FORMAT: &str = "x-bundle-format";
 
 /// State of one validation.

@@ -3,7 +3,8 @@
 
 use std::fmt;
 
-/// Category of a code. It determines the exit status of the CLI and the response of the webhook.
+/// Category of a code. The category determines the exit status of the CLI and the response of the
+/// webhook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// The command failed (exit 1).

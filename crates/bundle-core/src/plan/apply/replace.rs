@@ -25,8 +25,8 @@ impl ReplacePolicy {
         }
     }
 
-    /// Returns true if an object of this kind is replaced in any of its states. Permissions for a
-    /// replacement are checked only for these objects.
+    /// Returns true if there is a state in which an object of this kind is replaced. Permissions
+    /// for a replacement are checked only for such objects.
     pub fn may_replace(self, id: &ObjectId) -> bool {
         [true, false]
             .into_iter()
@@ -60,9 +60,9 @@ pub enum Replacement {
 pub enum KeepReason {
     /// The Job is still running.
     Unfinished,
-    /// Neither its annotation nor the spec requests a replacement.
+    /// Neither the annotation of the object nor the spec requests a replacement.
     NotAsked,
-    /// Its deletion would also delete data or other objects.
+    /// The deletion of the object would also delete data or other objects.
     Protected,
 }
 
@@ -109,8 +109,8 @@ pub struct Cause<'a> {
 /// Returns the immutable fields if a `Status` reports only changes of immutable fields; otherwise
 /// `None`.
 ///
-/// Only the message of each cause shows that. Source: `ValidateImmutableField` of
-/// `k8s.io/apimachinery` ("field is immutable", also for Jobs and selectors) and
+/// Only the message of each cause shows that a field is immutable. Source: `ValidateImmutableField`
+/// of `k8s.io/apimachinery` ("field is immutable", also for Jobs and selectors) and
 /// `pkg/apis/{core,apps,rbac,storage}/validation` of Kubernetes.
 pub fn immutable_fields<'a>(
     code: u16,
@@ -148,8 +148,8 @@ fn is_immutability(cause: Cause<'_>) -> bool {
     }
 }
 
-/// Returns a message about an object with changed immutable fields. It omits the values, which the
-/// API server repeats.
+/// Returns a message about an object with changed immutable fields. The messages of the API server
+/// contain the values of the fields; this message omits them.
 pub fn sentence(fields: &[&str], reason: KeepReason) -> String {
     let mut fields = fields.to_vec();
     fields.sort_unstable();

@@ -6,11 +6,11 @@ use serde_json::Value;
 use crate::object::ObjectId;
 use crate::rights::concerns_rights;
 
-/// Removes node ports from a Service that the existing object `live` of the same name holds: they
-/// are not free until it is deleted. Other ports stay, because the dry run checks that they are
-/// free.
+/// Removes from a Service the node ports that the existing Service `live` of the same name uses:
+/// these ports are not free until `live` is deleted. Other ports stay, because the dry run checks
+/// that other ports are free.
 ///
-/// Cluster IPs also stay: a dry run does not check them. Sources:
+/// Cluster IPs also stay: a dry run does not check cluster IPs. Sources:
 /// `pkg/registry/core/service/{portallocator,ipallocator}` of Kubernetes.
 pub fn remove_held_node_ports(id: &ObjectId, value: &mut Value, live: &Value) {
     if !is_service(id) {

@@ -1,6 +1,7 @@
-//! Authorization of a single write or deletion: none required, the permissions of the requesters of
-//! the content, or denied for all. `crate::rights` and `webhook::reconcile` check the permissions;
-//! [`crate::plan::targets`] has the target restrictions of a class.
+//! Authorization of a single write or deletion. There are three results: no permission is required,
+//! the requesters of the content need the permissions, or the write is denied for all requesters.
+//! `crate::rights` and `webhook::reconcile` check the permissions; [`crate::plan::targets`] has the
+//! target restrictions of a class.
 
 use crate::object::ObjectId;
 use crate::plan::decision::DecidedObjects;
@@ -20,25 +21,26 @@ pub enum ObjectAction {
     Remove,
 }
 
-/// ServiceAccount of the request, and the permissions that it delegates.
+/// ServiceAccount of the request, and the permissions that the request may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ActingAccount {
-    /// Named by the class, or by `spec.serviceAccount` with the permission of all requesters to
-    /// impersonate it.
+    /// The class names the ServiceAccount. Or `spec.serviceAccount` names it, and all requesters
+    /// have permission to impersonate it.
     Granted,
-    /// Named by neither: the ServiceAccount that installed under an earlier class.
+    /// Neither the class nor the spec names the ServiceAccount: it installed the content under an
+    /// earlier class.
     Former,
-    /// Named by `spec.serviceAccount`, although at least one requester has no permission to
-    /// impersonate it. The text names these requesters.
+    /// `spec.serviceAccount` names the ServiceAccount, but at least one requester has no permission
+    /// to impersonate it. The text names these requesters.
     Withdrawn(String),
 }
 
 /// Required authorization of an [`ObjectAction`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Consent {
-    /// The permissions of the class; requesters need none.
+    /// The class delegates its permissions; requesters need no permissions.
     Delegated,
-    /// Permissions of all requesters of the content, checked in this way.
+    /// All requesters of the content need the permissions. The value defines the check.
     Requesters(RequesterCheck),
     /// Denied for all requesters.
     Denied(DenialReason),
@@ -75,8 +77,8 @@ struct Terms {
 
 impl ConsentRule {
     /// Returns the rule for `class`, which is `None` if the class does not exist, is invalid or
-    /// belongs to another provisioner. `decided` are the objects that this class, with its current
-    /// terms, authorized when they were installed.
+    /// belongs to another provisioner. `decided` contains the objects that this class authorized
+    /// with its current terms when they were installed.
     pub fn new(class: Option<&Class>, account: ActingAccount, decided: DecidedObjects) -> Self {
         let class = class.map(|class| Terms {
             authorization: class.authorization,
@@ -94,9 +96,9 @@ impl ConsentRule {
     /// Returns the required authorization of `act` on the object.
     ///
     /// A class delegates only to a ServiceAccount that the class or the spec names, and only for
-    /// objects inside its targets. It restores and deletes installed objects without the requesters
-    /// only if it authorized them at installation. In all other cases the requesters need the
-    /// permissions, which are also checked by dry run.
+    /// objects inside its targets. A class delegates the restore or deletion of an installed object
+    /// if the class authorized the installation of that object. In all other cases the requesters
+    /// need the permissions, which a dry run checks as well.
     pub fn consent(&self, act: ObjectAction, id: &ObjectId) -> Consent {
         if let ActingAccount::Withdrawn(why) = &self.account {
             return Consent::Denied(DenialReason::AccountWithdrawn(why.clone()));
@@ -130,7 +132,8 @@ impl ConsentRule {
             })
     }
 
-    /// Returns the namespaces of the class, which may be patterns; none without a class.
+    /// Returns the namespaces of the class, which may be patterns. Without a class the list is
+    /// empty.
     pub fn class_namespaces(&self) -> &[String] {
         self.class
             .as_ref()

@@ -8,7 +8,8 @@ use crate::diagnostic::{Finding, codes};
 /// Returns a finding if `wanted` must not replace `installed`. Both versions are from inside the
 /// content. `forbidden_by` has the names of the policies that forbid a downgrade.
 ///
-/// Content without a valid version must not replace content with one, because the order is unknown.
+/// Content without a valid version must not replace content with a valid version, because the order
+/// is unknown.
 pub fn refusal(
     installed: Option<&str>,
     wanted: Option<&str>,

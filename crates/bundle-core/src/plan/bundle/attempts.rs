@@ -1,8 +1,8 @@
-//! Attempts to parse content. Each is recorded from its start to its end, under a name that this
-//! module generates. A record of an earlier process shows an interrupted attempt: the process ended
-//! during it. After the first one, the content is parsed once more without other content; after
-//! further ones, only after a pause. Attempts never stop, because the process can end for other
-//! reasons.
+//! Attempts to parse content. Each attempt has a record from its start to its end, under a name
+//! that this module generates. A record of an earlier process shows an interrupted attempt: the
+//! process ended during the attempt. After the first interrupted attempt, the content is parsed
+//! again while no other content is in memory. After further interrupted attempts, there is a pause
+//! before the next attempt. Attempts never stop, because the process can end for other reasons.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -13,7 +13,7 @@ use crate::content::ContentId;
 
 /// Number of interrupted attempts after which the next attempt waits for a pause.
 pub const INTERRUPTIONS_BEFORE_PAUSE: u32 = 2;
-/// The first pause. It doubles with each further interrupted attempt.
+/// The first pause. The pause doubles with each further interrupted attempt.
 pub const FIRST_PAUSE: Duration = Duration::from_hours(1);
 /// The longest pause.
 pub const MAX_PAUSE: Duration = Duration::from_hours(24);
@@ -31,10 +31,10 @@ pub enum ParseStep {
 /// Decision on an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttemptDecision {
-    /// Other content can be in memory.
+    /// The attempt may start, also while other content is in memory.
     Try,
-    /// No other content must be in memory. Content that is not the cause then reaches the end of
-    /// the attempt, and its record is removed.
+    /// The attempt may start only while no other content is in memory. If the content is not the
+    /// cause of the interruption, the attempt ends and its record is removed.
     TryAlone,
     /// The content is not tried before this time has passed.
     Wait(Duration),
@@ -45,7 +45,7 @@ pub enum AttemptDecision {
 pub struct InterruptedAttempts {
     /// Number of attempts.
     pub count: u32,
-    /// Start of the last of them.
+    /// Start of the last interrupted attempt.
     pub last: SystemTime,
 }
 

@@ -1,6 +1,6 @@
-//! Plan of a reconcile of a Bundle: its remaining steps in order, computed from the observed facts.
-//! The plan is computed again after each step. Content is unpacked once; after that, its source is
-//! only compared. The steps are executed in webhook::reconcile.
+//! Plan of a reconcile of a Bundle: the remaining steps in order, computed from the observed facts.
+//! The plan is computed again after each step. The content is unpacked only once. Later reconciles
+//! only compare the source with the unpacked content. The steps are executed in webhook::reconcile.
 
 pub mod attempts;
 mod compatibility;
@@ -41,7 +41,7 @@ pub enum BundleStep {
     ReportContentChanged,
     /// Check that the class allows this source.
     CheckSource,
-    /// Fetch, verify and read the content, and seal it.
+    /// Fetch, verify, read and seal the content.
     Unpack,
     /// Write the sealed content into the status, even if another client changed the status.
     RestoreStatus,

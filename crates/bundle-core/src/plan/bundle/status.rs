@@ -92,8 +92,8 @@ pub enum SourceAnswer<'a> {
 pub enum BundleOutcome<'a> {
     /// The content is being fetched.
     Pending {
-        /// True if the status reports that an earlier attempt failed for the same generation. It
-        /// keeps that report until the next attempt ends.
+        /// True if the status reports that an earlier attempt failed for the same generation. The
+        /// status keeps this report until the next attempt ends.
         is_retry: bool,
     },
     /// The content was not uploaded yet. An upload starts the next reconcile.
@@ -109,7 +109,7 @@ pub enum BundleOutcome<'a> {
 /// Change of the status of a Bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatusPlan {
-    /// New phase; `None` if it is unchanged.
+    /// New phase; `None` if the phase is unchanged.
     pub phase: Option<Phase>,
     /// True if the resolved source and the content URL are removed from the status.
     pub forgets_source: bool,
@@ -142,13 +142,13 @@ impl BundleOutcome<'_> {
     }
 
     /// Returns true if an Event about the unpacked content is due. `was_unpacked` is true if the
-    /// status already reported it.
+    /// status already reported the unpacked content.
     pub fn is_event_due(&self, was_unpacked: bool) -> bool {
         !was_unpacked && matches!(self, Self::Unpacked(_) | Self::Sealed(..))
     }
 
-    /// Returns true if earlier failures no longer count. They still count while the content is
-    /// being fetched.
+    /// Returns true if earlier failures no longer count. Earlier failures still count while the
+    /// content is being fetched.
     pub fn has_succeeded(&self) -> bool {
         matches!(self, Self::Unpacked(_) | Self::Sealed(..))
     }

@@ -78,8 +78,8 @@ fn failure(code: crate::diagnostic::Code, is_unpacked: bool) -> BundleFailure<'s
     }
 }
 
-/// Returns conditions as text: type, status, reason, and `?` for a condition that is set only if it
-/// has no value yet.
+/// Returns conditions as text: type, status, reason, and `?` for a condition that is set only if
+/// the status does not contain it yet.
 fn told(plan: &StatusPlan) -> Vec<String> {
     plan.conditions
         .iter()

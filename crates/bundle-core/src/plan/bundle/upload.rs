@@ -8,7 +8,7 @@ use crate::rights::Question;
 /// Maximum number of groups of a requester on whose behalf another user uploads.
 const MAX_GROUPS: usize = 32;
 
-/// Reason for which a Bundle does not accept an upload.
+/// Reason why a Bundle does not accept an upload.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UploadRejection {
     /// The Bundle has a source of another type.
@@ -33,7 +33,7 @@ pub struct UploadState<'a> {
 /// Decision about an upload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UploadResult {
-    /// It is stored, and unpacked afterwards.
+    /// The archive is stored, and is unpacked afterwards.
     Stored,
     /// The Bundle has this content already.
     Identical,

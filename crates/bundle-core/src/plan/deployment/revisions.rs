@@ -165,9 +165,9 @@ pub const NEVER_INSTALLED_LIMIT: usize = 4;
 
 /// Returns the owned Bundles to delete.
 ///
-/// Once the wanted Bundle is installed, all that are not retained are deleted. Before that, only
-/// the oldest of them beyond [`NEVER_INSTALLED_LIMIT`] are deleted, so that a series of invalid
-/// templates does not fill the cluster.
+/// After the wanted Bundle is installed, all Bundles that are not retained are deleted. Before
+/// that, only the oldest Bundles beyond [`NEVER_INSTALLED_LIMIT`] are deleted, so that a series of
+/// invalid templates does not fill the cluster.
 pub fn to_delete<'a>(owned: &'a [Owned], retained: &RetainedBundles<'_>) -> Vec<&'a Owned> {
     let mut rest: Vec<_> = owned
         .iter()

@@ -1,6 +1,6 @@
 //! Plan of an apply: rounds of at most [`ROUND`] objects of one phase. An installation can last
-//! minutes, and permissions may change meanwhile. Between rounds, all checks whose results are too
-//! old are repeated.
+//! minutes, and permissions may change during this time. Therefore all checks whose results are too
+//! old are repeated between rounds.
 
 use std::collections::BTreeSet;
 
@@ -24,12 +24,12 @@ pub enum RoundStep {
     Authorize,
     /// Delete the objects of the round that must be replaced.
     Replace,
-    /// Send the applies of the round whose objects depend on earlier phases as dry runs, as the
-    /// requesters.
+    /// Dry-run, as the requesters, the objects of the round that depend on objects of earlier
+    /// phases.
     DryRun,
     /// Check that the namespaces of the round are the same as at the permission check.
     CheckNamespaces,
-    /// Apply the objects of the round, and record them.
+    /// Apply and record the objects of the round.
     Apply,
 }
 
@@ -75,8 +75,8 @@ impl ObservedRound {
     }
 }
 
-/// Returns the number of objects in the next round: objects of the first phase. `phases` are those
-/// of the remaining objects, in order.
+/// Returns the number of objects in the next round, which contains only objects of the first phase.
+/// `phases` has the phase of each remaining object, in order.
 pub fn round(phases: impl IntoIterator<Item = Phase>) -> usize {
     let mut phases = phases.into_iter().peekable();
     let first = phases.peek().copied();
@@ -86,7 +86,7 @@ pub fn round(phases: impl IntoIterator<Item = Phase>) -> usize {
         .count()
 }
 
-/// Facts on which an installation is based, and that may change while it runs.
+/// Facts that an installation depends on, and that may change while the installation runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Preconditions<'a> {
     /// Uid of the BundleDeployment.

@@ -11,7 +11,7 @@ use std::fmt;
 pub enum HealthTool {
     /// kstatus of `sigs.k8s.io/cli-utils`, which Flux and kpt use.
     Kstatus,
-    /// The health checks in Go of Argo CD's gitops-engine.
+    /// The health checks of Argo CD's gitops-engine that are written in Go.
     ArgoCd,
 }
 
@@ -78,7 +78,7 @@ const NOT_READY: &[Verdict] = &[Verdict::Waiting, Verdict::Failed];
 const SUSPENDED: &[Verdict] = &[Verdict::Suspended];
 const ANY: &[Verdict] = &[Verdict::Ready, Verdict::Waiting, Verdict::Failed];
 
-/// All differences, those with kstatus first.
+/// All differences. The differences from kstatus are first.
 pub const DIFFERENCES: &[Difference] = &[
     Difference {
         name: "kstatus-not-observed",
@@ -192,10 +192,10 @@ pub const DIFFERENCES: &[Difference] = &[
         name: "kstatus-ready-invalid",
         tool: HealthTool::Kstatus,
         kinds: "custom resources",
-        state: "the status of `Ready` is none of `True`, `False` and `Unknown`",
+        state: "the status of `Ready` is another text than `True`, `False` or `Unknown`",
         here: WAITING,
         there: READY,
-        reason: "The object is ready only if it is `True`.",
+        reason: "The object is ready if the status is `True`.",
     },
     Difference {
         name: "argo-deployment-paused",
@@ -219,7 +219,7 @@ pub const DIFFERENCES: &[Difference] = &[
         name: "argo-stateful-set-counts",
         tool: HealthTool::ArgoCd,
         kinds: "`StatefulSet.apps`",
-        state: "all replicas are ready, but replicas are missing or left over, or pods are of the old revision",
+        state: "`status.readyReplicas` equals `spec.replicas`, but another count differs: replicas are not created yet, are left over, or have the old revision",
         here: WAITING,
         there: READY,
         reason: "This project follows kstatus, which reads these fields too.",
@@ -381,7 +381,7 @@ pub const DIFFERENCES: &[Difference] = &[
         name: "argo-generic",
         tool: HealthTool::ArgoCd,
         kinds: "every kind",
-        state: "`Reconciling` or `Stalled` is `True`, or `status.observedGeneration` differs from `metadata.generation`",
+        state: "`Reconciling` is `True` or `status.observedGeneration` differs from `metadata.generation` (waiting), or `Stalled` is `True` (failed)",
         here: NOT_READY,
         there: &[
             Verdict::Ready,
@@ -390,7 +390,7 @@ pub const DIFFERENCES: &[Difference] = &[
             Verdict::Suspended,
             Verdict::Unknown,
         ],
-        reason: "Argo CD does not read these conditions, and compares generations for workloads only. This project follows kstatus.",
+        reason: "Argo CD does not read these conditions, and compares generations for workloads only. Its verdict depends on other fields. This project follows kstatus.",
     },
     Difference {
         name: "argo-unread-kinds",

@@ -15,11 +15,12 @@ pub struct KindRule {
     pub group: &'static str,
     /// Kind.
     pub kind: &'static str,
-    /// Rule; `None` if an object of this kind is ready once it exists.
+    /// Rule; `None` if an object of this kind is ready as soon as it exists.
     pub rule: Option<Rule>,
     /// Condition under which an object is ready.
     pub ready: &'static str,
-    /// Condition under which an object has failed; empty if never.
+    /// Condition under which an object has failed. The text is empty if objects of this kind never
+    /// count as failed.
     pub failed: &'static str,
 }
 
@@ -40,7 +41,7 @@ const fn always(group: &'static str, kind: &'static str) -> KindRule {
     }
 }
 
-/// Built-in kinds that have a health rule here, in kstatus or in Argo CD.
+/// Built-in kinds that have a health rule in this project, in kstatus or in Argo CD.
 pub const KINDS: &[KindRule] = &[
     KindRule {
         group: "apps",
@@ -53,7 +54,7 @@ pub const KINDS: &[KindRule] = &[
         group: "apps",
         kind: "StatefulSet",
         rule: Some(workload::stateful_set),
-        ready: "the wanted number of replicas exists and is ready, none is left over, and all are of the update revision (with a partition: all replicas from that ordinal on); with the strategy `OnDelete`: once its controller has seen it",
+        ready: "the number of ready replicas is `spec.replicas`, no further replicas exist, and all replicas have the update revision (with a partition: all replicas from that ordinal on). With the strategy `OnDelete`: as soon as its controller has observed it",
         failed: "",
     },
     KindRule {
@@ -67,7 +68,7 @@ pub const KINDS: &[KindRule] = &[
         group: "apps",
         kind: "ReplicaSet",
         rule: Some(workload::replica_set),
-        ready: "its controller has seen it, the wanted number of replicas is labelled, ready and available, none is left over, and `ReplicaFailure` is not `True`",
+        ready: "its controller has observed it, the number of labelled, ready and available replicas is `spec.replicas`, no further replicas exist, and `ReplicaFailure` is not `True`",
         failed: "",
     },
     KindRule {

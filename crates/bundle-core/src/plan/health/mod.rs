@@ -18,9 +18,10 @@ use crate::version::apis;
 pub enum Health {
     /// The object is ready, or its kind has no health.
     Ready,
-    /// The object is not ready yet. The text names what is missing.
+    /// The object is not ready yet. The text contains the reason.
     Waiting(String),
-    /// The object has failed. The text is the message of its controller, if it has one.
+    /// The object has failed. The text contains the message of the controller, if the object has
+    /// such a message.
     Failed(String),
 }
 

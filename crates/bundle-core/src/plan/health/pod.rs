@@ -51,8 +51,8 @@ fn failure(status: &Value) -> String {
         .unwrap_or_else(|| "its phase is Failed".to_owned())
 }
 
-/// Returns a container that the kubelet cannot start, with the reason. There is no list of reasons;
-/// they are recognised by their form.
+/// Returns a container that the kubelet cannot start, with the reason. Kubernetes has no list of
+/// such reasons; this function recognises them by their form.
 fn blocked_container(status: &Value) -> Option<String> {
     containers(status).find_map(|container| {
         let waiting = &container["state"]["waiting"];

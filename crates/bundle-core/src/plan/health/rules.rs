@@ -74,7 +74,7 @@ pub(super) fn must_be_true(object: &Value, kind: &str) -> Health {
     }
 }
 
-/// Requires `observedGeneration`. The generic rules accept an object without it.
+/// Requires `observedGeneration`. The generic rules accept an object without `observedGeneration`.
 pub(super) fn observed(object: &Value) -> Health {
     if object["status"]["observedGeneration"].is_null() {
         Health::waiting("its controller has not seen it yet")

@@ -27,8 +27,8 @@ impl CreationKey {
         Self(hex(&random))
     }
 
-    /// Returns the mark of the object `key`. It is secret until the object exists; afterwards it is
-    /// readable in the object.
+    /// Returns the mark of the object `key`. The mark is secret until the object exists. Afterwards
+    /// users can read the mark in the object.
     pub fn mark(&self, key: &str) -> CreationMark {
         // HMAC takes keys of any length.
         let mut mac = Hmac::<Sha256>::new_from_slice(self.0.as_bytes())
@@ -47,7 +47,7 @@ impl CreationKey {
 pub struct CreationMark([u8; LENGTH]);
 
 impl CreationMark {
-    /// Parses the value of the annotation; `None` if it is invalid.
+    /// Parses the value of the annotation; `None` if the value is invalid.
     pub fn parse(text: &str) -> Option<Self> {
         if text.len() != 2 * LENGTH || !text.is_ascii() {
             return None;

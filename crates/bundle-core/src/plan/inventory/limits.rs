@@ -1,6 +1,6 @@
-//! Numbers of recorded objects of all BundleDeployments. They are limited for each requester and in
-//! total, because the process keeps every recorded object in memory. `cargo xtask gen` copies
-//! `messages.txt` to the page about diagnostics.
+//! Numbers of recorded objects of all BundleDeployments. These numbers are limited for each
+//! requester and in total, because the process keeps every recorded object in memory. `cargo xtask
+//! gen` copies `messages.txt` to the page about diagnostics.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ pub struct ObjectLimits {
 /// A BundleDeployment would record more objects than a limit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TooManyObjects {
-    /// The limit of its requester.
+    /// The limit of the requester.
     #[error(
         "the content adds {added} objects to the {recorded} that are installed for requester {requester:?}, who can have {most}: remove BundleDeployments of this requester, or increase the memory of the webhook"
     )]
@@ -47,7 +47,7 @@ pub enum TooManyObjects {
 /// Recorded objects of one BundleDeployment.
 #[derive(Debug, Default)]
 struct ObjectCount {
-    /// Requester of its content; empty if it is unknown.
+    /// Requester of the content. The text is empty if the requester is unknown.
     requester: String,
     objects: u64,
 }
@@ -69,8 +69,8 @@ impl ObjectCounts {
         }
     }
 
-    /// Sets the number of objects that the BundleDeployment with this uid records. It is not
-    /// limited: what is recorded stays installed, also above a limit that was lowered.
+    /// Sets the number of objects that the BundleDeployment with this uid records. This function
+    /// does not check the limit: recorded objects stay installed, also if the limit was lowered.
     pub fn record(&mut self, uid: &str, objects: u64) {
         self.deployments.entry(uid.to_owned()).or_default().objects = objects;
     }
@@ -82,9 +82,9 @@ impl ObjectCounts {
         }
     }
 
-    /// Reserves `objects` for the BundleDeployment and its requester, before they are recorded.
-    /// Fails if their number grows beyond a limit. Never fails if `objects` is at most the recorded
-    /// number.
+    /// Reserves `objects` objects for the BundleDeployment and its requester, before the objects
+    /// are recorded. Fails if the number of objects would grow beyond a limit. Never fails if
+    /// `objects` is at most the recorded number.
     pub fn reserve(
         &mut self,
         uid: &str,

@@ -33,15 +33,16 @@ const CLOCK_TOLERANCE: i64 = 2;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum ObjectRecord {
-    /// The object with this uid belongs to the BundleDeployment; another object of the same name
-    /// does not.
+    /// The object with this uid belongs to the BundleDeployment. Another object of the same name
+    /// does not belong to the BundleDeployment.
     Uid(String),
-    /// The object did not exist at this time, in seconds since 1970, and its creation was about to
-    /// be sent. After a crash, an object that was created since belongs to the BundleDeployment if
-    /// it has the creation mark.
+    /// The object did not exist at this time (in seconds since 1970), and the pod was about to
+    /// create it. After a crash, an object that was created after this time belongs to the
+    /// BundleDeployment if it has the creation mark.
     Intent(i64),
-    /// The object with this uid belongs to another owner, and an adopting apply was about to be
-    /// sent. After a crash it belongs to the BundleDeployment if it has the creation mark.
+    /// The object with this uid belongs to another owner, and the pod was about to adopt it by an
+    /// apply. After a crash, the object belongs to the BundleDeployment if it has the creation
+    /// mark.
     Adoption(String),
 }
 
@@ -70,14 +71,15 @@ impl Adoption {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Inventory {
     version: u32,
-    /// Name of the BundleDeployment, for users. Its uid is part of the name of the ConfigMap.
+    /// Name of the BundleDeployment, for users. The name of the ConfigMap contains the uid of the
+    /// BundleDeployment.
     pub deployment: String,
     /// Content, identity and settings at the time when the namespaces were recorded; empty before
     /// the first installation.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub installation: String,
-    /// True once the deletion of the BundleDeployment was reviewed, or admitted afterwards. Never
-    /// reset.
+    /// True if the deletion of the BundleDeployment was reviewed, or was admitted afterwards. Never
+    /// reset to false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_deletion_accepted: bool,
     /// Record of the installation; `None` before the first installation, and in inventories of
@@ -118,15 +120,17 @@ pub struct LiveObject<'a> {
 /// Ownership of an existing object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claim {
-    /// Recorded with this uid, or created before a crash that prevented the record of its uid.
+    /// The inventory records the object with this uid. Or the pod created the object, and a crash
+    /// prevented the record of its uid.
     Ours,
-    /// An object of the same name was recorded; another actor deleted it and created this one.
+    /// The inventory records another object of the same name. Another actor deleted that object and
+    /// created this one.
     Replaced,
     /// Not recorded.
     Unrecorded,
 }
 
-/// Reservation of an object, which no other BundleDeployment may then install.
+/// Reservation of an object. No other BundleDeployment may install a reserved object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reservation {
     /// The object is recorded or is being adopted.
@@ -140,7 +144,7 @@ pub enum Reservation {
 #[derive(Debug, thiserror::Error)]
 pub enum InventoryError {
     /// More objects or namespaces than an inventory may have.
-    #[error("{count} {what} are more than an inventory records ({most})")]
+    #[error("the inventory has {count} {what}, which is more than the limit of {most}")]
     TooMany {
         /// Number of objects or namespaces.
         count: usize,
@@ -150,7 +154,7 @@ pub enum InventoryError {
         most: usize,
     },
     /// The encoding exceeds the limit.
-    #[error("the inventory has {bytes} bytes, {most} at most are recorded")]
+    #[error("the inventory has {bytes} bytes, which is more than the limit of {most} bytes")]
     TooLarge {
         /// Size in bytes.
         bytes: usize,
@@ -216,7 +220,7 @@ impl Inventory {
         Ok(())
     }
 
-    /// Sets the key of creation marks if there is none; `random` is then called for it.
+    /// Sets the key of creation marks if the inventory has no key. `random` returns the new key.
     pub fn ensure_creation_key(&mut self, random: impl FnOnce() -> [u8; 32]) {
         self.creation_key
             .get_or_insert_with(|| CreationKey::new(random()));
@@ -233,8 +237,8 @@ impl Inventory {
         Some(self.creation_key.as_ref()?.mark(key))
     }
 
-    /// Returns the ownership of the object `key`, which exists as `live`. An intent requires the
-    /// creation mark, which no other client can set on an object before it exists.
+    /// Returns the ownership of the object `key`, which exists as `live`. For an intent, the object
+    /// must have the creation mark. No other client knows the mark before the object exists.
     pub fn claim(&self, key: &str, live: LiveObject<'_>) -> Claim {
         match self.objects.get(key) {
             Some(ObjectRecord::Uid(uid)) if !uid.is_empty() && uid == live.uid => Claim::Ours,
@@ -279,8 +283,8 @@ impl Inventory {
         }
     }
 
-    /// Returns the reservation of the object `key` with this uid, if any. While an installation is
-    /// not recorded, its objects are intents without a known uid.
+    /// Returns the reservation of the object `key` with this uid, if it exists. Until an
+    /// installation is recorded, its objects are intents without a known uid.
     pub fn reserves(&self, key: &str, uid: &str) -> Option<Reservation> {
         match self.objects.get(key)? {
             ObjectRecord::Uid(recorded) | ObjectRecord::Adoption(recorded) => {
@@ -307,7 +311,8 @@ impl Inventory {
         self.objects.len()
     }
 
-    /// Returns the number of recorded objects after those with `keys` are recorded too.
+    /// Returns the number of recorded objects that the inventory would have if the objects with
+    /// `keys` were recorded too.
     pub fn len_with<'k>(&self, keys: impl Iterator<Item = &'k str>) -> usize {
         let added: HashSet<&str> = keys.filter(|key| !self.has(key)).collect();
         self.len() + added.len()
@@ -366,7 +371,7 @@ impl Inventory {
     }
 
     /// Removes the intent of the time `since`, after a creation that was not sent, or that the API
-    /// server definitely rejected. An earlier intent stays, because its request may still have
+    /// server rejected with certainty. An earlier intent stays, because its request may still have
     /// created the object.
     pub fn forget_intent(&mut self, key: &str, since: i64) {
         if self.objects.get(key) == Some(&ObjectRecord::Intent(since)) {
@@ -380,8 +385,8 @@ impl Inventory {
         self.created_namespaces.remove(key);
     }
 
-    /// Records whether the Namespace `key` is created as the target namespace, and is not part of
-    /// the content.
+    /// Records whether the Namespace `key` was created as the target namespace. Such a namespace is
+    /// not part of the content.
     pub fn set_created_namespace(&mut self, key: &str, is_created: bool) {
         if is_created {
             self.created_namespaces.insert(key.to_owned());
@@ -422,8 +427,8 @@ impl Inventory {
         self.namespaces.insert(name.into(), uid.into());
     }
 
-    /// Removes namespaces without recorded objects, and created target namespaces that are not
-    /// recorded.
+    /// Removes the records of namespaces without recorded objects, and of created target namespaces
+    /// that are not recorded as objects.
     pub fn shrink_namespaces(&mut self) {
         let used: BTreeSet<String> = self
             .objects

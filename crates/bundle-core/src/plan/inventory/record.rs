@@ -19,8 +19,8 @@ pub struct InstallationRecord {
     /// Completely installed content, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub installed: Option<InstalledContent>,
-    /// True while an installation is not recorded as complete; set before its first object is
-    /// applied.
+    /// True while an installation is not recorded as complete. The field is set before the first
+    /// object of the installation is applied.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_unfinished: bool,
     /// Installed and earlier revisions, newest first.
@@ -54,9 +54,9 @@ pub struct InstalledContent {
     pub version: Option<String>,
     /// Number of applied objects.
     pub objects: u64,
-    /// Namespace of the ServiceAccount that applied them.
+    /// Namespace of the ServiceAccount that applied the objects.
     pub account_namespace: String,
-    /// Name of the ServiceAccount that applied them.
+    /// Name of the ServiceAccount that applied the objects.
     pub account_name: String,
     /// Requesters of the content.
     pub requested_by: String,
@@ -72,8 +72,8 @@ pub struct InstalledContent {
     pub fields_digest: Option<String>,
 }
 
-/// Seals of one object, stored in case a user removes them from its status. Each has a MAC and is
-/// valid for that object only.
+/// Seals of one object. They are stored because a user can remove them from the status of the
+/// object. Each seal has a MAC and is valid for that object only.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RememberedSeals {
@@ -101,8 +101,8 @@ impl InstallationRecord {
         self.seals.get(uid)
     }
 
-    /// Records the seals of these objects, retains those of the installed Bundle, and removes all
-    /// others. Seals that exceed the size limit are not recorded.
+    /// Records the seals of these objects, keeps the recorded seals of the installed Bundle, and
+    /// removes all other seals. Seals that exceed the size limit are not recorded.
     pub fn remember<'a>(&mut self, objects: impl IntoIterator<Item = (&'a str, RememberedSeals)>) {
         let installed = self
             .installed

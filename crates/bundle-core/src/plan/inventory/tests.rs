@@ -212,7 +212,7 @@ fn encoding_is_canonical_strict_and_bounded() {
     }
     assert_eq!(
         inventory.encode().unwrap_err().to_string(),
-        "25002 objects are more than an inventory records (25000)"
+        "the inventory has 25002 objects, which is more than the limit of 25000"
     );
     let long = vec![b' '; MAX_BYTES + 1];
     assert!(matches!(

@@ -1,5 +1,5 @@
-//! Target namespace that is created with the content: rules for when it is an object of the
-//! installation, and for when it is empty and can be deleted.
+//! Target namespace that `spec.createNamespace` creates. The rules decide whether the namespace is
+//! an object of the installation, and whether it is empty and can be deleted.
 
 use serde_json::json;
 
@@ -83,13 +83,13 @@ pub struct NamespaceObject<'a> {
     /// True if the object is being deleted.
     pub is_leaving: bool,
     /// True if an owner reference names a namespaced kind. Such an owner is in the same namespace,
-    /// and is counted in place of this object. If it does not exist, garbage collection deletes
-    /// this object.
+    /// and is counted instead of this object. If the owner does not exist, garbage collection
+    /// deletes this object.
     pub is_dependent: bool,
 }
 
-/// Returns true if controllers create and delete all objects of this kind, so that they do not
-/// count: Events, and Endpoints of Services.
+/// Returns true if controllers create and delete all objects of this kind, so that such objects do
+/// not count: Events, and Endpoints of Services.
 pub fn is_transient(group: &str, kind: &str) -> bool {
     matches!(
         (group, kind),
@@ -113,7 +113,7 @@ impl NamespaceObject<'_> {
 }
 
 /// Returns the reason why a namespace is not deleted: its objects, and the kinds that could not be
-/// listed. `None` if it is empty.
+/// listed. `None` if the namespace is empty.
 pub fn in_use(objects: &[String], unlisted: &[String]) -> Option<String> {
     let mut parts = Vec::new();
     if !objects.is_empty() {

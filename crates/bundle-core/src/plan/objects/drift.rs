@@ -12,9 +12,9 @@ use crate::version::apis;
 /// Hash of this project's entry in `managedFields` and of its labels.
 ///
 /// With server-side apply, a field that another actor changes or removes disappears from the entry
-/// of this project. An apply under the same manager name changes the time of the entry. That time
-/// has whole seconds, and any user with write permission can write `managedFields`:
-/// [`ObjectRevision`] covers both gaps.
+/// of this project. An apply under the same manager name changes the time of the entry. The
+/// fingerprint misses two cases: the time has whole seconds, and any user with write permission can
+/// write `managedFields`. [`ObjectRevision`] covers both cases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; 16]);
 
@@ -25,7 +25,7 @@ pub struct FieldsEntry<'a> {
     pub manager: &'a str,
     /// `Apply` or `Update`.
     pub operation: &'a str,
-    /// Subresource of the write; empty for the object itself.
+    /// Subresource of the write. The text is empty for a write of the object itself.
     pub subresource: &'a str,
     /// API version of the fields.
     pub api_version: &'a str,
@@ -36,8 +36,8 @@ pub struct FieldsEntry<'a> {
 }
 
 /// Returns the field manager of the last write that was not made through a subresource. Returns
-/// `None` if that is `ours`, or if several managers wrote in the last second. Users choose the name
-/// of a field manager, so this name is shown and never used for a decision.
+/// `None` if this manager is `ours`, or if several managers wrote in the last second. Users choose
+/// the name of a field manager, so the name is shown but never used for a decision.
 pub fn last_writer<'a>(
     ours: &str,
     entries: impl IntoIterator<Item = FieldsEntry<'a>>,
@@ -90,10 +90,10 @@ impl Fingerprint {
 
 /// Hash that changes with every write of the object except status updates.
 ///
-/// For kinds whose `metadata.generation` counts every change outside of metadata and status, it
-/// covers that number and the rest of the metadata; for other kinds, the resource version. An
-/// object with the same hash as after the last apply was not written since, even if its
-/// `managedFields` differ.
+/// For kinds whose `metadata.generation` counts every change outside of metadata and status, the
+/// hash covers the generation and the rest of the metadata. For other kinds, the hash covers the
+/// resource version. An object with the same hash as after the last apply was not written after
+/// that apply, even if its `managedFields` differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ObjectRevision([u8; 16]);
 
@@ -132,7 +132,8 @@ impl ObjectRevision {
 
 /// Returns true if the API server increases `metadata.generation` with each change of this kind
 /// outside of metadata and status. Source: the strategies of the built-in kinds in Kubernetes, and
-/// of custom resources in apiextensions. Kinds that are not listed set it once or never.
+/// of custom resources in apiextensions. For kinds that are not listed, the API server sets
+/// `metadata.generation` once or never.
 fn counts_generations(group: &str, kind: &str) -> bool {
     match group {
         "apps" => matches!(
@@ -186,8 +187,8 @@ pub struct ObjectState {
 pub enum DriftState {
     /// Unchanged since the last apply.
     InPlace,
-    /// The object was written, and its metadata does not show by which client. Another apply
-    /// restores it, and changes nothing if there was no drift.
+    /// The object was written, and its metadata does not show which client wrote it. Another apply
+    /// restores the object. The apply has no effect if there was no drift.
     MustVerify,
     /// Another actor owns a field or label of the content, or changed one under the same manager
     /// name.
@@ -230,8 +231,8 @@ pub fn verification_pause_ms(times: u32) -> u64 {
     }
 }
 
-/// Returns true if `live` has every field value of `desired`. It is used for objects without
-/// `managedFields`.
+/// Returns true if `live` has every field value of `desired`. The pod uses this comparison for
+/// objects without `managedFields`.
 pub fn covers(live: &Value, desired: &Value) -> bool {
     match (live, desired) {
         (_, Value::Null) => true,

@@ -1,5 +1,5 @@
-//! Jobs with a TTL, which Kubernetes deletes after they finish. Each runs once for each content;
-//! its deletion is not drift.
+//! Jobs with a TTL, which Kubernetes deletes after they finish. Each such Job runs once for each
+//! content, and its deletion by Kubernetes is not drift.
 
 use std::collections::BTreeMap;
 
@@ -29,8 +29,8 @@ pub fn is_job(group: &str, kind: &str) -> bool {
     (group, kind) == ("batch", "Job")
 }
 
-/// Returns `spec.ttlSecondsAfterFinished` of an object in seconds; `None` if it is not a Job or has
-/// no TTL.
+/// Returns `spec.ttlSecondsAfterFinished` of an object in seconds; `None` if the object is not a
+/// Job or has no TTL.
 pub fn ttl(id: &ObjectId, value: &Value) -> Option<i64> {
     is_job(&id.group, &id.kind).then_some(())?;
     value.pointer("/spec/ttlSecondsAfterFinished")?.as_i64()
@@ -76,7 +76,7 @@ pub fn has_ended(status: &Value) -> bool {
 }
 
 /// Returns true if Kubernetes deleted a Job with this TTL in seconds because it had finished. A
-/// deletion that was not observed counts as such, because a Job must not run twice.
+/// deletion that was not observed counts as such an expiry, because a Job must not run twice.
 pub fn has_expired(ttl: i64, end: JobEnd, now: i64) -> bool {
     match end {
         JobEnd::Running => false,
@@ -94,8 +94,8 @@ struct JobRun {
     /// True if the Job finished and its TTL deleted it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_expired: bool,
-    /// True if it had failed at that time. False if it had completed, or if its end was not
-    /// observed.
+    /// True if the Job had failed at that time. False if the Job had completed, or if its end was
+    /// not observed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     has_failed: bool,
 }
@@ -129,7 +129,8 @@ impl JobRuns {
         self.0.get(key).is_some_and(|run| run.digest == digest)
     }
 
-    /// Records that the Job `key` has expired; `has_failed` is true if it had failed before that.
+    /// Records that the Job `key` has expired. `has_failed` is true if the Job had failed before it
+    /// expired.
     pub fn expire(&mut self, key: &str, has_failed: bool) {
         if let Some(run) = self.0.get_mut(key) {
             run.is_expired = true;

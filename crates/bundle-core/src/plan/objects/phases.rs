@@ -29,8 +29,8 @@ pub enum Phase {
     Scaling,
     /// Routes and monitors of workloads.
     Publish,
-    /// Admission webhooks, admission policies and aggregated APIs. They come last because they can
-    /// block requests of all other phases.
+    /// Admission webhooks, admission policies and aggregated APIs. This phase is the last one,
+    /// because its objects can block requests of all other phases.
     Admission,
     /// Bindings of admission policies. The API server checks the permission to bind against the
     /// current policy, which must exist.
@@ -109,7 +109,7 @@ pub fn phases(objects: &[Manifest]) -> Vec<(Phase, Vec<&Manifest>)> {
 }
 
 /// Returns the steps of a removal. The objects of one step are deleted at the same time, and the
-/// next step waits until they are gone.
+/// next step waits until these objects are gone.
 ///
 /// Custom resources come first, while the controllers that handle their finalizers still run.
 pub fn removal<'a>(

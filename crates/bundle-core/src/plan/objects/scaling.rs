@@ -43,8 +43,8 @@ fn is_scaler(object: &Manifest) -> bool {
     )
 }
 
-/// Returns true if the reference of an autoscaler matches `target` in its namespace. The kind is
-/// optional for KEDA, where it defaults to Deployment; the API version is optional for both.
+/// Returns true if the reference of an autoscaler matches `target` in its namespace. For KEDA the
+/// kind is optional and defaults to Deployment. The API version is always optional.
 fn names(reference: &Value, target: &ObjectId) -> bool {
     let text = |key: &str| reference.get(key).and_then(Value::as_str);
     let group = text("apiVersion").map(|api| api.split_once('/').map_or("", |(group, _)| group));
@@ -106,8 +106,8 @@ pub fn replicas_owner<'a>(
     })
 }
 
-/// Returns the name of the autoscaler among `scalers` that scales `target`. All of them are in the
-/// namespace of `target`.
+/// Returns the name of the autoscaler among `scalers` that scales `target`. All autoscalers in
+/// `scalers` are in the namespace of `target`.
 pub fn scaler_of<'a>(scalers: &'a [Value], target: &ObjectId) -> Option<&'a str> {
     let found = scalers.iter().find(|scaler| {
         scaler

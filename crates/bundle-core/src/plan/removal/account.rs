@@ -1,4 +1,4 @@
-//! ServiceAccount for a removal, and the permissions that it delegates.
+//! ServiceAccount for a removal, and the permissions that the removal may use.
 
 use crate::plan::consent::ActingAccount;
 use crate::service_account::ServiceAccount;
@@ -6,15 +6,17 @@ use crate::service_account::ServiceAccount;
 /// ServiceAccount for a removal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RemovingAccount {
-    /// Named by the spec of a sealed object. The requesters of the content need permission to
-    /// impersonate it.
+    /// The spec of a sealed object names the ServiceAccount. The requesters of the content need
+    /// permission to impersonate it.
     OfSpec(ServiceAccount),
-    /// Recorded as the installer, or named by the class; with the permissions that it delegates.
+    /// The ServiceAccount is recorded as the installer, or the class names it. Contains the
+    /// delegated permissions.
     Known(ServiceAccount, ActingAccount),
 }
 
-/// Returns the ServiceAccount for a removal: the one of the spec; else the recorded installer; else
-/// the one of the class. `None` if there is none.
+/// Returns the ServiceAccount for a removal: the ServiceAccount of the spec, else the recorded
+/// installer, else the ServiceAccount of the class. Returns `None` if none of these ServiceAccounts
+/// is set.
 pub fn removing_account(
     of_spec: Option<ServiceAccount>,
     recorded: Option<ServiceAccount>,

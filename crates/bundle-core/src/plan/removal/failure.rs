@@ -52,8 +52,8 @@ impl RemovalFailure {
         )
     }
 
-    /// Returns the failure for definitions in use; `list` names them, each with its custom
-    /// resources.
+    /// Returns the failure for definitions in use. `list` names the definitions, each with its
+    /// custom resources.
     pub fn definitions_in_use(list: &str) -> Self {
         Self {
             retry: RetryPolicy::Soon,
@@ -71,8 +71,8 @@ impl RemovalFailure {
         Self::refused(codes::install::DELETION_NOT_REVIEWED, NOT_REVIEWED)
     }
 
-    /// Returns the failure for a deletion that was not reviewed; `admit` is the command that admits
-    /// it.
+    /// Returns the failure for a deletion that was not reviewed. `admit` is the command that admits
+    /// the deletion.
     pub(super) fn not_admitted(admit: &str) -> Self {
         let code = codes::install::DELETION_NOT_REVIEWED;
         Self::refused(

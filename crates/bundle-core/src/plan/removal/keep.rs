@@ -8,10 +8,10 @@ use crate::object::ObjectId;
 use crate::plan::phases::Phase;
 use crate::review::target::in_reserved_namespaces;
 
-/// Reason for which an object is not deleted.
+/// Reason why an object is not deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeepReason {
-    /// It is a namespace of the webhook that the class does not name.
+    /// The object is a namespace of the webhook that the class does not name.
     Reserved,
     /// Any other reason, as text.
     Other(String),
@@ -33,9 +33,9 @@ impl From<String> for KeepReason {
 }
 
 /// Returns the Namespaces among `unwanted` that are the `system` or `state` namespace of the
-/// webhook, unless `allowed`, the namespaces of the class, has their exact name. Content with them
-/// is rejected by the same rule, but earlier versions installed it. Their deletion would delete the
-/// webhook with its keys and records.
+/// webhook, unless `allowed`, the namespaces of the class, has their exact name. The same rule
+/// rejects content with such Namespaces, but earlier versions installed such content. The deletion
+/// of such a Namespace would delete the webhook with its keys and records.
 pub fn reserved<'a>(
     unwanted: impl IntoIterator<Item = &'a ObjectId>,
     allowed: &[String],

@@ -29,8 +29,8 @@ const FINALIZERS: usize = 3;
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 impl ObservedDeletion {
-    /// Fails if the deletion was not reviewed. `admit` is the command that admits it, once
-    /// possible; `now` is in milliseconds.
+    /// Fails if the deletion was not reviewed. `admit` is the command that admits the deletion, if
+    /// this is already possible. `now` is in milliseconds.
     pub fn check(&self, now: i64, admit: &str) -> Result<(), RemovalFailure> {
         if self.is_accepted() {
             Ok(())
@@ -45,12 +45,12 @@ impl ObservedDeletion {
 /// Reason why an object remains.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Obstacle {
-    /// The deletion is not allowed: the requesters without permission, with the message of the API
-    /// server; or, before a prune, the objects that depend on it.
+    /// The deletion is not allowed. Contains the message of the API server, and the requesters that
+    /// have no permission. Before a prune, also contains the objects that depend on this object.
     NotAllowed(String),
     /// The object is a namespace of the webhook.
     Reserved,
-    /// The object is being deleted, and these finalizers block it.
+    /// The object is being deleted, and these finalizers block its deletion.
     Finalizers(Vec<String>),
 }
 
@@ -62,8 +62,8 @@ impl Obstacle {
     }
 }
 
-/// Returns the objects to delete next, all at the same time. Objects with an obstacle remain, and
-/// so do:
+/// Returns the objects to delete next, all at the same time. Objects with an obstacle remain. The
+/// following objects remain too:
 /// - the namespace of such an object;
 /// - all objects except custom resources, if the obstacle is on a custom resource of a definition
 ///   among `objects`: a controller must handle its finalizers, and the definition must not delete
@@ -126,8 +126,8 @@ fn objects_left(left: usize) -> String {
     }
 }
 
-/// Returns the message about `left` remaining objects. `obstacles` has the objects that block the
-/// others. `admit` is the command that makes its user the requester of the BundleDeployment.
+/// Returns the message about `left` remaining objects. `obstacles` has the objects that block other
+/// objects. `admit` is the command that makes its user the requester of the BundleDeployment.
 fn message(left: usize, obstacles: &BTreeMap<ObjectId, Obstacle>, admit: &str) -> String {
     let mut refused = Vec::new();
     let mut held = Vec::new();

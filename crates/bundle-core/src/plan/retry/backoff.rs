@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// Number of consecutive restores without a delay.
 const AT_ONCE: u32 = 10;
-/// First delay after them; it doubles with each restore.
+/// First delay after the restores without delay. The delay doubles with each restore.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// Longest delay before an object is restored again.
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -55,13 +55,13 @@ fn doubled(first: Duration, most: Duration, times: u32) -> Duration {
 pub struct FailedAttempts {
     generation: i64,
     count: u32,
-    /// Time of the next attempt; `None` if a change must come first.
+    /// Time of the next attempt; `None` if there is no attempt before a change.
     due: Option<Duration>,
 }
 
 impl FailedAttempts {
     /// Returns the state after an attempt failed at `now`. `pause` returns the delay after this
-    /// number of failures; `None` if a change must come first.
+    /// number of failures. It returns `None` if the next attempt must wait for a change.
     ///
     /// An attempt before its due time, after a change in the cluster, neither increases the delay
     /// nor postpones the next attempt. A new generation of the object resets the count.
@@ -87,7 +87,7 @@ impl FailedAttempts {
         }
     }
 
-    /// Returns the time until the next attempt; `None` if a change must come first.
+    /// Returns the time until the next attempt; `None` if there is no attempt before a change.
     pub fn wait(&self, now: Duration) -> Option<Duration> {
         self.due.map(|due| due.saturating_sub(now))
     }
@@ -116,8 +116,8 @@ impl RestoreFailure {
     }
 }
 
-/// Restores of one object and failed attempts. It counts the actions of the reconciler, not the
-/// changes by others.
+/// Restores of one object and failed attempts. This type counts the actions of the reconciler, not
+/// the changes by other actors.
 ///
 /// Times are durations since a fixed moment of the caller.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -150,8 +150,8 @@ impl RestoreBackoff {
         }
     }
 
-    /// Returns the state after another actor changed the object: a new attempt may now succeed, and
-    /// is due at most [`LONGEST_PAUSE`] after the last one.
+    /// Returns the state after another actor changed the object. A new attempt may now succeed, and
+    /// is due at most [`LONGEST_PAUSE`] after the last attempt.
     #[must_use]
     pub fn changed(self) -> Self {
         Self {

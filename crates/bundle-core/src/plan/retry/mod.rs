@@ -10,8 +10,8 @@ use std::time::Duration;
 pub enum RetryPolicy {
     /// Temporary failure: exponential delay up to 30 s.
     Soon,
-    /// Failure that a user must resolve, without a watch that shows it: exponential delay up to 5
-    /// min.
+    /// Failure that a user must resolve. No watch reports when the failure is resolved, so the
+    /// reconciler retries with an exponential delay up to 5 min.
     Slowly,
     /// The same request fails each time: exponential delay up to 10 min.
     Rarely,
@@ -24,7 +24,7 @@ pub enum RetryPolicy {
 
 impl RetryPolicy {
     /// Returns the time until the next attempt after this number of consecutive failures, counted
-    /// from 1; `None` if a change must come first.
+    /// from 1; `None` if there is no attempt before a change.
     ///
     /// `spread` is a random number from 0 to 1.
     pub fn after(self, failures: u32, spread: f64) -> Option<Duration> {

@@ -1,9 +1,9 @@
 //! Decision on a reference: matching policies, and the signatures that satisfy them.
 //!
 //! Every policy that matches must be satisfied. A policy is satisfied if `threshold` distinct
-//! authorities have signed, each with one signature that meets all of its requirements. If
-//! signatures are unavailable, content that requires them is rejected for now, and the result must
-//! not be cached.
+//! authorities have signed, and for each of these authorities one signature meets all requirements
+//! of the authority. If signatures are unavailable, content that requires them is rejected for now,
+//! and the result must not be cached.
 
 use std::sync::Arc;
 
@@ -53,7 +53,8 @@ pub struct Satisfied {
     pub by: Vec<SignedBy>,
     /// Warnings.
     pub warnings: Findings,
-    /// `false` if only warnings depend on a failed lookup. The result must not be cached then.
+    /// `false` if a lookup failed and only warnings depend on this lookup. In this case the result
+    /// must not be cached.
     pub rememberable: bool,
     /// Policies that forbid downgrades.
     pub no_downgrade: Vec<String>,
@@ -71,8 +72,8 @@ pub enum PolicyDecision {
     CannotTell(Findings),
 }
 
-/// Returns the policies that match `reference`, in their order. If there is none, the decision does
-/// not depend on its signatures, and they do not have to be fetched.
+/// Returns the policies that match `reference`, in their order. If no policy matches, the decision
+/// does not depend on the signatures of `reference`, and the signatures do not have to be fetched.
 pub fn matching<'a>(
     reference: &Reference,
     policies: impl IntoIterator<Item = &'a Arc<Policy>>,
@@ -161,13 +162,13 @@ pub fn decide_unsignable(source: &str, class: ClassSignatures) -> PolicyDecision
                 format!("the class requires signatures, but content of a source of type `{source}` cannot be signed"),
             )
             .at_field("spec.source.type")
-            .hint("build a bundle from it (kubectl bundle build), push and sign it, then use a source of type image")
+            .hint("build a bundle from the content (kubectl bundle build), push and sign the bundle, then use a source of type image")
             .into(),
         ),
         ClassSignatures::IfPolicy => let_in(
             Finding::warning(
                 codes::trust::UNCHECKED,
-                format!("content of a source of type `{source}` cannot be signed: it is installed without a signature check"),
+                format!("content of a source of type `{source}` cannot be signed: the content is installed without a signature check"),
             )
             .at_field("spec.source.type"),
         ),
@@ -189,7 +190,7 @@ fn without_policy(reference: &PinnedReference, class: ClassSignatures) -> Policy
         ClassSignatures::IfPolicy => let_in(
             Finding::warning(
                 codes::trust::UNCHECKED,
-                format!("no SignaturePolicy matches {name}: it is installed without a signature check"),
+                format!("no SignaturePolicy matches {name}: the content is installed without a signature check"),
             )
             .about(reference.to_string()),
         ),

@@ -1,5 +1,5 @@
-//! Decision table: signatures, policies and class. Keys are names here; no cryptography is
-//! involved.
+//! Decision table: signatures, policies and class. In these tests keys are names, and no
+//! cryptography is involved.
 
 use serde_json::json;
 

@@ -1,5 +1,5 @@
-//! SignaturePolicy objects: parsed field by field, so that an invalid field does not disable the
-//! others.
+//! SignaturePolicy objects. They are parsed field by field, so that all other fields apply if one
+//! field is invalid.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,7 +33,7 @@ pub enum Mode {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     pub(super) name: String,
-    /// `None` if the patterns are invalid; the policy then matches every reference.
+    /// `None` if the patterns are invalid. A policy with invalid patterns matches every reference.
     globs: Option<Vec<String>>,
     mode: Mode,
     pub(super) threshold: usize,
@@ -102,14 +102,14 @@ impl Policy {
         &self.authorities
     }
 
-    /// Returns `true` if a BundleDeployment can install a lower version than the last one. Also
-    /// returns `true` if the policy has no `versions`.
+    /// Returns `true` if a BundleDeployment can install a lower version than the installed version.
+    /// Also returns `true` if the policy has no `versions`.
     pub fn allows_downgrade(&self) -> bool {
         self.allow_downgrade
     }
 
-    /// Returns the reasons for which the policy is not ready; empty if it is ready. Keys are only
-    /// checked by [`ready`](Self::ready).
+    /// Returns the reasons why the policy is not ready. The list is empty if the policy is ready.
+    /// Keys are only checked by [`ready`](Self::ready).
     pub fn problems(&self) -> &Findings {
         &self.problems
     }
@@ -214,7 +214,7 @@ impl Policy {
         self
     }
 
-    /// Returns the text, or adds the reason why it is missing.
+    /// Returns the text, or adds the reason why the text is missing.
     fn take(&mut self, path: &str, what: &str, named: Option<&Named>) -> Option<String> {
         match named {
             Some(Named::Found(text)) => return Some(text.clone()),

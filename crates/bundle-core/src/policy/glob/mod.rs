@@ -26,7 +26,8 @@ pub fn matches(pattern: &str, name: &str) -> bool {
         .any(|name| walk(canonical.as_bytes(), name.as_bytes()))
 }
 
-/// Returns a `registry/repository` that `pattern` matches; `None` if it matches none.
+/// Returns a `registry/repository` that `pattern` matches; `None` if `pattern` matches no valid
+/// reference.
 pub fn example(pattern: &str) -> Option<String> {
     let found = witness::shortest(&canonical_pattern(pattern))?;
     let reference: Reference = format!("{found}:tag").parse().ok()?;
@@ -82,8 +83,8 @@ fn canonical_name(name: &str) -> String {
     }
 }
 
-/// Like [`canonical_name`], for a pattern. An implied `library/` is added only if the repository
-/// has no stars. A port is kept if the registry has stars.
+/// Like [`canonical_name`], for a pattern. If the repository has no stars, an implied `library/` is
+/// added. If the registry has stars, a port is kept.
 fn canonical_pattern(pattern: &str) -> String {
     match pattern.split_once('/') {
         None => canonical_starred(pattern),

@@ -1,4 +1,4 @@
-//! Patterns from the tests of sigstore policy-controller, with the result here for each.
+//! Patterns from the tests of sigstore policy-controller, each with its result in this project.
 //! `docs/reference/patterns.md` has the same table.
 
 use super::{matches, problem};
@@ -8,7 +8,7 @@ use Row::{Matches, Misses, Refused};
 enum Row {
     Matches,
     Misses,
-    /// Rejected, with the suggested pattern; empty if there is none.
+    /// Rejected, with the suggested pattern. The text is empty without a suggestion.
     Refused(&'static str),
 }
 

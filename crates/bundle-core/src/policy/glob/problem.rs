@@ -4,12 +4,12 @@ use super::{DOCKER_HUB, canonical_pattern, canonical_registry, example};
 
 /// Maximum length of a pattern, in characters.
 const LONGEST: usize = 512;
-/// Registries that are often written without their last component.
+/// Registries that users often write without the last component of the name.
 const SHORT: [&str; 3] = ["ghcr", "quay", "gcr"];
 
-/// Returns the error in a pattern, with a suggestion if there is one; `None` if the pattern is
-/// valid. A pattern is invalid if its syntax is wrong, if it matches no reference, or if other
-/// tools interpret it differently.
+/// Returns the error in a pattern, with an optional suggestion; `None` if the pattern is valid. A
+/// pattern is invalid if its syntax is wrong, if it matches no reference, or if other tools
+/// interpret it differently.
 pub fn problem(pattern: &str) -> Option<String> {
     let why = fault(pattern)?;
     if pattern.is_empty() || pattern.len() > LONGEST {

@@ -282,7 +282,7 @@ fn names() -> impl Strategy<Value = String> {
     (registry, port, repository).prop_map(|(host, port, path)| format!("{host}{port}/{path}"))
 }
 
-/// Generates a name, and a pattern with stars in place of parts of it.
+/// Generates a name, and a pattern in which stars replace parts of the name.
 fn starred() -> impl Strategy<Value = (String, String)> {
     let cuts = prop::collection::vec((any::<usize>(), 0_usize..6, any::<bool>()), 0..3);
     (names(), cuts).prop_map(|(name, cuts)| {
@@ -299,7 +299,7 @@ fn starred() -> impl Strategy<Value = (String, String)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
-    /// Every valid pattern matches an existing reference: its example.
+    /// For every valid pattern, `example` returns a valid reference that the pattern matches.
     #[test]
     fn accepted_patterns_match_their_witness(
         pattern in prop_oneof![

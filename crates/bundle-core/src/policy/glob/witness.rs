@@ -4,10 +4,11 @@
 use std::collections::{HashSet, VecDeque};
 use std::net::Ipv6Addr;
 
-/// Characters that replace stars. Every other character of a name can be replaced by one of these.
+/// Characters that replace stars. In a name, one of these characters can replace every other
+/// character.
 const FILL: &[u8] = b"a.1:/";
-/// Registries that are compared as words: `localhost`, which has no dot, and those of Docker Hub,
-/// whose names have two components.
+/// Registries that are compared as words: `localhost`, which has no dot, and the registries of
+/// Docker Hub, whose names have two components.
 const WORDS: [&[u8]; 5] = [
     b"localhost",
     super::DOCKER_HUB.as_bytes(),
@@ -38,7 +39,7 @@ pub(super) fn shortest(pattern: &str) -> Option<String> {
 struct Node {
     at: usize,
     name: Name,
-    /// Previous node, and the character between both; `None` for the first node.
+    /// Previous node, and the character between the two nodes; `None` for the first node.
     from: Option<(usize, Option<u8>)>,
 }
 
@@ -161,7 +162,7 @@ enum Label {
     Dash,
 }
 
-/// Last character of a repository component, as far as it restricts the next one.
+/// Last character of a repository component, as far as it restricts the next character.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Component {
     Empty,
@@ -257,7 +258,7 @@ impl Host {
         })
     }
 
-    /// Returns the reserved words that equal the host, as bits; `None` if it is not a valid host.
+    /// Returns the reserved words that equal the host, as bits; `None` if the host is invalid.
     fn finished(self) -> Option<u8> {
         let is_host = match self.label {
             Label::Empty | Label::Dash | Label::Hexadecimal => false,

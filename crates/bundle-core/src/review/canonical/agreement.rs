@@ -94,7 +94,7 @@ fn pointers(value: &Value, at: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Sets the value at `pointer` to `nothing`, or removes it.
+/// Sets the value at `pointer` to `nothing`, or removes the value.
 fn put(spec: &mut Value, pointer: &str, nothing: Option<Value>) {
     let Some((parent, key)) = pointer.rsplit_once('/') else {
         return;

@@ -1,7 +1,7 @@
 //! Equality and digests of specs by meaning: absent, null and empty fields are equal,
 //! `createNamespace: false` equals an absent field, and the order of keys is ignored. No function
-//! here copies a value. A spec is compared and digested in place, because copies would exceed the
-//! memory that its review has reserved.
+//! of this module copies a value. Specs are compared and digested in place, because copies would
+//! exceed the memory that the review has reserved.
 
 use std::io::Write;
 
@@ -17,9 +17,9 @@ const OPAQUE: [&str; 3] = ["annotations", "config", "labels"];
 /// Fields whose empty value has a meaning: an empty allowlist allows nothing.
 const PRESENT: [&str; 3] = ["hosts", "namespaces", "types"];
 
-/// Fields for which `false` equals absent. An approval covers this field; writing its default must
-/// not require another approval. Other booleans are not in the list, because stamps and names of
-/// Bundles contain digests of specs with them, which must not change.
+/// Fields for which `false` equals absent. An approval covers this field, and a write of its
+/// default value must not require another approval. Other booleans are not in the list: stamps and
+/// names of Bundles contain digests of specs with these booleans, and the digests must not change.
 const OFF: [&str; 1] = ["createNamespace"];
 
 /// Rule for comparing the value of a field.
@@ -66,8 +66,8 @@ impl MemberRule {
         }
     }
 
-    /// Returns `true` if two values under this rule mean the same. Each part of them is visited
-    /// once.
+    /// Returns `true` if two values have the same meaning under this rule. Each part of the values
+    /// is visited once.
     fn same(self, left: &Value, right: &Value) -> bool {
         match (left, right) {
             (Value::Object(left), Value::Object(right)) if self != Self::Opaque => {
@@ -208,7 +208,7 @@ fn put_json(out: &mut impl Write, value: &(impl serde::Serialize + ?Sized)) {
     let _ = serde_json::to_writer(out, value);
 }
 
-/// Returns the members sorted by name. `serde_json` sorts them already, unless another crate
+/// Returns the members sorted by name. `serde_json` sorts members already, unless another crate
 /// enables its feature `preserve_order`.
 fn sorted(members: &Map<String, Value>) -> impl Iterator<Item = (&str, &Value)> {
     let is_sorted = members.keys().is_sorted();

@@ -1,7 +1,7 @@
 //! Permissions for deleting a Bundle, BundleDeployment or BundleApproval. A deletion removes
-//! installed objects with permissions that the requester can lack, so verb `delete` on the kind
-//! is not enough. The same permissions are required for writes that cause a deletion or change what
-//! it removes.
+//! installed objects with permissions that the requester possibly does not have, so verb `delete`
+//! on the kind is not enough. The same permissions are required for writes that cause a deletion,
+//! or that change the objects that a deletion removes.
 
 mod observed;
 
@@ -50,11 +50,11 @@ pub struct Deletion<'a> {
 /// State of the BundleDeployment of a generated Bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OwnerFact {
-    /// It exists and is not being deleted.
+    /// The owner exists and is not being deleted.
     Present,
-    /// It does not exist, has another uid, or is being deleted.
+    /// The owner does not exist, has another uid, or is being deleted.
     Going,
-    /// It could not be read.
+    /// The owner could not be read.
     Unavailable(Finding),
 }
 
@@ -62,8 +62,8 @@ pub enum OwnerFact {
 /// "cannot tell".
 #[derive(Debug, Clone, Default)]
 pub struct DeletionFacts {
-    /// Requesters of all parts of the object, from its stamp or seal. Empty without a valid stamp
-    /// or seal.
+    /// Requesters of all parts of the object, from its stamp or seal. The list is empty if the
+    /// object has no valid stamp or seal.
     pub recorded: Vec<Requester>,
     /// The classes, by name.
     pub classes: BTreeMap<String, ClassFact>,
@@ -100,7 +100,7 @@ impl<'a> Deletion<'a> {
     }
 
     /// Returns name and uid of the BundleDeployment of a generated Bundle, from its owner
-    /// references. It must be looked up if a controller is the requester.
+    /// references. If a controller is the requester, this BundleDeployment must be looked up.
     pub fn owner(&self) -> Option<(&'a str, &'a str)> {
         if self.kind != Kind::Bundle || !self.is_by_controller() {
             return None;
@@ -175,7 +175,7 @@ pub fn is_guarded_update(
     owners(old) != owners(new) || (guards(old) && !guards(new)) || is_admitted || is_changed
 }
 
-/// Judges a deletion. Every error is a reason to reject it.
+/// Judges a deletion. Every error is a reason to reject the deletion.
 pub fn judge_deletion(deletion: &Deletion<'_>, facts: &DeletionFacts) -> Findings {
     let mut findings = Findings::default();
     if deletion.own {
@@ -204,9 +204,9 @@ pub fn judge_deletion(deletion: &Deletion<'_>, facts: &DeletionFacts) -> Finding
     findings
 }
 
-/// Rules for Kubernetes controllers: they can only delete objects whose owner was deleted. An owner
-/// reference that was set while the registrations were missing does not count, because its author
-/// would decide about the deletion.
+/// Rules for Kubernetes controllers: a controller may only delete objects whose owner was deleted.
+/// An owner reference that was set while the registrations were missing does not count, because
+/// otherwise its author would decide about the deletion.
 fn controller(deletion: &Deletion<'_>, facts: &DeletionFacts, findings: &mut Findings) {
     let has_owners = owners_digest(deletion.object).is_some();
     // An object without a valid stamp was not reconciled, unless it has the finalizer.
@@ -237,8 +237,8 @@ fn controller(deletion: &Deletion<'_>, facts: &DeletionFacts, findings: &mut Fin
 }
 
 /// Returns the error for a deletion at `now` that is so early that the reconciler could not
-/// distinguish it from an unreviewed deletion. Times are milliseconds since 1970; `enforced_since`
-/// is that of [`ObservedDeletion`].
+/// distinguish it from an unreviewed deletion. Times are milliseconds since 1970. `enforced_since`
+/// is [`ObservedDeletion::enforced_since`].
 pub fn too_early(
     deletion: &Deletion<'_>,
     now: i64,
@@ -276,7 +276,7 @@ fn manage(deletion: &Deletion<'_>, facts: &DeletionFacts, findings: &mut Finding
             Finding::error(
                 codes::review::DELETE_NOT_ALLOWED,
                 format!(
-                    "user {:?} has no permission to delete or change {} {}: only its requester and users with verb manage on {resource} have it",
+                    "user {:?} has no permission to delete or change {} {}: only the requester of the object and users with verb manage on {resource} have this permission",
                     deletion.requester.user, deletion.kind, deletion.name
                 ),
             )
@@ -311,9 +311,9 @@ fn not_asked(what: &str) -> Finding {
 }
 
 /// Returns `true` if two requesters have the same user name, and their uids do not differ. A
-/// missing uid is ignored, because an authenticator may omit it. The exception is a ServiceAccount:
-/// the API server omits its uid only if another user impersonates it, so such a requester is not
-/// the recorded one.
+/// missing uid is ignored, because an authenticator may omit the uid. The exception is a
+/// ServiceAccount: the API server omits the uid of a ServiceAccount only if another user
+/// impersonates it, so such a requester is not the recorded requester.
 fn is_same(recorded: &Requester, requester: &Requester) -> bool {
     let omits = requester.uid.is_empty() && requester.service_account().is_none();
     recorded.user == requester.user

@@ -13,12 +13,13 @@ pub struct ObservedDeletion {
     pub deleted: i64,
     /// True if the inventory records that the deletion was accepted.
     pub is_recorded: bool,
-    /// Time since which the API server must have reviewed every deletion; `None` while a webhook
+    /// Start of the period in which the webhook registrations have been intact without
+    /// interruption, so that the API server sent every deletion to the webhook. `None` while a
     /// registration is missing or altered.
     pub enforced_since: Option<i64>,
-    /// Time of the write that admitted the current spec by the annotation `core.rukpak.io/admit`:
-    /// the start of its review, as stamp or seal record it. The times of other stamps do not
-    /// count, because a write without a review can renew a stamp.
+    /// Time at which the review of the write with the annotation `core.rukpak.io/admit` for the
+    /// current spec began. The stamp or the seal records this time. The times of other stamps do
+    /// not count, because a write without a review can renew a stamp.
     pub admitted: Option<i64>,
 }
 

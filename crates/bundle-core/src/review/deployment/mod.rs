@@ -32,17 +32,17 @@ pub struct CheckedDeploymentSpec {
     pub class: KubeName,
     /// Template of the Bundle.
     pub template: Template,
-    /// ServiceAccount that replaces that of the class.
+    /// ServiceAccount that replaces the ServiceAccount of the class.
     pub service_account: Option<ServiceAccount>,
     /// Namespace for objects without a namespace.
     pub target_namespace: Option<KubeName>,
-    /// `true` if that namespace is created if it is missing.
+    /// `true` if a missing target namespace is created.
     pub create_namespace: bool,
     /// `true` if the reconciler changes no objects (`spec.paused`).
     pub paused: bool,
     /// `true` if existing objects without owner are adopted.
     pub adopt: bool,
-    /// `true` if drifted objects are restored; `false` if they are only reported.
+    /// `true` if drifted objects are restored; `false` if drift is only reported.
     pub correct_drift: bool,
     /// Fields whose drift is ignored.
     pub drift_ignore: Vec<IgnoreRule>,
@@ -76,7 +76,7 @@ pub struct Rollout {
     pub roll_back: bool,
     /// Number of earlier revisions that are kept.
     pub history: usize,
-    /// `true` if a lower version may replace a higher one.
+    /// `true` if a lower version may replace a higher version.
     pub allow_downgrade: bool,
     /// Objects that are deleted and recreated if an immutable field changes.
     pub replace: ReplacePolicy,

@@ -1,5 +1,6 @@
 //! Input of the review rules: the write, and the facts that were looked up for it. The webhook and
-//! `kubectl bundle check` use the same types. `needs` lists the required facts; `judge` decides.
+//! `kubectl bundle check` use the same types. The module `needs` lists the required facts. The
+//! module `judge` decides.
 
 pub(super) mod needs;
 
@@ -68,11 +69,13 @@ impl fmt::Display for Kind {
 /// Trust in the stored object before any lookup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StampState {
-    /// Create, or update of an object without a valid stamp or seal.
+    /// The write creates the object, or it updates an object that has neither a valid stamp nor a
+    /// seal.
     Unstamped,
-    /// Update of an object that is sealed or has a valid stamp: its spec was checked before.
+    /// The write updates an object that has a seal or a valid stamp: the stored spec was checked
+    /// before.
     Stamped,
-    /// Create by the webhook itself of the Bundle that the template of a stamped BundleDeployment
+    /// The webhook itself creates the Bundle that the template of a stamped BundleDeployment
     /// defines. The webhook has compared owner, hash and spec. The Bundle inherits the stamp.
     Inherited,
 }
@@ -82,7 +85,7 @@ pub enum StampState {
 pub struct Subject<'a> {
     /// Kind of the object.
     pub kind: Kind,
-    /// Name of the object, also if the API server generates it.
+    /// Name of the object, also if the API server generates the name.
     pub name: &'a str,
     /// Complete object before the write; `None` on create.
     pub old: Option<&'a Value>,
@@ -111,8 +114,9 @@ impl<'a> Subject<'a> {
     }
 
     /// Returns `true` if the object is being deleted, its spec does not change, and the requester
-    /// does not confirm the spec. Changes of the spec are checked even then, because they decide
-    /// about the removal; a requester who confirms the spec becomes the requester of the object.
+    /// does not confirm the spec. Changes of the spec are checked even for such an object, because
+    /// they affect the removal. A requester who confirms the spec becomes the requester of the
+    /// object.
     pub fn is_leaving(&self) -> bool {
         self.is_removed_unchanged() && !self.admits
     }
@@ -166,7 +170,7 @@ pub enum Answer {
 /// Result of the lookup of a class by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClassFact {
-    /// The class exists and is valid. It can belong to another provisioner.
+    /// The class exists and is valid. The class may belong to another provisioner.
     Known(Box<Class>),
     /// The class exists but is invalid.
     Unreadable(Findings),
@@ -179,13 +183,13 @@ pub enum ClassFact {
 /// Result of the lookup of a ConfigMap of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConfigMapFact {
-    /// It has `immutable: true`.
+    /// The ConfigMap has `immutable: true`.
     Immutable,
-    /// It does not have `immutable: true`.
+    /// The ConfigMap does not have `immutable: true`.
     Mutable,
-    /// It does not exist, which the review allows.
+    /// The ConfigMap does not exist. The review allows this.
     Missing,
-    /// It could not be read.
+    /// The ConfigMap could not be read.
     Unavailable(Finding),
 }
 
@@ -196,13 +200,13 @@ pub enum ConfigMapFact {
     reason = "a review has one value, and this variant is the usual one"
 )]
 pub enum ContentFact {
-    /// There was no lookup, because no rule depends on it.
+    /// There was no lookup, because no rule depends on this fact.
     #[default]
     NotAsked,
-    /// The registry did not return it, with the reason.
+    /// The registry did not return the manifest. Contains the reason.
     Unavailable(Finding),
-    /// The SignaturePolicies are unknown, with the reason. It is therefore unknown if a signature
-    /// is required.
+    /// The SignaturePolicies are unknown, so it is unknown if a signature is required. Contains the
+    /// reason.
     PoliciesUnknown(Finding),
     /// The image was read.
     Found {
@@ -210,7 +214,7 @@ pub enum ContentFact {
         pinned: PinnedReference,
         /// Facts about the bundle from the annotations of the manifest.
         package: Result<Box<package::Facts>, Finding>,
-        /// Results of the signature verification; empty if no policy matches.
+        /// Results of the signature verification. The list is empty if no policy matches.
         signatures: Result<Vec<SignatureFound>, Unavailable>,
     },
 }
@@ -218,11 +222,11 @@ pub enum ContentFact {
 /// Result of the lookup of the BundleDeployment of an approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeploymentFact {
-    /// It exists.
+    /// The BundleDeployment exists.
     Found {
         /// UID.
         uid: String,
-        /// Name of its class.
+        /// Name of the class of the BundleDeployment.
         class: String,
         /// Digest of the settings that an approval covers
         /// ([`approval_terms`](super::approval_terms)).
@@ -233,9 +237,9 @@ pub enum DeploymentFact {
         /// ([`has_default_terms`](super::has_default_terms)).
         has_default_terms: bool,
     },
-    /// It does not exist.
+    /// The BundleDeployment does not exist.
     Missing,
-    /// It could not be read.
+    /// The BundleDeployment could not be read.
     Unavailable(Finding),
 }
 
@@ -266,7 +270,7 @@ pub struct Facts<'a> {
     pub content: ContentFact,
     /// SignaturePolicies that match the image, with their keys.
     pub policies: Vec<ReadyPolicy<'a>>,
-    /// Version of the API server; `None` if it is unknown.
+    /// Version of the API server; `None` if the version is unknown.
     pub server: Option<ServerVersion>,
     /// Namespace of the webhook: never a target namespace, and named in hints.
     pub system_namespace: String,

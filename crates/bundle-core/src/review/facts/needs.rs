@@ -1,5 +1,5 @@
-//! Lookups that a verdict on a write requires: none for a write that does not change a checked
-//! spec.
+//! Lookups that a verdict on a write requires. A write that does not change a checked spec requires
+//! no lookup.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ use crate::{
 /// Required lookups.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RequiredLookups {
-    /// Classes, by name: their spec, and an access review for verb `use`.
+    /// Classes, by name. For each class: the spec, and an access review for verb `use`.
     pub classes: BTreeSet<KubeName>,
     /// Access review for verb `impersonate` on this ServiceAccount.
     pub impersonate: Option<ServiceAccount>,
@@ -28,7 +28,8 @@ pub struct RequiredLookups {
     pub deployment: Option<KubeName>,
     /// Image in the registry: annotations of its manifest, and its signatures if a policy matches.
     pub image: Option<Image>,
-    /// ConfigMaps in the system namespace: an access review for verb `get`, and their `immutable`.
+    /// ConfigMaps in the system namespace. For each ConfigMap: an access review for verb `get`, and
+    /// the field `immutable`.
     pub config_maps: BTreeSet<KubeName>,
     /// Secret in the system namespace whose credentials the source uses: an access review for verb
     /// `get`.
@@ -123,9 +124,9 @@ pub(in crate::review) fn is_checked(subject: &Subject<'_>) -> bool {
     subject.old.is_none() || subject.kind == Kind::BundleDeployment
 }
 
-/// Returns `true` if the content must be looked up. It is not necessary if an update of a checked
-/// BundleDeployment keeps class and template, and with them the content, or if the object is being
-/// deleted and its spec is unchanged.
+/// Returns `true` if the content must be looked up. The lookup is not necessary in two cases: an
+/// update of a checked BundleDeployment keeps class and template, so that the content stays the
+/// same; or the object is being deleted and its spec is unchanged.
 pub(in crate::review) fn content_is_checked(subject: &Subject<'_>) -> bool {
     if subject.is_removed_unchanged() {
         return false;

@@ -1,5 +1,5 @@
 //! Admission rules about content: allowed sources, signatures, ConfigMaps, Kubernetes versions.
-//! They call the rules in `policy` and `version`.
+//! This module calls the rules in `policy` and `version`.
 
 use super::rights;
 use crate::{
@@ -178,8 +178,8 @@ fn image(
     }
 }
 
-/// Adds the finding for content that could not be fetched: an error if a signature is required, a
-/// warning otherwise.
+/// Adds the finding for content that could not be fetched. The finding is an error if a signature
+/// is required, and otherwise a warning.
 fn report_unread(
     why: &Finding,
     sourced: &Sourced<'_>,
@@ -242,7 +242,7 @@ fn conclude(decision: PolicyDecision, findings: &mut Findings) {
 }
 
 /// Rejects content whose format the class of its Bundle does not support. If the manifest does not
-/// declare the format, the reconciler checks it after unpacking.
+/// declare the format, the reconciler checks the format after unpacking.
 fn format(package: &package::Facts, sourced: &Sourced<'_>, facts: &Facts<'_>) -> Option<Finding> {
     let Some(ClassFact::Known(class)) = facts.classes.get(sourced.bundle.class.as_str()) else {
         return None;

@@ -1,4 +1,4 @@
-//! Judge: applies every admission rule to one write and its facts. It sends no request.
+//! Judge: applies every admission rule to one write and its facts. The judge sends no request.
 
 mod content;
 mod rights;
@@ -40,7 +40,8 @@ pub enum Stamping {
     Requester,
     /// Stamp of the requester for an approval under these terms of the BundleDeployment.
     Approve(Digest),
-    /// Stamp for this write: changed parts get the requester, other parts keep theirs.
+    /// Stamp for this write: the writer becomes the requester of the changed parts, and other parts
+    /// keep their requesters.
     Carry,
     /// The existing annotation, byte for byte, if the object has one.
     Keep,
@@ -154,7 +155,7 @@ fn not_vouched() -> Finding {
     .hint("its condition Ready names the annotation with which a user confirms the whole spec")
 }
 
-/// Sorts errors before warnings, and keeps the order of the rules otherwise.
+/// Sorts errors before warnings. Within each severity, the order of the rules stays.
 fn sort(findings: &mut Findings) {
     findings.sort_by_key(|finding| finding.severity == Severity::Warning);
 }
@@ -176,7 +177,7 @@ fn immutable(subject: &Subject<'_>) -> Option<Finding> {
                 codes::review::APPROVAL_IMMUTABLE,
                 "bundleapproval.spec is immutable",
             )
-            .hint("delete it to withdraw the approval, and create another one for other content"),
+            .hint("delete the BundleApproval to withdraw the approval, and create another BundleApproval for other content"),
         ),
         Kind::BundleDeployment => None,
     }
@@ -236,7 +237,8 @@ fn check(spec: &Spec, subject: &Subject<'_>, facts: &Facts<'_>, findings: &mut F
     }
 }
 
-/// Rejects the namespaces of the webhook as target, because Pods there could read its Secrets.
+/// Rejects the namespaces of the webhook as target, because Pods in these namespaces could read the
+/// Secrets of the webhook.
 fn target_namespace(spec: &CheckedDeploymentSpec, facts: &Facts<'_>, findings: &mut Findings) {
     let target = spec.target_namespace.as_deref();
     if let Err(why) = check_target(target, &facts.system_namespace, &facts.state_namespace) {

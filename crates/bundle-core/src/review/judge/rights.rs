@@ -10,7 +10,7 @@ use crate::review::{
     requester::Requester,
 };
 
-/// Checks that the class at `field` exists and that the requester has verb `use` on it.
+/// Checks that the class at `field` exists, and that the requester has verb `use` on the class.
 pub(super) fn class(name: &str, field: &'static str, facts: &Facts<'_>, findings: &mut Findings) {
     match facts.classes.get(name) {
         Some(ClassFact::Known(class)) if !class.is_ours() => {
@@ -56,7 +56,8 @@ pub(super) fn class(name: &str, field: &'static str, facts: &Facts<'_>, findings
 }
 
 /// Checks the permission to impersonate the ServiceAccount of a BundleDeployment. `asks` is `true`
-/// if the write changes the ServiceAccount, or content that is installed as it.
+/// if the write changes the ServiceAccount, or changes content that is installed as this
+/// ServiceAccount.
 pub(super) fn act_as(
     spec: &CheckedDeploymentSpec,
     asks: bool,
@@ -159,8 +160,8 @@ pub(super) fn approve(spec: &CheckedApprovalSpec, facts: &Facts<'_>, findings: &
     .put(facts, findings);
 }
 
-/// Returns the reason to reject an approval of a generation that is not the current one: its author
-/// has read other settings, or none.
+/// Returns the reason to reject an approval that is not for the current generation: its author has
+/// read other settings, or has read no settings.
 fn unread_generation(
     spec: &CheckedApprovalSpec,
     present: i64,
@@ -184,8 +185,8 @@ fn unread_generation(
     )))
 }
 
-/// Checks the permission to read a ConfigMap of the system namespace. The content shows its data to
-/// the requester.
+/// Checks the permission to read a ConfigMap of the system namespace, because the content shows the
+/// data of the ConfigMap to the requester.
 pub(super) fn read_config_map(name: &str, field: &str, facts: &Facts<'_>, findings: &mut Findings) {
     Question {
         answer: facts.may_read.get(name),
@@ -203,8 +204,8 @@ pub(super) fn read_config_map(name: &str, field: &str, facts: &Facts<'_>, findin
     .put(facts, findings);
 }
 
-/// Checks the permission to read a Secret of the system namespace. The host that the requester names
-/// receives its credentials.
+/// Checks the permission to read a Secret of the system namespace, because the host that the
+/// requester names receives the credentials in the Secret.
 pub(super) fn read_secret(name: &str, field: &str, facts: &Facts<'_>, findings: &mut Findings) {
     Question {
         answer: facts.may_read_secret.as_ref(),
@@ -224,7 +225,7 @@ pub(super) fn read_secret(name: &str, field: &str, facts: &Facts<'_>, findings: 
 
 /// Access review with its result and the texts for its rejection.
 struct Question<'a> {
-    /// Result of the access review; `None` if there was none.
+    /// Result of the access review; `None` if there was no access review.
     answer: Option<&'a Answer>,
     /// Diagnostic code of the rejection.
     code: Code,
@@ -311,8 +312,8 @@ fn not_allowed(code: Code, facts: &Facts<'_>, what: &str, right: &Right<'_>) -> 
     .hint(grant(facts, right))
 }
 
-/// Returns the Role rule and the binding that grant only this permission. It is not a command,
-/// because `kubectl create role` rejects custom verbs.
+/// Returns the Role rule and the binding that grant only this permission. The result is not a
+/// command, because `kubectl create role` rejects custom verbs.
 fn grant(facts: &Facts<'_>, right: &Right<'_>) -> String {
     let Right {
         verb,

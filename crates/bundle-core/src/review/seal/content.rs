@@ -1,6 +1,6 @@
-//! Content seal of a Bundle: the content that its source was first resolved to, under a MAC with a
-//! key that only the pod has. A user with permission to write the status of a Bundle can remove or
-//! copy it, but cannot create one.
+//! Content seal of a Bundle: the content that its source was first resolved to, with a MAC. Only
+//! the pod has the key of the MAC. A user with permission to write the status of a Bundle can
+//! remove or copy a seal, but cannot create a seal.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,6 +1,6 @@
 //! Seals: the content of a stamp, bound to uid and generation of the stored object. The leader
-//! seals an object with a fresh stamp when it first sees it; after that, only the seal is valid.
-//! This module decides if an object may be sealed; the reconciler writes the status.
+//! seals an object with a recent stamp when it first observes the object. After that, only the seal
+//! is valid. This module decides if an object may be sealed, and the reconciler writes the status.
 
 mod content;
 
@@ -23,8 +23,8 @@ use crate::reference::Digest;
 /// Maximum time from a write to its stamp, in milliseconds. The API server stores whole seconds,
 /// reads the time of an update before it calls webhooks, and has its own clock.
 pub const EARLIER: i64 = 5_000;
-/// Maximum time from a stamp to its write, in milliseconds: the maximum duration of a review, and
-/// of other webhooks after it.
+/// Maximum time from a stamp to its write, in milliseconds: the maximum duration of the review plus
+/// that of later webhooks.
 pub const LATER: i64 = 15_000;
 /// Maximum age of a stamp at the time of sealing, in milliseconds.
 pub const SEALED_WITHIN: i64 = 300_000;
@@ -46,8 +46,8 @@ pub struct StoredObject<'a> {
     pub generation: i64,
     /// Creation time, in milliseconds since 1970.
     pub created: Option<i64>,
-    /// Time of the last write to anything but the status ([`last_written`]), in milliseconds since
-    /// 1970.
+    /// Time of the last write, except writes of the status ([`last_written`]), in milliseconds
+    /// since 1970.
     pub written: Option<i64>,
     /// `true` if the object is being deleted. The deletion itself increments the generation by one.
     pub deleting: bool,
@@ -72,8 +72,8 @@ pub fn last_written(times: impl IntoIterator<Item = i64>, now: i64) -> Option<i6
 pub struct SealMoment {
     /// Now, in milliseconds since 1970.
     pub now: i64,
-    /// Time since which the webhook registrations have been intact without a gap, in milliseconds
-    /// since 1970; `None` while they are not intact.
+    /// Start of the period in which the webhook registrations have been intact without
+    /// interruption, in milliseconds since 1970. `None` while they are not intact.
     pub intact_since: Option<i64>,
 }
 
@@ -86,7 +86,7 @@ pub struct ConfirmedFacts {
     pub approves: Option<Digest>,
     /// BundleDeployment that a Bundle was generated for.
     pub generated_for: Option<GeneratedFor>,
-    /// The owner references that were reviewed; `None` if there were none.
+    /// The owner references that were reviewed; `None` if the object had no owner references.
     pub owners: Option<Digest>,
     /// Start of the review of the write that admitted the spec by the annotation
     /// `core.rukpak.io/admit`, in milliseconds since 1970; `None` without such a write.
@@ -95,9 +95,9 @@ pub struct ConfirmedFacts {
 }
 
 impl ConfirmedFacts {
-    /// Returns `true` if the owner references of `object` are those that were reviewed. Seals of
-    /// earlier versions do not contain owners; for a generated Bundle they cover one owner, the
-    /// BundleDeployment that it was generated for and is named after.
+    /// Returns `true` if the owner references of `object` are the reviewed owner references. Seals
+    /// of earlier versions do not contain owners. For a generated Bundle, such a seal covers one
+    /// owner: the BundleDeployment that the Bundle was generated for and is named after.
     pub fn covers_owners(&self, object: &Value) -> bool {
         let found = owners_digest(object);
         found.is_none()
@@ -105,8 +105,8 @@ impl ConfirmedFacts {
             || (self.owners.is_none() && self.is_generated_owner(object))
     }
 
-    /// Returns `true` for the owner that the garbage collector would find. It looks up an owner by
-    /// apiVersion, kind and name before it compares the uid.
+    /// Returns `true` for the owner that the garbage collector would find. The garbage collector
+    /// looks up an owner by apiVersion, kind and name before it compares the uid.
     fn is_generated_owner(&self, bundle: &Value) -> bool {
         let metadata = &bundle["metadata"];
         let name = metadata["name"].as_str().and_then(deployment_of);
@@ -124,8 +124,8 @@ impl ConfirmedFacts {
     }
 }
 
-/// Returns the name of the BundleDeployment in the name of a Bundle that was generated for it: all
-/// but the dash and six hexadecimal digits at the end.
+/// Returns the name of the BundleDeployment in the name of a generated Bundle: the name without the
+/// dash and the six hexadecimal digits at its end.
 fn deployment_of(bundle: &str) -> Option<&str> {
     let (name, hash) = bundle.rsplit_once('-')?;
     let is_hash = hash.len() == 6 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -139,7 +139,7 @@ pub enum VouchState {
     Sealed(ConfirmedFacts),
     /// The object has a fresh stamp, and may be sealed.
     Unsealed(ConfirmedFacts),
-    /// Neither stamp nor seal is valid.
+    /// Neither the stamp nor the seal is valid.
     NotVouched(StampError),
 }
 
@@ -225,7 +225,7 @@ fn is_replaced(key: &[u8], object: &StoredObject<'_>, seal: &ConfirmedFacts, age
     stamp_of(key, object, behind).is_ok_and(|(stamp, _)| stamp.time > seal.time)
 }
 
-/// Generation of a seal, compared with that of the object.
+/// Generation of a seal, compared with the generation of the object.
 #[derive(Clone, Copy)]
 enum Age {
     Current,
@@ -283,13 +283,14 @@ fn read_fresh(
     })
 }
 
-/// Returns the period, in milliseconds since 1970, in which the write of `stamp` can have happened.
+/// Returns the period in which the write with `stamp` may have happened, in milliseconds since
+/// 1970.
 fn window(stamp: &Stamp) -> RangeInclusive<i64> {
     stamp.time.saturating_sub(EARLIER)..=stamp.time.saturating_add(LATER)
 }
 
-/// Returns `true` if a write at the time `written`, in milliseconds since 1970, can be the one that
-/// `stamp` was made for.
+/// Returns `true` if a write at the time `written` may be the write that `stamp` was made for. The
+/// time is in milliseconds since 1970.
 pub fn is_written_with(stamp: &Stamp, written: i64) -> bool {
     window(stamp).contains(&written)
 }
@@ -297,7 +298,8 @@ pub fn is_written_with(stamp: &Stamp, written: i64) -> bool {
 /// Returns `true` if the object was observed so early that the update with `stamp` must have been
 /// made between the stamp and now. This is the proof if `managedFields` has no time for the update:
 /// Kubernetes removes the entry of a manager without fields, and does not track updates after the
-/// list was emptied. A later entry belongs to a later write, for which the stamp is invalid.
+/// list was emptied. An entry with a later time belongs to a later write, for which the stamp is
+/// invalid.
 fn is_observed_with(stamp: &Stamp, object: &StoredObject<'_>, moment: &SealMoment) -> bool {
     let window = window(stamp);
     let is_later = |written: i64| written > *window.end();
@@ -305,7 +307,7 @@ fn is_observed_with(stamp: &Stamp, object: &StoredObject<'_>, moment: &SealMomen
 }
 
 /// Returns the stamp if it was made for this spec of this object, `behind` generations ago, and the
-/// time of the write. The age of the stamp is not checked.
+/// time of the write. This function does not check the age of the stamp.
 fn stamp_of(
     key: &[u8],
     object: &StoredObject<'_>,

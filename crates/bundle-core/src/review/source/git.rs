@@ -14,10 +14,10 @@ const LONGEST_REF: usize = 244;
 const LONGEST_DIRECTORY: usize = 1024;
 /// Number of hexadecimal digits of a commit.
 const COMMIT_DIGITS: usize = 40;
-/// User of an ssh URL without one, as in RukPak.
+/// User of an ssh URL without a user, as in RukPak.
 const SSH_USER: &str = "git";
-/// Directory of a source without one. The bundle is then at the root of the repository, and its
-/// manifests are in this directory.
+/// Directory of the manifests if the source names no directory. The root of the bundle is then the
+/// root of the repository.
 pub(super) const DEFAULT_DIRECTORY: &str = "manifests";
 
 /// Protocol of a git URL.
@@ -30,7 +30,7 @@ pub enum GitTransport {
 }
 
 impl GitTransport {
-    /// Returns the port of a URL without one.
+    /// Returns the port of a URL without a port.
     pub fn default_port(self) -> u16 {
         match self {
             Self::Https => 443,
@@ -139,7 +139,7 @@ impl GitUrl {
         self.port.unwrap_or(self.transport.default_port())
     }
 
-    /// Returns the URL for git: with the user that ssh needs, and the host as parsed here.
+    /// Returns the URL for git, with the user that ssh needs, and with the parsed host.
     pub fn for_git(&self) -> String {
         let host = match &self.host {
             GitHost::Name(name) => name.clone(),

@@ -90,7 +90,8 @@ pub struct Auth {
 pub struct ConfigMapFiles {
     /// Name of the ConfigMap, in the system namespace.
     pub name: KubeName,
-    /// Directory in the bundle, relative and without `..`; empty for its root.
+    /// Directory in the bundle, relative and without `..`. The empty path is the root of the
+    /// bundle.
     pub path: String,
 }
 
@@ -106,8 +107,8 @@ impl Source {
         }
     }
 
-    /// Returns the host of the source, with the port if the URL has one. Sources in the cluster
-    /// have none.
+    /// Returns the host of the source, with the port if the URL has a port. Sources in the cluster
+    /// have no host.
     pub fn host(&self) -> Option<&str> {
         match self {
             Self::Image { reference, .. } => Some(reference.registry()),
@@ -139,8 +140,9 @@ impl Source {
         }
     }
 
-    /// Returns the Secret in the system namespace whose credentials the host of the source receives.
-    /// The pull secret of an image is not one of them: it names the hosts of its credentials.
+    /// Returns the Secret in the system namespace whose credentials the host of the source
+    /// receives. The pull secret of an image is not such a Secret, because it names the hosts of
+    /// its credentials.
     pub fn credentials(&self) -> Option<&KubeName> {
         self.auth()?.secret.as_ref()
     }
@@ -418,7 +420,7 @@ enum PathError {
     Above,
 }
 
-/// Returns the path without `.` and `..`; `None` if it leaves the root.
+/// Returns the path without `.` and `..`; `None` if the path leaves the root.
 fn inside(path: &str) -> Result<String, PathError> {
     if path.starts_with('/') {
         return Err(PathError::Absolute);

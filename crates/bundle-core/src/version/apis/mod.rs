@@ -1,4 +1,5 @@
-//! Built-in APIs of Kubernetes: first and last version that serves each, and its replacement.
+//! Built-in APIs of Kubernetes. For each API, the table has the first and the last version that
+//! serves the API, and the replacement of the API.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -12,7 +13,7 @@ const GONE: &str = include_str!("gone.tsv");
 /// Built-in API of Kubernetes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Api {
-    /// First minor version that serves the API, if the sources contain it.
+    /// First minor version that serves the API, if the sources of the table contain this version.
     pub introduced: Option<Minor>,
     /// Minor version in which the API was or will be deprecated.
     pub deprecated: Option<Minor>,
@@ -65,8 +66,8 @@ fn line(text: &'static str) -> Option<(&'static str, Entry)> {
     Some((group, (version, kind, api)))
 }
 
-/// Returns all APIs of a group (empty for the core group), with version and kind; empty if the
-/// group is not built-in.
+/// Returns all APIs of a group (empty for the core group), with version and kind. The list is empty
+/// if the group is not built-in.
 pub fn of(group: &str) -> &'static [(&'static str, &'static str, Api)] {
     let group = match group {
         "" => "core",
@@ -86,14 +87,15 @@ pub fn is_built_in(group: &str) -> bool {
 }
 
 /// Returns `true` if the group can belong to CustomResourceDefinitions or to an aggregated API
-/// server: it has a dot, which the API server requires of them, and is not built-in.
+/// server: the group has a dot, which the API server requires for such groups, and is not built-in.
 pub fn is_custom(group: &str) -> bool {
     group.contains('.') && !is_built_in(group)
 }
 
 /// Returns `true` if any version of Kubernetes, including versions newer than this table, may have
-/// the group: it has no dot, or the domain `k8s.io`. It also returns `true` for some groups of
-/// CustomResourceDefinitions. Use it for checks that must not miss a built-in group.
+/// the group: the group has no dot, or has the domain `k8s.io`. The function also returns `true`
+/// for some groups of CustomResourceDefinitions. Use it for checks that must not miss a built-in
+/// group.
 pub fn may_be_built_in(group: &str) -> bool {
     !group.contains('.') || group.ends_with(".k8s.io") || is_built_in(group)
 }
@@ -106,8 +108,8 @@ pub fn api(group: &str, version: &str, kind: &str) -> Option<&'static Api> {
         .map(|(_, _, api)| api)
 }
 
-/// Oldest minor version that checks consider: the first one with apiextensions.k8s.io/v1. A range
-/// without lower bound starts here.
+/// Oldest minor version that checks consider: the first version with apiextensions.k8s.io/v1. A
+/// range without lower bound starts with this version.
 pub const OLDEST: Minor = Minor(1, 16);
 
 /// Returns the newest minor version in the table.

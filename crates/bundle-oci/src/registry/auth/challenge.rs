@@ -10,13 +10,13 @@ pub(in crate::registry) enum Challenge {
         realm: String,
         service: Option<String>,
         scope: Option<String>,
-        /// Reason for which the sent token was rejected: `invalid_token`, `insufficient_scope`.
+        /// Reason why the sent token was rejected: `invalid_token`, `insufficient_scope`.
         error: Option<String>,
     },
 }
 
 impl Challenge {
-    /// Returns the size of its texts, in bytes.
+    /// Returns the size of the texts of the challenge, in bytes.
     pub(in crate::registry) fn bytes(&self) -> usize {
         match self {
             Self::Basic => 0,
@@ -33,7 +33,7 @@ impl Challenge {
     }
 }
 
-/// Parses the header. A token is preferred if both schemes are offered.
+/// Parses the header. If the registry offers both schemes, a token is preferred.
 pub(in crate::registry) fn challenge(header: &str) -> Option<Challenge> {
     let mut found = None;
     let mut rest = header.trim_start();

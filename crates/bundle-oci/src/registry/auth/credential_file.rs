@@ -1,5 +1,5 @@
 //! Credential files of `docker login` and `podman login`: choice of the entry for a repository, and
-//! its content.
+//! parser for the entry.
 
 use std::collections::BTreeMap;
 use std::io::Cursor;
@@ -68,8 +68,9 @@ impl CredentialFile {
         }
     }
 
-    /// Returns the entry with the longest matching name; podman writes them as
-    /// `REGISTRY/NAMESPACE`. Among equals, docker's older form (`https://REGISTRY/v1/`) comes last.
+    /// Returns the entry with the longest matching name. podman writes names such as
+    /// `REGISTRY/NAMESPACE`. If several names are equal, docker's older form
+    /// (`https://REGISTRY/v1/`) has the lowest priority.
     fn entry(&self, registry: &str, path: &str) -> Option<&Value> {
         let auths = self.auths.as_ref()?;
         let mut name = format!("{registry}/{path}");

@@ -1,5 +1,5 @@
-//! Credentials of registries: explicit ones, pull secrets, and docker's and podman's credential
-//! files.
+//! Credentials of registries: explicit credentials, pull secrets, and the credential files of
+//! docker and podman.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,22 +9,22 @@ use crate::registry::auth::credential_file::{CredentialFile, HelperUse};
 use crate::registry::auth::login::Login;
 use crate::registry::bounded_file::read_bounded;
 
-/// Sources of credentials. The first source with a login wins: `given`, then pull secrets, then
-/// files.
+/// Sources of credentials. The first source with a login is used. The order is `given`, pull
+/// secrets, files.
 #[derive(Debug, Clone, Default)]
 pub struct Logins {
     /// By registry (host and port).
     pub given: BTreeMap<String, Login>,
-    /// Content of `.dockerconfigjson` Secrets. Credential helpers in them are ignored, as Secrets
-    /// come from the cluster.
+    /// Content of `.dockerconfigjson` Secrets. Credential helpers in these Secrets are ignored,
+    /// because Secrets come from the cluster.
     pub secrets: Vec<Vec<u8>>,
-    /// Credential files as `docker login` and `podman login` write them, with their credential
+    /// Credential files in the format of `docker login` and `podman login`, with their credential
     /// helpers. Missing files are ignored.
     pub files: Vec<PathBuf>,
 }
 
-/// Reason for which a pull secret is not used. All causes share one text, so that a requester who
-/// names Secrets cannot learn which ones exist.
+/// Reason why a pull secret is not used. All causes share one text, so that a requester who names
+/// Secrets cannot find out which Secrets exist.
 pub const UNUSABLE_PULL_SECRET: &str =
     "it does not exist, is not of type kubernetes.io/dockerconfigjson, or cannot be read";
 
@@ -39,8 +39,8 @@ impl Logins {
         Self::default()
     }
 
-    /// Returns the login for a repository, if there is one. Blocks: it may run a credential helper.
-    /// The error names the source that failed.
+    /// Returns the login for a repository, if a login exists. This function blocks, because it may
+    /// run a credential helper. The error names the source that failed.
     pub(in crate::registry) fn find(
         &self,
         registry: &str,

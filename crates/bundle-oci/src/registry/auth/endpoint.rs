@@ -20,7 +20,7 @@ pub(in crate::registry) struct Endpoint {
     /// Base URL: `https://registry.example.com/v2/`.
     pub(in crate::registry) base: Url,
     pub(in crate::registry) challenge: Option<Challenge>,
-    /// Network zone of the registry; it limits the realms of token services.
+    /// Network zone of the registry. The zone limits the realms of token services.
     pub(in crate::registry) reach: NetworkZone,
 }
 
@@ -28,7 +28,7 @@ pub(in crate::registry) struct Endpoint {
 #[derive(Debug)]
 pub(in crate::registry) struct Endpoints {
     plain: BTreeSet<String>,
-    /// Registries for which plain HTTP is allowed if they do not speak TLS.
+    /// Registries for which plain HTTP is allowed if they do not support TLS.
     tolerated: BTreeSet<String>,
     known: Mutex<LimitedMap<String, Arc<Endpoint>>>,
 }
@@ -91,8 +91,8 @@ impl Endpoints {
         Ok(endpoint)
     }
 
-    /// Returns `true` if requests to this URL may be sent without TLS: on this machine, and to hosts
-    /// that the settings list.
+    /// Returns `true` if requests to this URL may be sent without TLS: the host is this machine, or
+    /// the settings list the host.
     pub(in crate::registry) fn allows_plain_http(&self, url: &Url) -> bool {
         let host = authority(url);
         is_loopback(url) || self.plain.contains(&host) || self.tolerated.contains(&host)

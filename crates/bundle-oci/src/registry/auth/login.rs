@@ -22,7 +22,7 @@ pub enum Login {
 }
 
 impl Login {
-    /// Returns the size of its texts, in bytes.
+    /// Returns the size of the texts of the login, in bytes.
     pub(in crate::registry) fn bytes(&self) -> usize {
         match self {
             Self::Password { user, password } => user.len() + password.len(),

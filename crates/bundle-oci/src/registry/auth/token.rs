@@ -31,8 +31,8 @@ const EXPIRY_MARGIN: Duration = Duration::from_secs(10);
 /// Registry, repository, write access, and a second repository to read from.
 type TokenKey = (String, String, bool, Option<String>);
 
-/// User name for an identity token, for services that only support names and passwords, as docker's
-/// helpers write it.
+/// User name that docker's credential helpers use for an identity token, for services that only
+/// support names and passwords.
 const TOKEN_USER: &str = "<token>";
 
 /// Access for which a token is needed.
@@ -55,7 +55,7 @@ impl TokenScope<'_> {
     }
 
     /// Returns the scopes to request. The registry's own scope is used if it is for this repository
-    /// and grants at least as much.
+    /// and grants at least the same access.
     fn scopes(&self, asked: Option<&str>) -> Vec<String> {
         let wanted = format!("repository:{}:", self.repository.path);
         let fits =
@@ -73,7 +73,7 @@ impl TokenScope<'_> {
     }
 }
 
-/// Logins and the tokens obtained with them.
+/// Logins, and the tokens that were obtained with these logins.
 #[derive(Debug)]
 pub(in crate::registry) struct Tokens {
     sources: Logins,
@@ -84,7 +84,7 @@ pub(in crate::registry) struct Tokens {
 #[derive(Deserialize)]
 struct TokenResponse {
     token: Option<String>,
-    /// OAuth's name of the field; some services send both.
+    /// Name of this field in OAuth. A service may send both fields.
     access_token: Option<String>,
     expires_in: Option<u64>,
 }
@@ -103,8 +103,8 @@ impl Tokens {
         }
     }
 
-    /// Returns the identity for messages, and the login if it is a token that this client did not
-    /// obtain.
+    /// Returns the identity for messages. Also returns the login if the login is a token that this
+    /// client did not obtain.
     pub(in crate::registry) fn who(&self, repository: &Repository) -> (String, Option<Login>) {
         let known = lock(&self.logins)
             .get(&login_key(repository))
@@ -204,8 +204,8 @@ pub(in crate::registry) fn secret(text: &str) -> Result<HeaderValue, Reason> {
     Ok(value)
 }
 
-/// Returns the URL of the token service. It must use TLS, unless the registry itself uses plain
-/// HTTP.
+/// Returns the URL of the token service. The URL must use TLS, unless the registry itself uses
+/// plain HTTP.
 fn trusted_realm(realm: &str, endpoint: &Endpoint) -> Result<Url, Reason> {
     let url = Url::parse(realm).map_err(|_| {
         Reason::Malformed(format!(

@@ -62,7 +62,7 @@ impl Stream for BlobReader {
 }
 
 impl Client {
-    /// Returns the bytes of a blob. The request is sent when the first of them is read.
+    /// Returns the bytes of a blob. The request is sent when the first byte is read.
     pub fn blob(&self, repository: &Repository, descriptor: &Descriptor) -> BlobReader {
         self.blob_after(repository, descriptor, 0, Some(Hasher::new()))
     }
@@ -164,7 +164,7 @@ pub(in crate::registry) struct Download {
     begun: bool,
     /// Bytes to skip because the registry ignores `Range`.
     skip: u64,
-    /// Consecutive failures, and bytes since the last one.
+    /// Number of consecutive failures, and bytes that were received after the last failure.
     failures: u32,
     since: u64,
     until: Option<Instant>,
@@ -251,7 +251,7 @@ impl Download {
         Ok(self.held.take())
     }
 
-    /// Counts and hashes a piece. Returns `None` if there is nothing to return yet.
+    /// Counts and hashes a piece. Returns `None` if no piece can be returned yet.
     fn take(&mut self, mut piece: Bytes) -> Result<Option<Bytes>, Reason> {
         if self.skip > 0 {
             let skipped = piece

@@ -1,5 +1,5 @@
-//! Push of a bundle: blobs that are missing first, the manifest last, so that a tag never refers to
-//! an incomplete image.
+//! Push of a bundle: missing blobs are first, and the manifest is last, so that a tag never refers
+//! to an incomplete image.
 
 use bundle_core::reference::{PinnedReference, Reference};
 
@@ -21,13 +21,14 @@ pub enum TagPolicy {
 pub struct Pushed {
     /// Pushed content with its digest.
     pub pinned: PinnedReference,
-    /// `true` if anything changed; `false` if the registry had this content under this tag.
+    /// `true` if the push changed the registry; `false` if the registry already had this content
+    /// under this tag.
     pub new: bool,
 }
 
 impl Client {
-    /// Pushes `packed` to `to`: under its tag and, if `to` has a digest, which must be that of
-    /// `packed`, under the digest.
+    /// Pushes `packed` to `to`, under the tag of `to`. If `to` has a digest, `packed` must have
+    /// this digest, and is also pushed under the digest.
     pub async fn push(
         &self,
         packed: &PackedImage,

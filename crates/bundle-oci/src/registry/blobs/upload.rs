@@ -1,6 +1,6 @@
-//! Upload of a blob: skipped if the repository has it, mounted if a repository of the same registry
-//! has it, in one request otherwise, and in chunks if the registry requires them or the connection
-//! broke.
+//! Upload of a blob. If the repository has the blob, the upload is skipped. If another repository
+//! of the same registry has it, the blob is mounted. Otherwise the blob is sent in one request. It
+//! is sent in chunks if the registry requires chunks, or after a connection broke.
 
 use bytes::Bytes;
 use reqwest::header::{HeaderMap, LOCATION, RANGE};
@@ -39,7 +39,7 @@ pub enum UploadResult {
 /// An open upload session.
 #[derive(Debug, Clone)]
 struct UploadSession {
-    /// URL for its bytes.
+    /// URL for the bytes of the upload.
     location: Url,
     /// Minimum chunk size, except for the last chunk.
     min_chunk: u64,
@@ -48,8 +48,8 @@ struct UploadSession {
 }
 
 impl Client {
-    /// Ensures that the repository has the blob. `from` is another repository that may have it: the
-    /// blob is mounted from it if it is in the same registry.
+    /// Ensures that the repository has the blob. `from` is another repository that may have the
+    /// blob. If `from` is in the same registry, the blob is mounted from `from`.
     pub async fn upload(
         &self,
         repository: &Repository,
@@ -190,7 +190,7 @@ impl Client {
         }
     }
 
-    /// Returns `true` if the registry has the blob it acknowledged.
+    /// Returns `true` if the registry has the blob that it acknowledged.
     async fn verify_stored(
         &self,
         repository: &Repository,
@@ -308,7 +308,7 @@ impl BlobUpload<'_> {
             .await
     }
 
-    /// Returns `true` if the registry rejects this upload method and there is another one.
+    /// Returns `true` if the registry rejects this upload method and another upload method exists.
     fn switch_method(&mut self, reason: &Reason) -> bool {
         let next = match (self.method, reason) {
             (
@@ -340,8 +340,8 @@ impl BlobUpload<'_> {
         Ok(())
     }
 
-    /// Resumes after the bytes that the registry reports. Returns `false` if it does not report
-    /// them.
+    /// Resumes after the bytes that the registry reports as received. Returns `false` if the
+    /// registry does not report the received bytes.
     async fn resume(&mut self) -> bool {
         let ask = RegistryRequest {
             target: RequestTarget::Url(self.session.location.clone()),
@@ -435,8 +435,8 @@ fn location(answer: &Response) -> Result<Option<Url>, Reason> {
     }
 }
 
-/// Returns the number of bytes that the registry has of an upload: `Range: 0-N`. `0-0` or a missing
-/// header means none, as registries use `0-0` for both none and one.
+/// Returns the number of bytes of an upload that the registry has: `Range: 0-N`. If the header is
+/// missing or is `0-0`, the result is 0, because registries use `0-0` for no byte and for one byte.
 fn stored_bytes(headers: &HeaderMap) -> Option<u64> {
     let text = headers.get(RANGE)?.to_str().ok()?.trim();
     let (first, last) = text

@@ -13,8 +13,8 @@ use crate::blob::{Blob, BlobContent, ByteStream, changed_content};
 use crate::hash::Hasher;
 use crate::progress::Progress;
 
-/// Maximum size of a piece that is passed to a connection. It is small, so that a slow connection
-/// shows progress.
+/// Maximum size of a piece that is passed to a connection. This size is small, so that a slow
+/// connection shows progress.
 const MAX_SLICE_BYTES: usize = 256 << 10;
 
 /// Part of a blob that a request sends.
@@ -90,7 +90,7 @@ impl SendProgress {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Returns the error of the content, if it could not be read.
+    /// Returns the error of the content, if the content could not be read.
     pub(in crate::registry) fn failure(&self) -> Option<Finding> {
         self.lock().take()
     }

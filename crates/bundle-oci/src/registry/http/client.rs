@@ -91,7 +91,7 @@ impl HttpClient {
         outcome
     }
 
-    /// Sends one request with a part of a blob. It has no deadline while bytes are sent.
+    /// Sends one request with a part of a blob. The request has no deadline while bytes are sent.
     pub(in crate::registry) async fn send_watched(
         &self,
         request: reqwest::Request,
@@ -152,8 +152,8 @@ impl HttpClient {
             .map_err(|error| self.connection_error(&authority(response.url()), error))
     }
 
-    /// Returns the whole body. Returns an error if it has more than `limit` bytes. If it is JSON,
-    /// the memory of its parsed form is reserved too.
+    /// Returns the whole body. Returns an error if the body has more than `limit` bytes. If the
+    /// body is JSON, the memory of its parsed form is reserved too.
     pub(in crate::registry) async fn body(
         &self,
         mut response: reqwest::Response,

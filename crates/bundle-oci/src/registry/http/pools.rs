@@ -1,5 +1,5 @@
-//! Connection pools: one that uses proxies, one for loopback, those of redirects, and clients of
-//! hosts with certificates of their own. None follows redirects automatically.
+//! Connection pools: a pool that uses proxies, a pool for loopback, pools for redirects, and
+//! clients of hosts that have their own certificates. No pool follows redirects automatically.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -37,8 +37,9 @@ pub(super) struct ConnectionPools {
     pools: Mutex<Pools>,
     /// Hosts that references name, in contrast to hosts of redirects.
     registries: Mutex<LimitedMap<String, ()>>,
-    /// Clients with certificates of their own, `None` for hosts without; by host, whether it is a
-    /// registry, and the zone of the redirecting registry.
+    /// Clients of hosts that have their own certificates; `None` for hosts without certificates.
+    /// The key contains the host, `true` if the host is a registry, and the zone of the redirecting
+    /// registry.
     own: Mutex<LimitedMap<(String, bool, NetworkZone), Option<reqwest::Client>>>,
 }
 
@@ -48,15 +49,15 @@ impl fmt::Debug for ConnectionPools {
     }
 }
 
-/// Pool of connections without certificates of its own.
+/// Pool of connections to hosts without their own certificates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pool {
     /// Through the proxies of the environment.
     Proxied,
     /// To this machine, without a proxy.
     Direct,
-    /// To registries on this machine without TLS. It loads no certificate authorities, which halves
-    /// the time of a request to such a registry.
+    /// Connections without TLS to registries on this machine. This pool loads no certificate
+    /// authorities, which halves the time of a request to such a registry.
     Plain,
     /// For redirects of public registries.
     FromPublic,
@@ -64,7 +65,7 @@ enum Pool {
     FromPrivate,
 }
 
-/// The pools, and the hosts that their connections can go to.
+/// The pools, and the hosts that the connections of each pool may reach.
 #[derive(Debug, Default)]
 struct Pools {
     clients: [Option<reqwest::Client>; 5],
@@ -143,7 +144,7 @@ impl ConnectionPools {
         })
     }
 
-    /// Returns the client of `pool`, which `create` creates if there is none.
+    /// Returns the client of `pool`. If the pool has no client, `create` creates it.
     fn pooled(
         &self,
         pool: Pool,
@@ -181,7 +182,7 @@ impl ConnectionPools {
         self.pooled(pool, url, || self.make(false, from, &[], None))
     }
 
-    /// Returns a client for this URL's host alone, if it has certificates of its own.
+    /// Returns a client for this URL's host alone, if the host has its own certificates.
     fn host_client(
         &self,
         url: &Url,

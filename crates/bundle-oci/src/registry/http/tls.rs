@@ -1,5 +1,5 @@
-//! TLS trust and client certificates: PEM files, folders of them, and folders by host like docker's
-//! `certs.d`.
+//! TLS trust and client certificates: PEM files, folders of PEM files, and folders by host like
+//! docker's `certs.d`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -77,7 +77,8 @@ impl TlsSettings {
         Ok(())
     }
 
-    /// Returns the certificates for `host` (with its port) from the first folder that has any.
+    /// Returns the certificates for `host` (with its port) from the first folder that has
+    /// certificates for this host.
     pub(in crate::registry) fn of(&self, host: &str) -> Result<Option<HostCertificates>, Reason> {
         // Hosts come from references and redirects and must not contain path separators.
         if host.contains(['/', '\\']) || host.starts_with('.') {

@@ -1,5 +1,5 @@
 //! Limits of redirects: a registry cannot redirect to an address that is closer to this machine
-//! than its own.
+//! than the address of the registry.
 
 use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -90,16 +90,16 @@ impl NetworkZone {
         }
     }
 
-    /// Returns the zone of a response: from the address in the URL, or else from the peer's
-    /// address.
+    /// Returns the zone of a response, from the address in the URL. If the URL has no address, the
+    /// address of the peer is used.
     pub(in crate::registry) fn of_response(url: &Url, other_end: Option<SocketAddr>) -> Self {
         Self::of_url(url)
             .or_else(|| other_end.map(|address| Self::of(address.ip())))
             .unwrap_or(Self::Public)
     }
 
-    /// Returns the reason why a registry in this zone must not redirect to that URL, if any. Host
-    /// names are checked when they are resolved.
+    /// Returns the reason why a registry in this zone must not redirect to that URL; `None` if it
+    /// may. Host names are checked when they are resolved.
     pub(in crate::registry) fn refuses(self, to: &Url) -> Option<&'static str> {
         Self::of_url(to)
             .filter(|near| *near > self)

@@ -42,7 +42,7 @@ pub enum HttpFileReason {
         /// Error of the operating system or the HTTP client.
         source: HttpError,
     },
-    /// No bytes arrived for too long, or the transfer exceeded its deadline.
+    /// No bytes arrived within the time limit, or the transfer exceeded its deadline.
     #[error("the server stopped responding ({})", seconds(.after))]
     Stalled {
         /// Deadline that was exceeded.
@@ -56,7 +56,7 @@ pub enum HttpFileReason {
     TooSlow {
         /// Bytes that arrived.
         came: u64,
-        /// Measured time.
+        /// Time over which the rate was measured.
         window: Duration,
         /// Minimum rate, in bytes per second.
         slowest: u64,
@@ -66,10 +66,10 @@ pub enum HttpFileReason {
     Certificate {
         /// Host and port.
         host: String,
-        /// Reason for which the certificate is rejected.
+        /// Reason why the certificate is rejected.
         source: HttpError,
     },
-    /// The server requires a client certificate or rejects the one that was sent.
+    /// The server requires a client certificate, or rejects the certificate that was sent.
     #[error("{host} requires another client certificate")]
     ClientCertificate {
         /// Host and port.
@@ -102,7 +102,7 @@ pub enum HttpFileReason {
     Redirect {
         /// Host and port of the target.
         to: String,
-        /// Reason for which it is rejected.
+        /// Reason for the rejection.
         why: &'static str,
     },
     /// More bytes than the limit.

@@ -1,5 +1,5 @@
-//! Download of a gzipped archive from an HTTP server: with the connections, the rules about
-//! addresses and redirects, and the minimum rate of registry requests.
+//! Download of a gzipped archive from an HTTP server. The download has the same connections, rules
+//! about addresses and redirects, and minimum rate as registry requests.
 
 mod error;
 
@@ -41,8 +41,9 @@ pub struct HttpFileRequest {
 }
 
 impl HttpFileRequest {
-    /// Creates a request. Without `private_addresses` it only goes to public addresses. A redirect
-    /// to an address in a nearer zone than that of the server is rejected.
+    /// Creates a request. Without `private_addresses` the request connects only to public
+    /// addresses. A redirect to an address in a nearer zone than the zone of the server is
+    /// rejected.
     pub fn new(
         url: &str,
         login: Option<&Login>,
@@ -134,7 +135,7 @@ impl ReceivedFile {
         })
     }
 
-    /// Unpacks the file into `sink` on a thread of its own.
+    /// Unpacks the file into `sink` on a separate thread.
     pub async fn unpack<S>(
         self,
         limits: Limits,
@@ -154,7 +155,8 @@ impl ReceivedFile {
 }
 
 impl Client {
-    /// Downloads a file to a temporary file in `folder`. Fails if it is larger than a layer can be.
+    /// Downloads a file to a temporary file in `folder`. Fails if the file is larger than the
+    /// maximum size of a layer.
     pub async fn receive_file(
         &self,
         request: &HttpFileRequest,
@@ -171,7 +173,7 @@ impl Client {
         })
     }
 
-    /// Downloads a gzipped file, and returns its descriptor. Its bytes are discarded.
+    /// Downloads a gzipped file, and returns its descriptor. The bytes of the file are discarded.
     pub async fn describe_file(
         &self,
         request: &HttpFileRequest,

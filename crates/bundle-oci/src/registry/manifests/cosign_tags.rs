@@ -18,13 +18,13 @@ use crate::registry::manifests::tag_conflict::{MAX_WRITES, wait_after_write};
 use crate::registry::transport::RegistryRequest;
 use crate::registry::{Client, Reason, RegistryError, Repository, SignatureStored};
 
-/// Suffix of cosign 2's tags: one for signatures, one for attestations.
+/// Suffixes of cosign 2's tags: the first is for signatures, the second for attestations.
 const SIGNATURES: &str = "sig";
 const ATTESTATIONS: &str = "att";
 
 impl Client {
     /// Returns the signatures under one tag and the attestations under the other, without their
-    /// content. Empty if the tags do not exist.
+    /// content. The lists are empty if the tags do not exist.
     pub(in crate::registry) async fn cosign_locations(
         &self,
         repository: &Repository,
@@ -149,7 +149,7 @@ impl Client {
             })
     }
 
-    /// Returns the layers that are signatures, in order; those that were selected are read.
+    /// Returns the layers that are signatures, in order. The selected layers are read.
     pub(in crate::registry) async fn layers(
         &self,
         repository: &Repository,
@@ -184,8 +184,8 @@ impl Client {
     }
 }
 
-/// Returns the configuration of an image with these layers. cosign compares their number when it
-/// adds a layer.
+/// Returns the configuration of an image with these layers. cosign compares the number of layers
+/// when it adds a layer.
 fn config(layers: &[Descriptor]) -> String {
     let digests: Vec<&str> = layers.iter().map(|layer| layer.digest.as_str()).collect();
     let created = "0001-01-01T00:00:00Z";

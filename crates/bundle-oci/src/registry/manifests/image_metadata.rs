@@ -13,9 +13,10 @@ use crate::registry::{Client, RegistryError};
 pub struct ImageMetadata {
     /// Resolved reference.
     pub pinned: PinnedReference,
-    /// Annotations of its manifest.
+    /// Annotations of the manifest.
     pub annotations: BTreeMap<String, String>,
-    /// Its signatures, or the error for which they are unknown. Empty if they were not requested.
+    /// Signatures of the image, or the error because of which they are unknown. The list is empty
+    /// if signatures were not requested.
     pub signatures: Result<Vec<RawSignature>, Unavailable>,
 }
 

@@ -14,10 +14,10 @@ use crate::registry::{Client, Reason, RegistryError, Repository};
 /// Result of a written manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ManifestStored {
-    /// Its digest.
+    /// Digest of the manifest.
     pub digest: Digest,
-    /// Fallback tag under which it is listed for its subject, if it has one and the registry has no
-    /// referrers API.
+    /// Fallback tag under which the manifest is listed for its subject. `None` if the manifest has
+    /// no subject, or if the registry has the referrers API.
     pub list: Option<String>,
 }
 
@@ -61,8 +61,8 @@ impl Client {
         .await
     }
 
-    /// Writes a manifest or index under a tag or its digest. Adds it to the referrers of its
-    /// subject, if it has one.
+    /// Writes a manifest or index under a tag or its digest. If it has a subject, adds it to the
+    /// referrers of the subject.
     pub async fn put_raw_manifest(
         &self,
         repository: &Repository,
@@ -163,8 +163,8 @@ impl Client {
         })
     }
 
-    /// Returns the manifest if it has at most `limit` bytes, and `None` if it has more. The limit
-    /// applies to the manifest only, not to tokens that are requested first.
+    /// Returns the manifest if it has at most `limit` bytes, and otherwise `None`. The limit
+    /// applies to the manifest, but not to tokens that are requested first.
     pub(in crate::registry) async fn get_raw_within(
         &self,
         repository: &Repository,
@@ -202,7 +202,7 @@ impl Client {
     }
 
     /// Writes a manifest under a tag or its digest, compares the digest that the registry returns,
-    /// and lists it for its subject.
+    /// and lists the manifest for its subject.
     pub(in crate::registry) async fn put_manifest(
         &self,
         repository: &Repository,

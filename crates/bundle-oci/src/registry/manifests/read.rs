@@ -76,7 +76,7 @@ impl Client {
         single(self.get_raw(repository, digest.as_str()).await?)
     }
 
-    /// Returns the manifest if it has at most `limit` bytes, and `None` if it has more.
+    /// Returns the manifest if it has at most `limit` bytes, and otherwise `None`.
     pub(in crate::registry) async fn get_manifest_within(
         &self,
         repository: &Repository,
@@ -133,7 +133,7 @@ pub(in crate::registry) fn media_type(response: &Response) -> String {
         .map_or_else(String::new, |text| text.trim().to_ascii_lowercase())
 }
 
-/// Returns the media type if it is that of a manifest or an index, and an error otherwise.
+/// Returns the media type if it is that of a manifest or an index. Otherwise returns an error.
 pub(in crate::registry) fn expect_manifest(response: &Response) -> Result<String, Reason> {
     let media_type = media_type(response);
     if media::is_manifest(&media_type) || media::is_index(&media_type) {

@@ -1,4 +1,4 @@
-//! Lists of referrers: responses without one, order of the entries, and the next page.
+//! Lists of referrers: responses without a list, order of the entries, and the next page.
 
 use std::collections::HashSet;
 
@@ -37,9 +37,10 @@ impl Default for ReferrerList {
 
 /// Returns `true` for the responses of registries without the referrers API.
 ///
-/// Some do not know the path (404, 501), some parse its last part as something else (400, 405), and
-/// some have nothing of the accepted type (406). After any other response the referrers are
-/// unknown: 401 and 403 hide them, and after 429, 5xx or a timeout they may be available later.
+/// Such a registry does not know the path (404, 501), parses the last part of the path in another
+/// way (400, 405), or has no content of the accepted type (406). After any other response the
+/// referrers are unknown: 401 and 403 mean that the caller has no permission to read the referrers.
+/// After 429, 5xx or a timeout, the referrers may be available later.
 pub(super) fn is_absent(reason: &Reason) -> bool {
     matches!(
         reason,
@@ -52,8 +53,9 @@ pub(super) fn is_absent(reason: &Reason) -> bool {
     )
 }
 
-/// Returns `true` if the response is a web page: some registries return one for every unknown path.
-/// A proxy that requires a login returns one for the fallback tag too, where it is an error.
+/// Returns `true` if the response is a web page. There are registries that return a web page for
+/// every unknown path. A proxy that requires a login returns a web page for the fallback tag too.
+/// In that case the web page is an error.
 pub(super) fn is_page(response: &reqwest::Response) -> bool {
     media_type(response) == "text/html"
 }
@@ -75,9 +77,9 @@ pub(super) fn read_list(body: &[u8]) -> Result<RawIndex, Reason> {
     })
 }
 
-/// Interleaves the entries of the API and of the fallback list, so that a flood in one does not
-/// displace the other. For entries in both, the API's version is used, as anyone can write the
-/// list.
+/// Interleaves the entries of the API and of the fallback list, so that many entries in one list do
+/// not displace entries of the other. For an entry in both lists, the version of the API is used,
+/// because every user with write access can write the fallback list.
 pub(super) fn interleave(
     mut api: Vec<Descriptor>,
     tagged: impl IntoIterator<Item = Descriptor>,

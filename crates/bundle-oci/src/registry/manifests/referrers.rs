@@ -25,7 +25,7 @@ use crate::registry::{Client, Reason, RegistryError, Repository};
 
 /// Maximum number of concurrent requests while referrers or layers are read.
 pub(in crate::registry) const AT_ONCE: usize = 8;
-/// Maximum number of entries that are listed. Those beyond the read limit are only counted.
+/// Maximum number of entries that are listed. Entries beyond the read limit are only counted.
 const LISTED: usize = 10_000;
 
 /// Annotation with which cosign marks bundles of DSSE envelopes.
@@ -43,17 +43,17 @@ enum ReferrerContent {
 /// Result of a stored signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignatureStored {
-    /// Digest of the manifest that holds it.
+    /// Digest of the manifest that contains the signature.
     pub digest: Digest,
     /// Fallback tag with the list, if the registry has no referrers API.
     pub tag: Option<String>,
 }
 
 impl Client {
-    /// Returns all signatures of the content, unverified: those of referrers before those under
-    /// cosign 2's tag. An empty list means that all locations were read and have none; every
-    /// failure is an error. At most [`REFERRERS`] are read, fairly distributed over the locations;
-    /// the list has further ones without their bytes.
+    /// Returns all signatures of the content, unverified: first the signatures of referrers, then
+    /// the signatures under cosign 2's tag. An empty list means that all locations were read and
+    /// have no signature. Every failure is an error. At most [`REFERRERS`] are read, fairly
+    /// distributed over the locations; the list contains further signatures without their bytes.
     pub async fn signatures(
         &self,
         pinned: &PinnedReference,
@@ -116,8 +116,8 @@ impl Client {
         self.push_attestation(pinned, SIGNED, bundle).await
     }
 
-    /// Stores a bundle with another predicate type than that of a signature. The manifest has the
-    /// predicate type in an annotation.
+    /// Stores a Sigstore bundle whose predicate type is not that of a signature. The manifest has
+    /// the predicate type in an annotation.
     pub async fn push_attestation(
         &self,
         pinned: &PinnedReference,
@@ -172,8 +172,8 @@ impl Client {
     }
 
     /// Returns the referrers of the API and of the fallback tag. Both are read, because a registry
-    /// can have received the API after the list was written. No further page is requested beyond
-    /// `most` entries.
+    /// may have got the API after the list was written. After `most` entries no further page is
+    /// requested.
     async fn list_all(
         &self,
         repository: &Repository,
@@ -190,9 +190,9 @@ impl Client {
         Ok(listed)
     }
 
-    /// Returns the list of the referrers API; `None` if the registry has none. The distribution
-    /// specification requires 404 then; for the responses of real registries see [`is_absent`] and
-    /// [`is_page`].
+    /// Returns the list of the referrers API; `None` if the registry has no referrers API. In that
+    /// case the distribution specification requires 404. For the responses of real registries see
+    /// [`is_absent`] and [`is_page`].
     async fn list_from_api(
         &self,
         repository: &Repository,
@@ -277,7 +277,7 @@ impl Client {
     }
 
     /// Returns the layers of a referrer with the media types of signatures. The artifact type in
-    /// the list is ignored, as cosign 3 writes another value there.
+    /// the list is ignored, because the list contains another value for referrers of cosign 3.
     async fn referrer(
         &self,
         repository: &Repository,

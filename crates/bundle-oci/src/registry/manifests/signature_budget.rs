@@ -1,6 +1,6 @@
-//! Budget for the number and total size of signatures that are read for one digest, and its fair
-//! distribution over the locations that store them. Anyone with write access to the repository
-//! could otherwise exhaust memory.
+//! Budget for the number and total size of signatures that are read for one digest. The budget is
+//! divided fairly between the locations that store the signatures. Anyone with write access to the
+//! repository could otherwise exhaust memory.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ use crate::manifest::Descriptor;
 /// Maximum number of skipped signatures that are listed individually.
 const MAX_LISTED: usize = 1_000;
 
-/// Minimum cost of a signature, in bytes, so that locations share the number of signatures as well
-/// as their bytes.
+/// Minimum cost of a signature, in bytes, so that locations share both the number and the bytes of
+/// signatures.
 const MIN_COST: u64 = SIGNATURES_BYTES / REFERRERS as u64;
 
 /// Remaining number and bytes of signatures.
@@ -25,7 +25,7 @@ pub(in crate::registry) struct SignatureBudget {
     beyond: usize,
 }
 
-/// A signature to read, or the reason for which it is skipped.
+/// A signature to read, or the reason why the signature is skipped.
 #[derive(Debug)]
 pub(in crate::registry) enum SignatureSlot {
     /// To be read.
@@ -162,7 +162,7 @@ impl SignatureBudget {
         self.beyond = self.beyond.saturating_add(count);
     }
 
-    /// Returns the signatures beyond the limit, as skipped ones.
+    /// Returns the signatures beyond the limit. They are marked as skipped.
     pub(in crate::registry) fn rest(&self) -> impl Iterator<Item = RawSignature> + use<> {
         let limit = REFERRERS;
         std::iter::repeat_n(

@@ -14,7 +14,7 @@ use crate::registry::bounded_file::read_bounded;
 struct RegistriesConf {
     #[serde(default)]
     registry: Vec<RegistryEntry>,
-    /// Version 1 has tables of lists here.
+    /// Tables of lists, which only version 1 of the format has.
     registries: Option<toml::Value>,
 }
 

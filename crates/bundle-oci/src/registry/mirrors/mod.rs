@@ -29,7 +29,7 @@ pub struct Mirrors {
 struct RegistryRule {
     /// `HOST[:PORT][/PATH]`, or `*.HOST` for all subdomains.
     prefix: String,
-    /// Replacement of the prefix; `None` keeps it.
+    /// Replacement of the prefix; with `None` the prefix stays.
     location: Option<String>,
     insecure: bool,
     blocked: bool,
@@ -70,7 +70,7 @@ impl AccessKind {
 }
 
 impl Mirrors {
-    /// Reads configurations as containers-registries.conf(5) describes them (version 2). The later
+    /// Reads configurations in the format of containers-registries.conf(5), version 2. The later
     /// file overrides entries with the same prefix.
     pub fn read(files: &[PathBuf]) -> Result<Self, RegistryError> {
         let mut rules: Vec<RegistryRule> = Vec::new();
@@ -100,7 +100,7 @@ impl Mirrors {
         }
     }
 
-    /// Returns the hosts for which plain HTTP is allowed if they do not speak TLS.
+    /// Returns the hosts for which plain HTTP is allowed if they do not support TLS.
     pub(super) fn insecure(&self) -> BTreeSet<String> {
         let host = |location: &str| location.split('/').next().unwrap_or_default().to_owned();
         let mut hosts = BTreeSet::new();
@@ -118,7 +118,7 @@ impl Mirrors {
         hosts
     }
 
-    /// Returns the locations to try, in order. The last one is the repository's own.
+    /// Returns the locations to try, in order. The last location is that of the repository itself.
     pub(super) fn locations(
         &self,
         repository: &Repository,
@@ -168,8 +168,8 @@ impl Mirrors {
         Ok(locations)
     }
 
-    /// Records that a mirror did not respond, so that later lookups skip it, as each attempt costs
-    /// seconds.
+    /// Records that a mirror did not respond. Later lookups skip this mirror, because each attempt
+    /// costs seconds.
     pub(super) fn record_failure(&self, location: &Repository, reason: &Reason) {
         if matches!(
             reason,
@@ -200,7 +200,7 @@ impl Mirrors {
 }
 
 impl RegistryRule {
-    /// Returns the rest of a repository's name after the prefix, if the name has it.
+    /// Returns the rest of a repository's name after the prefix, if the name has this prefix.
     fn rest<'a>(&self, name: &'a str) -> Option<&'a str> {
         if let Some(domain) = self.prefix.strip_prefix("*.") {
             // A subdomain with any port: the whole path is the rest.

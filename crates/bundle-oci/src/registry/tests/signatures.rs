@@ -1,5 +1,5 @@
 //! Registries that hide, invent, flood or deny signatures: the number of results is bounded, and
-//! the result is "none" only if every location was read.
+//! the result is "no signature" only if every location was read.
 
 use bundle_core::policy::{RawSignature, Unread};
 use serde_json::json;
@@ -89,7 +89,7 @@ pub(super) fn put_referrer_saying(
     })
 }
 
-/// A client with a long deadline, as the registry in this process is slow under load.
+/// A client with a long deadline, because the registry in this process is slow under load.
 pub(super) fn patient() -> Client {
     Client::new(ClientOptions {
         logins: Logins::anonymous(),

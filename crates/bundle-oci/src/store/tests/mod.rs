@@ -27,8 +27,8 @@ fn digest_of(value: &Value) -> Digest {
     Digest::of(value.to_string().as_bytes())
 }
 
-/// Two images in an index. The index has both forms of signatures, and one signature is signed
-/// itself.
+/// Two images in an index. The index has signatures in both forms, and one of the signatures has a
+/// signature itself.
 struct Fixture {
     registry: Registry,
     client: Client,

@@ -15,7 +15,7 @@ const MAX_TARGET_BYTES: u64 = 4096;
 pub(super) enum TarEntryKind {
     /// A folder with these permissions.
     Folder { mode: u32 },
-    /// A file with these permissions; `marked` if it had setuid or setgid.
+    /// A file with these permissions. `marked` is true if the file had setuid or setgid.
     File { size: u64, mode: u32, marked: bool },
     /// A symbolic link with its original target.
     Link { target: String },
@@ -96,8 +96,8 @@ fn target<R: Read>(item: &mut Entry<'_, R>, name: &str) -> Result<String, Unpack
     Ok(target.to_owned())
 }
 
-/// Reads global PAX records, which apply to all following entries. As readers differ on their
-/// effect, records that would change a path or a size are rejected.
+/// Reads global PAX records, which apply to all following entries. Readers differ on the effect of
+/// such records. Therefore records that would change a path or a size are rejected.
 fn global<R: Read>(item: &mut Entry<'_, R>, name: &str) -> Result<(), UnpackError> {
     let mut records = Vec::new();
     let unreadable = || refused(name, "has invalid PAX records");

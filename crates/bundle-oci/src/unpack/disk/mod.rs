@@ -42,8 +42,8 @@ pub struct UnpackResult {
 
 /// Unpacks an image into a folder.
 ///
-/// The folder is new, private and empty. Its content is tracked in memory, symbolic links are
-/// created last, and no path is ever resolved on disk.
+/// The folder is new, private and empty. The content of the folder is tracked in memory, symbolic
+/// links are created last, and paths are never resolved on disk.
 #[derive(Debug)]
 pub struct DiskUnpacker {
     folder: PathBuf,
@@ -86,7 +86,7 @@ impl DiskUnpacker {
     }
 
     /// Unpacks layer `index` from `input` over the lower layers. An error of `input` appears as
-    /// truncated content; the caller has to report its own error instead.
+    /// truncated content. The caller must report the error of `input` instead.
     pub fn layer(&mut self, index: usize, input: impl Read) -> Result<(), UnpackError> {
         let (layer, diff_id) = self.image.layer(index)?;
         let (bytes, ratio) = (self.bytes, self.limits.ratio);
@@ -277,7 +277,8 @@ impl DiskUnpacker {
             .map_err(|error| occupied_path(path, &error))
     }
 
-    /// Links need a privilege on this system, and have to state whether they refer to a folder.
+    /// On this system, the creation of a link needs a privilege, and the link must specify whether
+    /// it refers to a folder.
     #[cfg(not(unix))]
     fn link(&mut self, path: &str, _: &str) -> Result<(), UnpackError> {
         self.skip_entry(

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 /// Prefix of the hidden folders.
 const PREFIX: &str = ".kubectl-bundle-";
 
-/// Target folder of an image. Everything is removed unless [`keep`](Self::keep) is called.
+/// Target folder of an image. All files are removed unless [`keep`](Self::keep) is called.
 #[derive(Debug)]
 pub struct TargetFolder {
     target: PathBuf,
@@ -21,10 +21,10 @@ pub struct TargetFolder {
 
 #[derive(Debug)]
 enum TargetState {
-    /// The target does not exist: the hidden folder is renamed to it.
+    /// The target does not exist: the hidden folder is renamed to the target.
     New,
-    /// The target is an empty folder, perhaps a mount or the current folder: the content is moved
-    /// into it.
+    /// The target is an empty folder, for example a mount or the current folder: the content is
+    /// moved into this folder.
     Empty,
     /// The target exists and is replaced.
     Replaced,
@@ -32,7 +32,7 @@ enum TargetState {
 
 impl TargetFolder {
     /// Prepares `target`: a folder that does not exist or is empty or, with `replace`, any folder
-    /// that does not contain the current one.
+    /// that does not contain the current folder.
     pub fn prepare(target: &Path, replace: bool) -> Result<Self, Finding> {
         let how = match fs_err::symlink_metadata(target) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => TargetState::New,
@@ -47,7 +47,7 @@ impl TargetFolder {
                     None => TargetState::Empty,
                     Some(_) if !replace => {
                         return Err(occupied(target, "exists and is not empty").hint(
-                            "choose a new or an empty folder, or replace this one with --force",
+                            "choose a new or an empty folder, or replace this folder with --force",
                         ));
                     }
                     Some(_) => {

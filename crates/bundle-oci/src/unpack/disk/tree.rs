@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::super::UnpackError;
 use super::super::entry::refused;
 
-/// Maximum number of links that are followed, and of steps on the way.
+/// Maximum number of links that are followed, and maximum number of steps.
 const MAX_LINKS: usize = 40;
 const STEPS: usize = 4096;
 
@@ -15,8 +15,8 @@ const STEPS: usize = 4096;
 pub(super) enum TreeNode {
     Folder,
     File,
-    /// A symbolic link with its original target. Links are created last, so that nothing is written
-    /// through them.
+    /// A symbolic link with its original target. Links are created last, so that no file is written
+    /// through a link.
     Link(String),
     /// A skipped entry.
     Nothing,
@@ -28,7 +28,7 @@ struct PlacedNode {
     layer: usize,
 }
 
-/// The paths so far, with the layer each came from.
+/// The paths of all layers so far, each with its layer.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     nodes: BTreeMap<String, PlacedNode>,
@@ -85,8 +85,8 @@ impl Tree {
         Ok(self.remove(path, false, layer))
     }
 
-    /// Removes the entries of lower layers at and below `path`, or only below it. A folder is kept
-    /// if this layer has an entry in it.
+    /// Removes the entries of lower layers at and below `path`, or only below `path`. A folder is
+    /// kept if this layer has an entry in the folder.
     pub(super) fn remove(
         &mut self,
         path: &str,

@@ -1,6 +1,6 @@
-//! Attacks with archives that try to write outside of the target. Each runs against the unpackers
-//! into memory and onto disk; nothing may be written outside of the target, nor be left inside
-//! after an error.
+//! Attacks with archives that try to write outside of the target. Each attack runs against both
+//! unpackers: into memory and onto disk. No file must be written outside of the target, and no file
+//! must stay inside of the target after an error.
 
 mod cases;
 
@@ -74,7 +74,7 @@ fn image(layers: &[CompressedLayer]) -> (Vec<u8>, Descriptor, Vec<Descriptor>) {
     (config.clone().into_bytes(), named, descriptors.collect())
 }
 
-/// Unpacks into `target` as the command does.
+/// Unpacks into `target` like the command `unpack`.
 fn onto_disk(
     target: &Path,
     layers: &[CompressedLayer],
@@ -135,7 +135,7 @@ pub(crate) struct ArchiveCase {
     pub(crate) expected: Result<&'static [&'static str], &'static str>,
 }
 
-/// Returns the attacks that do not need an image: those with one compressed layer.
+/// Returns the attacks that do not need an image: the attacks with one compressed layer.
 pub(crate) fn archives() -> impl Iterator<Item = ArchiveCase> {
     cases::all().filter_map(|row| {
         let [layer] = row.layers.as_slice() else {

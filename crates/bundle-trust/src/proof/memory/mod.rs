@@ -22,8 +22,8 @@ const MOST: usize = 4096;
 const WEIGHT: usize = 8 << 20;
 /// Estimated size of a signature without its texts, in bytes.
 const EACH: usize = 512;
-/// Lifetime of results with an invalid certificate. Some become valid later, for example when a log
-/// key becomes valid.
+/// Lifetime of results with an invalid certificate. Such a certificate may become valid later, for
+/// example when a log key becomes valid.
 const INVALID_CERTIFICATE_TTL: SignedDuration = SignedDuration::from_mins(1);
 /// Tolerated backward step of the clock after an examination.
 const SLACK: SignedDuration = SignedDuration::from_mins(1);
@@ -32,8 +32,8 @@ const SLACK: SignedDuration = SignedDuration::from_mins(1);
 /// signatures.
 type Key = [u8; 32];
 
-/// Bounded cache of examinations, each valid as long as its trust roots. Concurrent requests for
-/// the same examination wait for the first one.
+/// Bounded cache of examinations. An examination is valid as long as its trust roots are valid.
+/// Concurrent requests for the same examination wait for the first request.
 #[derive(Default)]
 pub struct Memory(Mutex<CachedExaminations>);
 
@@ -51,7 +51,7 @@ struct Entry {
     weight: usize,
 }
 
-/// Result, with its validity.
+/// Result, and the time until which the result is valid.
 struct Examination {
     from: Timestamp,
     until: Timestamp,
@@ -98,8 +98,8 @@ impl Memory {
         self.examine_while(reference, signatures, policies, now, &|| true)
     }
 
-    /// Like [`Self::examine`], but stops when `go_on` returns `false`; it is called before each
-    /// signature. An interrupted examination is reported as unavailable and not cached.
+    /// Like [`Self::examine`], but stops when `go_on` returns `false`. `go_on` is called before
+    /// each signature. An interrupted examination is reported as unavailable and not cached.
     pub fn examine_while<'a>(
         &self,
         reference: &PinnedReference,
@@ -130,8 +130,9 @@ impl Memory {
         self.decide_while(reference, signatures, policies, class, now, &|| true)
     }
 
-    /// Like [`Self::decide`], but stops when `go_on` returns `false`; it is called before each
-    /// signature. The decision is then unknown, unless it does not depend on signatures.
+    /// Like [`Self::decide`], but stops when `go_on` returns `false`. `go_on` is called before each
+    /// signature. If a call returns `false`, the decision is unknown, unless the decision does not
+    /// depend on signatures.
     pub fn decide_while<'a>(
         &self,
         reference: PinnedReference,
@@ -207,8 +208,8 @@ impl Memory {
         cell
     }
 
-    /// Adds a completed examination to the cache, and evicts the oldest ones above the limits. Only
-    /// the first caller has an effect.
+    /// Adds a completed examination to the cache. If a limit is exceeded, evicts the oldest
+    /// examinations. Only the first caller has an effect.
     fn complete(
         &self,
         key: Key,

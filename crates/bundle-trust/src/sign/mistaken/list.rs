@@ -1,5 +1,5 @@
-//! Files whose top level is a list: some readers (serde among them) read the fields of an object
-//! from a list by position.
+//! Files whose top level is a list. For example, serde and other readers read the fields of an
+//! object from a list by position.
 
 /// Returns `true` if a list could be read by position as a manifest or a payload. A manifest has a
 /// number, then objects or lists. A payload has an object with `image`, or only lists. `content`

@@ -33,9 +33,9 @@ const NAMES: [&str; 8] = [
 
 /// Returns an error if a signature over this content would also be valid for an image.
 ///
-/// There is no size limit: registries accept manifests of 4 MiB, but payloads are layers, of which
-/// cosign reads 128 MiB. A beginning of larger content is sufficient, because the detection only
-/// depends on the text before the cut.
+/// The content has no size limit: registries accept manifests of 4 MiB, but payloads are layers,
+/// and cosign reads layers of up to 128 MiB. For larger content its beginning is sufficient,
+/// because the detection depends only on the text before the cut.
 pub fn mistaken(content: &[u8]) -> Result<(), Finding> {
     let top = Top::of(content);
     let what = if content.starts_with(ENVELOPE) {
@@ -60,8 +60,8 @@ pub fn mistaken(content: &[u8]) -> Result<(), Finding> {
     ))
 }
 
-/// Returns an error if the content is an image manifest or index, because an attestation of it
-/// would also be valid for the image.
+/// Returns an error if the content is an image manifest or index, because an attestation of this
+/// content would also be valid for the image.
 pub fn mistaken_attested(content: &[u8]) -> Result<(), Finding> {
     let top = Top::of(content);
     if !top.is_manifest() && !top.is_list {
@@ -76,13 +76,13 @@ pub fn mistaken_attested(content: &[u8]) -> Result<(), Finding> {
     ))
 }
 
-/// Field names of a top-level JSON object, read more leniently than by any reader of manifests:
-/// case is ignored, duplicates are allowed, values are ignored, and so is text after the object.
-/// Content that one reader accepts as a manifest is therefore detected here.
+/// Field names of a top-level JSON object. This type accepts more input than every reader of
+/// manifests: it ignores case, values, and text after the object, and allows duplicates. Therefore
+/// it detects all content that a reader accepts as a manifest.
 #[derive(Default)]
 struct Top {
     names: BTreeSet<&'static str>,
-    /// `true` if the media type is that of an image, or invalid.
+    /// `true` if the media type is that of an image, or if the media type is invalid.
     is_image: bool,
     /// `true` if the content is a list whose elements could be read as fields.
     is_list: bool,

@@ -1,6 +1,7 @@
 //! Models of other readers for tests: as a JSON value, as Go's `encoding/json`, and by position as
-//! serde. Each returns `true` if it accepts the file as something that is signed for an image. They
-//! follow the documentation of those readers, and are more lenient.
+//! serde. Each model returns `true` if the reader accepts the file as content that is signed for an
+//! image. The models follow the documentation of the readers, and accept more input than the
+//! readers.
 
 use std::fmt;
 
@@ -113,7 +114,7 @@ struct Descriptor {
     _digest: String,
 }
 
-/// JSON as Go reads it: keys are case-insensitive, and the last duplicate wins.
+/// JSON with the rules of Go: keys are case-insensitive, and the last duplicate has precedence.
 enum Tree {
     Object(Vec<(String, Tree)>),
     List,

@@ -1,5 +1,4 @@
-//! Content that any reader accepts as a payload or a manifest is not signed, in all of its
-//! encodings.
+//! Content that a reader accepts as a payload or a manifest is not signed, in any of its encodings.
 
 use bundle_core::reference::Digest;
 use proptest::prelude::*;
@@ -31,7 +30,8 @@ impl Draws {
         }
     }
 
-    /// Returns a struct as an object or as a list. Some keys of the object occur several times.
+    /// Returns a struct as an object or as a list. The object can contain the same key several
+    /// times.
     fn structure(&mut self, fields: &[(&str, String)]) -> String {
         let values: Vec<&str> = fields.iter().map(|(_, value)| value.as_str()).collect();
         match self.next(3) {

@@ -1,5 +1,5 @@
-//! Attestations with their predicates: for `verify --attestation`, and to find an existing
-//! attestation of the same predicate.
+//! Attestations with their predicates. `verify --attestation` uses them, and `attest` finds an
+//! existing attestation with the same predicate.
 
 use bundle_core::diagnostic::{Finding, Findings, codes};
 use bundle_core::policy::{
@@ -82,8 +82,8 @@ pub fn attested(
     }
 }
 
-/// For `verify FILE --bundle --attestation`: returns the attestation in the bundle if it has the
-/// requested type.
+/// For `verify FILE --bundle --attestation`: returns the attestation in the Sigstore bundle if the
+/// attestation has the requested type.
 pub fn blob_attested(
     bundle: Vec<u8>,
     content: &Content<'_>,
@@ -98,7 +98,7 @@ pub fn blob_attested(
     let is_wanted = |accepted: &Accepted| wanted.iter().any(|who| who.is(accepted));
     let why = match material.examine(&raw, content) {
         Ok(opened) if !is_wanted(&opened.accepted) => {
-            format!("by another {}", opened.accepted.signer)
+            format!("a signature by another {}", opened.accepted.signer)
         }
         Ok(opened) => match (
             &opened.accepted.meaning,
@@ -113,17 +113,17 @@ pub fn blob_attested(
                     predicate,
                 });
             }
-            (Meaning::Attested(kind), _) => format!("that attests {kind}"),
-            (Meaning::Signed, _) => "that is not an attestation".to_owned(),
+            (Meaning::Attested(kind), _) => format!("an attestation of type {kind}"),
+            (Meaning::Signed, _) => "a signature and not an attestation".to_owned(),
         },
-        Err(rejection) => rejection.to_string(),
+        Err(rejection) => format!("a signature {rejection}"),
     };
     let names: Vec<String> = wanted.iter().map(described).collect();
     let kinds: Vec<&str> = kinds.iter().map(PredicateType::as_str).collect();
     Err(Finding::error(
         codes::trust::UNATTESTED,
         format!(
-            "no attestation with predicate type {} by the given {}: the bundle is one {why}",
+            "no attestation with predicate type {} by the given {}: the Sigstore bundle contains {why}",
             kinds.join(", "),
             names.join(", ")
         ),

@@ -18,7 +18,8 @@ use crate::legacy;
 pub struct Content<'a> {
     /// sha256 of the content.
     pub digest: &'a Digest,
-    /// Content, if it is small: Ed25519 signs the content instead of its digest.
+    /// Content, if it is small. Ed25519 needs it, because Ed25519 signs the content instead of its
+    /// digest.
     pub bytes: Option<&'a [u8]>,
 }
 
@@ -37,8 +38,8 @@ impl<'a> Content<'a> {
     }
 }
 
-/// For a file with a bundle: returns its signature if it is valid, by any of `wanted`, and not an
-/// attestation.
+/// For a file with a Sigstore bundle: returns the signature in the bundle if it is valid, is by one
+/// of `wanted`, and is not an attestation.
 pub fn blob(
     bundle: Vec<u8>,
     content: &Content<'_>,
@@ -51,7 +52,7 @@ pub fn blob(
         Meaning::Attested(kind) => Err(refused(
             content,
             wanted,
-            &format!("that is an attestation ({kind}) and not a signature"),
+            &format!("an attestation ({kind}) and not a signature"),
         )),
     }
 }
@@ -72,9 +73,13 @@ pub fn blob_of_any_kind(
         Ok(accepted) => Err(refused(
             content,
             wanted,
-            &format!("by another {}", accepted.signer),
+            &format!("a signature by another {}", accepted.signer),
         )),
-        Err(rejection) => Err(refused(content, wanted, &rejection.to_string())),
+        Err(rejection) => Err(refused(
+            content,
+            wanted,
+            &format!("a signature {rejection}"),
+        )),
     }
 }
 
@@ -96,7 +101,7 @@ fn refused(content: &Content<'_>, wanted: &[AcceptedSigner], why: &str) -> Findi
     Finding::error(
         codes::trust::NOT_ACCEPTED,
         format!(
-            "it is not signed by the given {}: the bundle is one {why}",
+            "it is not signed by the given {}: the Sigstore bundle contains {why}",
             names.join(", ")
         ),
     )

@@ -1,6 +1,6 @@
 //! Ambiguous JSON under valid signatures: structs written as lists, keys that differ only by case,
-//! unknown keys. An attacker may trick the key's owner into signing such text; all of it is
-//! rejected.
+//! unknown keys. An attacker may trick the owner of the key into signing such text. All such text
+//! is rejected.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Floods of expensive bundles next to a valid one: their operations are counted, and none of them
-//! hides the valid one.
+//! Many expensive Sigstore bundles together with a valid bundle. The operations of all bundles are
+//! counted, and no expensive bundle displaces the valid bundle.
 
 use std::cell::Cell;
 
@@ -17,7 +17,7 @@ fn entries(bundle: &mut Value) -> &mut Vec<Value> {
 }
 
 /// Adds `count` invalid signatures with the log's name to the checkpoint of an entry, before the
-/// valid one.
+/// valid signature.
 fn flood_checkpoint(entry: &mut Value, count: usize, number: usize) {
     let note = &mut entry["inclusionProof"]["checkpoint"]["envelope"];
     let text = note.as_str().unwrap().to_owned();
@@ -57,8 +57,8 @@ fn flooded(good: &Value, number: usize) -> RawSignature {
     raw(&bundle)
 }
 
-/// Returns a bundle with one entry and 7 invalid signatures under its checkpoint, which is the
-/// limit.
+/// Returns a Sigstore bundle with one entry, and with 7 invalid signatures under the checkpoint of
+/// the entry. 7 is the limit.
 fn costly(good: &Value, number: usize) -> RawSignature {
     let mut bundle = good.clone();
     flood_checkpoint(&mut entries(&mut bundle)[0], 7, number);

@@ -311,7 +311,7 @@ impl Sigstore {
         self.bundle_of(certificate, payload, signature, &|_| {})
     }
 
-    /// Returns a bundle whose log entry has this body instead of the correct one.
+    /// Returns a Sigstore bundle whose log entry has this body instead of the correct body.
     fn bundle_of(
         &self,
         certificate: &[u8],
@@ -383,7 +383,7 @@ impl Sigstore {
         })
     }
 
-    /// Signs with a new key. The log entry has this body instead of the correct one.
+    /// Signs with a new key. The log entry has this body instead of the correct body.
     pub(super) fn entered(
         &self,
         wanted: &Wanted,

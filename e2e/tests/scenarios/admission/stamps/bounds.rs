@@ -1,5 +1,5 @@
-//! Objects of the project's kinds that are too large to be read: admission rejects them. One that
-//! was written while the registrations were missing is reported and can be removed.
+//! Objects of the project's kinds that are too large to be read. Admission rejects such objects. An
+//! object that was written while the registrations were missing is reported and can be removed.
 
 use e2e::Tool;
 use e2e::tools::KubernetesRelease;
@@ -47,7 +47,7 @@ async fn installed(cluster: &Cluster, name: &str) {
     until(cluster, &what, "Installed", "True").await;
 }
 
-/// Returns the finalizer of the webhook and `count - 1` short ones.
+/// Returns the finalizer of the webhook and `count - 1` short finalizers.
 fn finalizers(count: usize) -> Vec<String> {
     let digit = |number: usize| char::from(b"0123456789abcdefghijklmnopqrstuvwxyz"[number % 36]);
     let short = (1..count).map(|n| {
@@ -58,7 +58,7 @@ fn finalizers(count: usize) -> Vec<String> {
 }
 
 /// Adds more finalizers to the deployment than the webhook reads, in several writes. The API server
-/// also stores each of them as a field of its manager.
+/// also stores each finalizer as a field of its manager.
 async fn add_finalizers(cluster: &Cluster, name: &str) {
     let mut count = 1;
     while count < FINALIZERS {

@@ -1,5 +1,5 @@
-//! Deletions while the registrations were missing: they were not reviewed, so they wait until a
-//! user admits them.
+//! Deletions while the registrations were missing. These deletions were not reviewed, so they wait
+//! until a user admits them.
 
 use super::*;
 

@@ -16,7 +16,7 @@ mod parallel_writes;
 const CLASS: &str = "core-rukpak-io-plain";
 const STAMP: &str = "core.rukpak.io/stamp";
 const LONG: Duration = Duration::from_secs(90);
-/// Longer than the largest allowed age of a stamp at the time of its write.
+/// Time that is longer than the maximum age of a stamp at the time of its write.
 const STALE: i64 = 16;
 const MALLORY: &str = "mallory";
 
@@ -46,7 +46,7 @@ fn stamp(object: &Value) -> &str {
 }
 
 /// Pushes a ConfigMap `name` of namespace `team-a` as a bundle, and returns the reference by tag
-/// and the pinned one.
+/// and the pinned reference.
 async fn publish(cluster: &Cluster, name: &str, version: &str) -> (String, String) {
     publish_objects(cluster, name, version, &[note(name, version)]).await
 }

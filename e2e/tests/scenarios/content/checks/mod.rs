@@ -54,7 +54,8 @@ const OTHERWISE_ON_OLDEST: &[(&str, &str)] = &[
 /// Case: name, `true` if the server accepts it, and its change.
 type Case = (&'static str, bool, fn(&mut Value));
 
-/// Returns the findings of `build` for these objects: errors, and parts that it could not check.
+/// Returns the findings of `build` for these objects: errors, and parts that `build` could not
+/// check.
 fn build_findings(objects: &[&Value]) -> (Vec<String>, Vec<String>) {
     let package = "apiVersion: bundle.core.rukpak.io/v1alpha1\nkind: Package\nname: web\nversion: 1.4.0\nformat: plain+v0\n";
     let mut files = Files::from([("bundle.yaml".to_owned(), package.as_bytes().to_vec())]);

@@ -1,4 +1,4 @@
-//! Health as kstatus and Argo CD judge it, on the objects of their own test suites and on the
+//! Health verdicts of kstatus and Argo CD, on the objects of their own test suites and on the
 //! matrix.
 
 use std::collections::{BTreeMap, BTreeSet};

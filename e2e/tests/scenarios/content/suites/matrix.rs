@@ -18,7 +18,8 @@ impl Matrix {
         })])
     }
 
-    /// Sets the field at `path` (`status.replicas`) to each of `values`; `null` leaves it out.
+    /// Sets the field at `path` (such as `status.replicas`) to each of `values`. `null` omits the
+    /// field.
     fn with(self, path: &str, values: &[Value]) -> Self {
         self.multiplied(values, |object, value| {
             let mut at = object;
@@ -32,7 +33,7 @@ impl Matrix {
         })
     }
 
-    /// Adds the condition with each status and reason; an empty status leaves it out.
+    /// Adds the condition with each status and reason. An empty status omits the condition.
     fn condition(self, kind: &str, values: &[(&str, &str)]) -> Self {
         self.multiplied(values, |object, (status, reason)| {
             if !object["status"]["conditions"].is_array() {
@@ -400,7 +401,7 @@ fn generic() -> Vec<Matrix> {
     .into()
 }
 
-/// Returns kinds that are ready once they exist.
+/// Returns kinds whose objects are ready as soon as they exist.
 fn unread() -> Vec<Matrix> {
     [
         ("v1", "ConfigMap"),

@@ -12,8 +12,9 @@ use super::{
     until_ready,
 };
 
-/// Time after which the API server has new connections to the remaining replicas: it opens none
-/// while one is open, and notices a silent peer by unanswered pings after 30 + 15 s.
+/// Time after which the API server has new connections to the remaining replicas: the API server
+/// opens no new connection while a connection is open, and detects a silent peer by unanswered
+/// pings after 30 + 15 s.
 const SILENT_PEER: Duration = Duration::from_secs(60);
 /// Time in which the API server learns that a replica is gone.
 const GAP: Duration = Duration::from_secs(5);

@@ -1,5 +1,5 @@
-//! Continuous reviews and installations during a disturbance, and the count of what the API server
-//! answered and applied.
+//! Continuous reviews and installations during a disturbance, and the numbers of responses and
+//! applies of the API server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,7 +31,8 @@ const KEPT_LOAD: &str = "none";
 const INSTALL_INTERVAL: Duration = Duration::from_secs(1);
 /// Number of objects of a BundleDeployment.
 const OBJECTS: usize = 4;
-/// A leader that ends can have applied objects that it has not recorded as installed.
+/// Time before its end in which a leader may have applied objects that it has not recorded as
+/// installed.
 const UNRECORDED: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(120);
 
@@ -239,7 +240,7 @@ impl Load {
         }
     }
 
-    /// Ends the load, and waits until everything is installed.
+    /// Ends the load, and waits until all BundleDeployments are installed.
     pub(super) async fn end(self, cluster: &Cluster) -> Outcome {
         self.stop.store(true, Ordering::Relaxed);
         let mut reviews = Reviews::default();
@@ -339,7 +340,7 @@ fn applies(cluster: &Cluster, position: u64, load: &str) -> Vec<LoggedApply> {
 }
 
 impl Outcome {
-    /// Returns the pods that applied objects, in order. A pod that applied again after another one
+    /// Returns the pods that applied objects, in order. A pod that applied again after another pod
     /// is listed again.
     pub(super) fn leaders(&self) -> Vec<&str> {
         let mut leaders: Vec<&str> = self
@@ -351,8 +352,8 @@ impl Outcome {
         leaders
     }
 
-    /// Returns the objects that were applied twice. The next leader may repeat what the former one
-    /// applied immediately before its end.
+    /// Returns the objects that were applied twice. The next leader may repeat the applies that the
+    /// former leader sent immediately before its end.
     fn double_applies(&self) -> Vec<(&LoggedApply, &LoggedApply)> {
         let mut by_object: BTreeMap<&str, Vec<&LoggedApply>> = BTreeMap::new();
         for apply in &self.applies {

@@ -1,6 +1,7 @@
-//! Two replicas on a node under continuous reviews and installations, while one of them, the
-//! control plane or the release is disturbed. `load` requests and counts, `leader` disturbs the
-//! leader, `control_plane` the cluster, `releases` the pods' certificates and version.
+//! Two replicas on a node under continuous reviews and installations, while a replica, the control
+//! plane or the release is disturbed. `load` sends and counts requests. `leader` disturbs the
+//! leader, `control_plane` disturbs the cluster, and `releases` changes certificates and version of
+//! the pods.
 #![expect(
     clippy::print_stderr,
     reason = "times and counts are for the person who runs the scenarios"
@@ -22,7 +23,8 @@ mod load;
 mod releases;
 
 const LONG: Duration = Duration::from_secs(120);
-/// Default of `--lease-duration`, and the time that the next leader needs to acquire the lease.
+/// Maximum time of a failover: the default of `--lease-duration` plus the time that the next leader
+/// needs to acquire the lease.
 const FAILOVER: Duration = Duration::from_secs(17);
 /// Time until an object is restored, on a machine with other work.
 const RESUMED: Duration = Duration::from_secs(60);
@@ -92,8 +94,8 @@ async fn assert_restored(cluster: &Cluster) {
     eprintln!("restored after {:?}", began.elapsed());
 }
 
-/// Returns the time at which a replica acquired the lease after a disturbance. Checks that it was
-/// in time.
+/// Returns the time at which a replica acquired the lease after a disturbance. Checks that the
+/// replica acquired the lease in time.
 async fn acquired_after(node: &NodeRelease, disturbed: Timestamp) -> Timestamp {
     let acquired = wait::until(LONG, "a replica acquires the lease", || async {
         let lease = node.lease().await?.and_then(|lease| lease.spec);

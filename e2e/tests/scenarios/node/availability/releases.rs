@@ -43,7 +43,8 @@ async fn node_upgrade_of_the_release_fails_no_review() {
     outcome.assert_applied_once(3);
 }
 
-/// Returns an entry of the Secret with the certificates, or nothing if there is none.
+/// Returns an entry of the Secret with the certificates, or an empty value if the entry does not
+/// exist.
 async fn stored(cluster: &Cluster, key: &str) -> String {
     let secret = get(cluster, &format!("secret {TLS} -n {STATE_NAMESPACE}")).await;
     let value = secret.unwrap_or_default()["data"][key].clone();
@@ -124,7 +125,7 @@ fn old_serving(authority: &str, authority_key: &str) -> (String, String) {
     (certificate.pem(), key.serialize_pem())
 }
 
-/// Returns the same authority as if it had been created two hours ago.
+/// Returns the same authority with times as if the authority had been created two hours ago.
 fn older(authority: &str, authority_key: &str) -> String {
     let base64: String = authority
         .lines()

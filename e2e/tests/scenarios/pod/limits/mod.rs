@@ -28,8 +28,8 @@ const CLASS: &str = "core-rukpak-io-plain";
 const LONG: Duration = Duration::from_secs(120);
 /// The limit of the container in webhook/deploy/manifests/deployment.yaml.
 const MEMORY_LIMIT: u64 = 128 << 20;
-/// A probe that takes longer waits for the attack. Below that, times are printed and not asserted:
-/// other scenarios share the processors.
+/// Longest accepted time of a probe. A probe that takes longer waits for the attack. Shorter times
+/// are printed and not asserted, because other scenarios use the same processors.
 const ALIVE_WITHIN: Duration = Duration::from_secs(5);
 /// A public key that has signed nothing.
 const KEY: &str = "-----BEGIN PUBLIC KEY-----

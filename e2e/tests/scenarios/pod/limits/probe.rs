@@ -74,7 +74,7 @@ fn is_alive(address: SocketAddr) -> bool {
     response().is_ok_and(|response| response.starts_with("HTTP/1.1 200 "))
 }
 
-/// Returns the anonymous memory of a process in KiB; 0 once it has ended.
+/// Returns the anonymous memory of a process in KiB; 0 after the process has ended.
 pub(super) fn anonymous_kib(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status

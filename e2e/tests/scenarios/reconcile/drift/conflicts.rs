@@ -1,5 +1,5 @@
-//! Conflict with another actor that keeps reverting an object: it is restored with increasing
-//! backoff, and no other object is delayed. `managers` tests single changes.
+//! Conflict with another actor that keeps reverting an object: the object is restored with
+//! increasing backoff, and no other object is delayed. `managers` tests single changes.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,7 +16,7 @@ use crate::scenarios::reconcile::{
 const CHANGES: u32 = 16;
 /// Time limit for restoring a single change, including polling.
 const SOON: Duration = Duration::from_secs(6);
-/// Maximum delay before an object is restored, and the time for restoring it.
+/// Maximum delay before an object is restored, plus the time for the restore.
 const LONGEST: Duration = Duration::from_secs(40);
 
 fn content() -> String {
@@ -108,7 +108,7 @@ async fn object_that_another_user_keeps_changing_delays_no_other_and_is_finally_
     check_correction_events(&cluster).await;
 }
 
-/// Checks that each object has its own Event, with the name of the user who changed it.
+/// Checks that each object has its own Event, with the name of the user who changed the object.
 async fn check_correction_events(cluster: &Cluster) {
     let events = get(cluster, "events.v1.events.k8s.io -n default")
         .await

@@ -16,7 +16,7 @@ async fn put(cluster: &Cluster, line: &str, object: &Value) {
     tool.output().await.unwrap().success().unwrap();
 }
 
-/// Publishes and deploys `objects`, and adopts existing ones.
+/// Publishes and deploys `objects`, and adopts existing objects.
 async fn adopt(cluster: &Cluster, name: &str, version: &str, objects: &[Value]) {
     let manifests: Vec<String> = objects.iter().map(ToString::to_string).collect();
     let manifests = manifests.join("\n---\n");

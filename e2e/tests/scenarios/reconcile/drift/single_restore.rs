@@ -42,7 +42,7 @@ fn cached(cluster: &Cluster, webhook: &e2e::Webhook, extension: &str) -> Vec<Pat
         .collect()
 }
 
-/// Returns content from a ConfigMap. It is lost with that ConfigMap and the cache.
+/// Returns content from a ConfigMap. The content is lost if that ConfigMap and the cache are lost.
 fn source() -> Value {
     let object = |name: &str| {
         format!(
@@ -120,8 +120,8 @@ async fn drifted_object_is_restored_without_its_content_unless_its_rendered_copy
     kubectl(&cluster, "delete bundledeployment single-restore").await;
 }
 
-/// Verb, user that acts, and whether it is a dry run, of each request of the pod about ConfigMaps
-/// of this namespace.
+/// Each request of the pod about ConfigMaps of this namespace: its verb, its user, and `true` if it
+/// is a dry run.
 fn requests(events: &[Value], namespace: &str) -> Vec<(String, String, bool)> {
     let path = format!("/api/v1/namespaces/{namespace}/configmaps");
     let text = |event: &Value, pointer: &str| {

@@ -8,7 +8,7 @@ use crate::scenarios::reconcile::{
     LONG, apply, bundle_of, deployment, get, kubectl, publish, stage, until,
 };
 
-/// Latest time that Go writes. Parsers with a smaller range reject it.
+/// Latest time that Go writes. Parsers with a smaller range reject this time.
 const LAST_TIME: &str = "9999-12-31T23:59:59Z";
 
 /// Writes `managedFields` with an invalid time to the object `what`, and `data` if it is not empty.

@@ -1,5 +1,6 @@
-//! Inventory of a BundleDeployment: it decides which objects belong to it; labels of objects do
-//! not. `managers` tests drift by other field managers.
+//! Inventory of a BundleDeployment. The inventory decides which objects belong to the
+//! BundleDeployment. Labels of objects do not decide this. `managers` tests drift by other field
+//! managers.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};

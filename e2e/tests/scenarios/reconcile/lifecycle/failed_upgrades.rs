@@ -12,8 +12,8 @@ use crate::scenarios::reconcile::{
 
 const SOON: Duration = Duration::from_secs(30);
 
-/// Returns a ConfigMap that is applied first, a CRD, a custom resource of it, and a Deployment of
-/// the same late phase.
+/// Returns a ConfigMap, which is applied first, a CRD, a custom resource of this CRD, and a
+/// Deployment in the same late phase as the custom resource.
 fn content(version: u32, litres: &str) -> String {
     format!(
         "apiVersion: v1
@@ -195,8 +195,8 @@ async fn deployment_is_not_ready_while_an_object_is_missing() {
     }
 }
 
-/// Returns a ConfigMap of all versions, one of only this version, and an Ingress, which is applied
-/// later.
+/// Returns a ConfigMap that all versions contain, a ConfigMap that only this version contains, and
+/// an Ingress, which is applied later.
 fn short_content(version: u32) -> String {
     format!(
         "apiVersion: v1

@@ -12,8 +12,8 @@ use crate::scenarios::reconcile::{
 
 /// Time for which requests are counted.
 const COUNTED: Duration = Duration::from_secs(40);
-/// Maximum number of attempts in that time. They happen at about 0, 2, 6, 14 and 30 s; each is one
-/// dry run.
+/// Maximum number of attempts in that time. The attempts are at about 0, 2, 6, 14 and 30 s. Each
+/// attempt is one dry run.
 const MOST: usize = 8;
 
 /// CRD that is not part of the content, so that `build` cannot check its objects.

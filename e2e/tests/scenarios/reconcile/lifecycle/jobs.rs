@@ -1,4 +1,4 @@
-//! Jobs that their TTL deletes: each runs once for each content, also across restarts of the
+//! Jobs that their TTL deletes. Each Job runs once for each content, also across restarts of the
 //! webhook. Jobs that are replaced are in `updates::replacing`.
 
 use e2e::{Cluster, wait};
@@ -8,7 +8,7 @@ use crate::scenarios::reconcile::{
     LONG, apply, bundle_of, condition, deployment, get, installed, kubectl, publish, stage, until,
 };
 
-/// A Job without retries, so that the first failed Pod ends it.
+/// A Job without retries, so that the first failed Pod ends the Job.
 fn content(text: &str, ttl: u32) -> String {
     format!(
         "apiVersion: v1

@@ -116,7 +116,7 @@ async fn shop_is_installed_restored_upgraded_and_removed() {
     assert!(get(&cluster, "clusterrole shop-features").await.is_none());
 }
 
-/// Returns the number of requests of the webhook that changed something.
+/// Returns the number of requests of the webhook that changed an object.
 pub(super) fn writes(cluster: &Cluster) -> anyhow::Result<usize> {
     let changes = |event: &&Value| {
         let verb = event["verb"].as_str().unwrap_or_default();

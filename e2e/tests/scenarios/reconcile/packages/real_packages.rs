@@ -1,5 +1,5 @@
 //! Packages that other projects published: built, rendered, installed beside each other, and
-//! removed. Nothing of them runs, since there is no node. Operators in bundles are in
+//! removed. Their Pods do not run, because the cluster has no node. Operators in bundles are in
 //! `real_operators`.
 
 use std::path::Path;
@@ -16,8 +16,8 @@ struct Addon {
     manifests: &'static [&'static str],
 }
 
-/// The first one registers an API that nothing serves. Discovery then fails in part while the
-/// others are installed.
+/// The first package registers an API that no server serves. Therefore discovery fails in part
+/// while the other packages are installed.
 const ADDONS: [Addon; 7] = [
     Addon {
         name: "real-metrics-server",

@@ -1,5 +1,5 @@
-//! Parts of manifests that have no effect in the API server: the reconciler ignores them, and no
-//! field manager owns them.
+//! Parts of manifests that have no effect in the API server. The reconciler ignores these parts,
+//! and no field manager owns these parts.
 
 use e2e::wait;
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
-//! Status fields written by other users: the webhook bases no decision on them, and writes the
-//! correct values again.
+//! Status fields written by other users: no decision of the webhook depends on these values, and
+//! the webhook writes the correct values again.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -57,7 +57,7 @@ async fn is_rejected(cluster: &Cluster, message: &str) {
     assert_eq!(installed_version(cluster).await, "2.0.0");
 }
 
-/// Creates a key, and a policy that forbids downgrades of the greetings signed with it.
+/// Creates a key, and a policy that forbids downgrades of the greetings signed with this key.
 async fn forbid_downgrades(cluster: &Cluster) {
     run_plugin(cluster, "keys generate --output-key-prefix release").await;
     let host = cluster.registry(0).unwrap().host();

@@ -6,7 +6,8 @@ use super::*;
 
 pub(super) mod class_change;
 
-/// Creates the class `name` that decides for its users in these namespaces, and lets `user` use it.
+/// Creates the class `name` that decides for its users in these namespaces, and gives `user` verb
+/// `use` on the class.
 async fn delegate(cluster: &Cluster, name: &str, user: &str, namespaces: &[&str]) {
     delegate_with(
         cluster,
@@ -18,7 +19,7 @@ async fn delegate(cluster: &Cluster, name: &str, user: &str, namespaces: &[&str]
 }
 
 /// Creates the class `name` with `authorization: Class` and more fields, and gives `user` verb
-/// `use` on it.
+/// `use` on the class.
 pub(super) async fn delegate_with(cluster: &Cluster, name: &str, user: &str, more: &Value) {
     let mut class = json!({
         "apiVersion": "core.rukpak.io/v1alpha1",
@@ -172,7 +173,7 @@ async fn class_authorization_does_not_cover_objects_outside_of_its_targets() {
 }
 
 /// Gives `user` permission to impersonate ServiceAccount `deployer`, to administer namespace
-/// `user`, and to write ConfigMaps there.
+/// `user`, and to write ConfigMaps in namespace `user`.
 async fn actor(cluster: &Cluster, user: &str) {
     tenant(cluster, user, &json!([])).await;
     let act = json!([{"apiGroups": [""], "resources": ["serviceaccounts"], "resourceNames": ["deployer"], "verbs": ["impersonate"]}]);

@@ -1,5 +1,6 @@
-//! Permissions of the pod's own ServiceAccount: a run that uses every feature once needs each of
-//! them, and no request is denied. `process` tests denied permissions.
+//! Permissions of the pod's own ServiceAccount. The run uses every feature one time. Each
+//! permission is needed at least once, except those in [`UNUSED`], and the API server denies no
+//! request. The module `process` tests denied permissions.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,7 +13,7 @@ use crate::scenarios::requester::*;
 const POD: &str = "system:serviceaccount:bundle-system:bundle-webhook";
 const ACCOUNTS: &str = "system:serviceaccount:";
 
-/// Permissions that the run does not use, with the reason to have them.
+/// Permissions that the run does not use, each with the reason for the permission.
 const UNUSED: &[(&str, &str)] = &[(
     "update bundledeployments/finalizers.core.rukpak.io",
     "asked by the admission plugin OwnerReferencesPermissionEnforcement, which is off by default",
@@ -26,7 +27,7 @@ struct Right {
     group: String,
     resource: String,
     verb: String,
-    /// Names of objects; empty for all.
+    /// Names of objects. An empty list means all objects.
     names: Vec<String>,
 }
 
@@ -154,8 +155,8 @@ fn uses(event: &Value) -> Vec<Use> {
     needed
 }
 
-/// Returns the `rights` that no request of the pod required. If several match, the one for named
-/// objects counts.
+/// Returns the `rights` that no request of the pod required. If several permissions match a
+/// request, the permission for named objects counts.
 fn unused(rights: &BTreeSet<Right>, events: &[&Value]) -> BTreeSet<Right> {
     let mut left = rights.clone();
     let needed: BTreeSet<Use> = events.iter().flat_map(|event| uses(event)).collect();

@@ -7,7 +7,8 @@ use crate::scenarios::requester::classes::{delegate_with, under};
 use crate::scenarios::requester::policies::{on, policy, until_enforced};
 use crate::scenarios::requester::*;
 
-/// Public key without a known private key. Its policy makes the webhook fetch signatures.
+/// Public key. No private key for it exists. A policy with this key causes the webhook to fetch
+/// signatures.
 pub(super) const KEY: &str = "-----BEGIN PUBLIC KEY-----
 MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE7Y0qL4tO7w54g5f06c3Lfs1YV16L
 V3fNXeWV4QEAPKvwv0ABl1erK1MDqgMrsdjMQWVx4XnUmO/grOVubgmDig==
@@ -19,9 +20,9 @@ fn is_asked_for_referrers(registry: &Registry) -> bool {
     lines.iter().any(|line| line.contains("/referrers/"))
 }
 
-/// Pushes `objects` to a registry of the tenant `user`, and deploys them as that user, paused, with
-/// `adapt` applied to the BundleDeployment. Returns the registry and the pinned reference once the
-/// content is unpacked.
+/// Pushes `objects` to a registry of the tenant `user`, and deploys them as that user with a paused
+/// BundleDeployment, which `adapt` has changed. Waits until the content is unpacked, and returns
+/// the registry and the pinned reference.
 async fn deploy_paused(
     cluster: &Cluster,
     user: &str,

@@ -5,11 +5,11 @@ use crate::scenarios::requester::*;
 /// Webhook of [`register`].
 const WEBHOOK: &str = "effects.example.com";
 
-/// Registers a webhook with side effects for the ConfigMaps of `scenario`. Nothing listens at its
-/// address: the API server rejects a dry run before it calls.
+/// Registers a webhook with side effects for the ConfigMaps of `scenario`. No server listens at its
+/// address, because the API server rejects a dry run before it calls the webhook.
 ///
-/// Kubernetes has rejected new registrations of this kind since 1.22, and still calls existing
-/// ones.
+/// Kubernetes has rejected new registrations of this kind since 1.22, but still calls existing
+/// registrations.
 async fn register(cluster: &Cluster, scenario: &str) {
     let name = format!("{scenario}-webhook");
     let registration = json!({

@@ -15,7 +15,7 @@ fn web(namespace: &str) -> Value {
     })
 }
 
-/// Returns the cells of the row that begins with these.
+/// Returns the cells of the row that begins with the cells in `begin`.
 fn row(shown: &str, begin: &[&str]) -> Vec<String> {
     let mut rows = shown
         .lines()

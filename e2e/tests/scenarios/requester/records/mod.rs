@@ -75,7 +75,7 @@ async fn write_that_removes_the_only_field_of_its_manager_is_sealed() {
     until(&cluster, user, "Ready", "True").await;
 }
 
-/// A definition of the kind `Foo`, of which a group can have one.
+/// A definition of the kind `Foo`. A group can have only one such definition.
 fn foos(plural: &str) -> Value {
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
     json!({

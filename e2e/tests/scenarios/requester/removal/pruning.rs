@@ -1,5 +1,5 @@
-//! Objects that an upgrade prunes, and objects that stay because the requester has no permission to
-//! delete them. `policies` tests policies about single objects; `lifecycle::removal` tests
+//! Objects that an upgrade prunes, and objects that stay because the requester has no permission
+//! for the deletion. `policies` tests policies about single objects; `lifecycle::removal` tests
 //! finalizers.
 
 use crate::scenarios::objects::kubectl;

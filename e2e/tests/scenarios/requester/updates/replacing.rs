@@ -1,11 +1,10 @@
-//! Immutable objects: those that an upgrade deletes and creates again, and the required
+//! Immutable objects: the objects that an upgrade deletes and creates again, and the required
 //! permissions. `bundle_core::plan::replace` has the rule.
 
 use crate::scenarios::requester::policies::{on, policy, until_enforced};
 use crate::scenarios::requester::*;
 
-/// A Job that runs the image `tag`. Nothing runs it here: the scenario writes the status of its
-/// Pods.
+/// A Job with the image `tag`. The cluster runs no Pods: the scenario writes the status of the Job.
 fn job(namespace: &str, name: &str, tag: &str) -> Value {
     json!({
         "apiVersion": "batch/v1", "kind": "Job",

@@ -1,4 +1,4 @@
-//! Forgeries made from valid bundles: each has one fault and an expected message.
+//! Forgeries made from valid bundles. Each forgery has one fault and an expected message.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,7 +14,7 @@ pub(super) struct Forgery {
     pub(super) name: &'static str,
     /// Sigstore bundle, or payload of cosign 2.
     pub(super) bundle: Vec<u8>,
-    /// Annotations of a payload of cosign 2; empty for a bundle.
+    /// Annotations of a payload of cosign 2. `None` for a Sigstore bundle.
     pub(super) annotations: Option<Annotations>,
     pub(super) reported: &'static str,
 }
@@ -79,7 +79,7 @@ fn inside(value: &mut Value, change: impl FnOnce(&mut Value)) {
 }
 
 /// Returns changes of any bundle, by key or by certificate. `reported` is the message for a
-/// signature of other content, `flipped` for a damaged one.
+/// signature of other content. `flipped` is the message for a damaged signature.
 fn of_any(good: &Value, reported: &'static str, flipped: &'static str) -> Vec<Forgery> {
     let forgery = bundled;
     vec![

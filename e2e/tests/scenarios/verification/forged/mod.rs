@@ -1,5 +1,5 @@
-//! Forged signatures, by key and by certificate, in a real registry. No enforced policy accepts any
-//! of them, neither in `policy test` nor in a real admission review, and each has its own message.
+//! Forged signatures, by key and by certificate, in a real registry. Enforced policies reject all
+//! forgeries, in `policy test` and in a real admission review. Each forgery has its own message.
 //! `bundle-trust` has tables of further forgeries.
 
 use std::time::Duration;

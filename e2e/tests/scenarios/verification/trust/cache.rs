@@ -1,5 +1,5 @@
-//! Metadata that is cached: used while the mirror fails, fetched again if it is damaged, and
-//! rejected once it has expired.
+//! Cached metadata. The metadata is used while the mirror fails. Damaged metadata is fetched again.
+//! Expired metadata is rejected.
 
 use e2e::sigstore::Manner;
 use serde_json::json;

@@ -47,7 +47,7 @@ impl Scene {
             .await
     }
 
-    /// Returns the folder with the cached metadata of the TUF repository; there is exactly one.
+    /// Returns the only folder with cached metadata of the TUF repository.
     fn kept(&self) -> PathBuf {
         let tuf = self.bench.folder().join("home/.cache/kubectl-bundle/tuf");
         let mut folders = fs_err::read_dir(tuf).unwrap();

@@ -1,5 +1,5 @@
-//! State after a rejected refresh, by the client workflow of TUF (5.3 to 5.6): new roots are kept,
-//! and so are the lowest accepted versions of other metadata.
+//! State after a rejected refresh, by the client workflow of TUF (5.3 to 5.6): new roots are kept.
+//! The lowest accepted versions of other metadata are kept too.
 
 use e2e::Output;
 use serde_json::{Value, json};

@@ -13,18 +13,18 @@ use crate::flags::{DestinationFlags, Environment, ImageFlags, RegistryFlags, pla
 
 /// Check a folder of manifests and pack it into an OCI artifact, in an OCI image layout on disk.
 ///
-/// The folder contains `bundle.yaml` (name, version, format, Kubernetes range) and `manifests/`; or
-/// it is a Helm chart, a registry+v1 operator bundle, or a kustomization, with or without a
-/// `bundle.yaml`. All errors are reported at once. The same folder produces the same digest in
-/// every run and on every machine. The digest is printed on stdout.
+/// The folder contains `bundle.yaml` (name, version, format, Kubernetes range) and `manifests/`.
+/// The folder can also be a Helm chart, a registry+v1 operator bundle, or a kustomization, with or
+/// without a `bundle.yaml`. All errors are reported together. The same folder produces the same
+/// digest in every run and on every machine. The digest is printed on stdout.
 ///
 /// Container images are found in pods and in well-known custom resources. An image without a tag,
 /// or with a moving tag (`latest`, `main`, …), is rejected. If the folder has an
-/// `images.lock.yaml`, which --lock writes, the bundle installs the digests in it.
+/// `images.lock.yaml`, which --lock writes, the bundle installs the digests in this file.
 ///
-/// In a git checkout, annotations record the origin (without credentials) and, if the files are
-/// unmodified, the commit, unless `bundle.yaml` sets them. No timestamp is written unless
-/// SOURCE_DATE_EPOCH is set.
+/// In a git checkout, annotations record the origin without credentials. If the files are
+/// unmodified, annotations also record the commit. Values in `bundle.yaml` have precedence. A
+/// timestamp is written only if SOURCE_DATE_EPOCH is set.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -61,10 +61,11 @@ pub(crate) struct Arguments {
     /// Folder, or packed chart
     #[arg(value_name = "DIR|CHART")]
     pub(crate) folder: PathBuf,
-    /// Name of the package, if there is no bundle.yaml [default: that of the chart or operator]
+    /// Name of the package, if there is no bundle.yaml [default: the name of the chart or operator]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// Version of the package, if there is no bundle.yaml [default: that of the chart or operator]
+    /// Version of the package, if there is no bundle.yaml [default: the version of the chart or
+    /// operator]
     #[arg(long, value_name = "VERSION")]
     pub(crate) version: Option<String>,
     /// Folder of the OCI layout [default: NAME-VERSION.oci]
@@ -73,8 +74,8 @@ pub(crate) struct Arguments {
     /// Name of the image in the layout [default: the version]
     #[arg(long, value_name = "TAG")]
     pub(crate) tag: Option<String>,
-    /// Resolve the digests of all images, and write them to images.lock.yaml in the folder, to be
-    /// committed
+    /// Resolve the digests of all images, and write the digests to images.lock.yaml in the folder.
+    /// Commit this file
     #[arg(long)]
     pub(crate) lock: bool,
     /// Flag for container images.
@@ -84,10 +85,10 @@ pub(crate) struct Arguments {
     /// folder
     #[arg(long, value_name = "REF|LAYOUT|ARCHIVE")]
     pub(crate) base: Option<String>,
-    /// Platform of the image, if --base is an index, such as linux/amd64
+    /// Platform of the base image, such as linux/amd64, if --base is an index
     #[arg(long, value_name = "OS/ARCH", requires = "base")]
     pub(crate) platform: Option<String>,
-    /// Add a file or folder as a layer of its own, which is not installed; may be repeated
+    /// Add a file or folder as a separate layer, which is not installed; may be repeated
     #[arg(long, value_name = "[NAME:]TYPE@PATH")]
     pub(crate) resource: Vec<String>,
     /// Do not record origin and commit of the git checkout of the folder

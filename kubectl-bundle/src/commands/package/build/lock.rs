@@ -1,4 +1,4 @@
-//! Writes the lock of images: every image is resolved once, and the file is written next to
+//! Writes the lock of images. Every image is resolved once. The file is written next to
 //! `bundle.yaml`.
 
 use std::collections::BTreeMap;
@@ -18,8 +18,8 @@ const MAX_CONCURRENT: usize = 8;
 /// Maximum number of platforms that are recorded per image. Real images have up to twenty.
 const MAX_PLATFORMS: usize = 64;
 
-/// Resolves the digest of every image. Different spellings of one image need one request. A value
-/// that is only probably an image is skipped with a note if the registry does not have it.
+/// Resolves the digest of every image. Different spellings of one image need one request. A
+/// probable image is skipped with a note if the registry does not have the image.
 pub(crate) async fn resolve(ui: &mut Ui, client: &Client, opened: &CheckedFolder) -> Outcome<Lock> {
     let found = &opened.content.images;
     let mut wanted = BTreeMap::<String, (ImageReference, Vec<&FoundImage>)>::new();

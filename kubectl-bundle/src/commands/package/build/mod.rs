@@ -25,7 +25,7 @@ use crate::ui::{Ui, safe};
 
 pub(crate) use arguments::Arguments;
 
-/// Maximum number of images that are listed on stderr; `--format` and `inspect` list all of them.
+/// Maximum number of images that are listed on stderr. `--format` and `inspect` list all images.
 const LISTED: usize = 50;
 
 /// Settings of `build`.
@@ -34,7 +34,7 @@ pub(crate) struct Build {
     pub(crate) folder: PathBuf,
     /// Name and version for content without `bundle.yaml`.
     pub(crate) known: FallbackMetadata,
-    /// Images that may have a moving tag or none.
+    /// Images that may have a moving tag or no tag.
     pub(crate) allowed: Allowed,
     /// `true` if the lock file is written.
     pub(crate) lock: bool,

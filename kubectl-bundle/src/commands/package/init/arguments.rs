@@ -9,9 +9,9 @@ use crate::artifact::input::FallbackMetadata;
 
 /// Write a bundle.yaml for the content of a folder, or a small working example for an empty folder.
 ///
-/// A folder of manifests/, a Helm chart, a registry+v1 bundle and a kustomization are recognized,
-/// and name, version and required APIs are read from them. No file is moved, and none is
-/// overwritten without --force. The written paths are printed on stdout.
+/// The command recognizes a folder with manifests/, a Helm chart, a registry+v1 bundle and a
+/// kustomization, and reads name, version and required APIs from the folder. No file is moved.
+/// Existing files are overwritten only with --force. The written paths are printed on stdout.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -24,7 +24,7 @@ Examples:
   # For a chart, without writing
   kubectl bundle init charts/web --dry-run")]
 pub(crate) struct Arguments {
-    /// Folder; created if it is missing
+    /// Folder. A missing folder is created
     #[arg(value_name = "DIR", default_value = ".")]
     folder: PathBuf,
     /// Name of the package [default: from the content, else the name of the folder]

@@ -1,5 +1,5 @@
-//! `init`: writes a bundle.yaml for the content of a folder, or an example for an empty folder; all
-//! files or none.
+//! `init`: writes a bundle.yaml for the content of a folder, or an example for an empty folder. If
+//! a file cannot be written, no file is written.
 
 mod arguments;
 mod example;
@@ -149,8 +149,8 @@ impl Init {
         Ok(package)
     }
 
-    /// Returns an error for manifests outside of `manifests/`: they are most likely meant as
-    /// content, and the author has to move them.
+    /// Returns an error for manifests outside of `manifests/`. Such manifests are probably content
+    /// of the package. The author has to move these manifests.
     fn reject_loose_manifests(&self) -> Outcome {
         if !self.folder.is_dir() {
             return Ok(());
@@ -169,8 +169,8 @@ impl Init {
     }
 }
 
-/// Returns `true` if a file looks like manifests: it is YAML with a kind, unlike settings and
-/// schemas.
+/// Returns `true` if a file looks like manifests: the file is YAML and has a kind, unlike settings
+/// and schemas.
 fn contains_objects(path: &Path) -> bool {
     let is_package = path.file_name().is_some_and(|name| name == package::FILE);
     let Some(text) = files::read(path).ok().filter(|_| !is_package) else {
@@ -197,7 +197,8 @@ fn exists(path: &Path) -> Finding {
         .hint("nothing was written; --force overwrites it")
 }
 
-/// Returns the most frequent value of a label, the first of equals, and the number of its objects.
+/// Returns the most frequent value of a label, and the number of objects with this value. If
+/// several values are equally frequent, returns the first one.
 fn most_frequent<'a>(objects: &'a [Manifest], label: &str) -> Option<(&'a str, usize)> {
     let values: Vec<&str> = objects
         .iter()

@@ -39,15 +39,15 @@ pub(super) struct ReadArtifact {
     pub(super) raw: RawManifest,
     /// Parsed manifest or index.
     pub(super) parsed: ParsedManifest,
-    /// Content of the layers, if they were read and form a bundle.
+    /// Content of the layers, if the layers were read and form a bundle.
     pub(super) content: Option<Content>,
-    /// Referrers, if they could be read.
+    /// Referrers, if the referrers could be read.
     pub(super) referrers: Option<ReferrerSummary>,
     /// Warnings.
     pub(super) warnings: Findings,
 }
 
-/// Reads an artifact: first the manifest, then content and referrers concurrently.
+/// Reads an artifact. The manifest is read first. Then content and referrers are read concurrently.
 pub(super) async fn read_artifact(
     ui: &mut Ui,
     location: &ArtifactLocation,
@@ -133,8 +133,8 @@ fn is_marked_as_bundle(manifest: &Manifest) -> bool {
     manifest.annotations.contains_key(keys::FORMAT)
 }
 
-/// Returns `true` if the layers should be read: the image is marked as a bundle, or it is small, as
-/// old bundles without the mark are.
+/// Returns `true` if the layers should be read: the image has the annotations of a bundle, or the
+/// image is small. Old bundles have no such annotations and are small.
 fn may_be_bundle(manifest: &Manifest) -> bool {
     let total = manifest
         .layers
@@ -178,8 +178,8 @@ impl ReadArtifact {
         }
     }
 
-    /// Handles content that is not a bundle: an error if the image is marked as one, otherwise a
-    /// note that it is another image.
+    /// Handles content that is not a bundle. If the image has the annotations of a bundle, returns
+    /// an error. Otherwise adds a note that the image is not a bundle.
     fn not_a_bundle(&mut self, findings: Findings, is_marked: bool) -> Outcome {
         // The objects of a chart are unknown before it is rendered.
         let unrendered = |finding: &Finding| finding.code == codes::format::NOT_RENDERED;

@@ -11,7 +11,7 @@ use bundle_oci::store::ImageSource;
 use futures::{StreamExt as _, stream};
 use serde::Serialize;
 
-/// Maximum number of entries without a type that are read to determine it.
+/// Maximum number of entries without a type that are read to determine their type.
 const MAX_READ: usize = 16;
 /// Maximum number of concurrent requests.
 const MAX_CONCURRENT: usize = 8;
@@ -52,9 +52,9 @@ pub(super) struct Signatures {
 pub(super) struct Referrer {
     /// Artifact type.
     pub(super) artifact_type: String,
-    /// Its digest.
+    /// Digest of the referrer.
     pub(super) digest: Digest,
-    /// Size of its manifest in bytes.
+    /// Size of the manifest of the referrer in bytes.
     pub(super) bytes: u64,
 }
 
@@ -102,8 +102,8 @@ pub(super) async fn of(source: &ImageSource, subject: &Digest) -> Result<Referre
     Ok(summary)
 }
 
-/// Returns `true` if the list has the type of the entry. cosign 3 writes the type of its empty
-/// configuration there.
+/// Returns `true` if the list contains the type of the entry. For entries of cosign 3, the list
+/// contains the type of the empty configuration instead.
 fn has_type(entry: &Descriptor) -> bool {
     entry
         .artifact_type
@@ -122,7 +122,7 @@ fn is_bundle(entry: &Descriptor) -> bool {
     kind.starts_with(media::SIGSTORE_BUNDLE_PREFIX)
 }
 
-/// Returns the entry with the annotations of its manifest; `None` if it was deleted.
+/// Returns the entry with the annotations of its manifest; `None` if the manifest was deleted.
 async fn read_entry(
     source: &ImageSource,
     mut entry: Descriptor,

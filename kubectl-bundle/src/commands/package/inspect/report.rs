@@ -35,7 +35,7 @@ pub(super) struct InspectReport {
     pub(super) facts: Facts,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) description: Option<String>,
-    /// Content of `bundle.yaml`, if it was read.
+    /// Content of `bundle.yaml`, if the file was read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) package: Option<Package>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,7 +75,7 @@ pub(super) enum ArtifactKind {
 #[derive(Serialize)]
 pub(super) struct Compatibility {
     pub(super) kubernetes: String,
-    /// `true` if it can be installed on that version.
+    /// `true` if the package can be installed on this version.
     pub(super) installable: bool,
     /// Warning or error about the version.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -7,7 +7,7 @@ use bundle_core::package::Format;
 use super::report::{ArtifactKind, ImageReport, InspectReport, LayerReport};
 use crate::ui::safe;
 
-/// Maximum number of lines of each list; `-o json` has all.
+/// Maximum number of lines of each list. The output of `-o json` has all entries.
 const MAX_LINES: usize = 100;
 /// Maximum number of locations that are printed for an image.
 const MAX_LOCATIONS: usize = 3;

@@ -30,8 +30,8 @@ pub(crate) struct Arguments {
     /// Name of the BundleDeployment, for the labels and the release of a chart [default: the name of the package]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// Namespace of objects without one, and of an operator bundle [default: none, and the one that
-    /// the operator suggests]
+    /// Namespace of objects without a namespace, and of an operator bundle [default: none, and the
+    /// namespace that the operator suggests]
     #[arg(short, long, value_name = "NAME")]
     pub(crate) namespace: Option<String>,
     /// Output format; JSON is a single List [default: yaml]

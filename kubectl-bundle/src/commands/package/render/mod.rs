@@ -28,9 +28,9 @@ const DEPLOYMENT: &str = "BundleDeployment";
 pub(crate) struct Render {
     /// Location of the bundle.
     pub(crate) location: ArtifactLocation,
-    /// Name of the BundleDeployment; defaults to that of the package.
+    /// Name of the BundleDeployment; defaults to the name of the package.
     pub(crate) name: Option<String>,
-    /// Namespace of objects without one, and of an operator bundle.
+    /// Namespace of objects without a namespace, and of an operator bundle.
     pub(crate) namespace: Option<String>,
     /// Output format.
     pub(crate) format: Option<Format>,

@@ -11,10 +11,10 @@ use crate::flags::{DestinationFlags, Environment, RegistryFlags, platform};
 
 /// Write the files of a bundle, or of any other image, to a folder.
 ///
-/// The folder is new or empty, and is created only when everything is complete. Files get no write
-/// permission for others, and no setuid bit. Symbolic links are created if they stay inside;
-/// absolute ones are relative to the folder. Other entries - devices, named pipes, links to paths
-/// outside - are rejected, or skipped with --skip-unsafe.
+/// The folder must be new or empty. It is created after all files are unpacked. Files get no write
+/// permission for other users, and no setuid bit. Symbolic links to paths in the folder are
+/// created. The target of an absolute link is relative to the folder. Other entries are rejected,
+/// or skipped with --skip-unsafe: devices, named pipes, and links to paths outside of the folder.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     /// Reference, OCI layout or archive
     #[arg(value_name = "REF|LAYOUT|ARCHIVE")]
     pub(crate) source: String,
-    /// Folder [default: the current one]
+    /// Folder [default: the current folder]
     #[arg(long, value_name = "DIR")]
     pub(crate) to: Option<PathBuf>,
     /// Platform of the image in an index, such as linux/amd64

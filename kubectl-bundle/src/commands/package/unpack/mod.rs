@@ -133,7 +133,7 @@ impl Unpack {
     }
 }
 
-/// Unpacks one layer on a blocking thread while it arrives.
+/// Unpacks one layer on a blocking thread while the layer is downloaded.
 async fn write_layer(
     mut unpacking: DiskUnpacker,
     index: usize,

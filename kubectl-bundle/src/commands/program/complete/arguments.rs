@@ -10,7 +10,7 @@ use crate::flags::{ClusterFlags, Environment};
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Arguments {
-    /// Words after `kubectl bundle`; the last one is incomplete
+    /// Words after `kubectl bundle`. The last word is incomplete
     #[arg(
         value_name = "WORD",
         trailing_var_arg = true,

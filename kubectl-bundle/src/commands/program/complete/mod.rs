@@ -27,7 +27,7 @@ const NAMES: u32 = 500;
 pub(crate) struct Complete {
     /// All verbs and their flags.
     pub(crate) root: Command,
-    /// The words after `kubectl bundle`; the last one is incomplete.
+    /// The words after `kubectl bundle`. The last word is incomplete.
     pub(crate) words: Vec<String>,
     /// Cluster settings.
     pub(crate) cluster: KubeSettings,
@@ -90,7 +90,7 @@ impl Complete {
         }
     }
 
-    /// Returns names from the cluster; none after a timeout.
+    /// Returns names from the cluster. Returns no names after a timeout.
     async fn names<K>(&self) -> Vec<String>
     where
         K: kube::Resource<DynamicType = ()>,
@@ -117,8 +117,8 @@ impl Complete {
     }
 }
 
-/// Returns the candidates for `last` after the words `before`. `joined`: it is the value of the
-/// flag before it, as in `--flag=VALUE`.
+/// Returns the candidates for `last` after the words `before`. `joined` is true if `last` is the
+/// value of the flag before it, as in `--flag=VALUE`.
 fn candidates(root: &Command, before: &[String], last: &str, joined: bool) -> Candidates {
     let mut verb = root;
     let mut path = Vec::new();

@@ -12,9 +12,9 @@ use crate::ui::Ui;
 
 /// Print a completion script, or install completion of `kubectl bundle` for kubectl.
 ///
-/// kubectl 1.26 and later runs the program `kubectl_complete-bundle` on PATH: `completion install`
-/// writes it, and `completion kubectl` prints it. The scripts for shells are for the command
-/// `kubectl-bundle`.
+/// kubectl 1.26 and later runs the program `kubectl_complete-bundle` on PATH. `completion install`
+/// writes this program, and `completion kubectl` prints this program. The scripts for shells are
+/// for the command `kubectl-bundle`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -75,7 +75,7 @@ pub(crate) enum CompletionTarget {
 /// Write the program `kubectl_complete-bundle`, which kubectl runs to complete `kubectl bundle`.
 ///
 /// The program goes to the folder of PATH in which kubectl finds the plugin. An existing file of
-/// another program is an error. To undo, delete the file.
+/// another program is an error. To remove the completion, delete the file.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

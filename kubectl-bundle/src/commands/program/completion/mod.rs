@@ -15,7 +15,8 @@ pub(crate) use arguments::Arguments;
 
 /// Name of the program that kubectl runs from PATH.
 const NAME: &str = "kubectl_complete-bundle";
-/// Content of the program. It runs the plugin through kubectl, which knows the path of the plugin.
+/// Content of the program. The program runs the plugin through kubectl, because kubectl knows the
+/// path of the plugin.
 pub(crate) const PROGRAM: &str = "#!/bin/sh\nexec kubectl bundle __complete -- \"$@\"\n";
 const EXECUTABLE: u32 = 0o755;
 /// Name of the plugin on PATH.
@@ -37,7 +38,7 @@ pub(crate) struct Install {
 }
 
 impl Install {
-    /// Writes the program, unless it exists.
+    /// Writes the program, unless the program exists.
     pub(crate) fn run(self, ui: &mut Ui) -> Outcome {
         let folder = match self.to {
             Some(folder) => folder,
@@ -77,9 +78,9 @@ impl Install {
 /// State of the file to write.
 enum FileState {
     Missing,
-    /// It is this program.
+    /// The file is this program.
     Same,
-    /// It is another program, a folder or a link.
+    /// The file is another program, a folder or a link.
     Other,
 }
 

@@ -41,7 +41,8 @@ impl Man {
     }
 }
 
-/// Returns the name and the text of each page: of `root` first, then of each visible verb.
+/// Returns the name and the text of each page. The page of `root` is first. The pages of the
+/// visible verbs follow.
 fn pages(root: clap::Command) -> Vec<(String, Vec<u8>)> {
     // Pages for `help` would repeat all others.
     let mut root = root.disable_help_subcommand(true).display_name(NAME);

@@ -6,10 +6,10 @@ use super::Version;
 use crate::failure::Outcome;
 use crate::flags::{ClusterFlags, Environment, OutputFlags};
 
-/// Print the versions of this program, of the cluster and of its webhook.
+/// Print the versions of this program, of the cluster and of the webhook in the cluster.
 ///
-/// The webhook's version is the tag of the image of Deployment `bundle-webhook`; reading it
-/// requires permission to get that Deployment.
+/// The version of the webhook is the tag of the image of Deployment `bundle-webhook`. To read the
+/// version, you need permission to get this Deployment.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

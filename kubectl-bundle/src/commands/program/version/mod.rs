@@ -89,7 +89,7 @@ impl Version {
     }
 }
 
-/// Returns the version of an image from its tag, or else its digest.
+/// Returns the version of an image: its tag, or its digest if it has no tag.
 pub(crate) fn version_of(deployment: &Deployment) -> Option<String> {
     let pod = deployment.spec.as_ref()?.template.spec.as_ref()?;
     let image = pod.containers.first()?.image.as_deref()?;

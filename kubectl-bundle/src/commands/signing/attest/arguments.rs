@@ -15,10 +15,11 @@ use crate::flags::{Environment, OutputFlags, RegistryFlags, invalid_flag, regist
 /// Sign a statement about a bundle in a registry (its provenance, its contents) with a private key
 /// or a certificate, and print its pinned reference on stdout.
 ///
-/// The predicate is a JSON object. It is signed in an in-toto statement about the digest and stored
-/// as a referrer in the format of cosign 3; `cosign verify-attestation` verifies it too. An
-/// attestation is not a signature: it does not approve the bundle. Repeating an attestation of the
-/// same signer changes nothing.
+/// The predicate is a JSON object. The command signs an in-toto statement with the predicate and
+/// the digest, and stores the attestation as a referrer in the format of cosign 3. `cosign
+/// verify-attestation` verifies the attestation too. An attestation is not a signature: an
+/// attestation does not approve the bundle. A repeated attestation of the same signer changes
+/// nothing.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -50,9 +50,9 @@ pub(crate) enum KeysVerb {
 
 /// Create a key pair: PREFIX.key (private, encrypted with a password, mode 0600) and PREFIX.pub.
 ///
-/// cosign can use these files, and `sign` can use cosign's. The password comes from
-/// $BUNDLE_PASSWORD, else $COSIGN_PASSWORD, else standard input with --password-stdin, else a
-/// prompt. Existing files are never overwritten.
+/// cosign can use these files, and `sign` can use files of cosign. The password comes from the
+/// first of these sources: standard input with --password-stdin, $BUNDLE_PASSWORD,
+/// $COSIGN_PASSWORD, a prompt. Existing files are never overwritten.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -87,7 +87,8 @@ impl GenerateArguments {
     }
 }
 
-/// Print the public key of a private key as PEM on stdout: of a file, or of a key in a KMS plugin.
+/// Print the public key of a private key as PEM on stdout. The private key is a file, or a key in a
+/// KMS plugin.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -117,9 +118,9 @@ impl PublicArguments {
 /// Convert a private key of OpenSSL and other programs to a key pair: PREFIX.key (encrypted with a
 /// password, mode 0600) and PREFIX.pub.
 ///
-/// The key is an unencrypted ECDSA P-256 or Ed25519 key, as PKCS#8 or (P-256) SEC 1. The new
-/// password comes from the same sources as for `keys generate`; with --key - the prompt is on the
-/// terminal. Existing files are never overwritten.
+/// The key is an unencrypted ECDSA P-256 or Ed25519 key in the format PKCS#8. A P-256 key can also
+/// have the format SEC 1. The new password comes from the same sources as for `keys generate`. With
+/// --key - the prompt is on the terminal. Existing files are never overwritten.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -170,7 +171,7 @@ pub(crate) struct ExportArguments {
     /// New file
     #[arg(long, value_name = "FILE", required_unless_present = "output")]
     pub(crate) to: Option<PathBuf>,
-    /// Path after `-o`, the former name of the flag; the error names `--to`.
+    /// Path after `-o`, which is the former name of the flag `--to`. The error names `--to`.
     #[arg(short, long, value_name = "FILE", hide = true)]
     pub(crate) output: Option<PathBuf>,
     /// Read the key's password from the first line of standard input

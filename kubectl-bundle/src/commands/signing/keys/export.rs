@@ -13,14 +13,14 @@ use crate::ui::password::PasswordSource;
 pub(crate) struct Export {
     /// The private key.
     pub(crate) key: PathBuf,
-    /// Source of its password.
+    /// Source of the password of the key.
     pub(crate) password: PasswordSource,
     /// Path of the decrypted key.
     pub(crate) output: PathBuf,
 }
 
 impl Export {
-    /// Opens the key and writes it.
+    /// Opens and writes the key.
     pub(crate) fn run(self, ui: &mut Ui) -> Outcome {
         let text = files::read_text(&self.key)?;
         let password = self

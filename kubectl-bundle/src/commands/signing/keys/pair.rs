@@ -1,4 +1,4 @@
-//! The two files of a key pair: both are created, or none.
+//! The two files of a key pair. If one cannot be created, neither file is created.
 
 use std::path::{Path, PathBuf};
 
@@ -16,8 +16,8 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Returns the paths `PREFIX.key` and `PREFIX.pub`, and an error if one exists. Checked before
-    /// the password is requested; the write checks it again.
+    /// Returns the paths `PREFIX.key` and `PREFIX.pub`, and an error if a file exists. This check
+    /// runs before the password is requested. The write repeats the check.
     pub(super) fn new(prefix: &Path) -> Outcome<Self> {
         let files = Self {
             private: with_extension(prefix, ".key"),

@@ -36,7 +36,8 @@ pub(crate) enum PolicyVerb {
     Test(TestArguments),
 }
 
-/// Evaluate the SignaturePolicies of a file for a bundle, each and together.
+/// Evaluate the SignaturePolicies of a file for a bundle. Print the result of each policy and the
+/// result of all policies together.
 ///
 /// Secrets and ConfigMaps that the policies reference are read from the same file. Exit code 0
 /// means admitted, 3 rejected, 4 unknown.

@@ -23,7 +23,7 @@ pub(crate) struct PolicyTest {
     pub(crate) file: PathBuf,
     /// The bundle.
     pub(crate) image: Reference,
-    /// Trust root for policies without one.
+    /// Trust root for policies without a trust root.
     pub(crate) root: TrustRootSettings,
     /// Output format.
     pub(crate) format: Option<Format>,
@@ -52,7 +52,8 @@ struct PolicyRow {
 }
 
 impl PolicyTest {
-    /// Reads the policies, fetches signatures, and prints the decision of each policy and of all.
+    /// Reads the policies, fetches signatures, and prints the decision of each policy and of all
+    /// policies together.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let root = self.root.open(ui).await?;
         let policies = documents::read(std::slice::from_ref(&self.file), root.given())?;

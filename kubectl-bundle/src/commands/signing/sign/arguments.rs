@@ -12,13 +12,14 @@ use crate::commands::signing::arguments::SignerFlags;
 use crate::failure::Outcome;
 use crate::flags::{Environment, OutputFlags, RegistryFlags, registry};
 
-/// Sign a bundle in a registry, or a file, with a private key or a certificate, and print its
-/// pinned reference on stdout.
+/// Sign a bundle in a registry, or a file, with a private key or a certificate. For a bundle, print
+/// the pinned reference on stdout.
 ///
-/// The signature is a Sigstore bundle that refers to the content, which cosign 3 verifies too. A
-/// tag is resolved first: the digest is signed. Signing again with the same key changes nothing;
-/// signatures by other keys are kept. The password of the key comes from $BUNDLE_PASSWORD, else
-/// $COSIGN_PASSWORD, else a prompt.
+/// The signature is a Sigstore bundle that refers to the content. cosign 3 verifies the signature
+/// too. A tag is resolved first: the digest is signed. A second signature with the same key changes
+/// nothing. Signatures by other keys are kept. The password of the key comes from the first of
+/// these sources: standard input with --password-stdin, $BUNDLE_PASSWORD, $COSIGN_PASSWORD, a
+/// prompt.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -53,8 +53,8 @@ fn is_bundle(bytes: &[u8]) -> bool {
 }
 
 impl SignFile {
-    /// Checks that the signature can be written, before anything is entered in a log. The write
-    /// checks it again.
+    /// Checks that the signature can be written, before an entry is added to a log. The write
+    /// repeats the check.
     fn check_target(&self) -> Outcome {
         let refused = |why: &str, hint: &str| {
             Err(Finding::error(codes::usage::FILE_UNWRITABLE, why)

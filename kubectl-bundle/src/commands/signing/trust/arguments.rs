@@ -51,13 +51,14 @@ Examples:
     Reset,
 }
 
-/// Trust a TUF repository from now on: `verify`, `sign` and `policy test` read their trust root
-/// from it, unless --trusted-root is set.
+/// Trust a TUF repository. After this command, `verify`, `sign` and `policy test` read their trust
+/// root from this repository, unless --trusted-root is set.
 ///
-/// It is refreshed once a day and when its metadata has expired, except with --offline. Without
-/// flags, it is the repository of the public Sigstore instance. For another one, --root must come
-/// from a trusted source, because its keys sign all other files. If the repository is invalid,
-/// nothing changes. The cluster does not use it: see `trust show --root-file`.
+/// The metadata of the repository is refreshed once a day, and when the metadata has expired,
+/// except with --offline. The default is the repository of the public Sigstore instance. For
+/// another repository, --root must come from a trusted source, because the keys in this file sign
+/// all other files. If the repository is invalid, nothing changes. The cluster does not use the
+/// repository: see `trust show --root-file`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -94,8 +95,8 @@ impl InitArguments {
 
 /// Refresh the TUF repository of `trust init` now, regardless of the last refresh.
 ///
-/// Exit code 3 means that its content is rejected, 4 that it did not respond; the stored metadata
-/// is kept.
+/// Exit code 3 means that the content of the repository is rejected. Exit code 4 means that the
+/// repository did not respond. In both cases the stored metadata is kept.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -171,7 +172,8 @@ pub(crate) fn reset(environment: &Environment) -> Reset {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Trust options")]
 pub(crate) struct TufFlags {
-    /// File of certificate authorities to trust in addition to the system's; may be repeated
+    /// File of certificate authorities to trust in addition to the authorities of the system; may
+    /// be repeated
     #[arg(long, value_name = "FILE")]
     pub(crate) ca_file: Vec<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! `trust init`: reads a TUF repository and uses it from then on.
+//! `trust init`: reads a TUF repository. Later commands use this repository.
 
 use std::path::PathBuf;
 
@@ -20,7 +20,7 @@ pub(crate) struct Init {
 }
 
 impl Init {
-    /// Reads the repository and stores it as the trusted one.
+    /// Reads the repository and stores it as the trusted repository.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let instance = match self.repository {
             Some((mirror, root)) => Instance {

@@ -1,4 +1,4 @@
-//! A trust root as the verbs of `trust` print it.
+//! The description of a trust root that the verbs of `trust` print.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -13,12 +13,12 @@ use crate::ui::{Table, Ui};
 struct TrustReport<'a> {
     #[serde(flatten)]
     origin: &'a RootOrigin,
-    /// SHA-256 of its text.
+    /// SHA-256 of the text of the trust root.
     digest: String,
-    /// Time until which new signatures are valid under it.
+    /// Time until which new signatures are valid under this trust root.
     #[serde(skip_serializing_if = "Option::is_none")]
     signs_until: Option<Timestamp>,
-    /// `true` if it has a signing config.
+    /// `true` if the repository has a signing config.
     signing_config: bool,
 }
 

@@ -32,7 +32,8 @@ pub(crate) struct LoadedSigners {
 }
 
 impl AcceptedSigners {
-    /// Returns the trust root. If the accepted signers are keys, it only confirms signing times.
+    /// Returns the trust root. If the accepted signers are keys, the trust root only confirms
+    /// signing times.
     pub(crate) async fn root(&self, root: TrustRootSettings, ui: &mut Ui) -> Outcome<SelectedRoot> {
         match self {
             Self::Keys(_) => root.open_for_times(ui).await,
@@ -74,8 +75,8 @@ impl AcceptedSigners {
 }
 
 impl LoadedSigners {
-    /// Returns the signers of the pinned content, or those that attested all of these predicate
-    /// types.
+    /// Returns the signers of the pinned content. With predicate types: returns the signers that
+    /// attested all these types.
     pub(super) fn of_digest(
         &self,
         kinds: &[PredicateType],
@@ -96,7 +97,8 @@ impl LoadedSigners {
             .collect())
     }
 
-    /// Returns the signers of a file, or those that attested this predicate type.
+    /// Returns the signers of a file. With a predicate type: returns the signers that attested this
+    /// type.
     pub(crate) fn of_file(
         &self,
         kinds: &[PredicateType],

@@ -54,26 +54,28 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE", conflicts_with = "policy")]
     pub(crate) bundle: Option<PathBuf>,
     /// Public key of an accepted signer: a file, or NAME://RESOURCE for a key of the KMS plugin
-    /// sigstore-kms-NAME on PATH; if repeated, any of them is accepted
+    /// sigstore-kms-NAME on PATH. If the flag is repeated, a signature by any of these keys is
+    /// accepted
     #[arg(long, value_name = "KEY")]
     pub(crate) key: Vec<PathBuf>,
     /// Identity in the certificate: an email address, or the URI of a workflow
     #[arg(long, value_name = "IDENTITY", requires = "issuer")]
     pub(crate) certificate_identity: Option<String>,
-    /// Identity as a regular expression, which must match all of it
+    /// Regular expression that must match the whole identity
     #[arg(long, value_name = "REGEXP", requires = "issuer")]
     pub(crate) certificate_identity_regexp: Option<String>,
     /// Issuer of the identity's OIDC token
     #[arg(long, value_name = "URL", requires = "identity")]
     pub(crate) certificate_oidc_issuer: Option<String>,
-    /// Issuer as a regular expression, which must match all of it
+    /// Regular expression that must match the whole issuer
     #[arg(long, value_name = "REGEXP", requires = "identity")]
     pub(crate) certificate_oidc_issuer_regexp: Option<String>,
     /// Require an attestation of this type instead of a signature: a name as for `attest --type`,
-    /// or a URI; if repeated, all of them are required
+    /// or a URI. If the flag is repeated, attestations of all these types are required
     #[arg(long, value_name = "TYPE", conflicts_with = "policy")]
     pub(crate) attestation: Vec<String>,
-    /// File of SignaturePolicies, which must be satisfied if they match; may be repeated
+    /// File of SignaturePolicies. All policies that match the bundle must be satisfied; may be
+    /// repeated
     #[arg(long, value_name = "FILE")]
     pub(crate) policy: Vec<PathBuf>,
     /// Flags for the trust root.

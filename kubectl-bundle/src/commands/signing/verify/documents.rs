@@ -14,7 +14,8 @@ use serde_json::Value;
 use crate::failure::Outcome;
 use crate::system::files;
 
-/// Returns the policies of these files. Policies without a trust root get `root`, if there is one.
+/// Returns the policies of these files. Policies without a trust root get `root`, if `root` is
+/// given.
 pub(crate) fn read(paths: &[PathBuf], root: Option<&str>) -> Outcome<Vec<Policy>> {
     let mut policies = Vec::new();
     let (mut secrets, mut config_maps) = (BTreeMap::new(), BTreeMap::new());

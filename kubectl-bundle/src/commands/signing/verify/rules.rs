@@ -37,7 +37,7 @@ impl LoadedRules {
     }
 }
 
-/// The signers and warnings, or the reasons for which verification failed.
+/// The signers and warnings, or the reasons why verification failed.
 pub(super) type Decision = Result<(Vec<Signer>, Findings), Findings>;
 
 /// Evaluates the rules.

@@ -1,4 +1,4 @@
-//! Signers, as `verify` and `policy test` print them.
+//! The description of signers that `verify` and `policy test` print.
 
 use std::collections::BTreeMap;
 

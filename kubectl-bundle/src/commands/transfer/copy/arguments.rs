@@ -11,16 +11,16 @@ use crate::flags::{Environment, OutputFlags, RegistryFlags, invalid_flag};
 /// Copy an artifact between registries, OCI layouts and archives, with its signatures and
 /// attestations.
 ///
-/// Nothing is rewritten: the digest stays the same. Existing content is not sent again. Manifests
-/// are written after everything they refer to, and the tag last, so that an interrupted copy leaves
-/// no incomplete artifact under a name.
+/// The content and the digest stay the same. Existing content is not sent again. A manifest is
+/// written after the content that it refers to, and the tag is written last. Therefore an
+/// interrupted copy leaves no incomplete artifact under a name.
 ///
-/// An existing path is a path; a path that does not exist is recognized by its form (./…, /…,
-/// ….oci, ….tar) or by oci:PATH and oci-archive:PATH. PATH:NAME or PATH@DIGEST select one of
-/// several images in a layout or archive.
+/// A text that is an existing path is read as a path. A path that does not exist is recognized by
+/// its form (./…, /…, ….oci, ….tar) or by oci:PATH and oci-archive:PATH. PATH:NAME or PATH@DIGEST
+/// selects one of several images in a layout or archive.
 ///
-/// With --platform an index keeps its digest, so it still refers to the images that are not copied.
-/// Layouts and archives support this; most registries reject it.
+/// With --platform an index keeps its digest, so the index still refers to the images that are not
+/// copied. Layouts and archives accept such an index. Most registries reject such an index.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

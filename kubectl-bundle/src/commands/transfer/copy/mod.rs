@@ -75,7 +75,7 @@ impl Copy {
         copying::print(ui, self.format, &report)
     }
 
-    /// Returns the target of each image in a registry, the package first.
+    /// Returns the target of each image in a registry. The package is first.
     fn targets<'a>(
         &self,
         plans: &'a [CopyPlan],

@@ -10,10 +10,10 @@ use crate::flags::{Environment, OutputFlags, RegistryFlags};
 
 /// Load a file of `save` into a registry, below one prefix, with unchanged digests and signatures.
 ///
-/// registry.example.com/team/web:1.4.0 becomes PREFIX/registry.example.com/team/web:1.4.0; the port
-/// of a registry follows an underscore. A table of old and new references is printed, and
+/// registry.example.com/team/web:1.4.0 becomes PREFIX/registry.example.com/team/web:1.4.0. The port
+/// of a registry follows an underscore. The command prints a table of old and new references.
 /// --mirrors-out writes the mirror configuration for a cluster: registries.conf for CRI-O and
-/// podman, and a certs.d with hosts.toml for containerd.
+/// podman, and a folder certs.d with hosts.toml for containerd.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     /// Target: REGISTRY[/PREFIX]
     #[arg(long, value_name = "REGISTRY[/PREFIX]")]
     pub(crate) to: String,
-    /// Registry prefix that has the content of a list [default: the original references]
+    /// For a list of digests: registry prefix with the content [default: the original references]
     #[arg(long, value_name = "REGISTRY[/PREFIX]")]
     pub(crate) from: Option<String>,
     /// Write the mirror configuration: all formats to a folder, or registries.conf to a file that

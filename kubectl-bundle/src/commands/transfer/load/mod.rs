@@ -29,7 +29,7 @@ pub(crate) struct Load {
     pub(crate) file: PathBuf,
     /// Target prefix.
     pub(crate) to: Relocation,
-    /// For a list: the registry prefix that has all content.
+    /// If `file` is a list: the registry prefix from which all content is read.
     pub(crate) from: Option<Relocation>,
     /// Path for mirror configurations.
     pub(crate) mirrors_out: Option<PathBuf>,
@@ -44,7 +44,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Copies everything and prints the new references.
+    /// Copies all images and prints the new references.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let client = registry::client(&self.registry)?;
         let mut targets: Vec<(CopyPlan, Reference)> = Vec::new();

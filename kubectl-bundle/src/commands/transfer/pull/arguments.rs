@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     /// Reference
     #[arg(value_name = "REF")]
     pub(crate) reference: String,
-    /// Layout folder, or archive if it ends in .tar [default: NAME-TAG.oci]
+    /// Layout folder, or archive if the path ends in .tar [default: NAME-TAG.oci]
     #[arg(long, value_name = "LAYOUT|ARCHIVE")]
     pub(crate) to: Option<PathBuf>,
     /// Flags for platforms and referrers.

@@ -12,9 +12,9 @@ use crate::flags::{DestinationFlags, Environment, RegistryFlags, invalid_flag, r
 /// Save artifacts with their signatures, attestations and images to one file, for clusters without
 /// network access.
 ///
-/// The file is an OCI layout in a tar: `kubectl bundle load`, skopeo, crane and oras read it. The
-/// same content produces the same file. With --sources-only the file is a small list of digests,
-/// whose content `load` reads from a registry and verifies.
+/// The file is an OCI layout in a tar. `kubectl bundle load`, skopeo, crane and oras read this
+/// file. The same content produces the same file. With --sources-only the file is a small list of
+/// digests. `load` reads the content of such a list from a registry and verifies the content.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

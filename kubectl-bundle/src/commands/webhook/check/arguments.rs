@@ -8,13 +8,12 @@ use super::{Check, OnlineSettings};
 use crate::failure::Outcome;
 use crate::flags::{ClusterFlags, Environment, OutputFlags, RegistryFlags};
 
-/// Review objects in files as admission would, before they are sent: the findings and codes are the
-/// same.
+/// Review objects in files before they are sent. The findings and codes are those of admission.
 ///
-/// The facts are looked up with your own permissions: classes, policies, access reviews, the
-/// server's version, and the registry. The content of images is pulled and checked as `build`
-/// checks it, with the target namespace and drift rules of the BundleDeployment. Failed lookups are
-/// reported. Exit code 0 means admitted, 3 rejected, 4 unknown.
+/// The command looks up the facts with your own permissions: classes, policies, access reviews, the
+/// version of the server, and the registry. The content of images is pulled. The check of the
+/// content is that of `build`, with the target namespace and drift rules of the BundleDeployment.
+/// Failed lookups are reported. Exit code 0 means admitted, 3 rejected, 4 unknown.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -32,7 +31,7 @@ pub(crate) struct Arguments {
     /// File of objects, folder of such files, or - for standard input; may be repeated
     #[arg(short, long = "filename", value_name = "FILE", required = true)]
     pub(crate) filename: Vec<PathBuf>,
-    /// Use neither a cluster nor a registry
+    /// Do not use a cluster or a registry
     #[arg(long)]
     pub(crate) offline: bool,
     /// Namespace of the webhook

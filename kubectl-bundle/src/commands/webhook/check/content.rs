@@ -35,7 +35,7 @@ pub(super) struct ReviewedImage<'a> {
 pub(super) struct ContentFindings {
     /// The findings.
     pub(super) findings: Findings,
-    /// Checks that were not possible, one sentence each.
+    /// Checks that were not possible. Each check has one sentence.
     pub(super) unchecked: Vec<String>,
 }
 
@@ -145,8 +145,8 @@ impl<'a> ReviewedImage<'a> {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Pulls the files of the image that the review looked up, else of the one that `reference`
-    /// names now.
+    /// Pulls the files of the image that the review looked up. If there was no lookup, pulls the
+    /// image that `reference` names now.
     async fn files(
         &self,
         reference: &Reference,
@@ -196,7 +196,7 @@ fn source(subject: &Subject<'_>) -> Option<Source> {
     }
 }
 
-/// The reason for which content is not read.
+/// The reason why content is not read.
 enum ContentError {
     /// The manifest could not be read.
     Image(Finding),

@@ -14,11 +14,11 @@ use crate::system::files;
 /// Kind of review of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReviewKind {
-    /// Admission reviews it.
+    /// Admission reviews the object.
     Reviewed(Kind),
-    /// A ProvisionerClass: it is parsed.
+    /// A ProvisionerClass, which is parsed.
     Class,
-    /// A SignaturePolicy: it is parsed.
+    /// A SignaturePolicy, which is parsed.
     Policy,
     /// Not reviewed.
     Other,
@@ -32,7 +32,7 @@ pub(super) struct ReviewedObject {
     pub(super) value: Value,
     /// File.
     pub(super) file: String,
-    /// Line at which it starts, from 1.
+    /// First line of the object, from 1.
     pub(super) line: usize,
 }
 
@@ -44,7 +44,7 @@ impl ReviewedObject {
             .unwrap_or_default()
     }
 
-    /// Returns its name, or an example of a name from `generateName`.
+    /// Returns the name of the object, or an example of a name from `generateName`.
     pub(super) fn name(&self) -> String {
         match (
             self.text("/metadata/name"),
@@ -143,7 +143,8 @@ pub(super) fn problems(found: &ReviewedObject) -> Findings {
     }
 }
 
-/// Returns the policy of the file, without the keys and trust roots it references in the cluster.
+/// Returns the policy of the file, without the keys and trust roots that the policy references in
+/// the cluster.
 pub(super) fn policy(found: &ReviewedObject) -> Policy {
     Policy::read(&found.name(), &found.value["spec"])
 }

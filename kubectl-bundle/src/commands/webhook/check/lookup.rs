@@ -1,5 +1,5 @@
-//! Facts for a review, metadata up with the user's permissions. Facts that the user has no permission
-//! to read are unknown. The review is that of admission (`bundle_core::review`).
+//! Facts for a review, which are looked up with the user's permissions. Facts that the user has no
+//! permission to read are unknown. The rules are those of admission (`bundle_core::review`).
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use crate::cluster::Cluster;
 use crate::failure::{Failure, Outcome};
 use crate::registry;
 
-/// Source of facts, with those that are the same for every object.
+/// Source of facts, with the facts that are the same for every object.
 pub(super) struct ClusterFacts {
     cluster: Cluster,
     pub(super) registry: Client,
@@ -101,8 +101,8 @@ impl ClusterFacts {
         Ok(policies)
     }
 
-    /// Returns the policy with the keys and trust roots that it references in the system namespace,
-    /// as far as they can be read.
+    /// Returns the policy with the keys and trust roots that the policy references in the system
+    /// namespace, if the user can read these keys and trust roots.
     pub(super) async fn complete(&self, policy: Policy) -> Policy {
         policy_references::complete(&self.cluster, &self.system_namespace, policy).await
     }
@@ -237,7 +237,7 @@ impl ImageLookups for ClusterFacts {
 
     async fn forget(&self, _image: &Image, _policies: &MatchingPolicies) {}
 
-    /// Returns `true`, because the user needs all findings at once.
+    /// Returns `true`, so that the user gets all findings in one run.
     fn reads_rejected_images(&self) -> bool {
         true
     }

@@ -149,7 +149,7 @@ fn offline_findings(findings: &Findings) -> Findings {
     findings.iter().filter(holds).cloned().collect()
 }
 
-/// Checks the file itself. Everything else is listed as not checked, not as an error.
+/// Checks only the file itself. All other checks are listed as not checked, and not as errors.
 fn offline(found: &ReviewedObject, subject: &Subject<'_>) -> ObjectReport {
     let verdict = judge(subject, &Facts::default());
     let findings = offline_findings(verdict.findings());

@@ -1,4 +1,5 @@
-//! Output of `check`: one line per object on stdout and findings on stderr, or all of it as data.
+//! Output of `check`: one line per object on stdout and findings on stderr. With an output format,
+//! objects and findings are data on stdout.
 
 use bundle_core::diagnostic::{Finding, Findings, Outcome as Meaning};
 use serde::Serialize;
@@ -15,7 +16,7 @@ pub(super) enum ReviewResult {
     Admitted,
     Refused,
     CannotTell,
-    /// The file itself has no errors; the rest was not checked.
+    /// The file itself has no errors. The facts outside of the file were not checked.
     NothingFound,
     /// Not a reviewed kind.
     NotReviewed,
@@ -68,13 +69,13 @@ impl ObjectReport {
         }
     }
 
-    /// Replaces the answer by that of the review.
+    /// Replaces the result by the verdict of the review.
     pub(super) fn with_verdict(self, verdict: ReviewResult) -> Self {
         Self { verdict, ..self }
     }
 
-    /// Adds the findings on the content of the object. Their errors take precedence over the
-    /// verdict, and a rejection over an unknown result.
+    /// Adds the findings on the content of the object. Errors in the content have precedence over
+    /// the verdict. A rejection has precedence over an unknown result.
     pub(super) fn with_content(mut self, findings: Findings) -> Self {
         self.verdict = match (self.verdict, findings.outcome()) {
             (ReviewResult::Refused, _) | (_, None) => self.verdict,

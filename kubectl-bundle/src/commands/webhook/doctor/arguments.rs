@@ -16,8 +16,9 @@ use crate::flags::{
 /// rejects, the registrations and their certificate authority, pods and endpoints, the permissions
 /// of the pod, signature policies and their trust roots, and the versions of plugin and pod.
 ///
-/// The command changes nothing. It needs no permission: a check without the permission that it
-/// needs is `unknown`. Exit code 0 means no problem, also with warnings.
+/// The command changes nothing. You can run the command without permissions: a check without the
+/// required permission is `unknown`. Exit code 0 means that there is no problem; there may be
+/// warnings.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -32,10 +33,10 @@ Examples:
   # As a tenant
   kubectl bundle doctor --as ana")]
 pub(crate) struct Arguments {
-    /// Also read this reference or repository: REGISTRY/REPOSITORY, with :TAG or @DIGEST if wanted
+    /// Also read this reference or repository: REGISTRY/REPOSITORY, optionally with :TAG or @DIGEST
     #[arg(long, value_name = "REF")]
     pub(crate) reference: Option<String>,
-    /// Namespace of the webhook [default: that of the registrations, else bundle-system]
+    /// Namespace of the webhook [default: the namespace in the registrations, else bundle-system]
     #[arg(long, value_name = "NAME")]
     pub(crate) system_namespace: Option<String>,
     /// Deadline of each check

@@ -37,7 +37,7 @@ pub(crate) struct Doctor {
     pub(crate) reference: Option<RegistryProbe>,
     /// Registry settings.
     pub(crate) registry: RegistrySettings,
-    /// The system namespace, if it was given.
+    /// The system namespace, if the user passed a namespace.
     pub(crate) namespace: Option<String>,
     /// Deadline of each check.
     pub(crate) deadline: Duration,

@@ -21,8 +21,8 @@ pub(super) struct Observer {
 }
 
 impl Observer {
-    /// Prepares a connection. The credentials can come from an external command that blocks, so it
-    /// runs in a thread of its own, which is abandoned after the deadline.
+    /// Prepares a connection. The credentials can come from an external command that blocks.
+    /// Therefore this step runs in its own thread, which is abandoned after the deadline.
     pub(super) async fn connect(
         settings: KubeSettings,
         deadline: Duration,
@@ -63,7 +63,7 @@ impl Observer {
     }
 
     /// Waits for a request within the deadline. The future is boxed, because futures of requests
-    /// are large and checks hold many of them.
+    /// are large and checks hold many futures.
     fn limited<'a, T: Send + 'a>(
         &'a self,
         work: impl Future<Output = Outcome<Option<T>>> + Send + 'a,

@@ -99,7 +99,7 @@ async fn caller_permissions(observer: &Observer) -> Observed<CallerPermissions> 
     Observed::Found(permissions)
 }
 
-/// Returns the classes that the caller can use; `None` if they are unknown.
+/// Returns the classes that the caller can use; `None` if the classes are unknown.
 async fn usable_classes<F>(
     observer: &Observer,
     ask: &(impl Fn(Question) -> F + Sync),

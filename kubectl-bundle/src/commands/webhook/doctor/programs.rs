@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use bundle_core::doctor::client::Programs;
 
-/// Name of the plugin, as kubectl looks for it.
+/// File name of the plugin that kubectl searches for.
 const NAME: &str = "kubectl-bundle";
 /// Maximum number of entries of a folder that are read.
 const ENTRIES: usize = 20_000;

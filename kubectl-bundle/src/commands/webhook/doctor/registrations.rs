@@ -21,8 +21,8 @@ use crate::commands::webhook::install::manifests::{DEPLOYMENT, EmbeddedManifest}
 /// Maximum number of certificates of a `caBundle` that are read.
 const CERTIFICATES: usize = 64;
 
-/// Part of the message with which bundle-webhook rejects the object of [`review`]. It is RukPak's
-/// and has no code.
+/// Part of the message with which bundle-webhook rejects the object of [`review`]. The message is
+/// that of RukPak and has no code.
 const REJECTION: &str = "directory must define path within the repository";
 
 /// The two registrations in the cluster.
@@ -32,7 +32,7 @@ pub(super) struct Registrations {
 }
 
 impl Registrations {
-    /// Reads both.
+    /// Reads both registrations.
     pub(super) async fn read(observer: &Observer, manifests: &[EmbeddedManifest]) -> Self {
         let one = async |kind: &str| {
             let manifest = manifests.iter().find(|manifest| manifest.kind() == kind);
@@ -62,7 +62,7 @@ impl Registrations {
         })
     }
 
-    /// Returns the namespace of the Service that they name.
+    /// Returns the namespace of the Service that the registrations name.
     pub(super) fn namespace(&self) -> Option<String> {
         let namespaces = self.found().filter_map(|object| {
             let client = &object["webhooks"][0]["clientConfig"];
@@ -77,7 +77,7 @@ impl Registrations {
         found.peek().is_some() && found.all(admission::is_called_by_url)
     }
 
-    /// Checks their content.
+    /// Checks the content of the registrations.
     pub(super) fn check(&self, namespace: &str) -> Vec<CheckResult> {
         let service = ExpectedService {
             namespace,

@@ -15,8 +15,9 @@ use crate::system::files;
 /// Install bundle-webhook and its API in a cluster, from the manifests in this program.
 ///
 /// These are the manifests of the Helm chart with its default values. The command prints the
-/// permissions that it grants. It fails if the cluster has another installation, also one by Helm.
-/// Existing CRDs are upgraded; existing namespaces and ProvisionerClasses are not changed.
+/// granted permissions. The command fails if the cluster has another installation, also an
+/// installation by Helm. Existing CRDs are upgraded. Existing namespaces and ProvisionerClasses are
+/// not changed.
 ///
 /// No image of bundle-webhook is published yet, so --image is required. --values reads a file with
 /// these values of the chart: image, replicas, resources, priorityClassName, nodeSelector,
@@ -34,7 +35,7 @@ Examples:
   # With other values
   kubectl bundle install --values values.yaml")]
 pub(crate) struct Arguments {
-    /// Name of a bundle, which is an error: this verb installs only the webhook
+    /// Name of a bundle. A name is an error: this verb installs only the webhook
     #[arg(value_name = "NAME", hide = true)]
     pub(crate) names: Vec<String>,
     /// Image of bundle-webhook, by digest: REGISTRY/REPOSITORY@sha256:DIGEST

@@ -1,5 +1,5 @@
-//! Objects of an installation that exist in the cluster: they are upgraded, kept, or a reason to
-//! fail.
+//! Objects of an installation that exist in the cluster. Such an object is upgraded, is kept, or is
+//! the reason to fail.
 
 use std::collections::BTreeMap;
 
@@ -96,8 +96,8 @@ impl ExistingObjects {
         self.found.contains_key(&key(manifest)) && manifest.phase() == InstallPhase::Definitions
     }
 
-    /// Returns `true` for objects that `uninstall` will remove: those that do not exist yet, or
-    /// that an earlier `install` created.
+    /// Returns `true` for objects that `uninstall` will remove: objects that do not exist yet, and
+    /// objects that an earlier `install` created.
     pub(crate) fn is_managed(&self, manifest: &EmbeddedManifest) -> bool {
         let found = self.found.get(&key(manifest));
         found.is_none_or(|(_, origin)| *origin == InstallOrigin::Plugin)

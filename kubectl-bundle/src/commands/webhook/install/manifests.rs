@@ -56,7 +56,7 @@ pub(crate) enum InstallPhase {
     Definitions,
     /// ServiceAccounts and their permissions.
     Permissions,
-    /// ProvisionerClasses, before the registrations that review them.
+    /// ProvisionerClasses. They precede the registrations that review ProvisionerClasses.
     Classes,
     /// Pods and their objects.
     Workload,
@@ -75,8 +75,8 @@ impl InstallPhase {
         Self::Registrations,
     ];
 
-    /// Returns `true` for phases whose objects can exist without an installation, because other
-    /// objects and records depend on them.
+    /// Returns `true` for phases whose objects stay after an installation is removed, because other
+    /// objects and records depend on these objects.
     pub(crate) fn outlives_installation(self) -> bool {
         matches!(self, Self::Definitions | Self::Namespaces | Self::Classes)
     }
@@ -125,7 +125,7 @@ impl EmbeddedManifest {
         }
     }
 
-    /// Returns the phase in which it is applied.
+    /// Returns the phase in which the object is applied.
     pub(crate) fn phase(&self) -> InstallPhase {
         match self.kind() {
             "Namespace" => InstallPhase::Namespaces,

@@ -150,8 +150,8 @@ impl Install {
         Ok(())
     }
 
-    /// Waits until all pods are ready. Prints the number of ready pods, and the reason why others
-    /// are not ready.
+    /// Waits until all pods are ready. Prints the number of ready pods, and the reason why other
+    /// pods are not ready.
     async fn wait_ready(&self, ui: &mut Ui, cluster: &Cluster) -> Outcome {
         let api: Api<Deployment> = Api::namespaced(cluster.client.clone(), &self.namespace);
         let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), &self.namespace);
@@ -243,8 +243,8 @@ fn check_version(server: &str, reported: &str) -> Outcome {
     .into())
 }
 
-/// Applies the objects phase by phase. Kinds are served before objects of them are applied;
-/// registrations come last.
+/// Applies the objects phase by phase. Before an object of a new kind is applied, the API server
+/// serves the kind. Registrations are applied last.
 async fn apply_all(
     ui: &mut Ui,
     target: &InstallTarget,
@@ -265,7 +265,7 @@ async fn apply_all(
     Ok(())
 }
 
-/// Returns the reason why a pod is not ready, if its status contains one.
+/// Returns the reason why a pod is not ready, if its status contains a reason.
 pub(crate) fn waiting_reason(pod: &Pod) -> Option<String> {
     let name = pod.metadata.name.as_deref()?;
     let status = pod.status.as_ref()?;

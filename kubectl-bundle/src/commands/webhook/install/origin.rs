@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::manifests::{MANAGED_BY, MANAGER};
 
-/// Origin of an installed object, by its metadata.
+/// Origin of an installed object, from the metadata of the object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum InstallOrigin {
     /// `install` of this program.

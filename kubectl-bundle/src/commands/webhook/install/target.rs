@@ -30,13 +30,13 @@ impl InstallTarget {
         Ok(Self { cluster, apis })
     }
 
-    /// Returns the kind of an object; `None` if the API server does not serve it.
+    /// Returns the kind of an object. Returns `None` if the API server does not serve the kind.
     pub(crate) async fn kind(&self, manifest: &EmbeddedManifest) -> Outcome<Option<Kind>> {
         let (group, version) = manifest.group_version();
         self.served(group, version, manifest.kind()).await
     }
 
-    /// Returns the kind; `None` if the API server does not serve it.
+    /// Returns the kind. Returns `None` if the API server does not serve the kind.
     pub(crate) async fn served(
         &self,
         group: &str,
@@ -48,7 +48,8 @@ impl InstallTarget {
             .await
     }
 
-    /// Returns the object on the cluster; `None` if it, its namespace or its kind does not exist.
+    /// Returns the object on the cluster; `None` if the object, its namespace or its kind does not
+    /// exist.
     pub(crate) async fn get(&self, manifest: &EmbeddedManifest) -> Outcome<Option<Value>> {
         let Some(api) = self.api(manifest).await? else {
             return Ok(None);

@@ -8,12 +8,12 @@ use crate::failure::Outcome;
 use crate::flags::cluster::wait;
 use crate::flags::{ClusterFlags, DryRunMode, Environment};
 
-/// Remove the objects that `install` created: registrations, pods, permissions, CRDs with all of
-/// their objects, and namespaces.
+/// Remove the objects that `install` created: registrations, pods, permissions, namespaces, and
+/// CRDs with all objects of these CRDs.
 ///
-/// The cluster is then as it was before the installation. If BundleDeployments exist, the command
-/// fails unless --bundle-deployments sets the handling of their installed objects. Objects that
-/// existed before the installation are kept: CRDs, namespaces and ProvisionerClasses. Installations
+/// After the command, the cluster is as before the installation. If BundleDeployments exist, the
+/// command requires --bundle-deployments, which sets the handling of their installed objects. CRDs,
+/// namespaces and ProvisionerClasses that existed before the installation are kept. Installations
 /// by Helm are not removed.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -30,14 +30,14 @@ Examples:
   # Print the objects without removing them
   kubectl bundle uninstall --dry-run=client")]
 pub(crate) struct Arguments {
-    /// Name of a bundle, which is an error: this verb removes only the webhook
+    /// Name of a bundle. A name is an error: this verb removes only the webhook
     #[arg(value_name = "NAME", hide = true)]
     pub(crate) names: Vec<String>,
     /// Handling of BundleDeployments and their installed objects
     #[arg(long, value_name = "MODE", value_enum)]
     pub(crate) bundle_deployments: Option<DeploymentsMode>,
-    /// System namespace of the installation [default: that of the pod's ClusterRoleBinding, else
-    /// bundle-system]
+    /// System namespace of the installation [default: the namespace in the pod's
+    /// ClusterRoleBinding, else bundle-system]
     #[arg(long, value_name = "NAME")]
     pub(crate) system_namespace: Option<String>,
     /// Timeout of each step; 0 means no limit
@@ -68,8 +68,8 @@ impl Arguments {
 /// Handling of BundleDeployments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DeploymentsMode {
-    /// Delete them and their installed objects
+    /// Delete the BundleDeployments and their installed objects
     Delete,
-    /// Delete them and keep their installed objects
+    /// Delete the BundleDeployments and keep their installed objects
     Orphan,
 }

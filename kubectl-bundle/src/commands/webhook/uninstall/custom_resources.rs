@@ -1,5 +1,5 @@
-//! Objects of this project's kinds, which are removed before the kinds: BundleDeployments as
-//! requested, Bundles, and a list of the others.
+//! Objects of this project's kinds. The objects are removed before the kinds. BundleDeployments are
+//! removed as requested, then Bundles. The other objects are listed.
 
 use bundle_api::{Bundle, BundleApproval, BundleDeployment, ProvisionerClass, SignaturePolicy};
 use bundle_cluster::ByName;
@@ -23,8 +23,9 @@ const NAMED: usize = 5;
 /// Number of objects on one page of a list.
 const PAGE: u32 = 500;
 
-/// Removes BundleDeployments and Bundles, and lists all objects that are deleted with their kind.
-/// Without `removes_kinds` it reads only BundleDeployments, because the others are kept.
+/// Removes BundleDeployments and Bundles, and lists all objects that are deleted together with
+/// their kind. If `removes_kinds` is false, only BundleDeployments are read, because all other
+/// objects are kept.
 pub(super) async fn remove(
     ui: &mut Ui,
     target: &InstallTarget,
@@ -57,7 +58,8 @@ pub(super) async fn remove(
     Ok(())
 }
 
-/// Returns the names of all objects of a kind; empty if the API server does not serve it.
+/// Returns the names of all objects of a kind. The list is empty if the API server does not serve
+/// the kind.
 async fn names<K>(target: &InstallTarget) -> Outcome<Vec<String>>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,

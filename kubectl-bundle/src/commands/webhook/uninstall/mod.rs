@@ -1,6 +1,6 @@
 //! `uninstall`: removes the objects that `install` created. BundleDeployments are removed first,
-//! while the pod runs, then registrations, so that no request waits for a missing pod, and then all
-//! others in the opposite order of the installation.
+//! while the pod runs. Registrations are next, so that no request waits for a missing pod. All
+//! other objects follow in the reverse order of the installation.
 
 mod arguments;
 mod custom_resources;
@@ -74,7 +74,7 @@ impl Uninstall {
     }
 
     /// Returns the system namespace of the installation, from the ClusterRoleBinding of the pod.
-    /// Only administrators can write it.
+    /// Only administrators can write this ClusterRoleBinding.
     async fn system_namespace(&self, target: &InstallTarget) -> Outcome<String> {
         let mut bound = None;
         for manifest in manifests::all(manifests::SYSTEM)? {
@@ -140,7 +140,8 @@ impl Uninstall {
 }
 
 /// Returns the objects that `install` created. Registrations are included even if another user
-/// created them again: without the pod, they would block every write of this project's kinds.
+/// created the registrations again. Without the pod, these registrations would block every write of
+/// this project's kinds.
 async fn find(target: &InstallTarget, all: &[EmbeddedManifest]) -> Outcome<Vec<EmbeddedManifest>> {
     let mut installed = Vec::new();
     let mut others = Vec::new();

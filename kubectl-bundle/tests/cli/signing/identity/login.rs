@@ -36,7 +36,7 @@ fn sign(context: &Context, service: &Service, flow: &str) -> std::process::Comma
     ])
 }
 
-/// Starts a valid issuer, with the responses in `changes` instead of its own.
+/// Starts a valid issuer. The responses in `changes` replace its own responses.
 fn issuer(service: &Service, changes: impl Fn(&Asked) -> Option<(u16, Value)> + Send + 'static) {
     let discovery = service.discovery();
     let url = service.url.clone();

@@ -63,8 +63,8 @@ impl Scene {
         self.context.finish(&mut command)
     }
 
-    /// Asserts that the certificate authority received this token, and that neither another service
-    /// nor the output contains any part of it.
+    /// Asserts that the certificate authority received this token. Also asserts that no other
+    /// service receives a part of the token, and that the output contains no part of the token.
     fn saw(&self, told: &str, token: &str) {
         let asked = self.service.asked();
         let last = asked.last().unwrap();

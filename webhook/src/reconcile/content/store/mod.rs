@@ -158,8 +158,8 @@ impl Store {
         Some(archive)
     }
 
-    /// Writes the archive of `stored`, which is the copy of `content`, and opens it. Only archives
-    /// are removed to free space.
+    /// Writes and opens the archive of `stored`, which is the copy of `content`. Only archives are
+    /// removed to free space.
     pub(in crate::reconcile) fn keep_archive(
         &self,
         mut stored: StoredContent,
@@ -258,7 +258,7 @@ impl Store {
     }
 
     /// Returns the seal of the rendered copy of `content` with this cache key; `None` without such
-    /// a copy. Its objects are not read.
+    /// a copy. The objects of the copy are not read.
     pub(in crate::reconcile) fn rendered_seal(
         &self,
         content: &ContentId,
@@ -284,9 +284,10 @@ impl Store {
         SealedFileWriter::create(&self.folder)
     }
 
-    /// Stores a complete copy atomically. To free space, it removes copies in this order: those of
-    /// this requester if they exceed its share, then all others. In each group, copies that no
-    /// Bundle needs come first, then those that were not used for longest.
+    /// Stores a complete copy atomically. To free space, it removes copies in this order: first the
+    /// copies of this requester if they exceed its share, then all other copies. In each group,
+    /// copies that no Bundle needs come first, then the copies that were not used for the longest
+    /// time.
     pub(in crate::reconcile) fn keep(
         &self,
         writer: SealedFileWriter,
@@ -314,7 +315,7 @@ impl Store {
         self.metrics.looked_up(kind.label(), result);
     }
 
-    /// Sets the metrics of number and size to those of the copies in the folder.
+    /// Sets the metrics to the number and size of the copies in the folder.
     fn record_size(&self) {
         let copies = self.copies();
         for kind in [CopyKind::Archive, CopyKind::Rendered, CopyKind::Content] {

@@ -1,5 +1,5 @@
 //! Approvals of a content digest, if the class requires them: finds a valid approval, and writes
-//! the status of each. Admission checks the approver too, when an approval is written.
+//! the status of each approval. Admission checks the approver too, when an approval is written.
 
 use bundle_api::approval::{BundleApprovalSpec, BundleApprovalStatus};
 use bundle_api::names::{self, condition, reason};
@@ -24,7 +24,7 @@ use crate::reconcile::status::{status_of, writer};
 
 /// Returns the user who approved `digest` for `deployment`, or `None` if the class requires no
 /// approval. Fails if no approval is valid. The permission of the approver is checked for the
-/// current class, because admission checked it for an earlier one.
+/// current class, because admission may have checked it for an earlier class.
 pub(in crate::reconcile) async fn approved(
     ctx: &Context,
     deployment: &DynamicObject,
@@ -123,8 +123,8 @@ pub(in crate::reconcile) async fn approved(
     Err(not_approved(deployment, digest, invalid))
 }
 
-/// Returns the error for content without a valid approval. `invalid` has the other approvals of it,
-/// each with the reason.
+/// Returns the error for content without a valid approval. `invalid` contains the invalid approvals
+/// of this content, each with the reason.
 pub(in crate::reconcile) fn not_approved(
     deployment: &DynamicObject,
     digest: &str,

@@ -21,9 +21,9 @@ use crate::reconcile::reader;
 use crate::sources::SourceOwner;
 
 impl DeploymentReconcile<'_> {
-    /// Returns the namespace of objects that name none. Rejects the namespaces of the pod, where a
-    /// Pod of the content could read the keys. Admission rejects them too, but a spec can be
-    /// written while admission is off.
+    /// Returns the namespace of objects without a namespace. Rejects the namespaces of the webhook,
+    /// because a Pod of the content could read the keys in these namespaces. Admission rejects
+    /// these namespaces too, but a spec can be written while admission is off.
     pub(in crate::reconcile) fn target_namespace(&self) -> Result<Option<&str>, ReconcileError> {
         let settings = &self.ctx.shared.settings;
         let target = self.spec.target_namespace.as_deref();
@@ -83,9 +83,9 @@ impl DeploymentReconcile<'_> {
         ))
     }
 
-    /// Checks that the Bundle of the template still has the content that was installed from it. A
-    /// Bundle that was deleted and created again can have the content that a moved tag names now,
-    /// which no user requested.
+    /// Checks that the Bundle of the template still has the content that was installed from this
+    /// Bundle. If a Bundle was deleted and created again after its tag has moved, it has other
+    /// content, which no user requested.
     pub(in crate::reconcile) fn check_content_unchanged(
         &self,
         request: &InstallRequest<'_>,
@@ -125,7 +125,7 @@ impl DeploymentReconcile<'_> {
         }
     }
 
-    /// Checks that the class allows the source of the content. The class can have changed since
+    /// Checks that the class allows the source of the content. The class may have changed since
     /// admission, and the Bundle was only checked against its own class.
     pub(in crate::reconcile) fn check_source_allowed(&self) -> Result<(), ReconcileError> {
         let source = &self.spec.template.bundle.source;
@@ -141,8 +141,8 @@ impl DeploymentReconcile<'_> {
             })
     }
 
-    /// Verifies the content again before its first installation, because policies can have changed
-    /// since it was unpacked.
+    /// Verifies the content again before its first installation, because policies may have changed
+    /// since the content was unpacked.
     pub(in crate::reconcile) async fn verify(
         &mut self,
         request: &InstallRequest<'_>,
@@ -267,7 +267,7 @@ pub(in crate::reconcile) fn in_reserved_namespace(
         codes::install::RESERVED_NAMESPACE,
         reason,
         format!(
-            "objects of the content are in a namespace of bundle-webhook: {}; change their namespace, or list it by its exact name in spec.targets.namespaces of class {class}",
+            "objects of the content are in a namespace of bundle-webhook: {}; change their namespace, or list this namespace by its exact name in spec.targets.namespaces of class {class}",
             some_of(objects, MAX_LISTED)
         ),
         RetryPolicy::OnChange,

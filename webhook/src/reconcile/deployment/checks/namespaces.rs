@@ -1,5 +1,5 @@
-//! Detection of recreated namespaces: a namespace with another uid than at installation can have
-//! another owner. Namespaces that the content itself contains are handled as any other object.
+//! Detection of recreated namespaces: a namespace with another uid than at installation may have
+//! another owner. Namespaces that the content itself contains are handled like all other objects.
 
 use std::collections::BTreeSet;
 
@@ -105,8 +105,8 @@ impl DeploymentReconcile<'_> {
         Err(namespaces_replaced(&replaced, self.install_reason()))
     }
 
-    /// Checks the namespaces before installed objects are created again, or written where another
-    /// actor created an object in their place.
+    /// Checks the namespaces before installed objects are created again, or written over an object
+    /// of the same name that another actor created.
     pub(in crate::reconcile) async fn check_before_recreate(
         &mut self,
         request: &InstallRequest<'_>,
@@ -130,8 +130,8 @@ impl DeploymentReconcile<'_> {
         self.save_inventory(inventory).await
     }
 
-    /// Records the existing namespaces before anything is applied, and which of `items` is the
-    /// created target namespace.
+    /// Records, before an object is applied, the existing namespaces, and the item in `items` that
+    /// is the created target namespace.
     pub(in crate::reconcile) async fn record_namespaces(
         &mut self,
         request: &InstallRequest<'_>,

@@ -15,7 +15,7 @@ use crate::reconcile::error::ReconcileError;
 use crate::reconcile::seal;
 
 impl DeploymentReconcile<'_> {
-    /// Returns the completely installed content, if there is one.
+    /// Returns the completely installed content, if content is completely installed.
     pub(in crate::reconcile) fn installed_content(&self) -> Option<&InstalledContent> {
         self.inventory.record.as_ref()?.installed.as_ref()
     }
@@ -34,8 +34,8 @@ impl DeploymentReconcile<'_> {
         approval_terms(&self.object.data["spec"]).to_string()
     }
 
-    /// Overwrites the status fields that show the record. Without a record they stay unchanged, and
-    /// nothing depends on them.
+    /// Overwrites the status fields that show the record. Without a record these fields stay
+    /// unchanged, and no decision depends on them.
     pub(in crate::reconcile) fn show_record(&mut self) {
         let Some(record) = &self.inventory.record else {
             return;
@@ -114,8 +114,8 @@ impl DeploymentReconcile<'_> {
         self.save_record(record).await
     }
 
-    /// Records the seals of the deployment and of its Bundle once content is installed. Clients
-    /// that can write a status can remove seals there.
+    /// Records the seals of the deployment and of its Bundle if content is installed. A client that
+    /// can write a status can remove the seal in it.
     pub(in crate::reconcile) async fn remember_seals(
         &mut self,
         generated: &GeneratedBundle,

@@ -20,8 +20,8 @@ impl InstalledStates {
         self.with(deployment, |state| state.log.begin());
     }
 
-    /// Ends the event log. If some kinds are not watched, the content key is removed, so that the
-    /// next reconcile finds the content and opens its watches again.
+    /// Ends the event log. If a kind is not watched, the content key is removed, so that the next
+    /// reconcile finds the content and opens its watches again.
     pub(in crate::reconcile) fn end_reconcile(&self, deployment: &str) {
         let work = self.with(deployment, |state| {
             state.log.end();
@@ -79,7 +79,7 @@ impl InstalledStates {
         }
     }
 
-    /// Evaluates a complete list of `kind`: objects that it lacks do not exist.
+    /// Evaluates a complete list of `kind`: objects that the list does not contain do not exist.
     pub(in crate::reconcile) fn listed(
         &self,
         users: &[String],

@@ -15,12 +15,12 @@ impl InstalledStates {
         });
     }
 
-    /// Returns and clears the set of objects whose health can have changed.
+    /// Returns and clears the set of objects whose health may have changed.
     pub(in crate::reconcile) fn take_touched(&self, deployment: &str) -> BTreeSet<String> {
         self.with(deployment, |state| std::mem::take(&mut state.touched))
     }
 
-    /// Records why an object is unhealthy, or `None` if it is healthy.
+    /// Records the reason why an object is unhealthy, or `None` if the object is healthy.
     pub(in crate::reconcile) fn record_health(
         &self,
         deployment: &str,

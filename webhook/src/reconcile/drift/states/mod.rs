@@ -33,7 +33,7 @@ const VERIFICATION_RESET_AFTER: Duration = Duration::from_secs(120);
 /// The state of an object after the last apply.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::reconcile) struct AppliedState {
-    /// `None` if the state is unknown, so that only reading the object shows drift.
+    /// `None` if the state is unknown. In this case the object must be read to detect drift.
     pub(in crate::reconcile) state: Option<ObjectState>,
     /// The resourceVersion of the object.
     pub(in crate::reconcile) version: u64,
@@ -49,7 +49,8 @@ impl AppliedState {
 /// An object that another actor wrote, and whose recorded fields show no change.
 #[derive(Debug, Clone, Copy)]
 struct PendingVerification {
-    /// The time of its verification. `None` after a verification without later writes.
+    /// The time at which the object is verified. `None` if it was verified and not written
+    /// afterwards.
     due: Option<Instant>,
     /// The number of consecutive verifications without drift.
     times: u32,
@@ -64,27 +65,29 @@ struct InstalledState {
     /// The key of the content that the objects belong to.
     content_key: String,
     objects: HashMap<String, AppliedState>,
-    /// True while objects are being applied. Events are only logged then, and evaluated at the end.
+    /// True while objects are being applied. During this time events are only logged. At the end
+    /// the logged events are evaluated.
     is_applying: bool,
     partial: Option<PartialInstallation>,
     delayed: Option<DelayedInstallation>,
     drifted: BTreeMap<String, Drift>,
     restores: BTreeMap<String, RestoreBackoff>,
-    /// The error of the last restores, and the keys of its objects.
+    /// The error of the last restores, and the keys of the objects that could not be restored.
     restore_error: Option<(ReconcileError, BTreeSet<String>)>,
     suspects: BTreeMap<String, PendingVerification>,
     touched: BTreeSet<String>,
     unhealthy: BTreeMap<String, String>,
     log: ObservationLog,
-    /// Set while kinds of the content are not served, so that their objects are not watched.
+    /// True while the API server does not serve all kinds of the content, so that objects of these
+    /// kinds are not watched.
     unwatched: Option<UnwatchedKinds>,
 }
 
 /// Kinds of the content that are not watched yet.
 #[derive(Debug, Clone, Copy, Default)]
 struct UnwatchedKinds {
-    /// True if an object was restored after the last attempt to watch them: the kinds can be served
-    /// since then.
+    /// True if an object was restored after the last attempt to open the watches: the API server
+    /// may serve the kinds now.
     has_restored: bool,
 }
 
@@ -94,7 +97,7 @@ pub(in crate::reconcile) struct InstalledStates {
     /// The time from which the times of restores are counted.
     began: Instant,
     wake: mpsc::UnboundedSender<String>,
-    /// The end states of Jobs, also of deleted ones.
+    /// The end states of Jobs, also of deleted Jobs.
     pub(in crate::reconcile) job_ends: JobEnds,
 }
 
@@ -119,8 +122,8 @@ impl InstalledStates {
         self.with(deployment, |state| state.inventory = inventory);
     }
 
-    /// Returns those of `deployments` whose inventory contains the object `key`. Events about other
-    /// objects are ignored.
+    /// Returns the deployments in `deployments` whose inventory contains the object `key`. Events
+    /// about other objects are ignored.
     pub(in crate::reconcile) fn recording_deployments(
         &self,
         deployments: &[String],
@@ -152,7 +155,8 @@ impl InstalledStates {
             .is_some_and(|state| state.inventory.owns(key, uid))
     }
 
-    /// Returns the objects that are due for verification, and the time until the next one is due.
+    /// Returns the objects that are due for verification, and the time until the next object is
+    /// due.
     pub(in crate::reconcile) fn suspects(
         &self,
         deployment: &str,
@@ -182,7 +186,8 @@ impl InstalledStates {
         })
     }
 
-    /// Records that an object was verified: it has all applied values, and its state is `left`.
+    /// Records that an object was verified: the object has all applied values, and its state is
+    /// `left`.
     pub(in crate::reconcile) fn record_verified(
         &self,
         deployment: &str,
@@ -217,8 +222,8 @@ impl InstalledStates {
         });
     }
 
-    /// Records that all of the content is in place. Objects that were observed later than their
-    /// apply, with another state, have drifted.
+    /// Records that all objects of the content are applied. An object has drifted if another state
+    /// was observed after its apply.
     pub(in crate::reconcile) fn finish_apply(
         &self,
         deployment: &str,
@@ -323,7 +328,7 @@ impl InstalledStates {
             .remove(deployment);
     }
 
-    /// Returns the drifted objects with the time since which they have drifted.
+    /// Returns the drifted objects, each with the time at which its drift was detected.
     pub(in crate::reconcile) fn drifted(&self, deployment: &str) -> BTreeMap<String, Timestamp> {
         self.with(deployment, |state| {
             let drifted = state.drifted.iter();
@@ -333,7 +338,7 @@ impl InstalledStates {
         })
     }
 
-    /// Returns the state of the object after the last apply, if it is known.
+    /// Returns the state of the object after the last apply, if the state is known.
     pub(in crate::reconcile) fn state(&self, deployment: &str, key: &str) -> Option<ObjectState> {
         self.with(deployment, |state| state.objects.get(key)?.state)
     }

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 
 use crate::reconcile::api::object::ObservedObject;
 
-/// An object as a watch reports it.
+/// The state of an object that a watch reported.
 #[derive(Debug, Clone)]
 pub(in crate::reconcile) enum Observation {
     /// The object was created or changed, or is in a list.
     Present(ObservedObject),
-    /// The object was deleted by the write with this resourceVersion; 0 if it is unknown.
+    /// The write with this resourceVersion deleted the object; 0 if the resourceVersion is unknown.
     Gone(u64),
 }
 

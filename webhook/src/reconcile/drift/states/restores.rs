@@ -19,7 +19,7 @@ const MAX_NAMED: usize = 20;
 pub(super) struct Drift {
     pub(super) since: Timestamp,
     pub(super) is_missing: bool,
-    /// The field manager of the last write, if it is known.
+    /// The field manager of the last write, if the manager is known.
     pub(super) writer: Option<Box<str>>,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct PartialInstallation {
     pub(super) knows_former: bool,
 }
 
-/// An installation that waits, because the API server cannot store some of its objects.
+/// An installation that waits, because the API server cannot store at least one of its objects.
 pub(super) struct DelayedInstallation {
     /// The attempt that failed.
     pub(super) key: String,
@@ -87,7 +87,7 @@ impl InstalledStates {
         });
     }
 
-    /// Stores the error of an attempt to restore objects, until none of them is drifted any more.
+    /// Stores the error of an attempt to restore objects, until all these objects are restored.
     pub(in crate::reconcile) fn keep_restore_error(
         &self,
         deployment: &str,
@@ -112,8 +112,8 @@ impl InstalledStates {
         });
     }
 
-    /// Returns the error of the last attempt to restore objects that are still drifted. It names
-    /// all of them.
+    /// Returns the error of the last attempt to restore objects that are still drifted. The error
+    /// names all these objects.
     pub(in crate::reconcile) fn restore_error(&self, deployment: &str) -> Option<ReconcileError> {
         let now = self.began.elapsed();
         self.with(deployment, |state| {
@@ -253,8 +253,9 @@ impl InstalledStates {
         self.with(deployment, |state| state.objects.contains_key(key))
     }
 
-    /// Returns the objects that an incomplete installation of `content_key` applied. `None` without
-    /// an incomplete installation; empty if it is of other content.
+    /// Returns the objects that an incomplete installation of `content_key` applied. Returns `None`
+    /// without an incomplete installation, and an empty list if the incomplete installation is of
+    /// other content.
     pub(in crate::reconcile) fn partially_applied(
         &self,
         deployment: &str,
@@ -271,7 +272,7 @@ impl InstalledStates {
         })
     }
 
-    /// Returns for which objects the state is known. `is_recorded` is true if the inventory records
+    /// Returns the objects whose state is known. `is_recorded` is true if the inventory records
     /// installed content.
     pub(in crate::reconcile) fn coverage(&self, deployment: &str, is_recorded: bool) -> Coverage {
         self.with(deployment, |state| {
@@ -330,8 +331,8 @@ impl InstalledStates {
 }
 
 impl InstalledState {
-    /// Records drift of the object. Failed restores and a delayed installation of it are retried
-    /// earlier.
+    /// Records drift of the object. Failed restores of the object, and a delayed installation that
+    /// contains it, are retried earlier.
     pub(super) fn record_drift(&mut self, key: &str, seen: Option<&ObservedObject>) {
         let is_missing = seen.is_none();
         let drift = self.drifted.entry(key.to_owned()).or_insert(Drift {
@@ -372,8 +373,8 @@ impl InstalledState {
     }
 }
 
-/// Adds the objects of `failing` that the message does not name. A message that names none of them
-/// is not about objects, and stays unchanged.
+/// Adds the objects of `failing` that the message does not name. If the message names no object of
+/// `failing`, the message is not about objects and stays unchanged.
 fn naming(message: &str, failing: &BTreeSet<String>) -> String {
     let (named, others): (Vec<&String>, Vec<&String>) =
         failing.iter().partition(|key| names(message, key));
@@ -387,7 +388,7 @@ fn naming(message: &str, failing: &BTreeSet<String>) -> String {
     )
 }
 
-/// Returns true if the text contains this key, and not only a longer one with this prefix.
+/// Returns true if the text contains this key, and not only a longer key with this prefix.
 fn names(text: &str, key: &str) -> bool {
     text.match_indices(key).any(|(at, _)| {
         let after = text[at + key.len()..].chars().next();

@@ -1,6 +1,6 @@
-//! Metadata watches on the kinds that are in use. Each belongs to one installing ServiceAccount,
-//! kind and scope, and deployments share it. Their number is limited by requester, because each has
-//! a connection. `drift::states` evaluates the events.
+//! Metadata watches on the kinds that are in use. Each watch belongs to one installing
+//! ServiceAccount, kind and scope. Deployments share the watch. The number of watches is limited by
+//! requester, because each watch has a connection. `drift::states` evaluates the events.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,7 +23,7 @@ use crate::reconcile::api::discovery::Kind;
 use crate::reconcile::api::object::{self, ObservedObject};
 use crate::reconcile::drift::states::{InstalledStates, Observation};
 
-/// Time limit for the first list of a watch. Afterwards the installation fails.
+/// Time limit for the first list of a watch. After this time the installation fails.
 const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The scope of one watch.
@@ -143,8 +143,9 @@ impl Watches {
         }
     }
 
-    /// Opens these watches for `user`, and closes its others if `only` is true. Waits until each
-    /// watch has listed its objects. If the requester cannot have all of them, none is opened.
+    /// Opens these watches for `user`. If `only` is true, closes all other watches of `user`. Waits
+    /// until each watch has listed its objects. If the limit of the requester does not allow all
+    /// watches, no watch is opened.
     pub(in crate::reconcile) async fn keep(
         &self,
         user: WatchUser<'_>,
@@ -209,7 +210,7 @@ impl Watches {
         });
     }
 
-    /// Returns why drift of `deployment` can be missed now, if one of its watches fails.
+    /// Returns the reason why drift of `deployment` may be missed now, if one of its watches fails.
     pub(in crate::reconcile) fn watch_failure(&self, deployment: &str) -> Option<String> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.iter().find_map(|(subject, watch)| {
@@ -229,7 +230,7 @@ impl Watches {
         })
     }
 
-    /// Returns the objects of `deployment` that its watches report and whose uids are recorded.
+    /// Returns the objects of `deployment` that the watches report and whose uids are recorded.
     pub(in crate::reconcile) fn observed_objects(
         &self,
         deployment: &str,

@@ -26,8 +26,8 @@ use crate::reconcile::rights::dry_runs::failures::DryRunFailures;
 /// yet.
 const RETRY_LIMIT: Duration = Duration::from_secs(5);
 
-/// The dry runs of one content. Objects that cannot be checked yet are checked right before their
-/// phase.
+/// The dry runs of one content. Objects that cannot be checked yet are checked directly before
+/// their phase.
 pub(in crate::reconcile) struct DryRunCheck<'a> {
     ctx: &'a Context,
     client: ApplyClient<'a>,
@@ -92,9 +92,9 @@ impl<'a> DryRunCheck<'a> {
         &self.client.preparer
     }
 
-    /// Checks each object of the plan that the API server can check before anything is applied.
-    /// [`Self::check_round`] checks the rest: objects that need other objects of the content, and
-    /// objects in a namespace that does not exist yet.
+    /// Checks each object of the plan that the API server can check before the first apply.
+    /// [`Self::check_round`] checks all other objects: objects that depend on other objects of the
+    /// content, and objects in a namespace that does not exist yet.
     pub(in crate::reconcile) async fn check_plan<'i>(
         &self,
         items: &'i [PreparedObject],
@@ -135,8 +135,8 @@ impl<'a> DryRunCheck<'a> {
         self.result(complaints)
     }
 
-    /// Checks those of `items` that were not checked recently, right before they are applied.
-    /// Returns their applies.
+    /// Checks the `items` that were not checked recently, directly before they are applied. Returns
+    /// their applies.
     pub(in crate::reconcile) async fn check_round<'i>(
         &self,
         items: &[&'i PreparedObject],
@@ -146,8 +146,8 @@ impl<'a> DryRunCheck<'a> {
         refused.map(|()| checked)
     }
 
-    /// Checks drifted objects. Returns the applies of those that passed, and the error of the
-    /// others.
+    /// Checks drifted objects. Returns the applies of the objects that passed, and the error of the
+    /// other objects.
     pub(in crate::reconcile) async fn check_drifted<'i>(
         &self,
         items: &[&'i PreparedObject],
@@ -165,7 +165,8 @@ impl<'a> DryRunCheck<'a> {
         (checked, self.result(complaints))
     }
 
-    /// Returns how many of `items` the API server allows in a dry run on their current state.
+    /// Returns the number of `items` that the API server allows in a dry run on their current
+    /// state.
     pub(in crate::reconcile) async fn allowed(&self, items: Vec<&PreparedObject>) -> u64 {
         let answers = crate::reconcile::api::parallel::all(
             items
@@ -177,7 +178,7 @@ impl<'a> DryRunCheck<'a> {
         u64::try_from(allowed.count()).unwrap_or(u64::MAX)
     }
 
-    /// Checks those of `items` that are waiting in the plan. Returns those that failed.
+    /// Checks the `items` that are waiting in the plan. Returns the items that failed.
     async fn check<'i>(
         &self,
         items: &[&'i PreparedObject],
@@ -228,8 +229,8 @@ impl<'a> DryRunCheck<'a> {
     }
 }
 
-/// Returns true if a failed object is checked again right before it is applied. By then, the
-/// installer can have the permission, or contested lists can be restored.
+/// Returns true if a failed object is checked again directly before it is applied. Until then the
+/// installer may get the permission, or contested lists may be restored.
 fn is_for_its_phase(refusal: &ApplyRejection) -> bool {
     matches!(
         refusal,
@@ -258,8 +259,8 @@ fn runs(
         .collect()
 }
 
-/// Returns those of `objects` that the API server does not allow the requesters to delete, with its
-/// message.
+/// Returns the `objects` that the API server does not allow the requesters to delete, each with the
+/// message of the API server.
 pub(in crate::reconcile) async fn undeletable(
     ctx: &Context,
     requesters: &[Requester],

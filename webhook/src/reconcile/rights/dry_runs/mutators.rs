@@ -11,8 +11,8 @@ use crate::reconcile::api::object;
 /// Page size of lists of registrations.
 const PAGE_SIZE: u32 = 50;
 
-/// Returns the kinds that mutating registrations match, read as the pod. If they cannot be read,
-/// every kind counts as matched.
+/// Returns the kinds that mutating registrations match. The pod reads the registrations with its
+/// own identity. If they cannot be read, every kind counts as matched.
 pub(in crate::reconcile) async fn registered(apis: &Apis, own: &Client) -> MutatedKinds {
     match read(apis, own).await {
         Ok(kinds) => kinds,

@@ -18,7 +18,7 @@ pub use crate::review::deployment::IgnoreRule as Rule;
 
 impl Rule {
     /// Returns true if the rule applies to this object. No rule applies to roles and bindings: the
-    /// permissions were checked for the rules in the content, so exactly these are applied.
+    /// permissions were checked for the roles in the content, so exactly these roles are applied.
     pub fn fits(&self, id: &ObjectId) -> bool {
         id.group != "rbac.authorization.k8s.io"
             && self
@@ -36,9 +36,9 @@ impl Rule {
 /// Maximum number of comparisons in [`without_effect`].
 const COMPARISONS: usize = 10_000_000;
 
-/// Sets all fields that the rules name to their value in `live`, the object on the cluster, or
-/// removes them from `desired` if `live` lacks them. Then removes all fields of managers that the
-/// rules name. The order of the rules has no effect.
+/// Changes the fields of `desired` that the rules name. A field gets the value from `live`, the
+/// object on the cluster. A field that `live` does not have is removed. Then all fields of managers
+/// that the rules name are removed. The order of the rules has no effect.
 pub fn apply_rules(
     desired: &mut Value,
     live: &Value,
@@ -61,7 +61,7 @@ pub fn apply_rules(
 }
 
 /// Sets or removes the fields that the rules name by path. Each value is copied only once, even if
-/// several pointers name it or a value that contains it.
+/// several pointers name the value or a value that contains it.
 fn keep_live_fields(desired: &mut Value, live: &Value, rules: &[&Rule]) {
     let mut found = BTreeMap::<*const Value, (&str, &Value)>::new();
     for pointer in rules.iter().flat_map(|rule| &rule.fields) {
@@ -83,7 +83,8 @@ fn keep_live_fields(desired: &mut Value, live: &Value, rules: &[&Rule]) {
     }
 }
 
-/// Returns the value at `pointer`. Calls `above` for each value that contains it.
+/// Returns the value at `pointer`. Calls `above` for each value that contains the value at
+/// `pointer`.
 fn find<'v>(
     value: &'v Value,
     pointer: &str,

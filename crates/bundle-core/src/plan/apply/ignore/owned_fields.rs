@@ -1,5 +1,6 @@
 //! Fields of field managers by `managedFields`, and their removal from an object. Users write
-//! `managedFields`, rules and content, so each field and each list item is visited once.
+//! `managedFields`, rules and content. To limit the cost, each field and each list item is visited
+//! once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +16,7 @@ const KEY_FIELDS: usize = 8;
 /// Fields of any number of entries, by their keys in `fieldsV1`.
 #[derive(Debug, Default)]
 pub(super) struct OwnedFields<'f> {
-    /// True if an entry has the field without fields below it.
+    /// True if an entry of `managedFields` has the field itself, without fields below it.
     is_whole: bool,
     below: BTreeMap<&'f str, Self>,
 }

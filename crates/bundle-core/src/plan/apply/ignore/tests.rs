@@ -1,4 +1,4 @@
-//! Rules of `spec.drift.ignore`, and the cost of the largest ones.
+//! Rules of `spec.drift.ignore`, and the cost of the largest rules.
 
 use std::cell::Cell;
 
@@ -153,7 +153,7 @@ fn returns_rules_without_effect() {
     }
 }
 
-/// Asserts that work of eight times the size takes about eight times the steps.
+/// Asserts that input of eight times the size needs about eight times the number of steps.
 fn assert_linear(work: impl Fn(usize) -> usize) {
     let (small, large) = (work(50), work(400));
     assert!(small >= 50, "{small}");

@@ -1,6 +1,6 @@
 //! Changes to `metadata.managedFields` before an apply, so that the apply also removes fields that
 //! the content does not have: server-side apply removes a field only if no other manager owns it.
-//! `webhook::reconcile::apply` sends them.
+//! `webhook::reconcile::apply` sends these changes.
 
 use serde_json::{Map, Value, json};
 
@@ -104,7 +104,7 @@ impl OwnershipChange {
     /// no change is needed.
     ///
     /// Fields of another API version cannot be compared. As with `kubectl apply --server-side`, a
-    /// former manager loses all of them.
+    /// former manager loses all fields of another API version.
     pub fn applied(
         &self,
         entries: &[Value],
@@ -197,7 +197,7 @@ fn is_own(entry: &Value, manager: &str, api_version: &str) -> bool {
     is_by(entry, manager, "Apply") && entry["apiVersion"] == api_version
 }
 
-/// Returns the entry of `manager`, and creates it if necessary.
+/// Returns the entry of `manager`. Creates the entry if it does not exist.
 fn own_entry<'e>(entries: &'e mut Vec<Value>, manager: &str, api_version: &str) -> &'e mut Value {
     let found = entries
         .iter()
@@ -262,7 +262,7 @@ fn union(into: &mut Map<String, Value>, from: Map<String, Value>) {
     }
 }
 
-/// Adds a set of fields to those of an entry.
+/// Adds a set of fields to the fields of an entry.
 fn add(to: &mut Value, fields: Map<String, Value>) {
     match to {
         Value::Object(into) => union(into, fields),

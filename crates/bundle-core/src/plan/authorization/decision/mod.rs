@@ -81,8 +81,9 @@ impl Decision {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Decisions {
-    /// Up to three decisions, newest last: about the installed content, by another decider since
-    /// then, and about the content whose installation started last.
+    /// Up to three decisions, newest last: the decision about the installed content, a later
+    /// decision of another decider, and the decision about the content whose installation started
+    /// last.
     #[serde(default)]
     of_content: Vec<Decision>,
     /// Keys of recorded objects that are not part of the installed content, from content that
@@ -169,7 +170,7 @@ impl Decisions {
     }
 
     /// Records that `content` of the decider `by` is installed completely. `inventory` has the keys
-    /// of all recorded objects, and `wanted` those of the content.
+    /// of all recorded objects, and `wanted` has the keys of the objects of the content.
     pub fn conclude<'k>(
         &mut self,
         content: &str,

@@ -8,7 +8,7 @@ use crate::plan::conditions::{ConditionChange, ConditionStatus};
 use crate::plan::removal::REMOVING;
 
 /// Returns the conditions of an object that was written while admission was off, or that cannot be
-/// read. `is_installed` is true if its status reports installed content.
+/// read. `is_installed` is true if the status of the object reports installed content.
 pub fn not_admitted(reason: &str, message: &str, is_installed: bool) -> Vec<ConditionChange> {
     let mut conditions = vec![ConditionChange::new(
         condition::HAS_VALID_BUNDLE,

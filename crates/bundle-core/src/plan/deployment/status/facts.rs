@@ -17,11 +17,11 @@ pub struct DeploymentFacts {
     pub corrects_drift: bool,
     /// Name of the Bundle that is recorded as installed.
     pub active_bundle: Option<String>,
-    /// Bundle of the current template; `None` if it was not observed.
+    /// Bundle of the current template; `None` if the Bundle was not observed.
     pub bundle: Option<BundleFact>,
-    /// Approval of the content; `None` if it was not checked.
+    /// Approval of the content; `None` if the approval was not checked.
     pub approval: Option<ApprovalFact>,
-    /// Permissions of the requesters; `None` if they were not checked.
+    /// Permissions of the requesters; `None` if the permissions were not checked.
     pub rights: Option<PermissionFact>,
     /// True if the content of the Bundle of the template is applied completely.
     pub is_in_place: bool,
@@ -57,7 +57,7 @@ pub enum BundleFact {
     Failing {
         /// Name of the Bundle.
         name: String,
-        /// Message of its condition `Unpacked`.
+        /// Message of the Bundle's condition `Unpacked`.
         message: String,
     },
     /// The content of the Bundle with this name is being fetched.
@@ -67,7 +67,7 @@ pub enum BundleFact {
 }
 
 impl BundleFact {
-    /// Returns the name of the Bundle, if there is one.
+    /// Returns the name of the Bundle, if the Bundle exists.
     pub fn name(&self) -> Option<&str> {
         match self {
             Self::NotMade(..) => None,
@@ -116,7 +116,7 @@ pub enum ApprovalFact {
     },
     /// The class with this name requires no approval.
     NotRequired(String),
-    /// The content is not approved, or its approval is unknown: the message.
+    /// The content is not approved, or its approval is unknown. Contains the message.
     NotApproved(String),
     /// The class with this name requires an approval, and the content is not unpacked yet.
     ContentUnknown(String),

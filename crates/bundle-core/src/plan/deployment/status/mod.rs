@@ -75,7 +75,7 @@ impl Changes<'_> {
 
 impl DeploymentFacts {
     /// Returns the changes of conditions in order, at most one of each type. `before` are the
-    /// conditions of the stored status; `generation` is that of the object.
+    /// conditions of the stored status. `generation` is the generation of the object.
     pub fn conditions(&self, before: &[Condition], generation: i64) -> Vec<ConditionChange> {
         let mut changes = Changes {
             before,

@@ -1,7 +1,7 @@
 //! Plan of a reconcile of a BundleDeployment: its remaining steps in order, computed from the
-//! observed facts. The outcome of a step can change the plan, so it is computed again after each
-//! step. Clients can show the same plan. The steps are executed in webhook::reconcile; `status`
-//! computes the conditions.
+//! observed facts. The outcome of a step can change the plan, so the plan is computed again after
+//! each step. Clients can show the same plan. The steps are executed in webhook::reconcile;
+//! `status` computes the conditions.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ pub enum InstallStep {
     Render,
     /// Check that the objects are inside the targets of the class.
     CheckTargets,
-    /// Check the approval, if the class requires one.
+    /// Check the approval, if the class requires an approval.
     CheckApproval,
     /// Check that the class allows the source.
     CheckSource,
@@ -60,8 +60,8 @@ pub enum InstallStep {
     /// Check spec, class, policies and approval immediately before the first write, even if the
     /// permission check is recent: a slow registry can delay the steps before it.
     CheckPreconditions,
-    /// Record the objects, then apply them phase by phase. Phases after Namespaces and
-    /// CustomResourceDefinitions start once those are established.
+    /// Record the objects, and then apply the objects phase by phase. Later phases start after the
+    /// Namespaces are active and the CustomResourceDefinitions are established.
     Apply,
     /// Delete recorded objects that are not part of the content.
     Prune,
@@ -74,7 +74,7 @@ pub enum InstallStep {
 /// Step of the maintenance of installed content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MaintenanceStep {
-    /// Report the approval of the content. It has no other effect.
+    /// Report the approval of the content. This step has no other effect.
     ReportApproval,
     /// Restore drift from the wanted content, and check health.
     Maintain,
@@ -83,7 +83,8 @@ pub enum MaintenanceStep {
     MaintainPartial,
     /// Restore drift from the previously installed content.
     MaintainPrevious,
-    /// Check, if it is due, that the requesters still have the permissions for the installation.
+    /// If the check is due: check that the requesters still have the permissions for the
+    /// installation.
     CheckPermissions,
     /// Delete Bundles that are no longer needed.
     DeleteOldBundles,
@@ -105,18 +106,19 @@ pub struct ObservedDeployment {
     pub is_unpacked: bool,
     /// Applied content at the start of the reconcile.
     pub in_place: AppliedContent,
-    /// True if the inventory recorded at the start that the wanted content was installed
-    /// completely, by the same ServiceAccount and into the same namespace.
+    /// True if the inventory recorded, when the reconcile started, that the wanted content was
+    /// installed completely, by the same ServiceAccount and into the same namespace.
     pub is_installed: bool,
     /// True if the wanted content is the one that was completely installed last, even if an
     /// installation of other content has started since.
     pub was_installed: bool,
     /// True if the inventory recorded at the start an installation that is not complete.
     pub is_unfinished: bool,
-    /// True if the inventory recorded at the start that the class, with its current terms,
-    /// authorized the wanted content.
+    /// True if the inventory recorded, when the reconcile started, that the class with its current
+    /// terms authorized the wanted content.
     pub is_decided: bool,
-    /// True if the inventory recorded at the start the Bundle of the template as installed.
+    /// True if the inventory recorded the Bundle of the template as installed when the reconcile
+    /// started.
     pub is_active: bool,
     /// True if the same attempt failed before and is not due yet.
     pub is_held: bool,

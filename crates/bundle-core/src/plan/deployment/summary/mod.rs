@@ -23,7 +23,7 @@ const NAMED: usize = 20;
 pub enum Coverage {
     /// No content was installed.
     Nothing,
-    /// Content is installed, and its objects were not observed since the process started.
+    /// Content is installed, but its objects were not observed since the process started.
     NotChecked,
     /// An installation was interrupted. Only the objects that were applied are observed.
     Partly,
@@ -89,7 +89,7 @@ impl ConditionValue {
 pub struct Installation<'a> {
     /// `spec.paused`.
     pub is_paused: bool,
-    /// Reason and message of the failure; true if the reconciler retries it without a change.
+    /// Reason and message of the failure, and `true` if the reconciler retries without a change.
     pub error: Option<(&'a str, &'a str, bool)>,
     /// Reason and message of a Bundle that cannot be installed; true if that can change without a
     /// user's action.

@@ -30,8 +30,8 @@ pub struct RemovalProgress {
 pub enum NextRemoval {
     /// Delete these objects at the same time, and wait until they are gone.
     Delete(Vec<ObjectId>),
-    /// Read these objects again. Finalizers block them, and no other object can be deleted before
-    /// them.
+    /// Read these objects again. Finalizers block their deletion, and no other object can be
+    /// deleted before these objects are gone.
     Await(Vec<ObjectId>),
     /// Nothing: all objects are gone or remain for now.
     End,

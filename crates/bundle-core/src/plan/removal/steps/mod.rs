@@ -1,7 +1,7 @@
 //! Plan of the removal of a BundleDeployment: its remaining steps in order, computed from the
-//! observed facts. The outcome of a step can change the plan, so it is computed again after each
-//! step. The parent module has the order of objects; `progress` deletes one step of them;
-//! webhook::reconcile executes the steps.
+//! observed facts. The outcome of a step can change the plan, so the plan is computed again after
+//! each step. The parent module has the order of objects. `progress` deletes the objects of one
+//! step. webhook::reconcile executes the steps.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ pub enum RecordedObjects {
     /// No inventory exists, but objects may have been applied, according to the status or the
     /// ApplySet annotations.
     Lost,
-    /// The inventory has no objects, or none that still exist.
+    /// The inventory has no objects, or all its objects are gone.
     Empty,
     /// The inventory has objects.
     Some,
@@ -24,11 +24,11 @@ pub enum RecordedObjects {
 /// ServiceAccount for the removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Account {
-    /// None: the class does not exist, and no installer is recorded.
+    /// No ServiceAccount: the class does not exist, and no installer is recorded.
     None,
-    /// All requesters may use it.
+    /// All requesters may use the ServiceAccount.
     Usable,
-    /// A requester of the content has no permission to impersonate it any more.
+    /// A requester of the content has lost the permission to impersonate the ServiceAccount.
     Withdrawn,
 }
 
@@ -37,7 +37,7 @@ pub enum Account {
 pub enum RemovalStep {
     /// Fail: the objects to remove are unknown.
     ReportInventoryLost,
-    /// Remove records of objects whose namespaces were deleted, or created again since.
+    /// Remove records of objects whose namespaces were deleted, or were deleted and created again.
     ForgetReplacedNamespaces,
     /// Check that the deletion was reviewed.
     CheckDeletion,
@@ -49,21 +49,24 @@ pub enum RemovalStep {
     FindAccount,
     /// Fail: no ServiceAccount exists for the removal.
     ReportNoAccount,
-    /// Find the recorded objects that exist, and remove the records of missing ones.
+    /// Find the recorded objects that exist, and remove the records of missing objects.
     FindObjects,
-    /// Remove this project's labels from all objects, which stay.
+    /// Remove this project's labels from all objects. The objects stay.
     ReleaseObjects,
     /// Find definitions with custom resources that were not installed by the deployment.
     FindDefinitionsInUse,
     /// Fail: custom resources would be lost.
     ReportDefinitionsInUse,
-    /// Remove this project's labels from definitions in use, which stay.
+    /// Remove this project's labels from definitions in use. These definitions stay.
     ReleaseDefinitionsInUse,
-    /// Delete all objects except the namespaces that were created with the content.
+    /// Delete all objects except the namespaces that `spec.createNamespace` created.
+    /// [`Self::DeleteCreatedNamespaces`] deletes those.
     DeleteObjects,
-    /// Remove this project's labels from created namespaces with foreign objects, which stay.
+    /// Remove this project's labels from the namespaces that `spec.createNamespace` created and
+    /// that contain foreign objects. These namespaces stay.
     ReleaseNamespacesInUse,
-    /// Delete the namespaces that were created with the content.
+    /// Delete the namespaces that `spec.createNamespace` created and that contain no foreign
+    /// objects.
     DeleteCreatedNamespaces,
     /// Remove this project's finalizer from the BundleDeployment.
     RemoveFinalizer,
@@ -85,7 +88,7 @@ pub struct ObservedRemoval {
     pub recorded: RecordedObjects,
     /// Result of [`RemovalStep::FindAccount`].
     pub account: Option<Account>,
-    /// Result of [`RemovalStep::FindDefinitionsInUse`]: true if there are any.
+    /// Result of [`RemovalStep::FindDefinitionsInUse`]: true if definitions are in use.
     pub definitions_in_use: Option<bool>,
     /// Completed steps.
     pub done: BTreeSet<RemovalStep>,
@@ -96,7 +99,7 @@ const COMPLETION: [RemovalStep; 2] = [RemovalStep::RemoveFinalizer, RemovalStep:
 
 impl ObservedRemoval {
     /// Returns the remaining steps. A step runs only if all earlier steps succeeded. The list ends
-    /// with a step whose result decides the following ones, and is empty when the removal is
+    /// with a step whose result decides the following steps. The list is empty when the removal is
     /// complete.
     pub fn steps(&self) -> Vec<RemovalStep> {
         let mut steps = self.whole();

@@ -14,8 +14,8 @@ const END: [RemovalStep; 2] = [RemoveFinalizer, RemoveInventory];
 const NAMESPACES: [RemovalStep; 2] = [ReleaseNamespacesInUse, DeleteCreatedNamespaces];
 
 /// Facts as letters: `f`inalizer of the pod; inventory `l`ost, `e`mpty or with `s`ome objects;
-/// `o`rphan; custom resources that `k`eep their definition or `d`elete with it; account `n`one,
-/// `u`sable or `w`ithdrawn; definitions in use: `y`es or `x` for none.
+/// `o`rphan; custom resources that `k`eep their definition or are `d`eleted with it; account
+/// `n`one, `u`sable or `w`ithdrawn; definitions in use: `y`es or `x` for none.
 fn observed(facts: &str) -> ObservedRemoval {
     let is = |fact| facts.contains(fact);
     ObservedRemoval {

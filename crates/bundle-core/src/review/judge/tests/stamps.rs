@@ -1,4 +1,4 @@
-//! Stamps: which writes get one, and which writes are checked.
+//! Stamps: the writes that get a stamp, and the writes that are checked.
 
 use super::*;
 

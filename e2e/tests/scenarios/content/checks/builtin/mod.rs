@@ -1,4 +1,4 @@
-//! Cases for objects of built-in kinds: a good object of each kind, and what is changed in it.
+//! Cases for objects of built-in kinds: a valid object of each kind, and the change of this object.
 
 mod bases;
 mod fields;

@@ -1,5 +1,5 @@
-//! If the process ended twice while it parsed the same content, it does not parse that content again
-//! for an hour.
+//! If the process ended twice while the process parsed the same content, the content is not parsed
+//! again for an hour.
 
 use std::path::Path;
 
@@ -80,7 +80,7 @@ async fn content_during_which_the_process_ends_twice_is_paused() {
     apply(&cluster, &bundle("ends", &reference)).await;
     let too_large = until_phase(&cluster, "ends", "Failing", LONG).await;
     assert!(
-        too_large.contains("MiB of memory once it is parsed"),
+        too_large.contains("the parsed content needs"),
         "{too_large}"
     );
 }

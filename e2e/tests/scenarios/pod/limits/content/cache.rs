@@ -59,10 +59,7 @@ async fn rejects_content_above_the_limit_with_both_sizes() {
     let (reference, _) = publish(&registry, "tiny", &tar(files));
     apply(&cluster, &bundle("tiny", &reference)).await;
     let message = until_phase(&cluster, "tiny", "Failing", LONG).await;
-    assert!(
-        message.contains("MiB of memory once it is parsed, and at most"),
-        "{message}"
-    );
+    assert!(message.contains("MiB of memory, and at most"), "{message}");
     wait::until_true(LONG, "nothing of it is kept", || async {
         Ok(cached_bytes(&cluster, &webhook) == 0)
     })

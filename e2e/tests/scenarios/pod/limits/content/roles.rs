@@ -18,7 +18,7 @@ fn role(name: &str, length: usize) -> String {
     .to_string()
 }
 
-/// Returns the message of condition `Installed` once it is `False`.
+/// Waits until the condition `Installed` is `False`, and returns its message.
 async fn until_denied(cluster: &Cluster, name: &str) -> String {
     let line = format!(
         "get bundledeployment {name} -o jsonpath={{.status.conditions[?(@.type==\"Installed\")].message}}"

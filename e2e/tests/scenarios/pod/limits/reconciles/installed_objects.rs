@@ -8,7 +8,7 @@ use crate::scenarios::objects::{apply_as, until};
 /// Objects of one requester at the memory limit of the Deployment (`OBJECT_PART` in
 /// webhook/src/budget/mod.rs).
 const PER_REQUESTER: usize = 8_192;
-/// Objects of one content. Three of them exceed the limit.
+/// Number of objects of one content. Three such contents exceed the limit.
 const OBJECTS: usize = 2_800;
 /// Memory that the objects of two contents may add, in KiB.
 const GROWTH_LIMIT: u64 = 32 << 10;

@@ -6,7 +6,7 @@ use super::*;
 const DEPLOYMENTS: usize = 4;
 
 /// Number of objects of each deployment: as many as one requester can have installed. A debug build
-/// would need minutes for them.
+/// would need minutes for that number.
 fn objects() -> usize {
     if e2e::programs::profile().unwrap() == "release" {
         2000

@@ -1,5 +1,5 @@
-//! Reconciles that tenants delay: a definition with names of another one is never established,
-//! and its installation waits for 30 s.
+//! Reconciles that tenants delay. A definition with the names of another definition is never
+//! established. Therefore the installation of this definition waits for 30 s.
 
 use serde_json::{Value, json};
 

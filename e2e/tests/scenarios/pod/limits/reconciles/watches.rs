@@ -9,7 +9,7 @@ use crate::scenarios::objects::{apply_as, get, until};
 
 /// Namespaces of each content.
 const NAMESPACES: usize = 10;
-/// Watches of one requester: half of those of the process (`WATCH_PART` in
+/// Number of watches of one requester: half of the watches of the process (`WATCH_PART` in
 /// webhook/src/budget/mod.rs).
 const PER_REQUESTER: usize = 128;
 /// Memory that the watches of one requester may add, in KiB.

@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use super::*;
 
 /// Tenants, each with its own registry: the number of concurrent transfers with this memory limit.
-/// One requester has a quarter of them.
+/// One requester has a quarter of the transfers.
 const TENANTS: usize = 4;
 /// Number of Bundles of each tenant.
 const BUNDLES: usize = 3;
-/// Text in a manifest: with the rest it stays just below the largest that is read
+/// Length of the text in a manifest. The whole manifest is just below the maximum size
 /// (`bundle_oci::limits::MANIFEST_BYTES`).
 const MANIFEST_TEXT: usize = 4_100_000;
 /// Bytes of one signature, and signatures of one image: together the most that is read

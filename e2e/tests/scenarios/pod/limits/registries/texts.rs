@@ -1,5 +1,5 @@
-//! Memory that the operator of registries can take from the pod with what their servers send beside
-//! content: tokens, challenges and headers.
+//! Memory that the operator of registries can take from the pod with tokens, challenges and headers
+//! of the responses.
 
 use super::*;
 use crate::scenarios::pod::limits::hostile_server::HostileServer;

@@ -1,5 +1,6 @@
-//! Many parallel writes of one user, for which the API server opens many connections to the pod. No
-//! connection that carries reviews may end early: the API server does not repeat them.
+//! Many parallel writes of one user, for which the API server opens many connections to the pod. A
+//! connection with reviews in progress must not end early, because the API server does not repeat
+//! reviews.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +15,8 @@ const ADMINISTRATORS: usize = 400;
 /// Parallel writes of a tenant, more than API servers let through at the same time.
 const TENANT: usize = 240;
 
-/// Counts the answers, without names and addresses. Panics at an answer that shows that its
-/// connection ended.
+/// Counts the answers, without names and addresses. Panics if an answer shows that the connection
+/// of its request ended.
 fn assert_answered<'a>(answers: impl IntoIterator<Item = &'a (u16, String)>) -> String {
     let mut counts = BTreeMap::<String, usize>::new();
     for (status, message) in answers {

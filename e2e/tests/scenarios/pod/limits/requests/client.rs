@@ -1,5 +1,5 @@
 //! Clients of the admission port other than the API server. Error messages of the API server
-//! contain the path, so that a client in the cluster can know it.
+//! contain the path. Therefore a client in the cluster can know the path.
 
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -103,7 +103,7 @@ impl Target {
         (target, url)
     }
 
-    /// Opens a connection that reads all responses. Returns the task that ends with it.
+    /// Opens a connection that reads all responses. Returns the task that ends with the connection.
     pub(super) async fn connect(&self) -> anyhow::Result<(Sender, JoinHandle<()>)> {
         self.connect_with(&h2::client::Builder::new()).await
     }

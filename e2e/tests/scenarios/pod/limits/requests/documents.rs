@@ -9,7 +9,7 @@ use crate::scenarios::pod::limits::hostile_server::HostileServer;
 
 /// Parallel dry runs with the same kind of document.
 const PARALLEL: usize = 4;
-/// Memory that they may add, in KiB: less than one of the documents needs when parsed.
+/// Memory that the documents may add, in KiB: less than one parsed document needs.
 const GROWTH: u64 = 24 << 10;
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 

@@ -16,8 +16,8 @@ use crate::scenarios::pod::limits::hostile_server::HostileServer;
 /// Number of dry runs whose registry stalls: the attack that was measured. API servers allow 200
 /// writes at the same time.
 const STALLED: usize = 128;
-/// Bytes of a manifest whose last byte never arrives. With its parsed form it would stay within the
-/// memory for small lookups.
+/// Bytes of a manifest whose last byte never arrives. The manifest and its parsed form together
+/// would fit into the memory for small lookups.
 const STALLED_MANIFEST: usize = 127 << 10;
 /// Memory that stalled reviews of one requester may add, in KiB: half of the memory for reviews,
 /// and the reviews themselves.
@@ -31,8 +31,8 @@ trait Stream: Read + Write + Send {}
 
 impl<T: Read + Write + Send> Stream for T {}
 
-/// Sends a request header without its end, and returns the stream; `None` if the other side closed
-/// it meanwhile.
+/// Sends a request header without its end, and returns the stream; `None` if the other side has
+/// closed the stream.
 fn unfinished(mut stream: Box<dyn Stream>) -> Option<Box<dyn Stream>> {
     let line = format!("x: {}\r\n", "a".repeat(8 << 10));
     stream
@@ -45,7 +45,8 @@ fn unfinished(mut stream: Box<dyn Stream>) -> Option<Box<dyn Stream>> {
     Some(stream)
 }
 
-/// Returns `true` once the pod has closed the stream; `false` if a read reaches its timeout.
+/// Waits until the pod has closed the stream, and returns `true`. Returns `false` if a read reaches
+/// its timeout.
 fn is_closed(mut stream: Box<dyn Stream>) -> bool {
     let mut bytes = [0; 4096];
     loop {
@@ -62,8 +63,8 @@ fn is_closed(mut stream: Box<dyn Stream>) -> bool {
     }
 }
 
-/// Opens `count` connections at once, each with an unfinished header, and returns the number that
-/// the pod does not close.
+/// Opens `count` connections at the same time, each with an unfinished header. Returns the number
+/// of connections that the pod does not close.
 async fn flood<S: Stream + 'static>(
     count: usize,
     open: impl Fn() -> S + Clone + Send + 'static,

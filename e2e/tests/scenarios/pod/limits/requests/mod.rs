@@ -1,4 +1,4 @@
-//! Memory and time that a client can take from the pod with requests: unfinished ones, and reviews.
+//! Memory and time that a client can take from the pod with unfinished requests and with reviews.
 
 mod bursts;
 mod client;

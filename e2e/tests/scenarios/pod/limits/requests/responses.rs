@@ -14,8 +14,8 @@ use super::*;
 const USERS: usize = 4;
 /// Bytes of a receive buffer that is full after a part of a response.
 const RECEIVE_BUFFER: usize = 4 << 10;
-/// Memory that the responses may add, in KiB: that of reviews, the connections, and a short
-/// response of each further request.
+/// Memory that the responses may add, in KiB: the memory of reviews, of the connections, and of a
+/// short response for each further request.
 const GROWTH: u64 = 80 << 10;
 
 /// Returns a review whose rejection has a hundred findings. Each contains the name of the object.
@@ -91,8 +91,8 @@ fn connected_with_small_buffer(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Sends requests and reads nothing. Returns `true` once the pod has closed the connection; `false`
-/// if it is open after [`CLOSED_WITHIN`].
+/// Sends requests and reads nothing. Waits until the pod has closed the connection, and returns
+/// `true`. Returns `false` if the connection is open after [`CLOSED_WITHIN`].
 fn is_closed_while_sending(mut stream: TlsStream, request: &[u8]) -> bool {
     loop {
         if let Err(error) = stream.write_all(request) {

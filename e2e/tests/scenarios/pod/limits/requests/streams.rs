@@ -15,7 +15,8 @@ use super::*;
 const CLIENTS: usize = 500;
 /// Requests on each connection, as many as API servers send.
 const REQUESTS: usize = 100;
-/// Connections that the unknown clients open in all. The pod closes many of them early.
+/// Total number of connections that the unknown clients open. The pod closes many of these
+/// connections early.
 const OPENED: usize = 5_000;
 /// Announced length of each body, and the part that is sent.
 const LENGTH: usize = 64 << 10;
@@ -94,7 +95,7 @@ async fn unfinished_bodies_of_a_client_that_knows_the_path_stay_within_the_limit
     survived(&attack, &mut webhook, probe).await;
 }
 
-/// The path can have been rotated away since: the connection stays open.
+/// The path may have been rotated in the meantime: the connection stays open.
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_tokens_of_a_client_that_knew_the_path_use_little_memory_and_close_its_connections() {
     let (cluster, mut webhook) = stage().await;
