@@ -13,7 +13,7 @@ use sha2::Sha256;
 use zeroize::Zeroizing;
 
 use super::material::{self, MaterialError};
-use crate::shared::StampKey;
+use crate::config::stamp_key::StampKey;
 
 /// PKCS#8 of an Ed25519 key, before its seed (RFC 8410).
 const ED25519: [u8; 16] = [

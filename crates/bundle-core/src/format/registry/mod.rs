@@ -138,6 +138,10 @@ impl ContentFormat for RegistryV1 {
         RenderDependencies(&[RenderPart::Namespace, RenderPart::Config])
     }
 
+    fn uses_config(&self, _: Option<&Package>) -> bool {
+        true
+    }
+
     fn describe(&self, files: &Files) -> Result<Option<Package>, Findings> {
         Ok(Some(operator(files)?.describe()?))
     }
