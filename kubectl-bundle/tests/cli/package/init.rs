@@ -5,7 +5,7 @@ use crate::kb_snapshot;
 
 const CHART: &str = "apiVersion: v2\nname: web\nversion: 1.4.0\ndescription: A page\nhome: https://example.com\nmaintainers: [{name: Ana}]\n";
 pub(crate) const ANNOTATIONS: &str = "annotations:\n  operators.operatorframework.io.bundle.mediatype.v1: registry+v1\n  operators.operatorframework.io.bundle.package.v1: cache\n";
-pub(crate) const CSV: &str = "apiVersion: operators.coreos.com/v1alpha1\nkind: ClusterServiceVersion\nmetadata: {name: cache.v0.3.0}\nspec:\n  version: 0.3.0\n  minKubeVersion: 1.31.0\n  installModes: [{type: AllNamespaces, supported: true}]\n";
+pub(crate) const CSV: &str = "apiVersion: operators.coreos.com/v1alpha1\nkind: ClusterServiceVersion\nmetadata: {name: cache.v0.3.0}\nspec:\n  version: 0.3.0\n  minKubeVersion: 1.31.0\n  installModes: [{type: AllNamespaces, supported: true}]\n  install: {strategy: deployment}\n";
 
 #[test]
 fn example_of_init_can_be_built() {
@@ -80,9 +80,9 @@ fn detects_the_content_of_a_folder() {
     kb_snapshot!(context, ["build", "cache", "--dry-run"], @r"
     exit code: 0
     ----- stdout -----
-    sha256:494f8a67...
+    sha256:d8629b04...
     ----- stderr -----
-    cache 0.3.0: 1 object, 1306 bytes, nothing written
+    cache 0.3.0: 1 object, 1324 bytes, nothing written
     ");
 
     context.write("chart/Chart.yaml", CHART);
