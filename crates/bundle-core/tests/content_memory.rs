@@ -197,6 +197,7 @@ fn operator(deployments: &[Value], permissions: &[Value]) -> Files {
 }
 
 /// An operator with one deployment and this number of admission webhooks.
+#[expect(clippy::unwrap_used, reason = "the file is JSON of this test")]
 fn operator_with_webhooks(count: usize) -> Files {
     let webhooks = (0..count).map(|number| {
         json!({

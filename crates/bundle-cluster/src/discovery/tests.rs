@@ -132,7 +132,7 @@ async fn served_apis_are_groups_with_versions_and_the_kinds_of_those_that_respon
             }
         }
     });
-    let served = apis.served().await.unwrap();
+    let listed = apis.served().await.unwrap();
     let expected = [
         "apps/v1",
         "apps/v1/Deployment",
@@ -140,7 +140,7 @@ async fn served_apis_are_groups_with_versions_and_the_kinds_of_those_that_respon
         "v1",
         "v1/Pod",
     ];
-    assert_eq!(served, expected);
+    assert_eq!(listed, expected);
     drop(apis);
     answering.await.unwrap();
 }

@@ -268,7 +268,7 @@ async fn other_users_cannot_upload_content_in_a_class_that_decides() {
 }
 
 /// Returns a body whose second half arrives after the sender was used.
-fn slow(bytes: Vec<u8>) -> (reqwest::Body, oneshot::Sender<()>) {
+fn slow(bytes: &[u8]) -> (reqwest::Body, oneshot::Sender<()>) {
     let (end, ended) = oneshot::channel();
     let (first, rest) = bytes.split_at(bytes.len() / 2);
     let (first, rest) = (first.to_vec(), rest.to_vec());
@@ -301,7 +301,7 @@ async fn recreated(
     until_reason(cluster, "bundle web", "Unpacked", "UnpackPending").await;
     // A replica that is not the leader yet would reject the upload at once.
     assert_eq!(upload(ci, webhook, "web", b"<html>").await.0, 400);
-    let (body, end) = slow(content("first"));
+    let (body, end) = slow(&content("first"));
     let recreating = async {
         arriving(1).await;
         kubectl(cluster, "delete bundle web").await;
@@ -338,8 +338,8 @@ async fn uploads_at_the_same_time_end_with_the_content_of_one() {
     apply_as_ci(&cluster, &bundle("web")).await;
     until_reason(&cluster, "bundle web", "Unpacked", "UnpackPending").await;
     assert_eq!(upload(&ci, &webhook, "web", b"<html>").await.0, 400);
-    let (first, first_end) = slow(content("first"));
-    let (second, second_end) = slow(content("second"));
+    let (first, first_end) = slow(&content("first"));
+    let (second, second_end) = slow(&content("second"));
     let path = "/uploads/web.tgz";
     let ending = async {
         wait::until_true(LONG, "both uploads arrive", || async {

@@ -147,8 +147,8 @@ impl DeploymentReconcile<'_> {
         let is_chart = format == Some(Format::HelmV3.to_string().as_str())
             || matches!(self.class.provisioner, Provisioner::Helm);
         let apis = if is_chart {
-            let served = self.ctx.apis.served().await;
-            served.map_err(|error| {
+            let found = self.ctx.apis.served().await;
+            found.map_err(|error| {
                 ReconcileError::api("discover the served APIs", request.reason, &error)
             })?
         } else {

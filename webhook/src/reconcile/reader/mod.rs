@@ -331,6 +331,7 @@ pub(in crate::reconcile) async fn load(
     }
     match parse::read_error(read, reason)? {
         Parsed::Content(content) => {
+            let content = *content;
             // The objects of an attempt without other content need no more than others.
             share.reduce(weight);
             Ok((content, share))
@@ -345,7 +346,7 @@ pub(in crate::reconcile) async fn load(
 
 /// The result of parsing the files of content.
 enum Parsed {
-    Content(Content),
+    Content(Box<Content>),
     /// The external command that renders the content.
     Command(Box<RenderCommand>),
 }
@@ -409,7 +410,7 @@ impl RenderedKeeper {
             let digest = self.content.digest();
             tracing::debug!(%digest, %error, "cannot store rendered objects in the cache");
         });
-        Ok(Parsed::Content(content))
+        Ok(Parsed::Content(Box::new(content)))
     }
 
     fn render(

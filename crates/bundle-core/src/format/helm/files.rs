@@ -58,10 +58,8 @@ impl ChartFiles {
         if path == super::IGNORE || path.ends_with('/') {
             return false;
         }
-        let folders = path.match_indices('/').map(|(at, _)| &path[..at]);
-        let is_ignored = folders
-            .map(|folder| self.ignore.covers(folder, true))
-            .any(|is_ignored| is_ignored);
+        let mut folders = path.match_indices('/').map(|(at, _)| &path[..at]);
+        let is_ignored = folders.any(|folder| self.ignore.covers(folder, true));
         !is_ignored && !self.ignore.covers(path, false)
     }
 

@@ -76,13 +76,13 @@ impl Permissions {
                 for (name, permission) in by_name(csv, self.namespaced) {
                     let account = account(&permission.service_account_name);
                     for target in targets {
-                        let rules = additions.copies(&permission.rules);
+                        let copied = additions.copies(&permission.rules);
                         let made = RoleOf {
                             name: &name,
                             account,
                             namespace,
                         };
-                        let (role, binding) = made.role(Some(target), rules);
+                        let (role, binding) = made.role(Some(target), copied);
                         additions.add(CREATED / 2);
                         roles.push(role);
                         bindings.push(binding);

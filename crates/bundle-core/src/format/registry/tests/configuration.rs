@@ -152,7 +152,7 @@ fn wrong_configurations_are_rejected_with_the_path_of_each_error() {
         let mut lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
         lines.sort();
         assert_eq!(lines.join("\n"), expected);
-        for finding in findings.iter() {
+        for finding in &findings {
             assert_eq!(finding.code, codes::format::INVALID_CONFIGURATION);
             assert!(finding.hint.is_some());
         }

@@ -363,10 +363,10 @@ fn every_plan_has_the_order_that_security_requires() {
             }
             // Content that was not installed before is compared with the cluster.
             for needed in [CheckPackageRules, CheckDefinitions] {
-                if !observed.was_installed {
-                    assert!(is_before(needed, Apply), "{needed:?} {observed:?}");
-                } else {
+                if observed.was_installed {
                     assert_eq!(at(needed), None, "{observed:?}");
+                } else {
+                    assert!(is_before(needed, Apply), "{needed:?} {observed:?}");
                 }
             }
         }
