@@ -59,8 +59,8 @@ fn help_names_every_verb_and_exit_code() {
               Print only errors
 
       -v, --verbose[=<LEVEL>]
-              Print each step. Level 6 also prints each HTTP request, and level 7 also its headers,
-              as in kubectl
+              Print each step. Level 6 also prints each HTTP request, and level 7 also its headers, as
+              in kubectl
 
           --color <WHEN>
               Use of colour; `auto` uses colour only on terminals, and not if NO_COLOR is set
