@@ -227,8 +227,9 @@ pub struct Rollout {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100))]
     pub history: Option<u32>,
-    /// Allow a lower version to replace a higher one of the same package. Default: false. A
-    /// SignaturePolicy can still forbid lower versions.
+    /// Allow a lower version to replace a higher one of the same package. Default: false. Content of
+    /// a former revision in `status.revisions` is always allowed. A SignaturePolicy can still forbid
+    /// lower versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_downgrade: Option<bool>,
     /// Handling of an object with a change of an immutable field. `IfCompleted` deletes and

@@ -82,6 +82,11 @@ fn limit_configs(history: &mut [Revision]) {
     }
 }
 
+/// Returns true if the content with this digest is one of the revisions: it was installed before.
+pub fn contains(revisions: &[Revision], digest: &str) -> bool {
+    revisions.iter().any(|revision| revision.digest == digest)
+}
+
 /// Returns the number of each revision. Revisions that earlier versions recorded have none; they
 /// are counted from the oldest one.
 pub fn numbers(revisions: &[Revision]) -> Vec<i64> {

@@ -105,6 +105,7 @@ async fn only_versions_that_the_package_can_replace_are_upgraded_and_none_is_dow
     let first = push(&cluster, name, "1.2.0", "").await;
     let second = push(&cluster, name, "1.3.0", "").await;
     let third = push(&cluster, name, "2.0.0", upgrades).await;
+    let never_installed = push(&cluster, name, "1.4.0", "").await;
     let set = async |reference: &str, allowed: bool| {
         let rollout = json!({"rollout": {"allowDowngrade": allowed}});
         apply(&cluster, &deployment(name, reference, &rollout)).await;
@@ -124,10 +125,14 @@ async fn only_versions_that_the_package_can_replace_are_upgraded_and_none_is_dow
         installed(&cluster, name).await;
     }
     assert_eq!(version_of(&cluster, name).await, "2.0.0");
-    set(&second, false).await;
-    refused("version 1.3.0 of ruled is lower than the installed version 2.0.0").await;
+    set(&never_installed, false).await;
+    refused("version 1.4.0 of ruled is lower than the installed version 2.0.0").await;
     assert_eq!(version_of(&cluster, name).await, "2.0.0");
-    set(&second, true).await;
+    set(&never_installed, true).await;
     installed(&cluster, name).await;
-    assert_eq!(version_of(&cluster, name).await, "1.3.0");
+    assert_eq!(version_of(&cluster, name).await, "1.4.0");
+    // A former revision.
+    set(&first, false).await;
+    installed(&cluster, name).await;
+    assert_eq!(version_of(&cluster, name).await, "1.2.0");
 }

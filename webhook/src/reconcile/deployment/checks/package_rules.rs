@@ -7,6 +7,7 @@ use bundle_api::names::reason;
 use bundle_core::diagnostic::{Findings, codes};
 use bundle_core::plan::inventory::InstalledContent;
 use bundle_core::plan::package_rules::PackageRules;
+use bundle_core::plan::revisions;
 
 use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::error::{self, MAX_LISTED, ReconcileError, RetryPolicy, finding_text};
@@ -22,8 +23,11 @@ impl DeploymentReconcile<'_> {
             return Ok(());
         };
         if let Some(installed) = self.installed_content().and_then(InstalledContent::package) {
-            let allowed = self.spec.rollout.allow_downgrade;
-            let refusals = rules.upgrade_refusals(&installed, request.digest(), allowed);
+            let digest = request.digest();
+            // The history is that of the inventory, which users cannot write.
+            let allowed = self.spec.rollout.allow_downgrade
+                || revisions::contains(&self.core_revisions(), digest);
+            let refusals = rules.upgrade_refusals(&installed, digest, allowed);
             if !refusals.is_empty() {
                 return Err(upgrade_refused(&refusals, request.reason));
             }
