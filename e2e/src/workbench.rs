@@ -93,7 +93,7 @@ impl Workbench {
         Island::start(&self.root, "island", &self.janitor).await
     }
 
-    /// Starts a token server. The options of a registry refer to the token server.
+    /// Starts a token server. The caller passes it on in the options of a registry.
     pub async fn token_server(&self) -> Result<TokenServer> {
         TokenServer::start(&self.root).await
     }

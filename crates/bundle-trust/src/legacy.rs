@@ -199,7 +199,7 @@ fn certificates(raw: &RawSignature, annotation: &str) -> Result<Vec<Vec<u8>>, Re
                 Ok(block.into_contents())
             } else {
                 Err(unreadable(
-                    "its certificate chain contains another PEM block",
+                    "its certificate chain contains a PEM block of another type",
                 ))
             }
         })

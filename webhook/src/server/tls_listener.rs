@@ -53,7 +53,7 @@ pub struct TlsLimits {
     pub stream_window: u32,
 }
 
-/// The serving certificate, and the accepted clients.
+/// The serving certificate, and the authorities of accepted client certificates.
 #[derive(Debug)]
 pub struct Access {
     /// The serving certificate.

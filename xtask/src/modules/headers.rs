@@ -1,4 +1,4 @@
-//! Check that all modules, crates, files and identifiers that a module header (`//!`) names exist.
+//! Check of module headers (`//!`): each module, crate, file and identifier in a header exists.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -294,7 +294,7 @@ pub enum DeleteObjects {
 /// the CRD, `Delete` deletes the CRD and all its resources. Default: `Refuse`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum DeleteCustomResources {
-    /// Wait, and report the CRD.
+    /// Wait until the CRD has no resources, and report it.
     #[default]
     Refuse,
     /// Keep the CRD.

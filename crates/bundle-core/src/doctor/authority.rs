@@ -41,7 +41,7 @@ pub fn authorities(
     const CHECK: &str = "certificate";
     const SUBJECT: &str = "caBundle of the registrations";
     let code = codes::doctor::AUTHORITY_INVALID;
-    let hint = "a running pod with permission to patch the registrations writes it within seconds; see the results of pods and permissions";
+    let hint = "a running pod with permission to patch the registrations writes it within seconds; see the results of the checks `pods` and `permissions`";
     let problem = |message: String| {
         CheckResult::of(
             CHECK,

@@ -1,4 +1,4 @@
-//! Parser of `ProvisionerClass`: the provisioner of a class name, and the rules for its content.
+//! Parser of `ProvisionerClass`: the provisioner of a class, and the rules for content of the class.
 
 use std::collections::BTreeMap;
 use std::fmt;

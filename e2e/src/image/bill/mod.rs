@@ -82,7 +82,7 @@ impl BillOfMaterials {
         Ok(Self { platform, packages })
     }
 
-    /// Returns the number of packages without the program itself.
+    /// Returns the number of packages. The program itself is not counted.
     pub fn len(&self) -> usize {
         self.packages.len() - 1
     }

@@ -427,7 +427,7 @@ fn lists_and_describes_deployments() {
     Corrected: 0s ago: restored ConfigMap/team-a/web (field manager "mallory" had written it)
     ----- stderr -----
     warning: `?` could not be read: no permission to get configmaps in namespace team-a [BUNDLE-CLUSTER-008]
-      hint: request a role with these permissions; status uses yours
+      hint: request a role with these permissions; `status` uses your permissions
     "#);
     kb_snapshot!(context, ["delete", "web", "--wait=false"], @r#"
     exit code: 0

@@ -55,7 +55,7 @@ impl Inventories {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Caches an inventory as it is stored, and counts its objects.
+    /// Caches an inventory in its stored form, and counts its objects.
     fn cache(&self, uid: &str, inventory: &Arc<Inventory>, resource_version: Option<String>) {
         self.counts().record(uid, inventory.len() as u64);
         let cached = CachedInventory {

@@ -17,9 +17,9 @@ const OPAQUE: [&str; 3] = ["annotations", "config", "labels"];
 /// Fields whose empty value has a meaning: an empty allowlist allows nothing.
 const PRESENT: [&str; 3] = ["hosts", "namespaces", "types"];
 
-/// Fields for which `false` equals absent. An approval covers this field, and a write of its
-/// default value must not require another approval. Other booleans are not in the list: stamps and
-/// names of Bundles contain digests of specs with these booleans, and the digests must not change.
+/// Fields for which `false` equals absent. An approval covers `createNamespace`, and a write of its
+/// default value must not require another approval. Other boolean fields are not in the list,
+/// because stamps and names of Bundles contain digests of specs in which `false` and absent differ.
 const OFF: [&str; 1] = ["createNamespace"];
 
 /// Rule for comparing the value of a field.

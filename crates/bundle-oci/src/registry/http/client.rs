@@ -19,7 +19,8 @@ use crate::registry::{ClientOptions, Deadlines, Reason, RegistryError};
 /// Bytes per second below which an upload counts as stalled.
 const MIN_UPLOAD_RATE: u64 = 64 << 10;
 
-/// Bytes per second below which a registry that has received all bytes counts as stalled.
+/// Minimum rate at which a registry stores received bytes, in bytes per second. A slower registry
+/// counts as stalled.
 const MIN_STORE_RATE: u64 = 4 << 20;
 
 /// Sends the requests of a registry client.

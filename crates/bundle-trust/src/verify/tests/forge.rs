@@ -206,7 +206,7 @@ impl Sigstore {
         .to_string()
     }
 
-    /// Returns the verifier's input: only this root, one day later.
+    /// Returns the verifier's input: only this root, and a time one day after the signature.
     pub(super) fn material(&self, more: &[&[u8]]) -> TrustMaterial {
         TrustMaterial {
             keys: Vec::new(),

@@ -1,5 +1,5 @@
-//! Objects of this project's kinds. The objects are removed before the kinds. BundleDeployments are
-//! removed as requested, then Bundles. The other objects are listed.
+//! Objects of this project's kinds. BundleDeployments are removed in the way that the flags select,
+//! then Bundles. The names of the other objects are printed; they are removed with their kinds.
 
 use bundle_api::{Bundle, BundleApproval, BundleDeployment, ProvisionerClass, SignaturePolicy};
 use bundle_cluster::ByName;

@@ -305,7 +305,7 @@ pub(super) fn warning(found: &InstalledObjects, corrections: bool) -> Option<Fin
     let text = format!("`?` could not be read: {}", causes.join("; "));
     let finding = Finding::warning(codes::cluster::OBJECTS_UNREAD, text);
     Some(if lacks_permission {
-        finding.hint("request a role with these permissions; status uses yours")
+        finding.hint("request a role with these permissions; `status` uses your permissions")
     } else {
         finding
     })
