@@ -143,8 +143,10 @@ service:
 {{- /* Defaults of classes, from the preset to the values. */ -}}
 {{- define "bundle.classDefaults" -}}
 {{- $defaults := deepCopy .Values.classes.defaults -}}
+{{- if not $defaults.authorization -}}
+{{- $_ := set $defaults "authorization" (ternary "Class" "Requester" (eq .Values.preset "rukpak")) -}}
+{{- end -}}
 {{- if eq .Values.preset "rukpak" -}}
-{{- $_ := set $defaults "authorization" "Class" -}}
 {{- $_ := set $defaults "sources" (merge (dict) ($defaults.sources | default dict) (dict "privateAddresses" "Allow")) -}}
 {{- end -}}
 {{- if not .Values.rbac.impersonatePeople -}}{{- $_ := set $defaults "requesterCheck" "AccessReview" -}}{{- end -}}

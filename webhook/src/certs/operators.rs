@@ -25,6 +25,8 @@ const P256: [u8; 35] = [
     0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x04, 0x27, 0x30, 0x25, 0x02, 0x01,
     0x01, 0x04, 0x20,
 ];
+/// Bytes of the identifier of a stamp key.
+const ID_BYTES: usize = 8;
 /// Number of attempts for a P-256 key. One of 2^32 texts is not a key.
 const ATTEMPTS: u8 = 4;
 
@@ -37,6 +39,18 @@ pub(crate) struct OperatorCertificates<'a> {
 }
 
 impl OperatorCertificates<'_> {
+    /// Returns text that identifies the stamp key, and does not disclose it. Certificates of
+    /// another key differ.
+    pub(crate) fn key_id(stamp_key: &StampKey) -> String {
+        // HMAC accepts keys of any length.
+        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(stamp_key.bytes()) else {
+            return String::new();
+        };
+        mac.update(b"operator certificate id\0");
+        let mac: [u8; 32] = mac.finalize().into_bytes().into();
+        hex::encode(mac.first_chunk::<ID_BYTES>().unwrap_or(&[0; ID_BYTES]))
+    }
+
     /// Issues the certificate of `service` for `period`.
     pub(crate) fn issue(
         &self,
@@ -208,6 +222,14 @@ mod tests {
         ));
         let foreign = issue(b"other", "uid", period).authorities;
         assert!(!verify(&foreign, certificate, name, NOW));
+    }
+
+    #[test]
+    fn another_stamp_key_has_another_identifier() {
+        let id = |key: &[u8]| OperatorCertificates::key_id(&StampKey::new(key.to_vec()));
+        assert_eq!(id(b"key"), id(b"key"));
+        assert_ne!(id(b"key"), id(b"other"));
+        assert_eq!(id(b"key").len(), 2 * ID_BYTES);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Discovery of the API server's resources, from group, version and kind to a path, with a cache
 //! that is refreshed when a kind is missing.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -121,6 +121,14 @@ impl Apis {
         let kinds = self.list(group, version, Duration::ZERO).await?;
         let found = kinds.iter().find(|entry| entry.resource.kind == kind);
         Ok(found.cloned())
+    }
+
+    /// Returns the names of the kinds of a group and version, in one request unless they were read
+    /// in the same half second.
+    pub async fn kinds(&self, group: &str, version: &str) -> Result<BTreeSet<String>, kube::Error> {
+        let kinds = self.list(group, version, STALE).await?;
+        let names = kinds.iter().map(|kind| kind.resource.kind.clone());
+        Ok(names.collect())
     }
 
     /// Clears all kinds that users can define. Call it after such a kind was created or deleted,

@@ -79,6 +79,23 @@ async fn lists_of_several_versions_are_requested_at_the_same_time_and_each_of_th
 }
 
 #[tokio::test]
+async fn kinds_of_a_version_need_one_request_also_if_it_is_not_served() {
+    let (apis, mut server) = apis();
+    let answering = tokio::spawn(async move {
+        let absent = asked(&mut server, "/apis/a.example.com/v1").await;
+        answer(absent, StatusCode::NOT_FOUND, "");
+        let served = asked(&mut server, "/apis/b.example.com/v1").await;
+        answer(served, StatusCode::OK, "Thing");
+        assert!(server.next_request().await.is_none());
+    });
+    assert!(apis.kinds("a.example.com", "v1").await.unwrap().is_empty());
+    let served = apis.kinds("b.example.com", "v1").await.unwrap();
+    assert_eq!(served, BTreeSet::from(["Thing".to_owned()]));
+    drop(apis);
+    answering.await.unwrap();
+}
+
+#[tokio::test]
 async fn versions_that_are_not_served_or_do_not_answer_are_not_kept() {
     let (apis, mut server) = apis();
     let path = "/apis/a.example.com/v1";

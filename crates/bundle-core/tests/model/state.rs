@@ -376,6 +376,7 @@ impl Plans {
                 in_place: run.in_place,
                 is_installed: run.is_installed,
                 was_installed: run.is_installed,
+                has_installed_config: run.is_installed,
                 is_unfinished: run.is_unfinished,
                 is_decided: run.is_decided,
                 is_active: run.is_active,

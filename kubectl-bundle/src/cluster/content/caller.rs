@@ -9,6 +9,7 @@ use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::ApiResource;
 use kube::client::{Body, ConfigExt as _};
+use kube::config::AuthInfo;
 use tower::{BoxError, Layer as _, ServiceExt as _};
 
 use crate::cluster::config::choose;
@@ -79,12 +80,13 @@ pub(super) async fn token(settings: &KubeSettings) -> Outcome<HeaderValue> {
     if let Some(authorization) = &settings.authorization {
         return Ok(authorization.clone());
     }
-    if let Some(user) = &settings.act_as {
+    let config = choose(settings).await?.config;
+    // A flag, or the user of the kubeconfig.
+    if let Some(user) = impersonated(&config.auth_info) {
         return Err(no_token(&format!(
             "bundle-webhook cannot see that you impersonate {user}"
         )));
     }
-    let config = choose(settings).await?.config;
     let unusable = |error: &(dyn std::error::Error + 'static)| {
         let finding = Finding::error(
             codes::cluster::BAD_KUBECONFIG,
@@ -117,6 +119,13 @@ pub(super) async fn token(settings: &KubeSettings) -> Outcome<HeaderValue> {
     Ok(header)
 }
 
+/// Returns the user, or else the groups, that a request impersonates.
+fn impersonated(user: &AuthInfo) -> Option<String> {
+    let groups = user.impersonate_groups.as_deref().unwrap_or_default();
+    let groups = (!groups.is_empty()).then(|| groups.join(", "));
+    user.impersonate.clone().or(groups)
+}
+
 fn no_token(message: &str) -> Failure {
     Finding::error(
         codes::cluster::NO_TOKEN,
@@ -124,4 +133,22 @@ fn no_token(message: &str) -> Failure {
     )
     .hint(HINT)
     .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_of_a_kubeconfig_can_impersonate() {
+        let user = |text: &str| serde_json::from_str::<AuthInfo>(text).unwrap();
+        for (text, expected) in [
+            (r#"{"token": "t"}"#, None),
+            (r#"{"token": "t", "as-groups": []}"#, None),
+            (r#"{"token": "t", "as": "ana"}"#, Some("ana")),
+            (r#"{"token": "t", "as-groups": ["a", "b"]}"#, Some("a, b")),
+        ] {
+            assert_eq!(impersonated(&user(text)).as_deref(), expected, "{text}");
+        }
+    }
 }

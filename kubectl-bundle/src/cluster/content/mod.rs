@@ -206,7 +206,7 @@ impl ContentService {
                     failures += 1;
                     (failure, failures >= MAX_FAILURES)
                 }
-                None => continue,
+                None => return Err(not_reached("bundle-webhook has no pods").into()),
             };
             if is_final || Instant::now() + PAUSE > deadline {
                 return Err(failure);

@@ -6,22 +6,26 @@ use std::collections::BTreeMap;
 use bundle_core::diagnostic::codes;
 use bundle_core::object::Manifest;
 use bundle_core::package::Format;
-use bundle_core::serving_certificate::{self, CertificatePeriod};
+use bundle_core::serving_certificate;
 
 use crate::certs::OperatorCertificates;
 use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 
 impl DeploymentReconcile<'_> {
-    /// Returns the period of the certificates; `None` if the content is no operator. Another client
-    /// that changes the format in the status only delays a renewal, or causes another apply.
-    pub(in crate::reconcile) fn certificate_period(
+    /// Returns text that changes with the certificates: their period, and the identifier of the
+    /// stamp key. `None` if the content is no operator. Another client that changes the format in the
+    /// status only delays a renewal, or causes another apply.
+    pub(in crate::reconcile) fn certificate_version(
         &self,
         request: &InstallRequest<'_>,
-    ) -> Option<CertificatePeriod> {
+    ) -> Option<String> {
         let content = request.generated.status.content.as_ref()?;
         let format = content.format.as_ref()?.parse::<Format>().ok()?;
-        (format == Format::RegistryV1).then_some(self.certificate_period)
+        (format == Format::RegistryV1).then(|| {
+            let id = OperatorCertificates::key_id(&self.ctx.shared.stamp_key());
+            format!("{} {id}", self.certificate_period.number())
+        })
     }
 
     /// Writes certificates into the objects of an operator that need one.

@@ -86,8 +86,10 @@ impl DeploymentReconcile<'_> {
         };
         let result = self.ensure_installed(&request, unpacked).await;
         self.has_installed = matches!(result, Ok(true));
-        if result.is_err() {
-            // Stale discovery data can be the cause.
+        // Stale discovery data can be the cause. Missing requirements were looked up anew.
+        if let Err(error) = &result
+            && error.code != codes::install::REQUIREMENT_MISSING
+        {
             self.ctx.apis.forget_custom().await;
         }
         let key = self.content_key(&request);

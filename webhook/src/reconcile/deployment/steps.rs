@@ -108,6 +108,7 @@ impl<'a> DeploymentReconcile<'a> {
             },
             is_installed: self.is_installed(request),
             was_installed: self.was_installed(request),
+            has_installed_config: self.has_installed_config(),
             is_unfinished: self
                 .inventory
                 .record
@@ -290,8 +291,8 @@ impl<'a> DeploymentReconcile<'a> {
         )
     }
 
-    /// Returns the key of an installation: content, ServiceAccount, settings, uid, and the period of
-    /// the certificates of an operator. If it changes, all objects are applied again. The uid
+    /// Returns the key of an installation: content, ServiceAccount, settings, uid, and period and key
+    /// of the certificates of an operator. If it changes, all objects are applied again. The uid
     /// separates it from an earlier object of the same name, whose permissions prove nothing.
     pub(in crate::reconcile) fn content_key(&self, request: &InstallRequest<'_>) -> String {
         let key = format!(
@@ -300,8 +301,8 @@ impl<'a> DeploymentReconcile<'a> {
             self.spec.digest,
             self.object.metadata.uid.as_deref().unwrap_or_default()
         );
-        match self.certificate_period(request) {
-            Some(period) => format!("{key} {}", period.number()),
+        match self.certificate_version(request) {
+            Some(version) => format!("{key} {version}"),
             None => key,
         }
     }

@@ -103,6 +103,13 @@ pub fn config_digest(config: &Value) -> Digest {
     written_digest(config)
 }
 
+/// Returns true if the revision was installed with `config`. A revision that an earlier version
+/// recorded without a digest does not count.
+pub fn has_config(revision: Option<&Revision>, config: &Value) -> bool {
+    let recorded = revision.and_then(|revision| revision.config_digest.as_deref());
+    recorded == Some(config_digest(config).as_str())
+}
+
 /// The configuration of a revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecordedConfig<'a> {
@@ -305,8 +312,11 @@ mod tests {
             RecordedConfig::Known(&Value::Null)
         );
         assert_eq!(recorded_config(&next[1]), RecordedConfig::Known(&two));
+        assert!(has_config(next.first(), &Value::Null) && has_config(next.get(1), &two));
+        assert!(!has_config(next.first(), &one) && !has_config(None, &Value::Null));
         let earlier = Revision::default();
         assert_eq!(recorded_config(&earlier), RecordedConfig::Unknown);
+        assert!(!has_config(Some(&earlier), &Value::Null));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams}
 use serde_json::Value;
 
 use super::objects::WantedObject;
-use super::{ChangeKind, ObjectChange, PreviewFailure};
+use super::{ChangeKind, ObjectChange, PreviewFailure, certificates};
 use crate::cluster::Cluster;
 use crate::failure::exit::Exit;
 use crate::failure::{Failure, api_server};
@@ -166,6 +166,9 @@ impl<'a> DryRuns<'a> {
     /// Returns the values that the webhook applies: without fields that other actors own.
     async fn values(&self, object: &WantedObject, live: &DynamicObject, before: &Value) -> Value {
         let mut values = object.value.clone();
+        if object.has_certificate {
+            certificates::keep(&mut values, before);
+        }
         let rules: Vec<&Rule> = self
             .spec
             .drift_ignore

@@ -4,6 +4,7 @@
 //! Each object is sent as a server-side dry run with the field manager of bundle-webhook, as the
 //! user. The webhook installs as another identity, so its own checks can still reject the content.
 
+mod certificates;
 mod dry_run;
 mod external;
 mod masking;
@@ -150,6 +151,7 @@ pub(crate) async fn preview(
         name: &name,
         applyset: &applyset,
         spec: &spec,
+        format: rendered.format,
     };
     let mut wanted = placement.place(cluster, rendered.objects).await?;
     wanted.sort_by_key(|object| Phase::of(&object.id.group, &object.id.kind));

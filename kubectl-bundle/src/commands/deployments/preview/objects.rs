@@ -7,10 +7,12 @@ use bundle_cluster::ByName;
 use bundle_cluster::discovery::{Apis, Kind};
 use bundle_core::diagnostic::{Finding, Findings, codes};
 use bundle_core::object::{CustomKind, Manifest, ObjectId};
+use bundle_core::package::Format;
 use bundle_core::plan::conditions::some_of;
 use bundle_core::plan::created_namespace::{NamespaceState, created_namespace};
 use bundle_core::plan::placement::ObjectOwner;
 use bundle_core::review::deployment::CheckedDeploymentSpec;
+use bundle_core::serving_certificate;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::Api;
 use serde_json::Value;
@@ -33,6 +35,8 @@ pub(super) struct WantedObject {
     pub(super) is_served: bool,
     /// Complete object.
     pub(super) value: Value,
+    /// `true` if the pod writes a certificate or authorities into the object.
+    pub(super) has_certificate: bool,
 }
 
 /// Owner of the objects, and its settings.
@@ -43,6 +47,8 @@ pub(super) struct Placement<'a> {
     pub(super) applyset: &'a str,
     /// Its spec.
     pub(super) spec: &'a CheckedDeploymentSpec,
+    /// Format of the content.
+    pub(super) format: Format,
 }
 
 impl Placement<'_> {
@@ -74,6 +80,8 @@ impl Placement<'_> {
                 missing.push(object.id);
                 continue;
             };
+            let has_certificate = self.format == Format::RegistryV1
+                && serving_certificate::service(&object).is_some();
             match owner.place(object, kind.namespaced) {
                 Ok(object) => placed.push(WantedObject {
                     key: object.id.to_string(),
@@ -81,6 +89,7 @@ impl Placement<'_> {
                     kind,
                     is_served,
                     value: object.value,
+                    has_certificate,
                 }),
                 Err(id) => unplaced.push(id),
             }

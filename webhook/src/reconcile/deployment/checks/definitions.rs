@@ -19,7 +19,7 @@ impl DeploymentReconcile<'_> {
         request: &InstallRequest<'_>,
         items: &[PreparedObject],
     ) -> Result<(), ReconcileError> {
-        let mut refused = Vec::new();
+        let (mut refused, mut warnings) = (Vec::new(), Vec::new());
         for item in items.iter().filter(|item| item.is_definition()) {
             let live = object::read(request.client, &item.kind, None, &item.id.name).await;
             let live = match live {
@@ -33,16 +33,23 @@ impl DeploymentReconcile<'_> {
                 }
             };
             let verdict = crd_upgrade::compare(&live.data, &item.value, &self.spec.crd_exceptions);
-            self.warnings
-                .extend(exception_warnings(&item.id.name, &verdict));
+            warnings.extend(exception_warnings(&item.id.name, &verdict));
+            if crd_upgrade::is_disabled(&item.value) {
+                warnings.push(disabled_warning(&item.id.name));
+            }
             if !verdict.is_safe() {
                 refused.push((item.id.name.as_str(), verdict));
             }
         }
+        if refused.is_empty() && warnings.is_empty() {
+            return Ok(());
+        }
+        // Both tell which definitions exist, and their fields.
+        self.check_access(request, items).await?;
+        self.warnings.extend(warnings);
         if refused.is_empty() {
             return Ok(());
         }
-        self.check_access(request, items).await?;
         Err(unsafe_upgrades(&refused, request.reason))
     }
 }
@@ -57,6 +64,16 @@ fn exception_warnings(crd: &str, verdict: &CrdVerdict) -> Vec<String> {
         )
     });
     warnings.collect()
+}
+
+/// Returns the warning about a definition whose author disables the checks.
+fn disabled_warning(crd: &str) -> String {
+    format!(
+        "CustomResourceDefinition {crd}: not compared with the one on the cluster, because the content sets annotation {}: {:?} ({})",
+        crd_upgrade::ANNOTATION,
+        crd_upgrade::DISABLED,
+        codes::install::UNSAFE_CRD_UPGRADE
+    )
 }
 
 fn unreadable(crd: &str, error: &kube::Error, reason: &'static str) -> ReconcileError {
@@ -95,4 +112,35 @@ pub(in crate::reconcile) fn unsafe_upgrades(
         ),
         RetryPolicy::Slowly,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use bundle_core::plan::crd_upgrade::{CrdCheck, CrdException};
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn warnings_name_exceptions_and_disabled_checks() {
+        let definition =
+            |scope: &str| json!({"metadata": {"name": "a.example.com"}, "spec": {"scope": scope}});
+        let exception = CrdException {
+            crd: "a.example.com".to_owned(),
+            check: CrdCheck::NoScopeChange,
+            reason: "no objects".to_owned(),
+        };
+        let (live, new) = (definition("Cluster"), definition("Namespaced"));
+        let verdict = crd_upgrade::compare(&live, &new, &[exception]);
+        assert_eq!(
+            exception_warnings("a.example.com", &verdict),
+            [
+                "CustomResourceDefinition a.example.com: exception from check NoScopeChange: no objects (BUNDLE-INSTALL-100)"
+            ]
+        );
+        assert_eq!(
+            disabled_warning("a.example.com"),
+            "CustomResourceDefinition a.example.com: not compared with the one on the cluster, because the content sets annotation core.rukpak.io/safe-crd-upgrade-validation: \"false\" (BUNDLE-INSTALL-100)"
+        );
+    }
 }

@@ -1,7 +1,7 @@
 //! Rules of `bundle.yaml` about the cluster, checked before new content is installed. The rules are
 //! in `bundle_core::plan::package_rules`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bundle_api::names::reason;
 use bundle_core::diagnostic::{Findings, codes};
@@ -36,22 +36,29 @@ impl DeploymentReconcile<'_> {
     }
 
     async fn check_requirements(&self, rules: &PackageRules) -> Result<(), ReconcileError> {
-        let mut served = BTreeSet::new();
+        let mut served: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
         for api in rules.apis() {
-            let (api_version, kind) = api.rsplit_once('/').unwrap_or_default();
+            let (api_version, _) = split(api);
+            if served.contains_key(api_version) {
+                continue;
+            }
             let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
-            let found = self.ctx.apis.find(group, version, kind).await;
-            let found = found.map_err(|error| {
+            let kinds = self.ctx.apis.kinds(group, version).await;
+            let kinds = kinds.map_err(|error| {
                 let reason = self.install_reason();
                 ReconcileError::api("discover the required APIs", reason, &error)
             })?;
-            if found.is_some() {
-                served.insert(api.as_str());
-            }
+            served.insert(api_version, kinds);
         }
+        let is_served = |api: &str| {
+            let (api_version, kind) = split(api);
+            served
+                .get(api_version)
+                .is_some_and(|kinds| kinds.contains(kind))
+        };
         let inventories = &self.ctx.inventories;
         let installed = inventories.packages(|name| rules.requires_package(name));
-        let unmet = rules.unmet(|api| served.contains(api), &installed);
+        let unmet = rules.unmet(is_served, &installed);
         if unmet.is_empty() {
             return Ok(());
         }
@@ -71,6 +78,11 @@ impl DeploymentReconcile<'_> {
             _ => error,
         }
     }
+}
+
+/// Returns group with version, and kind, of a required API.
+fn split(api: &str) -> (&str, &str) {
+    api.rsplit_once('/').unwrap_or_default()
 }
 
 /// Returns the error for content that cannot replace the installed content.

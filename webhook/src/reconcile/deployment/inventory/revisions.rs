@@ -14,6 +14,13 @@ impl DeploymentReconcile<'_> {
         record.map_or_else(Vec::new, |record| record.revisions.clone())
     }
 
+    /// Returns true if `spec.config` is the configuration of the revision that was installed last.
+    pub(in crate::reconcile) fn has_installed_config(&self) -> bool {
+        let record = self.inventory.record.as_ref();
+        let installed = record.and_then(|record| record.revisions.first());
+        revisions::has_config(installed, &self.object.data["spec"]["config"])
+    }
+
     /// Returns the history with the newly installed content as its first entry.
     pub(in crate::reconcile) fn next_revisions(
         &self,

@@ -1,6 +1,8 @@
 //! Changes of an operator's Deployments by `deploymentConfig`, with the rules of the Operator
 //! Lifecycle Manager.
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value, json, map::Entry};
 
 use super::additions::Additions;
@@ -9,8 +11,8 @@ use crate::format::registry::csv::Deployment;
 /// Parts of an affinity. Each one replaces that of the Deployment.
 const AFFINITIES: [&str; 3] = ["nodeAffinity", "podAffinity", "podAntiAffinity"];
 
-/// Returns `true` for an entry that a new one replaces.
-type IsSame = fn(&Value, &Value) -> bool;
+/// Returns the part of an entry that identifies it. A new entry replaces the one with the same part.
+type Identity = fn(&Value) -> &Value;
 
 /// Writes `config` into the pod template of a Deployment:
 ///
@@ -58,9 +60,9 @@ fn apply_to_pod(
     additions: &mut Additions,
 ) {
     let list = |key: &str| config.get(key).and_then(Value::as_array);
-    for (key, is_same) in [("volumes", same_name as IsSame), ("tolerations", is_equal)] {
+    for (key, identity) in [("volumes", name as Identity), ("tolerations", whole)] {
         if let Some(values) = list(key) {
-            replace_or_add(pod.entry(key), values, is_same, additions);
+            replace_or_add(pod.entry(key), values, identity, additions);
         }
     }
     if let Some(selector) = config.get("nodeSelector") {
@@ -77,13 +79,13 @@ fn apply_to_pod(
     }
     let containers = pod.get_mut("containers").and_then(Value::as_array_mut);
     for container in containers.into_iter().flatten().filter_map(as_map) {
-        for (key, is_same) in [
-            ("env", same_name as IsSame),
-            ("envFrom", is_equal),
-            ("volumeMounts", same_path),
+        for (key, identity) in [
+            ("env", name as Identity),
+            ("envFrom", whole),
+            ("volumeMounts", mount_path),
         ] {
             if let Some(values) = list(key) {
-                replace_or_add(container.entry(key), values, is_same, additions);
+                replace_or_add(container.entry(key), values, identity, additions);
             }
         }
         if let Some(resources) = config.get("resources") {
@@ -92,16 +94,16 @@ fn apply_to_pod(
     }
 }
 
-fn same_name(one: &Value, other: &Value) -> bool {
-    one["name"] == other["name"]
+fn name(entry: &Value) -> &Value {
+    &entry["name"]
 }
 
-fn same_path(one: &Value, other: &Value) -> bool {
-    one["mountPath"] == other["mountPath"]
+fn mount_path(entry: &Value) -> &Value {
+    &entry["mountPath"]
 }
 
-fn is_equal(one: &Value, other: &Value) -> bool {
-    one == other
+fn whole(entry: &Value) -> &Value {
+    entry
 }
 
 /// Returns the map at `value`. Null becomes an empty map.
@@ -122,16 +124,76 @@ pub(super) fn map_at<'a>(
     })
 }
 
-/// Adds `values` to the list of `entry`. A value replaces the one that is the same.
-fn replace_or_add(entry: Entry<'_>, values: &[Value], is_same: IsSame, additions: &mut Additions) {
+/// Adds `values` to the list of `entry`. A value replaces the first one with the same identity.
+fn replace_or_add(
+    entry: Entry<'_>,
+    values: &[Value],
+    identity: Identity,
+    additions: &mut Additions,
+) {
     let Value::Array(own) = entry.or_insert_with(|| json!([])) else {
         return;
     };
-    for value in values {
-        let value = additions.copy(value);
-        match own.iter_mut().find(|own| is_same(own, &value)) {
-            Some(own) => *own = value,
-            None => own.push(value),
+    // The place of each value, if the list has one that is the same.
+    let mut places: HashMap<&Value, Option<usize>> = HashMap::new();
+    places.extend(values.iter().map(|value| (identity(value), None)));
+    for (number, value) in own.iter().enumerate() {
+        if let Some(place) = places.get_mut::<Value>(identity(value)) {
+            place.get_or_insert(number);
         }
+    }
+    for value in values {
+        let copy = additions.copy(value);
+        // The conversion fails.
+        if additions.exceed_limit() {
+            return;
+        }
+        let place = places.entry(identity(value)).or_default();
+        match place.and_then(|number| own.get_mut(number)) {
+            Some(own) => *own = copy,
+            None => {
+                *place = Some(own.len());
+                own.push(copy);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_replaces_the_first_one_with_its_name() {
+        let mut object = Map::new();
+        object.insert(
+            "env".to_owned(),
+            json!([{"name": "a"}, {"name": "b"}, {"name": "a", "value": "2"}]),
+        );
+        let values = [
+            json!({"name": "a", "value": "3"}),
+            json!({"name": "c"}),
+            json!({"name": "c", "value": "4"}),
+        ];
+        let mut additions = Additions::default();
+        replace_or_add(object.entry("env"), &values, name, &mut additions);
+        assert_eq!(
+            object["env"],
+            json!([
+                {"name": "a", "value": "3"},
+                {"name": "b"},
+                {"name": "a", "value": "2"},
+                {"name": "c", "value": "4"},
+            ])
+        );
+    }
+
+    #[test]
+    fn nothing_is_added_above_the_limit() {
+        let mut object = Map::new();
+        let mut additions = Additions::default();
+        additions.add(u64::MAX / 2);
+        replace_or_add(object.entry("env"), &[json!({})], whole, &mut additions);
+        assert_eq!(object["env"], json!([]));
     }
 }

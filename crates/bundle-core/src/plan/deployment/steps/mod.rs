@@ -112,6 +112,9 @@ pub struct ObservedDeployment {
     /// True if the wanted content is the one that was completely installed last, even if an
     /// installation of other content has started since.
     pub was_installed: bool,
+    /// True if `spec.config` is the configuration of the content that was completely installed last.
+    /// Another configuration can change each object, as other content can.
+    pub has_installed_config: bool,
     /// True if the inventory recorded at the start an installation that is not complete.
     pub is_unfinished: bool,
     /// True if the inventory recorded, when the reconcile started, that the class with its current
@@ -191,11 +194,13 @@ impl ObservedDeployment {
             steps.extend([InstallStep::CheckSource, InstallStep::Verify]);
             // To return from an incomplete upgrade must always be possible.
             if !self.was_installed {
-                steps.extend([
-                    InstallStep::CheckPackageRules,
-                    InstallStep::CheckDefinitions,
-                ]);
+                steps.push(InstallStep::CheckPackageRules);
             }
+        }
+        if !self.was_installed || !self.has_installed_config {
+            steps.push(InstallStep::CheckDefinitions);
+        }
+        if self.is_first() {
             steps.push(InstallStep::Authorize);
             if self.is_installed {
                 steps.extend([

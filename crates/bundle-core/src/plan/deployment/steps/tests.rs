@@ -14,12 +14,14 @@ const NEW: [InstallStep; 5] = [
     CheckDefinitions,
     Authorize,
 ];
+const CHANGED: [InstallStep; 4] = [CheckSource, Verify, CheckDefinitions, Authorize];
 const DECISION: [InstallStep; 2] = [CheckPreconditionsOfDecision, RecordDecision];
 const INSTALL: [InstallStep; 5] = [CheckPreconditions, Apply, Prune, RecordInstalled, WatchAll];
 
 /// Returns facts from letters: `u`npacked, `p`aused, `c`orrects drift, `w`anted or `o`ther content
 /// in place, `i`nstalled, `d`ecided, `a`ctive, `h`eld, un`f`inished, old authorization (`t`), as
-/// recorded (`y`) or not (`n`), installed before other content was `b`egun.
+/// recorded (`y`) or not (`n`), installed before other content was `b`egun, another
+/// confi`g`uration.
 fn observed(facts: &str) -> ObservedDeployment {
     let is = |fact| facts.contains(fact);
     ObservedDeployment {
@@ -33,6 +35,7 @@ fn observed(facts: &str) -> ObservedDeployment {
         },
         is_installed: is('i'),
         was_installed: is('i') || is('b'),
+        has_installed_config: (is('i') || is('b')) && !is('g'),
         is_decided: is('d'),
         is_active: is('a'),
         is_held: is('h'),
@@ -56,6 +59,12 @@ fn installation_steps_depend_on_observed_facts() {
     let all = steps(&[&BEGIN, &ASK, &NEW, &[Watch], &INSTALL]);
     let reverted = steps(&[&BEGIN, &ASK, &FIRST, &[Watch], &INSTALL]);
     let again = steps(&[&BEGIN, &ASK, &[Watch, Authorize], &INSTALL]);
+    let reconfigured = steps(&[
+        &BEGIN,
+        &ASK,
+        &[CheckDefinitions, Watch, Authorize],
+        &INSTALL,
+    ]);
     let found_again = steps(&[&BEGIN, &ASK, &[Watch, Compare]]);
     for (facts, expected) in [
         // The content is unknown, or nothing is left to do.
@@ -113,6 +122,23 @@ fn installation_steps_depend_on_observed_facts() {
         ("uoidc", again.clone()),
         ("uoidt", again.clone()),
         ("uoidn", again.clone()),
+        // Another configuration can change the definitions of the same content.
+        ("uoidg", reconfigured.clone()),
+        ("uoidag", reconfigured.clone()),
+        ("uidafg", reconfigured),
+        (
+            "uoig",
+            steps(&[&BEGIN, &ASK, &CHANGED, &DECISION, &[Watch], &INSTALL]),
+        ),
+        (
+            "uobfg",
+            steps(&[&BEGIN, &ASK, &CHANGED, &[Watch], &INSTALL]),
+        ),
+        (
+            "uidacg",
+            steps(&[&BEGIN, &ASK, &[CheckDefinitions, Watch, Compare]]),
+        ),
+        ("uwidag", vec![]),
         // After a restart.
         ("uidac", found_again.clone()),
         ("uidc", found_again.clone()),
@@ -309,7 +335,7 @@ fn maintenance_depends_on_the_outcome_of_the_installation() {
 
 /// Returns all combinations of facts.
 fn everything() -> impl Iterator<Item = ObservedDeployment> {
-    (0..1_u32 << 10).flat_map(|bits| {
+    (0..1_u32 << 11).flat_map(|bits| {
         [
             AppliedContent::Unknown,
             AppliedContent::Other,
@@ -326,6 +352,7 @@ fn everything() -> impl Iterator<Item = ObservedDeployment> {
                     in_place,
                     is_installed: bit(3),
                     was_installed: bit(3) || bit(9),
+                    has_installed_config: bit(10),
                     is_decided: bit(4),
                     is_active: bit(5),
                     is_held: bit(6),
@@ -361,14 +388,24 @@ fn every_plan_has_the_order_that_security_requires() {
             if at(Apply).is_some() || at(RecordDecision).is_some() {
                 assert!(is_before(Verify, Authorize), "{observed:?}");
             }
-            // Content that was not installed before is compared with the cluster.
-            for needed in [CheckPackageRules, CheckDefinitions] {
-                if observed.was_installed {
-                    assert_eq!(at(needed), None, "{observed:?}");
-                } else {
-                    assert!(is_before(needed, Apply), "{needed:?} {observed:?}");
-                }
+            // Content that was not installed before has to fit the cluster.
+            if observed.was_installed {
+                assert_eq!(at(CheckPackageRules), None, "{observed:?}");
+            } else {
+                assert!(is_before(CheckPackageRules, Apply), "{observed:?}");
             }
+        }
+        // New content and new configurations are compared with the definitions on the cluster.
+        if observed.was_installed && observed.has_installed_config {
+            assert_eq!(at(CheckDefinitions), None, "{observed:?}");
+        } else {
+            for write in [Apply, RecordDecision] {
+                assert!(is_before(CheckDefinitions, write), "{observed:?}");
+            }
+            let is_checked = at(CheckDefinitions).is_some();
+            assert!(
+                !is_checked || is_before(CheckDefinitions, Authorize) || at(Authorize).is_none()
+            );
         }
         // A registry that stalls while signatures are looked up does not make them old.
         for (check, write) in [

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{CrdCheck, Failures, schema};
 
-/// Maximum number of versions of a definition that are compared.
+/// Maximum number of versions of a definition whose fields are compared.
 const MAX_VERSIONS: usize = 32;
 
 /// Compares the specs of the live and the new definition. `status` is that of the live one.
@@ -23,7 +23,6 @@ pub(super) fn compare(
         failures.add(CrdCheck::UnknownChange, || {
             format!("{count} versions, and only {MAX_VERSIONS} are compared")
         });
-        return;
     }
     let (before, after) = (text(live, "scope"), text(new, "scope"));
     if before != after {
@@ -45,6 +44,11 @@ fn versions(spec: &Value) -> impl Iterator<Item = &Value> {
     spec["versions"].as_array().into_iter().flatten()
 }
 
+/// Returns the versions whose fields are compared.
+fn compared(spec: &Value) -> impl Iterator<Item = &Value> {
+    versions(spec).take(MAX_VERSIONS)
+}
+
 fn version<'v>(spec: &'v Value, name: &str) -> Option<&'v Value> {
     versions(spec).find(|version| text(version, "name") == name)
 }
@@ -64,8 +68,9 @@ fn stored(status: &Value) -> BTreeSet<&str> {
 }
 
 fn stored_versions(status: &Value, new: &Value, failures: &mut Failures<'_>) {
+    let names: BTreeSet<&str> = versions(new).map(|version| text(version, "name")).collect();
     for name in stored(status) {
-        if version(new, name).is_none() {
+        if !names.contains(name) {
             failures.add(CrdCheck::NoStoredVersionRemoved, || {
                 format!("stored version {name:?} removed")
             });
@@ -96,7 +101,7 @@ fn conversion(live: &Value, new: &Value, failures: &mut Failures<'_>) {
 /// all other changes.
 fn fields(crd: &str, live: &Value, new: &Value, failures: &mut Failures<'_>) {
     let pairs = || {
-        versions(live).filter_map(|old| {
+        compared(live).filter_map(|old| {
             let name = text(old, "name");
             Some((name, root(old), root(version(new, name)?)))
         })
@@ -136,9 +141,9 @@ fn served_versions(live: &Value, status: &Value, new: &Value, failures: &mut Fai
     let stored = stored(status);
     let check = CrdCheck::ServedVersionValidator;
     let is_new = |name: &str| !version(live, name).is_some_and(is_served);
-    for added in versions(new).filter(|added| is_served(added) && is_new(text(added, "name"))) {
+    for added in compared(new).filter(|added| is_served(added) && is_new(text(added, "name"))) {
         let to = text(added, "name");
-        for old in versions(live) {
+        for old in compared(live) {
             let from = text(old, "name");
             if from == to || !(is_served(old) || stored.contains(from)) {
                 continue;

@@ -1,0 +1,79 @@
+//! Certificates of the webhooks of operators. The pod issues them when it applies the objects, so a
+//! preview assumes that those on the cluster stay.
+
+use serde_json::Value;
+
+/// Copies certificates and authorities of the `live` object into the `wanted` one.
+pub(super) fn keep(wanted: &mut Value, live: &Value) {
+    match wanted["kind"].as_str() {
+        Some("Secret") => {
+            if let (Value::Object(secret), Value::Object(_)) = (wanted, &live["data"]) {
+                secret.insert("data".to_owned(), live["data"].clone());
+                secret.remove("stringData");
+            }
+        }
+        Some("CustomResourceDefinition") => {
+            let client = "/spec/conversion/webhook/clientConfig";
+            keep_authorities(wanted.pointer_mut(client), live.pointer(client));
+        }
+        _ => {
+            let webhooks = wanted.get_mut("webhooks").and_then(Value::as_array_mut);
+            for webhook in webhooks.into_iter().flatten() {
+                let mut others = live["webhooks"].as_array().into_iter().flatten();
+                let other = others.find(|other| other["name"] == webhook["name"]);
+                let other = other.and_then(|other| other.get("clientConfig"));
+                keep_authorities(webhook.get_mut("clientConfig"), other);
+            }
+        }
+    }
+}
+
+fn keep_authorities(wanted: Option<&mut Value>, live: Option<&Value>) {
+    let authorities = live.and_then(|live| live.get("caBundle"));
+    if let (Some(Value::Object(wanted)), Some(authorities)) = (wanted, authorities) {
+        wanted.insert("caBundle".to_owned(), authorities.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn certificates_of_the_cluster_stay() {
+        let definition = |client: &Value| json!({"kind": "CustomResourceDefinition", "spec": {"conversion": {"webhook": {"clientConfig": client}}}});
+        let hooks = |webhooks: &Value| json!({"kind": "ValidatingWebhookConfiguration", "webhooks": webhooks});
+        for (wanted, live, expected) in [
+            (
+                json!({"kind": "Secret", "stringData": {"tls.crt": ""}, "type": "a"}),
+                json!({"kind": "Secret", "data": {"tls.crt": "Yw=="}, "type": "b"}),
+                json!({"kind": "Secret", "data": {"tls.crt": "Yw=="}, "type": "a"}),
+            ),
+            (
+                json!({"kind": "Secret", "data": {"tls.crt": ""}}),
+                json!({"kind": "Secret"}),
+                json!({"kind": "Secret", "data": {"tls.crt": ""}}),
+            ),
+            (
+                definition(&json!({"service": {"path": "/new"}})),
+                definition(&json!({"service": {"path": "/old"}, "caBundle": "Yw=="})),
+                definition(&json!({"service": {"path": "/new"}, "caBundle": "Yw=="})),
+            ),
+            (
+                hooks(
+                    &json!([{"name": "new", "clientConfig": {}}, {"name": "a", "clientConfig": {}}]),
+                ),
+                hooks(&json!([{"name": "a", "clientConfig": {"caBundle": "Yw=="}}])),
+                hooks(
+                    &json!([{"name": "new", "clientConfig": {}}, {"name": "a", "clientConfig": {"caBundle": "Yw=="}}]),
+                ),
+            ),
+        ] {
+            let mut found = wanted.clone();
+            keep(&mut found, &live);
+            assert_eq!(found, expected, "{wanted}");
+        }
+    }
+}
