@@ -1,20 +1,30 @@
 //! The files of a chart and its values on disk, for the external command that renders it.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
+use bundle_core::cancellation::Cancellation;
 use bundle_core::diagnostic::{Finding, Findings, codes};
 use bundle_core::format::RenderCommand;
-use bundle_core::format::helm::{self, ChartFile, ChartFiles, IGNORE};
+use bundle_core::format::helm::{self, CHART, ChartFile, ChartFiles, IGNORE};
+use bundle_core::yaml;
 
 use crate::limits::{Limits, format_size};
 
-/// Maximum size of all files, in bytes: also those of packed dependencies.
+/// Maximum size of all files and folders, in bytes. A packed dependency also counts with the size
+/// of its uncompressed archive.
 const TOTAL: u64 = 24 << 20;
 /// Maximum number of files.
 const FILES: usize = 5_000;
+/// Size that a folder counts.
+const FOLDER: u64 = 4 << 10;
+/// Maximum depth of folders.
+const DEPTH: usize = 32;
 /// Maximum nesting of packed dependencies.
 const NESTING: usize = 4;
+/// Folder of the dependencies of a chart.
+const DEPENDENCIES: &str = "charts";
 /// End of the name of a packed dependency.
 const PACKED: &str = ".tgz";
 
@@ -35,6 +45,17 @@ pub fn write(
     command: &RenderCommand,
     folder: &Path,
     paths: &[String],
+    read: impl FnMut(&str) -> io::Result<Vec<u8>>,
+) -> io::Result<Result<CommandFiles, Findings>> {
+    write_until(command, folder, paths, &Cancellation::default(), read)
+}
+
+/// Writes files as [`write`] does. Fails if it is cancelled.
+pub fn write_until(
+    command: &RenderCommand,
+    folder: &Path,
+    paths: &[String],
+    cancellation: &Cancellation,
     mut read: impl FnMut(&str) -> io::Result<Vec<u8>>,
 ) -> io::Result<Result<CommandFiles, Findings>> {
     let ignored = format!("{}{IGNORE}", command.folder);
@@ -46,15 +67,22 @@ pub fn write(
         Ok(chart) => chart,
         Err(findings) => return Ok(Err(findings)),
     };
+    if let Err(findings) = chart.check_paths(paths) {
+        return Ok(Err(findings));
+    }
     let (content, extra) = (folder.join("content"), folder.join("extra"));
     fs_err::create_dir_all(&extra)?;
     let mut writer = Writer {
         root: content.clone(),
         chart,
+        cancellation,
         bytes: 0,
         files: 0,
+        folders: BTreeSet::new(),
+        names: BTreeSet::new(),
     };
     for path in paths {
+        writer.check_running()?;
         if !writer.chart.includes(path) {
             continue;
         }
@@ -73,14 +101,77 @@ pub fn write(
     }))
 }
 
-struct Writer {
+struct Writer<'a> {
     root: PathBuf,
     chart: ChartFiles,
+    cancellation: &'a Cancellation,
     bytes: u64,
     files: usize,
+    /// Folders that exist.
+    folders: BTreeSet<String>,
+    /// Folders of dependencies, with the names of the charts in them.
+    names: BTreeSet<(String, String)>,
 }
 
-impl Writer {
+impl Writer<'_> {
+    fn check_running(&self) -> io::Result<()> {
+        if self.cancellation.is_cancelled() {
+            return Err(io::Error::other("the rendering was cancelled"));
+        }
+        Ok(())
+    }
+
+    /// Counts a file and its folders, which the archive of a packed dependency has already counted
+    /// if `nesting` is not 0.
+    fn count(&mut self, path: &str, length: usize, nesting: usize) -> Result<(), Findings> {
+        let above = path.match_indices('/').map(|(at, _)| &path[..at]);
+        if above.clone().count() > DEPTH {
+            let limit = format!("the chart has more than {DEPTH} folders in each other");
+            return Err(rejected(path, &limit));
+        }
+        for folder in above {
+            if !self.folders.contains(folder) {
+                self.folders.insert(folder.to_owned());
+                self.bytes = self.bytes.saturating_add(FOLDER);
+            }
+        }
+        if nesting == 0 {
+            self.bytes = self.bytes.saturating_add(length as u64);
+        }
+        self.files += 1;
+        if self.bytes > TOTAL || self.files > FILES {
+            let limit = format!(
+                "the chart has more than {} or {FILES} files",
+                format_size(TOTAL)
+            );
+            return Err(rejected(path, &limit));
+        }
+        Ok(())
+    }
+
+    /// Returns an error if `path` is the second `Chart.yaml` of a folder of dependencies with the
+    /// same name: helm would use the templates of one of them by chance.
+    fn check_name(&mut self, path: &str, text: &[u8]) -> Result<(), Findings> {
+        let mut parts = path.rsplitn(3, '/');
+        let (Some(CHART), Some(_), Some(above)) = (parts.next(), parts.next(), parts.next()) else {
+            return Ok(());
+        };
+        if above.rsplit('/').next() != Some(DEPENDENCIES) {
+            return Ok(());
+        }
+        let documents = yaml::documents(text, path)?;
+        let name = documents.first().map(|one| &one.value["name"]);
+        let name = name.and_then(|name| name.as_str()).unwrap_or_default();
+        if self.names.insert((above.to_owned(), name.to_owned())) {
+            return Ok(());
+        }
+        let name = name.escape_debug();
+        Err(rejected(
+            path,
+            &format!("{above}/ has two charts with the name `{name}`"),
+        ))
+    }
+
     /// Writes a file, or the files of a packed dependency.
     fn add(
         &mut self,
@@ -88,14 +179,10 @@ impl Writer {
         bytes: Vec<u8>,
         nesting: usize,
     ) -> io::Result<Result<(), Findings>> {
-        self.bytes = self.bytes.saturating_add(bytes.len() as u64);
-        self.files += 1;
-        if self.bytes > TOTAL || self.files > FILES {
-            let limit = format!(
-                "the chart has more than {} or {FILES} files",
-                format_size(TOTAL)
-            );
-            return Ok(Err(rejected(path, &limit)));
+        self.check_running()?;
+        let checked = self.count(path, bytes.len(), nesting);
+        if let Err(findings) = checked.and_then(|()| self.check_name(path, &bytes)) {
+            return Ok(Err(findings));
         }
         let packed = match self.chart.prepare(path, bytes) {
             Ok(ChartFile::Content(bytes)) => return self.write(path, &bytes),
@@ -110,13 +197,14 @@ impl Writer {
         }
         let limits = Limits {
             total: TOTAL - self.bytes,
-            entries: FILES,
+            entries: FILES.saturating_sub(self.files),
             ..Limits::default()
         };
-        let files = match super::unpack(path, &packed, &limits) {
-            Ok(files) => files,
+        let super::Unpacked { files, size } = match super::unpack(path, &packed, &limits) {
+            Ok(unpacked) => unpacked,
             Err(finding) => return Ok(Err(rejected(path, &finding.message))),
         };
+        self.bytes = self.bytes.saturating_add(size);
         drop(packed);
         let folder = match helm::read(&files) {
             Ok((_, folder)) => folder,
@@ -147,20 +235,29 @@ impl Writer {
         if !components.all(|component| matches!(component, Component::Normal(_))) {
             return Ok(Err(rejected(path, "the path is outside of the chart")));
         }
-        let file = self.root.join(relative);
-        if let Some(parent) = file.parent() {
-            fs_err::create_dir_all(parent)?;
-        }
-        let mut options = fs_err::OpenOptions::new();
-        match options.write(true).create_new(true).open(file) {
+        match create(&self.root.join(relative)) {
             Ok(mut file) => io::Write::write_all(&mut file, bytes).map(Ok),
-            // A packed dependency and a folder can have the same name.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                Ok(Err(rejected(path, "the chart has this file twice")))
-            }
-            Err(error) => Err(error),
+            Err(error) => match error.kind() {
+                // A packed dependency and a folder can have the same name.
+                io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+                    Ok(Err(rejected(path, "the chart has this file twice")))
+                }
+                io::ErrorKind::InvalidFilename => {
+                    Ok(Err(rejected(path, "the name of the file is too long")))
+                }
+                _ => Err(error),
+            },
         }
     }
+}
+
+/// Creates a file and its folders.
+fn create(file: &Path) -> io::Result<fs_err::File> {
+    if let Some(parent) = file.parent() {
+        fs_err::create_dir_all(parent)?;
+    }
+    let mut options = fs_err::OpenOptions::new();
+    options.write(true).create_new(true).open(file)
 }
 
 fn rejected(path: &str, why: &str) -> Findings {
@@ -259,9 +356,86 @@ mod tests {
         let content = files(&[
             ("Chart.yaml", CHART.as_bytes()),
             ("charts/db-1.0.0.tgz", &dependency),
-            ("charts/db-1.0.0/Chart.yaml", DEPENDENCY.as_bytes()),
+            ("charts/db-1.0.0/values.yaml", b""),
+            ("charts/db-1.0.0/Chart.yaml", b"name: other\n"),
         ]);
         let found = written(&content).unwrap_err();
         assert!(found.contains("has this file twice"), "{found}");
+    }
+
+    #[test]
+    fn two_charts_with_one_name_are_rejected() {
+        let dependency = packed(&[("db/Chart.yaml", DEPENDENCY.as_bytes())]);
+        for (path, text, is_accepted) in [
+            ("charts/other/Chart.yaml", DEPENDENCY.as_bytes(), false),
+            ("charts/db-2.0.0.tgz", &dependency[..], false),
+            ("charts/other/Chart.yaml", b"name: other\n", true),
+            ("charts/db-1.0.0.bak/charts/x/Chart.yaml", b"name: db", true),
+        ] {
+            let content = files(&[
+                ("Chart.yaml", CHART.as_bytes()),
+                ("charts/db-1.0.0.tgz", &dependency),
+                (path, text),
+            ]);
+            match written(&content) {
+                Ok(_) => assert!(is_accepted, "{path}"),
+                Err(found) => {
+                    assert!(!is_accepted, "{found}");
+                    let expected = "charts/ has two charts with the name `db`";
+                    assert!(found.contains(expected), "{found}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn names_and_folders_that_no_disk_has_are_rejected() {
+        let long = format!("files/{}", "a".repeat(300));
+        let deep = format!("{}a", "a/".repeat(DEPTH + 1));
+        for (path, expected) in [
+            (long.as_str(), "the name of the file is too long"),
+            ("files/a/b", "has this file twice"),
+            (deep.as_str(), "more than 32 folders in each other"),
+        ] {
+            let content = files(&[
+                ("Chart.yaml", CHART.as_bytes()),
+                ("files/a", b""),
+                (path, b""),
+            ]);
+            let found = written(&content).unwrap_err();
+            assert!(found.contains(expected), "{found}");
+        }
+        let many: Vec<String> = (0..4_900)
+            .map(|index| format!("files/{index}/{index}/a"))
+            .collect();
+        let mut content = files(&[("Chart.yaml", CHART.as_bytes())]);
+        content.extend(many.into_iter().map(|path| (path, Vec::new())));
+        let found = written(&content).unwrap_err();
+        assert!(found.contains("more than 24 MiB"), "{found}");
+    }
+
+    #[test]
+    fn archives_of_packed_dependencies_count_with_their_size() {
+        let large = vec![b'a'; 7 << 20];
+        let packed = packed(&[("db/Chart.yaml", DEPENDENCY.as_bytes()), ("other", &large)]);
+        let names = ["a", "b", "c", "d"].map(|name| format!("charts/{name}.tgz"));
+        let mut content = files(&[("Chart.yaml", CHART.as_bytes())]);
+        content.extend(names.map(|name| (name, packed.clone())));
+        assert!(written(&content).is_err());
+    }
+
+    #[test]
+    fn cancelled_work_ends() {
+        let content = files(&[("Chart.yaml", CHART.as_bytes())]);
+        let target = RenderTarget::default();
+        let command = format::command(&content, &target, &mut Allowance::default());
+        let command = command.unwrap().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let cancellation = Cancellation::default();
+        cancellation.cancel();
+        let paths = ["Chart.yaml".to_owned()];
+        let read = |path: &str| Ok(content[path].clone());
+        let found = write_until(&command, folder.path(), &paths, &cancellation, read);
+        assert!(found.unwrap_err().to_string().contains("cancelled"));
     }
 }

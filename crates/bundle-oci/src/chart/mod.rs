@@ -11,12 +11,12 @@ use bundle_core::format::Files;
 use bundle_core::reference::Digest;
 use flate2::read::MultiGzDecoder;
 
-use crate::limits::{Limits, format_size};
+use crate::limits::{Limits, RATIO_FLOOR, format_size};
 use crate::manifest::Descriptor;
 use crate::media;
 use crate::unpack::Unpacker;
 
-pub use command_files::{CommandFiles, write};
+pub use command_files::{CommandFiles, write, write_until};
 
 /// Returns the files of the archive at `path`.
 pub fn read(path: &Path, limits: &Limits) -> Result<Files, Finding> {
@@ -25,11 +25,18 @@ pub fn read(path: &Path, limits: &Limits) -> Result<Files, Finding> {
     fs_err::File::open(path)
         .and_then(|file| file.take(limits.layer + 1).read_to_end(&mut packed))
         .map_err(|error| unreadable(&place, &error.kind().to_string()))?;
-    unpack(&place, &packed, limits)
+    unpack(&place, &packed, limits).map(|unpacked| unpacked.files)
 }
 
-/// Returns the files of an archive. `place` is its path in findings.
-pub fn unpack(place: &str, packed: &[u8], limits: &Limits) -> Result<Files, Finding> {
+/// The content of an archive.
+struct Unpacked {
+    files: Files,
+    /// Size of the uncompressed archive, in bytes.
+    size: u64,
+}
+
+/// Returns the content of an archive. `place` is its path in findings.
+fn unpack(place: &str, packed: &[u8], limits: &Limits) -> Result<Unpacked, Finding> {
     if packed.len() as u64 > limits.layer {
         let limit = format_size(limits.layer);
         return Err(unreadable(place, &format!("it is larger than {limit}")));
@@ -40,12 +47,17 @@ pub fn unpack(place: &str, packed: &[u8], limits: &Limits) -> Result<Files, Find
         .take(limits.total + 1)
         .read_to_end(&mut tar)
         .map_err(|error: io::Error| unreadable(place, &error.to_string()))?;
-    if tar.len() as u64 > limits.total {
+    let size = tar.len() as u64;
+    if size > limits.total {
         let limit = format_size(limits.total);
         return Err(unreadable(
             place,
             &format!("it unpacks to more than {limit}"),
         ));
+    }
+    if size > RATIO_FLOOR && size / (packed.len() as u64).max(1) > limits.ratio {
+        let why = format!("it unpacks to more than {} times its size", limits.ratio);
+        return Err(unreadable(place, &why));
     }
     let config = format!(
         r#"{{"architecture":"amd64","os":"linux","rootfs":{{"type":"layers","diff_ids":["{}"]}}}}"#,
@@ -62,7 +74,10 @@ pub fn unpack(place: &str, packed: &[u8], limits: &Limits) -> Result<Files, Find
     unpacking
         .layer(0, &tar[..])
         .map_err(|error| error.finding().in_file(place))?;
-    Ok(unpacking.finish())
+    Ok(Unpacked {
+        files: unpacking.finish(),
+        size,
+    })
 }
 
 fn unreadable(place: &str, why: &str) -> Finding {
@@ -115,6 +130,16 @@ mod tests {
                 .unwrap_err()
                 .contains("is not a packed chart")
         );
+        let bomb = packed(&[
+            ("web/a", &vec![b' '; 7 << 20]),
+            ("web/b", &vec![b' '; 7 << 20]),
+        ]);
+        let narrow = Limits {
+            ratio: 50,
+            ..limits
+        };
+        let found = said(&bomb, &narrow).unwrap_err();
+        assert!(found.contains("more than 50 times its size"), "{found}");
         let small = Limits {
             total: 1024,
             ..limits

@@ -82,13 +82,15 @@ impl From<ProcessError> for GitError {
         match error {
             ProcessError::NoShell => Self::Missing("sh"),
             ProcessError::Io(error) => Self::Io(error),
-            ProcessError::Failed(messages) if GitFailure::lacks_ssh(&messages) => {
-                Self::Missing("ssh")
+            ProcessError::Failed { stderr, .. } | ProcessError::Killed(stderr) => {
+                if GitFailure::lacks_ssh(&stderr) {
+                    Self::Missing("ssh")
+                } else if GitFailure::exceeds_memory(&stderr) {
+                    Self::OutOfMemory(PROCESS_MEMORY)
+                } else {
+                    Self::Failed(GitFailure::new(&stderr))
+                }
             }
-            ProcessError::Failed(messages) if GitFailure::exceeds_memory(&messages) => {
-                Self::OutOfMemory(PROCESS_MEMORY)
-            }
-            ProcessError::Failed(messages) => Self::Failed(GitFailure::new(&messages)),
             ProcessError::TimedOut(limit) => Self::TimedOut(limit),
             ProcessError::FolderLimit(limit) => Self::TooLarge(limit),
             ProcessError::MemoryLimit(limit) => Self::OutOfMemory(limit),
@@ -357,7 +359,6 @@ impl GitFolder {
             program: self.git.clone(),
             arguments: arguments.iter().map(OsString::from).collect(),
             environment: self.environment(remote),
-            output: None,
             limits: self.limits.of_command(),
         };
         Ok(ChildProcess::start(command, used)?)

@@ -24,8 +24,9 @@ use crate::clients::process::{
 const PROCESSES: u64 = 1;
 /// Maximum size of the output, in bytes.
 const OUTPUT_BYTES: u64 = 8 << 20;
-/// Maximum size of a folder, in bytes: the files of a chart and two outputs.
-const FOLDER_BYTES: u64 = 48 << 20;
+/// Maximum size of a folder, in bytes: the files of a chart, and the values of the package and of
+/// the installation.
+const FOLDER_BYTES: u64 = 40 << 20;
 /// Maximum private memory of the process, in bytes. The kernel enforces it, and it is reserved while
 /// helm runs. Go takes memory in steps of 64 MiB before it uses it, so that helm uses less: 63 MiB
 /// for an output of 7 MiB, 20 MiB for one of 1 MiB.
@@ -216,29 +217,29 @@ impl HelmFolder {
         command: &RenderCommand,
         files: &CommandFiles,
     ) -> Result<Vec<u8>, HelmError> {
-        let output = self.run(command, files, "first").await?;
+        let output = self.run(command, files).await?;
         if files.is_random {
-            let again = self.run(command, files, "second").await?;
-            let compared = helm::compare(command, &output, &again);
-            compared.map_err(|finding| HelmError::Chart(finding.into()))?;
+            let again = self.run(command, files).await?;
+            let command = command.clone();
+            let compare = move || helm::compare(&command, &output, &again).map(|()| output);
+            let compared = tokio::task::spawn_blocking(compare).await;
+            let compared = compared.map_err(|error| HelmError::Io(io::Error::other(error)))?;
+            return compared.map_err(|finding| HelmError::Chart(finding.into()));
         }
         Ok(output)
     }
 
-    /// Runs helm once. Its output goes to the file `name`, whose size the kernel limits.
+    /// Runs helm once. Its output goes through a pipe: helm does not report a file that it could
+    /// not write.
     async fn run(
         &self,
         command: &RenderCommand,
         files: &CommandFiles,
-        name: &str,
     ) -> Result<Vec<u8>, HelmError> {
-        let path = self.path().join(name);
-        let file = fs_err::File::create_new(&path).map_err(HelmError::Io)?;
         let process = ProcessCommand {
             program: self.program.clone(),
             arguments: command.resolved(&files.content, &files.extra),
             environment: self.environment(command),
-            output: Some(file.into()),
             limits: ProcessLimits {
                 folder: FOLDER_BYTES,
                 process_memory: self.limits.memory,
@@ -252,15 +253,12 @@ impl HelmFolder {
             _shares: self.shares.to_vec(),
             folder: self.folder.clone(),
         };
-        let process = ChildProcess::start(process, used).map_err(|error| failed(command, error))?;
-        let done = process.output(self.path(), &[], 0, self.limits.time).await;
-        done.map_err(|error| failed(command, error))?;
-        let length = fs_err::metadata(&path).map_err(HelmError::Io)?.len();
-        if length > self.limits.output {
-            let limit = self.limits.output >> 20;
-            return Err(HelmError::Limit(format!("{limit} MiB of output")));
-        }
-        fs_err::read(&path).map_err(HelmError::Io)
+        let limits = self.limits;
+        let failed = |error| failed(command, error, limits);
+        let process = ChildProcess::start(process, used).map_err(failed)?;
+        let longest = usize::try_from(limits.output).unwrap_or(usize::MAX);
+        let output = process.output(self.path(), &[], longest, limits.time);
+        output.await.map_err(failed)
     }
 
     /// Returns all variables of the process. Without the variables of the pod, helm does not find
@@ -286,10 +284,12 @@ impl HelmFolder {
     }
 }
 
+/// Exit code of a program in Go that cannot continue.
+const FATAL: i32 = 2;
 /// Messages of Go without memory.
 const NO_MEMORY: [&str; 2] = ["out of memory", "cannot allocate memory"];
 
-fn failed(command: &RenderCommand, error: ProcessError) -> HelmError {
+fn failed(command: &RenderCommand, error: ProcessError, limits: HelmLimits) -> HelmError {
     let memory = |bytes: u64| HelmError::Limit(format!("{} MiB of memory", bytes >> 20));
     match error {
         ProcessError::NoShell => HelmError::Missing("sh"),
@@ -298,14 +298,23 @@ fn failed(command: &RenderCommand, error: ProcessError) -> HelmError {
         ProcessError::FolderLimit(limit) => {
             HelmError::Limit(format!("{} MiB on disk", limit >> 20))
         }
-        ProcessError::OutputLimit => HelmError::Limit("no output on standard output".to_owned()),
+        ProcessError::OutputLimit => {
+            HelmError::Limit(format!("{} MiB of output", limits.output >> 20))
+        }
         ProcessError::MemoryLimit(limit) => memory(limit),
-        ProcessError::Failed(stderr) => {
+        ProcessError::Killed(_) => {
+            let seconds = CPU_TIME.as_secs();
+            HelmError::Limit(format!("{seconds} s of CPU time or the memory of the pod"))
+        }
+        ProcessError::Failed { code, stderr } => {
             let text = String::from_utf8_lossy(&stderr);
             let mut fatal = text
                 .lines()
                 .filter(|line| line.starts_with("fatal error: "));
-            if fatal.any(|line| NO_MEMORY.iter().any(|message| line.contains(message))) {
+            let lacks_memory =
+                fatal.any(|line| NO_MEMORY.iter().any(|message| line.contains(message)));
+            // A message of a template can contain the same text.
+            if code == Some(FATAL) && lacks_memory {
                 return memory(MEMORY);
             }
             HelmError::Chart(helm::failure(command, &stderr))

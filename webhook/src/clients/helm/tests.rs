@@ -131,9 +131,12 @@ async fn limits_of_time_output_and_disk_are_named() {
         time: Duration::from_secs(60),
         ..limits
     };
+    let (found, message) = error_of(&format!("{} > file", repeat(":")), patient).await;
+    assert_eq!(found, code);
+    assert!(message.contains("more than 40 MiB on disk"), "{message}");
     let (found, message) = error_of(&repeat(":"), patient).await;
     assert_eq!(found, code);
-    assert!(message.contains("more than 48 MiB on disk"), "{message}");
+    assert!(message.contains("more than 1 MiB of output"), "{message}");
 }
 
 #[tokio::test]
@@ -148,6 +151,16 @@ async fn errors_of_helm_are_those_of_the_chart_and_lacking_memory_is_a_limit() {
     let (code, message) = error_of(crash, limits).await;
     assert_eq!(code, codes::install::HELM_LIMIT.id);
     assert!(message.contains("MiB of memory"), "{message}");
+    let said = "echo 'fatal error: out of memory' >&2; exit 1";
+    let (code, message) = error_of(said, limits).await;
+    assert_eq!(code, codes::format::CHART_FAILED.id, "{message}");
+    let killed = "echo 'Error: no luck' >&2; kill -KILL $$";
+    let (code, message) = error_of(killed, limits).await;
+    assert_eq!(code, codes::install::HELM_LIMIT.id);
+    assert!(
+        message.contains("30 s of CPU time or the memory of the pod"),
+        "{message}"
+    );
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ mod limits;
 
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -24,6 +25,8 @@ use crate::budget::Share;
 
 /// Interval at which the disk space and the memory of a command are measured.
 const MEASURED_EVERY: Duration = Duration::from_millis(100);
+/// Size that a folder counts, in bytes.
+const FOLDER_BYTES: u64 = 4 << 10;
 /// Maximum number of bytes of stderr that are kept. The rest is discarded.
 const STDERR_BYTES: usize = 16 << 10;
 
@@ -34,8 +37,16 @@ pub(crate) enum ProcessError {
     NoShell,
     /// The process could not be created, or its pipes failed.
     Io(io::Error),
-    /// The process failed. Contains the start of its stderr.
-    Failed(Vec<u8>),
+    /// The process failed.
+    Failed {
+        /// Its exit code.
+        code: Option<i32>,
+        /// The start of its stderr.
+        stderr: Vec<u8>,
+    },
+    /// A signal ended the process: it exceeded a limit, or the memory of the pod is in use.
+    /// Contains the start of its stderr.
+    Killed(Vec<u8>),
     /// The process did not end in time.
     TimedOut(Duration),
     /// Its folder exceeds this size, in bytes.
@@ -102,8 +113,6 @@ pub(crate) struct ProcessCommand {
     pub(crate) arguments: Vec<OsString>,
     /// All environment variables.
     pub(crate) environment: Vec<(String, OsString)>,
-    /// File for the output; `None` for a pipe.
-    pub(crate) output: Option<std::fs::File>,
     pub(crate) limits: ProcessLimits,
 }
 
@@ -139,7 +148,7 @@ impl ChildProcess {
             .envs(command.environment)
             .current_dir(used.folder.path())
             .stdin(Stdio::piped())
-            .stdout(command.output.map_or_else(Stdio::piped, Stdio::from))
+            .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0)
             .kill_on_drop(true);
@@ -171,9 +180,9 @@ impl ChildProcess {
         (self.stdin, self.stdout.map(BufReader::new), end)
     }
 
-    /// Writes `input`, and returns the output of a successful process; nothing if it writes to a
-    /// file. Kills the process after `limit`, or when it exceeds its limits of memory or of the
-    /// disk space in `folder`.
+    /// Writes `input`, and returns the output of a successful process. Kills the process after
+    /// `limit`, when its output is larger than `longest` bytes, or when it exceeds its limits of
+    /// memory or of the disk space in `folder`.
     pub(crate) async fn output(
         self,
         folder: &Path,
@@ -203,8 +212,13 @@ impl ChildProcess {
         };
         match done {
             // A process that writes a file above its limit is killed, and leaves the file.
-            Err(ProcessError::Failed(_)) if size(folder) >= limits.folder => {
-                Err(ProcessError::FolderLimit(limits.folder))
+            Err(error @ (ProcessError::Failed { .. } | ProcessError::Killed(_))) => {
+                let (used, _) = measured(folder, None, &limits).await;
+                Err(if used >= limits.folder {
+                    ProcessError::FolderLimit(limits.folder)
+                } else {
+                    error
+                })
             }
             done => done,
         }
@@ -225,8 +239,13 @@ impl ProcessEnd {
         let status = status.map_err(ProcessError::Io)?;
         if status.success() {
             Ok(())
+        } else if status.signal().is_some() {
+            Err(ProcessError::Killed(messages))
         } else {
-            Err(ProcessError::Failed(messages))
+            Err(ProcessError::Failed {
+                code: status.code(),
+                stderr: messages,
+            })
         }
     }
 }
@@ -268,23 +287,60 @@ async fn exceeded(folder: &Path, group: Option<Pid>, limits: &ProcessLimits) -> 
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        if size(folder) > limits.folder {
+        let (used, memory) = measured(folder, group, limits).await;
+        if used > limits.folder {
             return ProcessError::FolderLimit(limits.folder);
         }
-        if group.map_or(0, memory_of) > limits.command_memory {
+        if memory > limits.command_memory {
             return ProcessError::MemoryLimit(limits.command_memory);
         }
     }
 }
 
-/// Returns the size of all files. Files that are removed during the measurement do not count.
-fn size(folder: &Path) -> u64 {
-    let entries = fs_err::read_dir(folder).into_iter().flatten().flatten();
-    entries
-        .map(|entry| match entry.metadata() {
-            Ok(metadata) if metadata.is_dir() => size(&entry.path()),
-            Ok(metadata) => metadata.len(),
-            Err(_) => 0,
-        })
-        .sum()
+/// Returns the size of `folder` and the memory of `group`. They are measured on another thread,
+/// because a folder can have many files.
+async fn measured(folder: &Path, group: Option<Pid>, limits: &ProcessLimits) -> (u64, u64) {
+    let (folder, most) = (folder.to_owned(), limits.folder);
+    let measure = move || (size(folder, most), group.map_or(0, memory_of));
+    // The measurement does not panic. It is not run when the runtime ends, as the process.
+    let measured = tokio::task::spawn_blocking(measure).await;
+    measured.unwrap_or_default()
+}
+
+/// Returns the size of all files and folders, or of a part of them that exceeds `most`. Files that
+/// are removed during the measurement do not count.
+fn size(folder: PathBuf, most: u64) -> u64 {
+    let mut folders = vec![folder];
+    let mut size = 0_u64;
+    while let Some(folder) = folders.pop() {
+        for entry in fs_err::read_dir(folder).into_iter().flatten().flatten() {
+            match entry.metadata() {
+                Ok(metadata) if metadata.is_dir() => {
+                    size = size.saturating_add(FOLDER_BYTES);
+                    folders.push(entry.path());
+                }
+                Ok(metadata) => size = size.saturating_add(metadata.len()),
+                Err(_) => {}
+            }
+            if size > most {
+                return size;
+            }
+        }
+    }
+    size
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_count_in_the_size() {
+        let folder = tempfile::tempdir().unwrap();
+        fs_err::create_dir_all(folder.path().join("a/b/c")).unwrap();
+        fs_err::write(folder.path().join("a/b/c/d"), [0; 10]).unwrap();
+        let measured = |most| size(folder.path().to_owned(), most);
+        assert_eq!(measured(u64::MAX), 3 * FOLDER_BYTES + 10);
+        assert_eq!(measured(FOLDER_BYTES), 2 * FOLDER_BYTES);
+    }
 }

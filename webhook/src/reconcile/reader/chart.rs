@@ -151,7 +151,8 @@ impl Rendering {
     ) -> Result<(CommandFiles, StoredContent, HelmFolder), ReconcileError> {
         let reason = self.reason;
         let command = self.command.clone();
-        let work = move |_: &Cancellation| {
+        let attempt = self.attempts.attempt(&self.ctx, ParseStep::Weigh);
+        let work = move |cancellation: &Cancellation| {
             let locations: HashMap<String, _> = stored
                 .files()
                 .iter()
@@ -159,18 +160,17 @@ impl Rendering {
                 .collect();
             let mut paths: Vec<String> = locations.keys().cloned().collect();
             paths.sort();
-            let written = chart::write(&command, folder.path(), &paths, |path| {
-                match locations.get(path) {
-                    Some(location) => stored.read(location),
-                    None => Err(std::io::ErrorKind::NotFound.into()),
-                }
-            });
-            (written, stored, folder)
+            let read = |path: &str| match locations.get(path) {
+                Some(location) => stored.read(location),
+                None => Err(std::io::ErrorKind::NotFound.into()),
+            };
+            let write = || chart::write_until(&command, folder.path(), &paths, cancellation, read);
+            (attempt.run(write), stored, folder)
         };
         let budget = &self.ctx.shared.budget;
         let done = budget.blocking(WorkerThread::Content, work).await;
         let (written, stored, folder) = done.ok_or_else(|| panicked(reason))?;
-        let files = written.map_err(|error| unstorable(&error, reason))?;
+        let files = written?.map_err(|error| unstorable(&error, reason))?;
         let files = files.map_err(|findings| content_error(&findings, reason))?;
         Ok((files, stored, folder))
     }

@@ -15,6 +15,9 @@ use crate::{
 /// File that marks a folder as a chart.
 pub const CHART: &str = "Chart.yaml";
 
+/// Maximum number of dependencies of a chart.
+const DEPENDENCIES: usize = 200;
+
 /// Fields of `Chart.yaml`. Unused fields are ignored.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -92,15 +95,20 @@ pub fn read(files: &Files) -> Result<(Chart, String), Findings> {
                 .hint("build the chart that uses it"),
         );
     }
+    if chart.dependencies.len() > DEPENDENCIES {
+        let message = format!("the chart has more than {DEPENDENCIES} dependencies");
+        let finding = bad(&path, message).at_field("dependencies");
+        return Err(finding.hint("split the chart").into());
+    }
+    let has = |prefix: String| {
+        let mut following = files.range(prefix.clone()..);
+        following
+            .next()
+            .is_some_and(|(path, _)| path.starts_with(&prefix))
+    };
     for dependency in &chart.dependencies {
-        let (unpacked, packed) = (
-            format!("{folder}charts/{}/", dependency.name),
-            format!("{folder}charts/{}-", dependency.name),
-        );
-        let there = files
-            .keys()
-            .any(|path| path.starts_with(&unpacked) || path.starts_with(&packed));
-        if !there {
+        let name = &dependency.name;
+        if !has(format!("{folder}charts/{name}/")) && !has(format!("{folder}charts/{name}-")) {
             findings.push(
                 bad(
                     &path,
@@ -280,5 +288,12 @@ mod tests {
                 "Chart.yaml: dependencies: found in Chart.yaml, but missing in charts/ directory: db",
             ]
         );
+        let chart = format!(
+            "name: web\nversion: 1.0.0\ndependencies: [{}]\n",
+            "{name: redis},".repeat(DEPENDENCIES + 1)
+        );
+        let found = read(&files(&[(CHART, &chart), ("charts/redis/Chart.yaml", "")])).unwrap_err();
+        let found = found.to_string();
+        assert!(found.contains("more than 200 dependencies"), "{found}");
     }
 }

@@ -3,7 +3,7 @@
 use super::{chart, values};
 use crate::{
     configuration,
-    diagnostic::Findings,
+    diagnostic::{Finding, Findings, codes},
     files::Files,
     format::renderer::{RenderArgument, RenderCommand, RenderTarget},
     package::Package,
@@ -22,6 +22,8 @@ const REMOVED_VARIABLES: [&str; 5] = [
 const FOLDER_VARIABLES: [&str; 3] = ["HELM_CONFIG_HOME", "HELM_CACHE_HOME", "HELM_DATA_HOME"];
 /// Name of a release whose installation and package are unknown. It is that of helm.
 const UNNAMED: &str = "release-name";
+/// Maximum length of the name of a release.
+const RELEASE_NAME: usize = 53;
 /// Namespace of a release without one.
 const NAMESPACE: &str = "default";
 
@@ -35,6 +37,9 @@ pub(super) fn command(
 ) -> Result<RenderCommand, Findings> {
     let (chart, folder) = chart::read(files)?;
     let name = target.name.as_deref();
+    if let Some(name) = name.filter(|name| name.len() > RELEASE_NAME) {
+        return Err(too_long(name).into());
+    }
     let name = name.or_else(|| package.map(|package| package.name.as_str()));
     let mut arguments: Vec<RenderArgument> = vec![
         "template".into(),
@@ -42,7 +47,8 @@ pub(super) fn command(
         RenderArgument::ContentPath(folder.clone()),
     ];
     let namespace = target.namespace.as_deref().unwrap_or(NAMESPACE);
-    for argument in ["--include-crds", "--skip-tests", "--namespace", namespace] {
+    // Tests are left out later: `--skip-tests` drops each hook whose text contains `test`.
+    for argument in ["--include-crds", "--namespace", namespace] {
         arguments.push(argument.into());
     }
     // Without this flag, helm renders for a version of its own choice, and rejects charts that
@@ -92,6 +98,15 @@ pub(super) fn command(
     })
 }
 
+fn too_long(name: &str) -> Finding {
+    let (length, name) = (name.len(), name.escape_debug());
+    let message = format!(
+        "BundleDeployment `{name}` is the release of a chart, whose name can have at most {RELEASE_NAME} characters, and has {length}"
+    );
+    Finding::error(codes::format::CHART_FAILED, message)
+        .hint("create the BundleDeployment with a shorter name")
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -123,7 +138,7 @@ mod tests {
             command(&files, package, target, &mut Allowance::default()).unwrap()
         };
         let plain = command(Some(&package), &RenderTarget::default());
-        let flags = "content/web/ --include-crds --skip-tests --namespace";
+        let flags = "content/web/ --include-crds --namespace";
         assert_eq!(shown(&plain), format!("template web {flags} default"));
         assert_eq!(
             (plain.chart.as_str(), plain.folder.as_str()),
@@ -160,6 +175,22 @@ mod tests {
             (values(0).as_str(), values(1).as_str()),
             ("replicas: 3\n", r#"{"replicas":2}"#)
         );
+    }
+
+    #[test]
+    fn long_name_of_an_installation_is_rejected() {
+        let files = files(&[(chart::CHART, "name: web\nversion: 1.4.0\n")]);
+        let failed = |length: usize| {
+            let target = RenderTarget {
+                name: Some("a".repeat(length)),
+                ..RenderTarget::default()
+            };
+            let found = command(&files, None, &target, &mut Allowance::default());
+            found.err().map(|findings| findings.to_string())
+        };
+        assert_eq!(failed(RELEASE_NAME), None);
+        let found = failed(RELEASE_NAME + 1).unwrap();
+        assert!(found.contains("BundleDeployment `aaa"), "{found}");
     }
 
     #[test]

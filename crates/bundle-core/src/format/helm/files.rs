@@ -2,7 +2,8 @@
 //! a cluster or the clock.
 
 use super::{
-    ignore::Ignore,
+    bad,
+    ignore::{IGNORE, Ignore},
     schema_file,
     template::{self, Impurity},
 };
@@ -14,8 +15,8 @@ const DEPENDENCIES: &str = "charts/";
 const TEMPLATES: &str = "templates/";
 /// Schema of the values of a chart.
 const SCHEMA: &str = "values.schema.json";
-/// End of the name of a template whose output is no object.
-const NOTES: &str = "NOTES.txt";
+/// Maximum product of the lengths of all patterns and all paths: about a second of comparisons.
+const COMPARISONS: usize = 1 << 30;
 /// Function that fails at each call with another number of arguments than one. It replaces calls
 /// of `lookup`, which has four, and of `now`, which has none. Thus a call is an error only where
 /// helm executes it.
@@ -50,12 +51,25 @@ impl ChartFiles {
         })
     }
 
+    /// Returns an error if the comparison of all patterns with these paths takes too long.
+    pub fn check_paths(&self, paths: &[String]) -> Result<(), Findings> {
+        let length: usize = paths.iter().map(String::len).sum();
+        if length.saturating_mul(self.ignore.length()) > COMPARISONS {
+            let finding = bad(
+                IGNORE,
+                "the file has too many patterns for the files of the chart",
+            );
+            return Err(finding.hint("remove patterns").into());
+        }
+        Ok(())
+    }
+
     /// Returns `true` if helm gets the file at `path` of the bundle.
     pub fn includes(&self, path: &str) -> bool {
         let Some(path) = path.strip_prefix(self.folder.as_str()) else {
             return false;
         };
-        if path == super::IGNORE || path.ends_with('/') {
+        if path == IGNORE || path.ends_with('/') {
             return false;
         }
         let mut folders = path.match_indices('/').map(|(at, _)| &path[..at]);
@@ -75,15 +89,16 @@ impl ChartFiles {
             schema_file::check(path, &content)?;
         }
         if inner.starts_with(TEMPLATES) {
-            return Ok(ChartFile::Content(self.template(inner, content)));
+            return Ok(ChartFile::Content(self.template(content)));
         }
         Ok(ChartFile::Content(content))
     }
 
-    /// Replaces functions. The output of notes is discarded, so they have their own functions.
-    fn template(&mut self, path: &str, content: Vec<u8>) -> Vec<u8> {
+    /// Replaces functions, also in `NOTES.txt`: other templates can use its definitions, and it can
+    /// change the values.
+    fn template(&mut self, content: Vec<u8>) -> Vec<u8> {
         let calls = template::calls(&content);
-        if calls.is_empty() || path.ends_with(NOTES) {
+        if calls.is_empty() {
             return content;
         }
         let mut replaced = Vec::with_capacity(content.len() + calls.len());
@@ -152,7 +167,7 @@ mod tests {
             ("web/templates/sub/_a.tpl", failing),
             ("web/charts/db/templates/a.yaml", failing),
             ("web/charts/db/charts/x/templates/a.yaml", failing),
-            ("web/templates/NOTES.txt", text),
+            ("web/templates/NOTES.txt", failing),
             ("web/files/templates/a.yaml", text),
             ("web/charts/db-1.0.0.tgz", "packed"),
             ("web/charts/db/charts/x.tgz", "packed"),
@@ -181,6 +196,10 @@ mod tests {
             assert_eq!(files.includes(path), is_included, "{path}");
         }
         assert!(ChartFiles::new("", Some(b"!a\n")).is_err());
+        let files = ChartFiles::new("", Some("a".repeat(60_000).as_bytes())).unwrap();
+        let paths = |count: usize| vec!["0123456789".to_owned(); count];
+        assert_eq!(files.check_paths(&paths(100)), Ok(()));
+        assert!(files.check_paths(&paths(5_000)).is_err());
     }
 
     #[test]

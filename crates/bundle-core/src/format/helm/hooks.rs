@@ -2,6 +2,8 @@
 //! left out. Programs that helm would run at an event are rejected, because an installation has no
 //! such events.
 
+use serde_json::Value;
+
 use crate::{
     diagnostic::{Finding, Findings, codes},
     object::Manifest,
@@ -25,20 +27,22 @@ const INSTALLS: [&str; 5] = [
 pub(super) fn without_hooks(objects: Vec<Manifest>, findings: &mut Findings) -> Vec<Manifest> {
     let mut kept = Vec::with_capacity(objects.len());
     for object in objects {
-        let annotation = &object.value["metadata"]["annotations"][HOOK];
-        let Some(events) = annotation.as_str() else {
+        let Some(events) = events(&object.value) else {
             kept.push(object);
             continue;
         };
-        let events: Vec<&str> = events.split(',').map(str::trim).collect();
-        if events.iter().all(|event| TESTS.contains(event)) {
+        if are_tests(&events) {
             continue;
         }
         let runs_once = matches!(
             (object.id.group.as_str(), object.id.kind.as_str()),
             ("batch", "Job") | ("", "Pod")
         );
-        if !runs_once && events.iter().any(|event| INSTALLS.contains(event)) {
+        if !runs_once
+            && events
+                .iter()
+                .any(|event| INSTALLS.contains(&event.as_str()))
+        {
             kept.push(object);
         } else {
             findings.push(rejected(&object, &events, runs_once));
@@ -47,7 +51,23 @@ pub(super) fn without_hooks(objects: Vec<Manifest>, findings: &mut Findings) -> 
     kept
 }
 
-fn rejected(object: &Manifest, events: &[&str], runs_once: bool) -> Finding {
+/// Returns `true` if `helm test` alone creates this object.
+pub(super) fn is_test(object: &Value) -> bool {
+    events(object).is_some_and(|events| are_tests(&events))
+}
+
+/// Returns the events of a hook in lower case, as helm reads them.
+fn events(object: &Value) -> Option<Vec<String>> {
+    let events = object["metadata"]["annotations"][HOOK].as_str()?;
+    let events = events.split(',');
+    Some(events.map(|event| event.trim().to_lowercase()).collect())
+}
+
+fn are_tests(events: &[String]) -> bool {
+    events.iter().all(|event| TESTS.contains(&event.as_str()))
+}
+
+fn rejected(object: &Manifest, events: &[String], runs_once: bool) -> Finding {
     let events = events.join(", ").escape_debug().to_string();
     let hint = if runs_once {
         "disable it with a value of the chart in spec.config, or run the Job yourself"
@@ -95,6 +115,8 @@ mod tests {
             ("ConfigMap", "pre-install", 1),
             ("Secret", "pre-install,pre-upgrade,pre-rollback", 1),
             ("ServiceAccount", "post-install", 1),
+            ("ServiceAccount", "Pre-Install", 1),
+            ("Pod", "TEST", 0),
         ] {
             assert_eq!(filtered(kind, events), Ok(kept), "{kind} {events}");
         }

@@ -6,6 +6,11 @@ use crate::diagnostic::Findings;
 /// File with the patterns of ignored files.
 pub const IGNORE: &str = ".helmignore";
 
+/// Maximum size of a `.helmignore`, in bytes.
+const BYTES: usize = 64 << 10;
+/// Maximum number of patterns.
+const PATTERNS: usize = 500;
+
 /// Patterns of a `.helmignore`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ignore {
@@ -16,6 +21,10 @@ impl Ignore {
     /// Parses a `.helmignore`: one pattern on each line, with `*`, `?`, a leading `/` for paths
     /// from the root and a final `/` for folders.
     pub fn parse(text: &[u8]) -> Result<Self, Findings> {
+        if text.len() > BYTES {
+            let message = format!("the file is larger than {} KiB", BYTES >> 10);
+            return Err(bad(IGNORE, message).hint("remove patterns").into());
+        }
         let text = String::from_utf8_lossy(text);
         let mut findings = Findings::default();
         let mut patterns = Vec::new();
@@ -32,12 +41,24 @@ impl Ignore {
                 );
                 continue;
             }
+            if patterns.len() == PATTERNS {
+                let finding = bad(
+                    IGNORE,
+                    format!("the file has more than {PATTERNS} patterns"),
+                );
+                return Err(finding.at_line(index + 1).hint("remove patterns").into());
+            }
             patterns.push(line.to_owned());
         }
         if findings.has_errors() {
             return Err(findings);
         }
         Ok(Self { patterns })
+    }
+
+    /// Returns the length of all patterns, in bytes.
+    pub(super) fn length(&self) -> usize {
+        self.patterns.iter().map(String::len).sum()
     }
 
     /// Returns `true` if the file or folder at `path` is ignored.
@@ -113,5 +134,15 @@ mod tests {
             assert_eq!(ignore.covers(path, folder), covered, "{path}");
         }
         assert!(Ignore::parse(b"!a\n**/b\n").unwrap_err().len() == 2);
+    }
+
+    #[test]
+    fn large_files_and_many_patterns_are_rejected() {
+        let pattern = |count: usize| Ignore::parse("a\n".repeat(count).as_bytes());
+        assert_eq!(pattern(PATTERNS).unwrap().length(), PATTERNS);
+        let found = pattern(PATTERNS + 1).unwrap_err().to_string();
+        assert!(found.contains("more than 500 patterns"), "{found}");
+        let found = Ignore::parse(&vec![b'#'; BYTES + 1]).unwrap_err().to_string();
+        assert!(found.contains("larger than 64 KiB"), "{found}");
     }
 }

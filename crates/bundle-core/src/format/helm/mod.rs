@@ -41,7 +41,7 @@ impl ContentFormat for HelmV3 {
         chart::folder(files).is_some() && !files.keys().any(|path| path.starts_with("manifests/"))
     }
 
-    /// Returns `true` for `Chart.yaml` at the root or in a folder of it.
+    /// Returns `true` for `Chart.yaml` at the root, or in a folder directly below the root.
     fn reads(&self, path: &str) -> bool {
         match path.split_once('/') {
             None => path == CHART,

@@ -1,6 +1,8 @@
 //! The output of `helm template`: its objects, and the comparison of two outputs.
 
-use super::RenderCommand;
+use std::cmp::Ordering;
+
+use super::{RenderCommand, hooks};
 use crate::{
     diagnostic::{Finding, Findings, codes},
     object::{self, Manifest},
@@ -9,6 +11,8 @@ use crate::{
 
 /// Name of the text in findings.
 const NAME: &str = "helm template";
+/// Line before each document.
+const SEPARATOR: &[u8] = b"---";
 /// Start of the line with the template of a document.
 const SOURCE: &str = "# Source: ";
 
@@ -42,30 +46,25 @@ pub(super) fn read(
     objects
 }
 
-/// Returns an error with the first template whose objects differ in two outputs of `command`.
+/// Maximum size of an object of a test, in bytes. Larger ones are compared like other objects.
+const TEST_BYTES: usize = 64 << 10;
+
+/// The name of a template, and an object of it.
+type Source<'a> = (&'a [u8], &'a [u8]);
+
+/// Returns an error with the first template whose objects differ in two outputs of `command`. The
+/// order of the objects and those of tests, which are not installed, do not count.
 pub fn compare(command: &RenderCommand, first: &[u8], second: &[u8]) -> Result<(), Finding> {
     if first == second {
         return Ok(());
     }
-    let sources = |text: &[u8]| -> Vec<(String, Vec<u8>)> {
-        let mut found = vec![(String::new(), Vec::new())];
-        for line in text.split(|byte| *byte == b'\n') {
-            match line.strip_prefix(SOURCE.as_bytes()) {
-                Some(name) => found.push((String::from_utf8_lossy(name).into(), Vec::new())),
-                None => {
-                    if let Some((_, lines)) = found.last_mut() {
-                        lines.extend_from_slice(line);
-                        lines.push(b'\n');
-                    }
-                }
-            }
-        }
-        found
+    let differing = differing(sources(first), sources(second));
+    let mut differing = differing.into_iter().filter(|(_, text)| !is_test(text));
+    let Some((template, _)) = differing.next() else {
+        return Ok(());
     };
-    let pairs = sources(first).into_iter().zip(sources(second));
-    let different = pairs.into_iter().find(|(first, second)| first != second);
-    let template = different.map_or_else(String::new, |((name, _), _)| name);
     let prefix = format!("{}/", command.chart);
+    let template = String::from_utf8_lossy(template);
     let template = template.strip_prefix(&prefix).unwrap_or(&template);
     let finding = Finding::error(
         codes::format::CHART_IMPURE,
@@ -83,9 +82,83 @@ pub fn compare(command: &RenderCommand, first: &[u8], second: &[u8]) -> Result<(
     })
 }
 
+/// Returns the objects in an output, sorted.
+fn sources(text: &[u8]) -> Vec<Source<'_>> {
+    let mut found = Vec::new();
+    let mut name = &text[..0];
+    let (mut start, mut at) = (0, 0);
+    let mut is_start = true;
+    for line in text.split_inclusive(|byte| *byte == b'\n') {
+        let end = at + line.len();
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        // A comment in an object can have the same text.
+        let source = line.strip_prefix(SOURCE.as_bytes());
+        if let Some(next) = source.filter(|_| is_start) {
+            found.push((name, object(&text[start..at])));
+            (name, start) = (next, end);
+        }
+        is_start = line == SEPARATOR;
+        at = end;
+    }
+    found.push((name, object(&text[start..])));
+    found.sort_unstable();
+    found
+}
+
+/// Returns the text of an object without the separator of the next one.
+fn object(text: &[u8]) -> &[u8] {
+    let text = text.trim_ascii_end();
+    let object = text.strip_suffix(SEPARATOR).unwrap_or(text);
+    object.trim_ascii_end()
+}
+
+/// Returns the objects that only one of two sorted lists contains, sorted.
+fn differing<'a>(first: Vec<Source<'a>>, second: Vec<Source<'a>>) -> Vec<Source<'a>> {
+    let mut found = Vec::new();
+    let (mut first, mut second) = (first.into_iter().peekable(), second.into_iter().peekable());
+    loop {
+        let order = match (first.peek(), second.peek()) {
+            (Some(one), Some(other)) => one.cmp(other),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (None, None) => return found,
+        };
+        match order {
+            Ordering::Less => found.extend(first.next()),
+            Ordering::Greater => found.extend(second.next()),
+            Ordering::Equal => {
+                first.next();
+                second.next();
+            }
+        }
+    }
+}
+
+fn is_test(text: &[u8]) -> bool {
+    if text.len() > TEST_BYTES {
+        return false;
+    }
+    let documents = yaml::documents(text, NAME).unwrap_or_default();
+    !documents.is_empty() && documents.iter().all(|one| hooks::is_test(&one.value))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn command() -> RenderCommand {
+        RenderCommand {
+            program: "helm",
+            chart: "web".to_owned(),
+            folder: String::new(),
+            config_field: "spec.config",
+            arguments: Vec::new(),
+            extra_files: Vec::new(),
+            removed_variables: &[],
+            folder_variables: &[],
+            hint: "",
+        }
+    }
 
     #[test]
     fn expands_lists_into_objects() {
@@ -111,17 +184,7 @@ mod tests {
 
     #[test]
     fn template_whose_objects_differ_is_named() {
-        let command = RenderCommand {
-            program: "helm",
-            chart: "web".to_owned(),
-            folder: String::new(),
-            config_field: "spec.config",
-            arguments: Vec::new(),
-            extra_files: Vec::new(),
-            removed_variables: &[],
-            folder_variables: &[],
-            hint: "",
-        };
+        let command = command();
         let output = |password: &str| {
             format!(
                 "---\n# Source: web/templates/a.yaml\na: 1\n---\n# Source: web/templates/b.yaml\npassword: {password}\n---\n# Source: web/templates/c.yaml\nc: 1\n"
@@ -137,5 +200,32 @@ mod tests {
             found.to_string(),
             "templates/b.yaml: two renderings of the template with the same values differ"
         );
+    }
+
+    #[test]
+    fn order_of_objects_and_objects_of_tests_do_not_count() {
+        let object = |name: &str, events: &str, value: &str| {
+            format!(
+                "---\n# Source: web/templates/a.yaml\nkind: A\nmetadata: {{name: {name}, annotations: {{helm.sh/hook: '{events}'}}}}\nvalue: {value}\n"
+            )
+        };
+        let compared = |first: &[String], second: &[String]| {
+            let (first, second) = (first.concat(), second.concat());
+            compare(&command(), first.as_bytes(), second.as_bytes()).is_ok()
+        };
+        let (a, b) = (object("a", "", "1"), object("b", "", "2"));
+        assert!(compared(&[a.clone(), b.clone()], &[b.clone(), a.clone()]));
+        assert!(!compared(&[a.clone(), a.clone()], std::slice::from_ref(&a)));
+        let test = |value| object("t", "Test", value);
+        assert!(compared(&[test("1"), a.clone()], &[a.clone(), test("2")]));
+        let mixed = |value| object("t", "test,pre-install", value);
+        assert!(!compared(&[mixed("1")], &[mixed("2")]));
+        // The hook is in a part of another object.
+        let nested = |value: &str| {
+            format!(
+                "---\n# Source: web/templates/a.yaml\nkind: A\nspec: {{\n# Source: x\nmetadata: {{annotations: {{helm.sh/hook: test}}, a: {value}}}\n# Source: y\n}}\n"
+            )
+        };
+        assert!(!compared(&[nested("1")], &[nested("2")]));
     }
 }

@@ -8,13 +8,14 @@ use crate::diagnostic::{Finding, codes};
 const BYTES: usize = 1 << 20;
 /// Keywords of references.
 const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
-/// Supported values of `$schema`, without `#`. helm contains them.
-const DRAFTS: [&str; 5] = [
-    "http://json-schema.org/draft-04/schema",
-    "http://json-schema.org/draft-06/schema",
-    "http://json-schema.org/draft-07/schema",
-    "https://json-schema.org/draft/2019-09/schema",
-    "https://json-schema.org/draft/2020-12/schema",
+/// Supported values of `$schema`, without scheme and final `#`. helm contains them.
+const DRAFTS: [&str; 6] = [
+    "json-schema.org/draft-04/schema",
+    "json-schema.org/draft-06/schema",
+    "json-schema.org/draft-07/schema",
+    "json-schema.org/draft/2019-09/schema",
+    "json-schema.org/draft/2020-12/schema",
+    "json-schema.org/schema",
 ];
 
 /// Returns an error if helm would read other files or URLs for the schema at `path`.
@@ -49,7 +50,7 @@ fn foreign(value: &Value) -> Option<(&str, &str)> {
             let text = value.as_str();
             let is_foreign = |text: &str| {
                 if key == "$schema" {
-                    !DRAFTS.contains(&text.trim_end_matches('#'))
+                    !is_draft(text)
                 } else {
                     REFERENCES.contains(&key.as_str()) && !text.starts_with('#')
                 }
@@ -63,9 +64,32 @@ fn foreign(value: &Value) -> Option<(&str, &str)> {
     }
 }
 
+fn is_draft(text: &str) -> bool {
+    let text = text.strip_suffix('#').unwrap_or(text);
+    let schemes = ["http://", "https://"];
+    let mut names = schemes
+        .iter()
+        .filter_map(|scheme| text.strip_prefix(scheme));
+    names.any(|name| DRAFTS.contains(&name))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn drafts_have_both_schemes_and_at_most_one_fragment() {
+        for (schema, is_accepted) in [
+            ("https://json-schema.org/draft-07/schema", true),
+            ("http://json-schema.org/draft/2020-12/schema#", true),
+            ("https://json-schema.org/schema", true),
+            ("http://json-schema.org/draft-07/schema##", false),
+            ("json-schema.org/schema", false),
+            ("https://json-schema.org/other", false),
+        ] {
+            assert_eq!(is_draft(schema), is_accepted, "{schema}");
+        }
+    }
 
     #[test]
     fn references_to_files_and_urls_are_rejected() {

@@ -14,9 +14,14 @@ pub(super) enum Impurity {
 }
 
 /// Functions of helm whose results can differ between two renderings. `keys` and `values` have no
-/// order.
-const RANDOM: [&str; 20] = [
+/// order. Functions of dates use the clock for an argument that is no date.
+const RANDOM: [&str; 27] = [
+    "ago",
     "bcrypt",
+    "date",
+    "dateInZone",
+    "date_in_zone",
+    "durationRound",
     "encryptAES",
     "genCA",
     "genCAWithKey",
@@ -25,6 +30,8 @@ const RANDOM: [&str; 20] = [
     "genSelfSignedCertWithKey",
     "genSignedCert",
     "genSignedCertWithKey",
+    "htmlDate",
+    "htmlDateInZone",
     "htpasswd",
     "keys",
     "randAlpha",
@@ -64,11 +71,11 @@ pub(super) fn calls(text: &[u8]) -> Vec<(Range<usize>, Impurity)> {
 /// Reads an action from `at`, and returns the position after it.
 fn action(text: &[u8], mut at: usize, found: &mut Vec<(Range<usize>, Impurity)>) -> usize {
     let start = at;
-    if text[at..].starts_with(b"- ") || text[at..].starts_with(b"-\n") {
+    if let [b'-', b' ' | b'\t' | b'\r' | b'\n', ..] = text[at..] {
         at += 2;
     }
     if text[at..].starts_with(b"/*") {
-        return find(text, at, b"*/").map_or(text.len(), |end| end + 2);
+        return find(text, at + 2, b"*/").map_or(text.len(), |end| end + 2);
     }
     while let Some(&byte) = text.get(at) {
         match byte {
@@ -135,7 +142,7 @@ mod tests {
             ),
             (
                 "{{ now | date \"2006\" }}{{randAlphaNum 5}}",
-                vec!["now", "randAlphaNum"],
+                vec!["now", "date", "randAlphaNum"],
             ),
             (
                 "lookup now {{ .Values.now }} {{ $now }} {{ .lookup.now }}",
@@ -144,6 +151,9 @@ mod tests {
             ("{{/* lookup }} */}}{{- /* now */ -}}", vec![]),
             ("{{ \"lookup \\\" now\" }}{{ `now }}` }}{{ 'n' }}", vec![]),
             ("{{ nowhere }}{{ my_lookup }}{{ lookup2 }}", vec![]),
+            ("{{-\t/* a */}}{{-\r/* { */}}{{ now }}", vec!["now"]),
+            ("{{/*/ now }}{{ lookup */}}{{ keys }}", vec!["keys"]),
+            ("{{ htmlDate 1 }}{{ .date }}{{ $ago }}", vec!["htmlDate"]),
             ("{{ range keys .a }}{{ end }}", vec!["keys"]),
             ("{{ if", vec![]),
             ("{{ \"lookup", vec![]),

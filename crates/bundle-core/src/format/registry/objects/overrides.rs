@@ -149,12 +149,11 @@ fn replace_or_add(
             return;
         }
         let place = places.entry(identity(value)).or_default();
-        match place.and_then(|number| own.get_mut(number)) {
-            Some(own) => *own = copy,
-            None => {
-                *place = Some(own.len());
-                own.push(copy);
-            }
+        if let Some(own) = place.and_then(|number| own.get_mut(number)) {
+            *own = copy;
+        } else {
+            *place = Some(own.len());
+            own.push(copy);
         }
     }
 }
