@@ -84,13 +84,13 @@ async fn kinds_of_a_version_need_one_request_also_if_it_is_not_served() {
     let answering = tokio::spawn(async move {
         let absent = asked(&mut server, "/apis/a.example.com/v1").await;
         answer(absent, StatusCode::NOT_FOUND, "");
-        let served = asked(&mut server, "/apis/b.example.com/v1").await;
-        answer(served, StatusCode::OK, "Thing");
+        let asked_for = asked(&mut server, "/apis/b.example.com/v1").await;
+        answer(asked_for, StatusCode::OK, "Thing");
         assert!(server.next_request().await.is_none());
     });
     assert!(apis.kinds("a.example.com", "v1").await.unwrap().is_empty());
-    let served = apis.kinds("b.example.com", "v1").await.unwrap();
-    assert_eq!(served, BTreeSet::from(["Thing".to_owned()]));
+    let found = apis.kinds("b.example.com", "v1").await.unwrap();
+    assert_eq!(found, BTreeSet::from(["Thing".to_owned()]));
     drop(apis);
     answering.await.unwrap();
 }

@@ -178,7 +178,9 @@ impl Ephemeral {
         for text in texts {
             let block = pem::parse(text).map_err(|_| wrong("a certificate is not PEM"))?;
             if block.tag() != "CERTIFICATE" {
-                return Err(wrong("its certificate chain contains a PEM block of another type"));
+                return Err(wrong(
+                    "its certificate chain contains a PEM block of another type",
+                ));
             }
             certificates.push(block.into_contents());
         }

@@ -12,7 +12,9 @@ use rustls::pki_types::pem::PemObject as _;
 use serde_json::{Value, json};
 
 use super::{NAMESPACE, PLAIN, bundle, deployment, layer, object, stage};
-use crate::scenarios::objects::{apply, get, kubectl, try_kubectl, until, until_reason};
+use crate::scenarios::objects::{
+    apply, apply_with_kubeconfig, get, kubectl, try_kubectl, until, until_reason,
+};
 
 const LONG: Duration = Duration::from_secs(90);
 const POD: &str = "system:serviceaccount:rukpak-system:bundle-webhook";
@@ -27,7 +29,12 @@ struct Script<'a> {
 impl<'a> Script<'a> {
     async fn new(cluster: &'a Cluster, webhook: &'a Webhook) -> Self {
         kubectl(cluster, "create serviceaccount ci -n default").await;
-        for role in ["bundle-reader", "bundle-uploader"] {
+        for role in [
+            "bundle-reader",
+            "bundle-uploader",
+            "bundle-editor",
+            "bundle-user",
+        ] {
             let line = format!(
                 "create clusterrolebinding {role} --clusterrole={role} --serviceaccount=default:ci"
             );
@@ -118,7 +125,10 @@ async fn client_of_rukpak_uploads_downloads_and_follows_the_authority() {
     // As `rukpakctl run` does: the digest of the folder is a label of the template.
     let mut combo = deployment("combo", PLAIN, &json!({"type": "upload", "upload": {}}));
     combo["spec"]["template"]["metadata"]["labels"]["bundleDigest"] = json!("7fdb455bf7");
-    apply(&cluster, &combo).await;
+    let script = Script::new(&cluster, &webhook).await;
+    // Only the requester of a Bundle uploads its content.
+    let ci = cluster.service_account_kubeconfig("default", "ci").await;
+    apply_with_kubeconfig(&cluster, &combo, &ci.unwrap()).await;
     let name = generated(&cluster).await;
     let waiting = until_reason(
         &cluster,
@@ -132,7 +142,6 @@ async fn client_of_rukpak_uploads_downloads_and_follows_the_authority() {
     let files = [("manifests/all.yaml", &*object("combo", "hello"))];
     fs_err::write(&file, layer(&files)).unwrap();
     let file = file.display().to_string();
-    let script = Script::new(&cluster, &webhook).await;
     let url = format!("https://core.{NAMESPACE}.svc/uploads/{name}.tgz");
     assert_eq!(script.status(&["-T", &file], &url).await, "201");
     until(&cluster, "bundledeployment combo", "Installed", "True").await;

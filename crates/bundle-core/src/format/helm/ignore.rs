@@ -142,7 +142,9 @@ mod tests {
         assert_eq!(pattern(PATTERNS).unwrap().length(), PATTERNS);
         let found = pattern(PATTERNS + 1).unwrap_err().to_string();
         assert!(found.contains("more than 500 patterns"), "{found}");
-        let found = Ignore::parse(&vec![b'#'; BYTES + 1]).unwrap_err().to_string();
+        let found = Ignore::parse(&vec![b'#'; BYTES + 1])
+            .unwrap_err()
+            .to_string();
         assert!(found.contains("larger than 64 KiB"), "{found}");
     }
 }
