@@ -129,7 +129,7 @@ pub const DIFFERENCES: &[Difference] = &[
         name: "kstatus-pod-blocked",
         tool: HealthTool::Kstatus,
         kinds: "`Pod`",
-        state: "a container cannot be started for another reason than a crash loop, or before the phase is `Running`, or it is an init container",
+        state: "a container cannot be started, and one of these holds: the reason is not a crash loop; the phase is not yet `Running`; it is an init container",
         here: FAILED,
         there: WAITING,
         reason: "The kubelet cannot start the container without a change, for example of the image.",
