@@ -1,6 +1,6 @@
-//! OpenSSH server on loopback with keys of its own, which serves git repositories of a folder.
+//! OpenSSH server with keys of its own, which serves git repositories of a folder.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command as StdCommand;
 use std::time::Duration;
@@ -24,15 +24,21 @@ const PRIVILEGE_SEPARATION: &str = "/run/sshd";
 pub struct SshServer {
     folder: PathBuf,
     user: String,
-    port: u16,
+    address: SocketAddr,
     log: PathBuf,
     process: Process,
 }
 
 impl SshServer {
-    /// Starts a server that accepts one key for the user of this process. Its files are in the
-    /// folder `name` of the cluster.
+    /// Starts a server on loopback that accepts one key for the user of this process. Its files are
+    /// in the folder `name` of the cluster.
     pub async fn start(cluster: &Cluster, name: &str) -> Result<Self> {
+        Self::start_on(cluster, name, Ipv4Addr::LOCALHOST.into()).await
+    }
+
+    /// Starts a server as [`Self::start`] does, on an address of this machine, for example one that
+    /// Pods of a node can connect to.
+    pub async fn start_on(cluster: &Cluster, name: &str, address: IpAddr) -> Result<Self> {
         packages::ensure(&[RequiredProgram::Sshd, RequiredProgram::Git])?;
         let folder = cluster.folder().join("data").join(name);
         fs_err::create_dir_all(&folder)?;
@@ -44,10 +50,11 @@ impl SshServer {
         for key in ["host", "user"] {
             new_key(&folder, key).await?;
         }
-        let port = ports::free()?;
+        let address = SocketAddr::from((address, ports::free()?));
+        let (ip, port) = (address.ip(), address.port());
         let place = folder.display();
         let settings = format!(
-            "ListenAddress 127.0.0.1\nPort {port}\nHostKey {place}/host\nAuthorizedKeysFile {place}/user.pub\nStrictModes no\nUsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin prohibit-password\nPidFile none\nAcceptEnv GIT_PROTOCOL\n"
+            "ListenAddress {ip}\nPort {port}\nHostKey {place}/host\nAuthorizedKeysFile {place}/user.pub\nStrictModes no\nUsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin prohibit-password\nPidFile none\nAcceptEnv GIT_PROTOCOL\n"
         );
         let file = folder.join("sshd_config");
         fs_err::write(&file, settings)?;
@@ -58,7 +65,7 @@ impl SshServer {
         let server = Self {
             folder,
             user,
-            port,
+            address,
             log,
             process,
         };
@@ -67,7 +74,7 @@ impl SshServer {
     }
 
     async fn wait_until_ready(&self) -> Result<()> {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
+        let address = self.address;
         let listens = || async move { Ok(TcpStream::connect(address).await.is_ok()) };
         wait::until_true(READY, "sshd listens", listens)
             .await
@@ -96,12 +103,7 @@ impl SshServer {
     /// Returns the URL of the repository in the folder `name`.
     pub fn url(&self, name: &str) -> String {
         let path = self.folder.join(name);
-        format!(
-            "ssh://{}@127.0.0.1:{}{}",
-            self.user,
-            self.port,
-            path.display()
-        )
+        format!("ssh://{}@{}{}", self.user, self.address, path.display())
     }
 
     /// Returns the private key that the server accepts.
@@ -112,7 +114,8 @@ impl SshServer {
     /// Returns the line of known_hosts with the host key.
     pub fn known_hosts(&self) -> Result<String> {
         let key = fs_err::read_to_string(self.folder.join("host.pub"))?;
-        Ok(format!("[127.0.0.1]:{} {key}", self.port))
+        let (ip, port) = (self.address.ip(), self.address.port());
+        Ok(format!("[{ip}]:{port} {key}"))
     }
 }
 

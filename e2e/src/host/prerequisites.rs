@@ -50,6 +50,8 @@ pub enum RequiredProgram {
     BashCompletion,
     /// The OpenSSH server, which serves git repositories.
     Sshd,
+    /// The OpenSSH client, with which git connects to repositories.
+    Ssh,
 }
 
 /// File of bash-completion that sessions read.
@@ -149,6 +151,11 @@ impl RequiredProgram {
                 "serves git repositories over SSH",
                 "install the package `openssh-server`",
             ),
+            Self::Ssh => (
+                "ssh",
+                "connects git to repositories over SSH",
+                "install the package `openssh-client`",
+            ),
             Self::Python => (
                 "python3",
                 "fetches packages that other projects published",
@@ -184,7 +191,9 @@ impl RequiredProgram {
             Self::Fish => Some("fish"),
             Self::BashCompletion => Some("bash-completion"),
             Self::Sshd => Some("openssh-server"),
-            Self::Go | Self::Git | Self::CCompiler => None,
+            Self::Ssh => Some("openssh-client"),
+            Self::Git => Some("git"),
+            Self::Go | Self::CCompiler => None,
         }
     }
 }

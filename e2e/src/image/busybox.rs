@@ -2,12 +2,13 @@
 //! of each Pod.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde_json::json;
 
 use super::{ImageEntry, ImagePlan, Platform, push};
+use crate::programs::has_interpreter;
 use crate::registry::Registry;
 
 /// Programs in the image, as links to busybox.
@@ -39,11 +40,35 @@ pub(crate) async fn push_busybox(registry: &Registry) -> Result<String> {
     Ok(registry.reference(name))
 }
 
-/// Returns the static busybox of this machine.
+/// Returns the static busybox of this machine. Fails if the busybox on `PATH` needs shared
+/// libraries, because images contain none for it.
 pub(super) fn program() -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
+    let file = std::env::split_paths(&path)
         .map(|folder| folder.join("busybox"))
         .find(|file| file.is_file())
-        .context("`busybox` is not on PATH; install the package `busybox-static`")
+        .context("`busybox` is not on PATH; install the package `busybox-static`")?;
+    ensure_static(&file)?;
+    Ok(file)
+}
+
+fn ensure_static(file: &Path) -> Result<()> {
+    if has_interpreter(&fs_err::read(file)?)? {
+        bail!(
+            "{} needs shared libraries; install the package `busybox-static`",
+            file.display()
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rejects_a_busybox_with_shared_libraries() {
+        let error = ensure_static(&std::env::current_exe().unwrap()).unwrap_err();
+        assert!(error.to_string().contains("`busybox-static`"), "{error}");
+    }
 }

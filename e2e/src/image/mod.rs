@@ -3,6 +3,7 @@
 
 mod bill;
 mod busybox;
+mod external;
 mod layout;
 mod platform;
 mod provenance;
@@ -29,11 +30,12 @@ use crate::registry::Registry;
 pub use bill::BillOfMaterials;
 pub(crate) use bill::{LinkedPackage, linked_packages};
 pub(crate) use busybox::push_busybox;
+pub use external::ExternalPrograms;
 pub use layout::ImageSet;
 pub use platform::Platform;
 pub use provenance::Provenance;
 pub use publish::{Attestations, publish};
-pub use webhook::{ChartPrograms, StaticBuild, WebhookImage, build_webhook};
+pub use webhook::{StaticBuild, WebhookImage, build_webhook};
 pub(crate) use webhook::{add_target, path_flags};
 
 /// Content of one path of an image.
@@ -43,6 +45,8 @@ pub(crate) enum ImageEntry {
     Program(PathBuf),
     /// File with the content of this file.
     File(PathBuf),
+    /// File with these bytes.
+    Bytes(Vec<u8>),
     /// Symbolic link.
     Link(String),
 }
@@ -114,15 +118,13 @@ impl ImagePlan {
                 }
             }
             match entry {
-                ImageEntry::Program(file) | ImageEntry::File(file) => {
-                    let mode = match entry {
-                        ImageEntry::Program(_) => 0o755,
-                        _ => 0o644,
-                    };
-                    let bytes = fs_err::read(file)?;
-                    let header = header(EntryType::Regular, mode, bytes.len() as u64);
-                    append(&mut archive, header, path, &bytes)?;
+                ImageEntry::Program(file) => {
+                    append_file(&mut archive, path, 0o755, &fs_err::read(file)?)?;
                 }
+                ImageEntry::File(file) => {
+                    append_file(&mut archive, path, 0o644, &fs_err::read(file)?)?;
+                }
+                ImageEntry::Bytes(bytes) => append_file(&mut archive, path, 0o644, bytes)?,
                 ImageEntry::Link(target) => {
                     let mut header = header(EntryType::Symlink, 0o777, 0);
                     header.set_link_name(target)?;
@@ -163,6 +165,16 @@ pub(crate) fn header(kind: EntryType, mode: u32, size: u64) -> Header {
     header.set_mtime(0);
     header.set_size(size);
     header
+}
+
+fn append_file(
+    archive: &mut tar::Builder<Vec<u8>>,
+    path: &str,
+    mode: u32,
+    bytes: &[u8],
+) -> Result<()> {
+    let header = header(EntryType::Regular, mode, bytes.len() as u64);
+    append(archive, header, path, bytes)
 }
 
 /// Adds an entry to an archive.

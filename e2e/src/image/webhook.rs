@@ -1,5 +1,5 @@
 //! Image of bundle-webhook: a static program and certificate authorities, without a distribution.
-//! A variant also has helm, and a shell that limits its memory.
+//! The full image also has the external programs for charts and git repositories.
 //! The C library is static glibc, because its allocator returns freed memory to the system, and
 //! Debian has cross-compilers for both platforms.
 
@@ -11,10 +11,10 @@ use anyhow::{Context, Result, bail};
 use bundle_oci::pack::PackedImage;
 use serde_json::json;
 
-use super::{ImageEntry, ImagePlan, Platform, busybox};
+use super::external::{ExternalPrograms, SEARCH_PATH, inside, libraries_of};
+use super::{ImageEntry, ImagePlan, Platform};
 use crate::host::packages;
 use crate::programs::{self, has_interpreter};
-use crate::tools::{self, Tool};
 
 /// Package and program.
 const NAME: &str = "bundle-webhook";
@@ -47,27 +47,8 @@ pub struct WebhookImage {
     /// Shared libraries, at the paths that they have on this machine. A static program has no
     /// shared libraries.
     pub libraries: Vec<PathBuf>,
-    /// Programs that charts need; `None` for the image without them.
-    pub charts: Option<ChartPrograms>,
-}
-
-/// Static programs that render charts.
-#[derive(Debug, Clone)]
-pub struct ChartPrograms {
-    /// helm.
-    pub helm: PathBuf,
-    /// busybox, as the shell that sets the limits of helm.
-    pub busybox: PathBuf,
-}
-
-impl ChartPrograms {
-    /// Returns the pinned helm, and the busybox of this machine.
-    pub fn of_this_machine() -> Result<Self> {
-        Ok(Self {
-            helm: tools::path(Tool::Helm, None)?,
-            busybox: busybox::program()?,
-        })
-    }
+    /// Programs for charts and git repositories; `None` for the image without them.
+    pub external: Option<ExternalPrograms>,
 }
 
 impl WebhookImage {
@@ -79,32 +60,20 @@ impl WebhookImage {
             authorities: AUTHORITIES.into(),
             revision: None,
             libraries: Vec::new(),
-            charts: None,
+            external: None,
         }
     }
 
     /// Returns the tag of the image for a version.
     pub fn tag(&self) -> String {
-        let suffix = if self.charts.is_some() { "-helm" } else { "" };
+        let suffix = if self.external.is_some() { "-full" } else { "" };
         format!("{}{suffix}", env!("CARGO_PKG_VERSION"))
     }
 
     /// Returns the image of the program that scenarios run as a process, with its shared libraries:
     /// a static one would have to be built beside it.
     pub fn of_scenarios(program: PathBuf) -> Result<Self> {
-        let output = Command::new("ldd")
-            .arg(&program)
-            .output()
-            .context("cannot start ldd, which lists the libraries of a program")?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        let libraries: Vec<PathBuf> = text
-            .split_whitespace()
-            .filter(|word| word.starts_with('/'))
-            .map(PathBuf::from)
-            .collect();
-        if libraries.is_empty() {
-            bail!("ldd lists no libraries of {}", program.display());
-        }
+        let libraries = libraries_of(&program)?;
         let mut image = Self::new(program, Platform::of_this_machine()?);
         image.libraries = libraries;
         Ok(image)
@@ -124,8 +93,9 @@ impl WebhookImage {
             ),
             (
                 "org.opencontainers.image.licenses",
-                match self.charts {
-                    Some(_) => "Apache-2.0 AND GPL-2.0-only",
+                match self.external {
+                    // The licences of Debian's packages are in the image.
+                    Some(_) => "Apache-2.0 AND GPL-2.0-only AND LicenseRef-Debian",
                     None => "Apache-2.0",
                 }
                 .to_owned(),
@@ -138,19 +108,15 @@ impl WebhookImage {
             .into_iter()
             .map(|(key, value)| (key.to_owned(), value))
             .collect();
-        let inside = |path: &str| path.trim_start_matches('/').to_owned();
         let mut entries = BTreeMap::from([
             (NAME.to_owned(), ImageEntry::Program(self.program.clone())),
             (
-                inside(AUTHORITIES),
+                inside(Path::new(AUTHORITIES)),
                 ImageEntry::File(self.authorities.clone()),
             ),
         ]);
         for library in &self.libraries {
-            entries.insert(
-                inside(&library.to_string_lossy()),
-                ImageEntry::Program(library.clone()),
-            );
+            entries.insert(inside(library), ImageEntry::Program(library.clone()));
         }
         let mut config = json!({
             "Entrypoint": [format!("/{NAME}")],
@@ -158,13 +124,9 @@ impl WebhookImage {
             "ExposedPorts": { "9443/tcp": {}, "8080/tcp": {} },
             "Labels": about,
         });
-        if let Some(charts) = &self.charts {
-            config["Env"] = json!(["PATH=/bin"]);
-            for (path, program) in [("bin/helm", &charts.helm), ("bin/busybox", &charts.busybox)] {
-                ensure_static(program)?;
-                entries.insert(path.to_owned(), ImageEntry::Program(program.clone()));
-            }
-            entries.insert("bin/sh".to_owned(), ImageEntry::Link("busybox".to_owned()));
+        if let Some(external) = &self.external {
+            config["Env"] = json!([format!("PATH={SEARCH_PATH}")]);
+            entries.extend(external.entries().clone());
         }
         let plan = ImagePlan {
             entries,
@@ -270,22 +232,4 @@ fn ensure_static(program: &Path) -> Result<()> {
         bail!("{} is linked dynamically", program.display());
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn image_of_scenarios_has_the_libraries_of_the_program() {
-        let this = std::env::current_exe().unwrap();
-        let image = WebhookImage::of_scenarios(this).unwrap();
-        let has = |name: &str| {
-            image
-                .libraries
-                .iter()
-                .any(|path| path.to_string_lossy().contains(name))
-        };
-        assert!(has("/ld-linux") && has("/libc.so"), "{:?}", image.libraries);
-    }
 }

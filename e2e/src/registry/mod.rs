@@ -5,7 +5,7 @@
 pub mod proxy;
 pub mod token_server;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -159,6 +159,11 @@ impl Registry {
     /// Returns `HOST:PORT`, the beginning of references.
     pub fn host(&self) -> String {
         self.address.to_string()
+    }
+
+    /// Returns its IP address. Pods of a node can connect to it.
+    pub fn ip(&self) -> IpAddr {
+        self.address.ip()
     }
 
     /// Returns a reference in this registry: `registry.reference("team/web:1.0")`.

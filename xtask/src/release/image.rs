@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use bundle_oci::pack::PackedImage;
 use clap::Args;
 use e2e::image::{
-    Attestations, BillOfMaterials, ChartPrograms, ImageSet, Platform, StaticBuild, WebhookImage,
+    Attestations, BillOfMaterials, ExternalPrograms, ImageSet, Platform, StaticBuild, WebhookImage,
     build_webhook, publish,
 };
 
@@ -33,10 +33,10 @@ pub(crate) struct Arguments {
     /// Cargo's profile of the program
     #[arg(long, value_name = "NAME", default_value = "release")]
     profile: String,
-    /// Add helm, which charts need, and busybox as its shell; only for the platform of this machine.
-    /// The tag gets the suffix -helm
+    /// Build the full image, which also contains helm for charts, and git and ssh for sources of type
+    /// git; only for the platform of this machine, which must be Debian. The tag gets the suffix -full
     #[arg(long)]
-    helm: bool,
+    full: bool,
     /// Folder for the OCI layout; an existing layout is replaced
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
@@ -79,11 +79,11 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
         platforms: platforms.iter().map(ToString::to_string).collect(),
     };
     let provenance = provenance.read(&root, commit.as_ref())?;
-    let charts = if arguments.helm {
+    let external = if arguments.full {
         if platforms != [Platform::of_this_machine()?] {
-            bail!("--helm supports only the platform of this machine, whose helm is built");
+            bail!("--full supports only the platform of this machine, whose programs are copied");
         }
-        let programs = tokio::task::spawn_blocking(ChartPrograms::of_this_machine).await;
+        let programs = tokio::task::spawn_blocking(ExternalPrograms::of_this_machine).await;
         Some(programs.context("the thread that builds helm ended early")??)
     } else {
         None
@@ -99,7 +99,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
             .await
             .context("the thread that builds the program ended early")??;
         let mut image = WebhookImage::new(program, *platform);
-        image.charts.clone_from(&charts);
+        image.external.clone_from(&external);
         tag = image.tag();
         image.revision = commit.as_ref().map(|commit| commit.hex.clone());
         if let Some(file) = &arguments.authorities {

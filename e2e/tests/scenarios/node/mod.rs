@@ -1,14 +1,16 @@
 //! The packed chart on a real node: containerd runs the pods, and the API server reaches them
 //! through their Service. `lifecycle` installs and removes it, `health` judges Pods, `availability`
-//! disturbs two replicas under load, `content` sends and receives content.
+//! disturbs two replicas under load, `content` sends and receives content, `full_image` installs
+//! content that needs external programs.
 
-use e2e::image::WebhookImage;
+use e2e::image::{ExternalPrograms, WebhookImage};
 use e2e::programs;
 use e2e::release::NodeRelease;
 use tokio::sync::{MappedMutexGuard, Mutex, MutexGuard};
 
 mod availability;
 mod content;
+mod full_image;
 mod health;
 mod lifecycle;
 
@@ -17,7 +19,9 @@ const CLASS: &str = "core-rukpak-io-plain";
 /// Returns a cluster whose registry has the image and the chart.
 async fn start() -> NodeRelease {
     let program = programs::get().await.unwrap().webhook.clone();
-    let image = WebhookImage::of_scenarios(program).unwrap();
+    let mut image = WebhookImage::of_scenarios(program).unwrap();
+    let external = tokio::task::spawn_blocking(ExternalPrograms::of_this_machine).await;
+    image.external = Some(external.unwrap().unwrap());
     NodeRelease::start(&image).await.unwrap()
 }
 

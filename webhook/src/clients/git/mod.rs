@@ -107,7 +107,7 @@ impl GitError {
         let (code, hint) = match self {
             Self::Missing(_) | Self::Old { .. } => (
                 codes::install::GIT_MISSING,
-                "ask an administrator to use an image of bundle-webhook that contains it, or push the content as an image",
+                "ask an administrator to use the full image of bundle-webhook, whose tag ends with -full, or push the content as an image",
             ),
             Self::Io(_) => (
                 codes::install::CACHE_FULL,

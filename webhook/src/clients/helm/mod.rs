@@ -94,7 +94,7 @@ impl HelmError {
             Self::Chart(findings) => return findings.clone(),
             Self::Missing(_) => (
                 codes::install::HELM_MISSING,
-                "ask an administrator to use the image of bundle-webhook that contains helm, whose tag ends with -helm, or build a plain+v0 bundle from the output of `helm template`",
+                "ask an administrator to use the full image of bundle-webhook, whose tag ends with -full, or build a plain+v0 bundle from the output of `helm template`",
             ),
             Self::Io(_) => (
                 codes::install::CACHE_FULL,

@@ -223,7 +223,7 @@ async fn missing_program_and_lack_of_memory_are_reported() {
     let findings = error.findings();
     let first = findings.first().unwrap();
     assert_eq!(first.code, codes::install::HELM_MISSING);
-    assert!(first.hint.as_deref().unwrap().contains("-helm"));
+    assert!(first.hint.as_deref().unwrap().contains("-full"));
     let small = super::tests::program(folder.path(), ":", Pool::new(48 << 20), limits);
     let error = small.begin("ana").await.unwrap_err();
     assert_eq!(

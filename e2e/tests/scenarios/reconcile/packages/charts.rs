@@ -424,5 +424,5 @@ async fn pod_without_helm_names_the_image_that_has_it() {
     let object = deployment("web", LOCAL_CLASS, &source, &json!({}));
     apply(&cluster, &object).await;
     let message = until_failed(&cluster, "web", "this pod has no `helm` program").await;
-    assert!(message.contains("whose tag ends with -helm"), "{message}");
+    assert!(message.contains("whose tag ends with -full"), "{message}");
 }

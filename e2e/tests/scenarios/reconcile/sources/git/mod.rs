@@ -3,6 +3,7 @@
 
 mod permissions;
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
 use e2e::ssh_server::SshServer;
@@ -32,7 +33,12 @@ pub(in crate::scenarios) struct Repository {
 
 impl Repository {
     pub(in crate::scenarios) async fn start(cluster: &Cluster, name: &str) -> Self {
-        let server = SshServer::start(cluster, name).await.unwrap();
+        Self::start_on(cluster, name, Ipv4Addr::LOCALHOST.into()).await
+    }
+
+    /// Starts the server on this address of the machine.
+    pub(in crate::scenarios) async fn start_on(cluster: &Cluster, name: &str, ip: IpAddr) -> Self {
+        let server = SshServer::start_on(cluster, name, ip).await.unwrap();
         let work = server.folder().join("work");
         let repository = Self { server, work };
         fs_err::create_dir_all(&repository.work).unwrap();
@@ -62,7 +68,7 @@ impl Repository {
     }
 
     /// Writes a bundle with one ConfigMap `name` into the folder `name`.
-    fn bundle(&self, name: &str, text: &str) {
+    pub(in crate::scenarios) fn bundle(&self, name: &str, text: &str) {
         let object = format!(
             "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: default}}\ndata: {{text: {text}}}\n"
         );
@@ -99,7 +105,7 @@ impl Repository {
     }
 
     /// Creates a Secret with the key of the server, and a class that allows loopback.
-    pub(in crate::scenarios::reconcile) async fn allow(&self, cluster: &Cluster, name: &str) {
+    pub(in crate::scenarios) async fn allow(&self, cluster: &Cluster, name: &str) {
         apply(cluster, &self.secret(name, NAMESPACE)).await;
         let class = json!({
             "apiVersion": "core.rukpak.io/v1alpha1", "kind": "ProvisionerClass",
@@ -113,7 +119,7 @@ impl Repository {
         apply(cluster, &class).await;
     }
 
-    pub(in crate::scenarios::reconcile) fn source(
+    pub(in crate::scenarios) fn source(
         &self,
         secret: &str,
         directory: &str,
