@@ -67,8 +67,8 @@ enum FileOwner {
 }
 
 impl FilePart {
-    /// Refers to the part of the file at `path` that begins at `offset`. The blob's descriptor has
-    /// its length.
+    /// Refers to the part of the file at `path` that begins at `offset`. The descriptor of the blob
+    /// contains the length of the part.
     pub fn new(path: impl Into<PathBuf>, offset: u64) -> Self {
         Self {
             file: Arc::new(FileOwner::Kept(path.into())),
@@ -263,7 +263,8 @@ fn ahead(part: FilePart, offset: u64, length: u64) -> ByteStream {
                 let mut piece = Vec::with_capacity(next);
                 let read = reader.by_ref().take(next as u64).read_to_end(&mut piece)?;
                 left -= read as u64;
-                // The receiver is gone, or the file ended early, which the receiver detects.
+                // The receiver was dropped, or the file ended early. The receiver detects a short
+                // file.
                 if read == 0 || pieces.blocking_send(Ok(Bytes::from(piece))).is_err() {
                     return Ok(());
                 }
@@ -275,7 +276,7 @@ fn ahead(part: FilePart, offset: u64, length: u64) -> ByteStream {
                 codes::usage::FILE_UNREADABLE,
                 format!("cannot read `{}`: {error}", part.path().display()),
             );
-            // The receiver is gone: nobody needs the error.
+            // The receiver was dropped, so the error is not needed.
             let _ = pieces.blocking_send(Err(finding));
         }
     });

@@ -47,7 +47,8 @@ pub fn read(folder: &Path, limits: &Limits) -> Result<Files, Findings> {
             reading.take(METADATA);
         }
     }
-    // Resources become layers of their own, of any size.
+    // Reads only the paths that `bundle.yaml` names. Resources have layers of their own, of any
+    // size.
     for path in package.iter().flat_map(Package::named_paths) {
         reading.take(path.trim_end_matches('/'));
     }
@@ -153,7 +154,7 @@ impl<'a> FolderReader<'a> {
         };
         let kind = found.file_type();
         if self.ignore.covers(path, kind.is_dir()) || place.join("oci-layout").is_file() {
-            // Files that match the author's ignore patterns, and output of `build`.
+            // Skips files that match the author's ignore patterns, and OCI layouts from `build`.
             return;
         }
         if kind.is_symlink() {

@@ -1,6 +1,6 @@
-//! Signatures of cosign 2: the payload is a layer, signature and evidence are annotations. A
-//! signature with a certificate is converted into a Sigstore bundle and verified as such:
-//! certificate, SCT, SET, timestamps.
+//! Signatures of cosign 2. The payload is a layer; signature and evidence are annotations. A
+//! signature with a certificate is converted into a Sigstore bundle, and its certificate, SCT, SET
+//! and timestamps are verified in that form.
 
 use bundle_core::policy::{RawSignature, Rejection};
 use serde::Deserialize;
@@ -103,8 +103,8 @@ pub(crate) fn bundle_of_envelope(
     raw: &RawSignature,
     envelope: &Envelope,
 ) -> Result<Bundle, Rejection> {
-    // cosign 2 requests a timestamp for the whole envelope, while a Sigstore bundle has one for the
-    // signature.
+    // cosign 2 requests a timestamp for the whole envelope. A Sigstore bundle has a timestamp for
+    // the signature alone.
     if text(raw, TIMESTAMP).is_some() {
         return Err(unreadable(
             "an attestation with a timestamp of its envelope, which is not supported",

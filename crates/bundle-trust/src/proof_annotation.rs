@@ -21,7 +21,7 @@ use crate::json;
 /// The longest annotation that is written or read, in bytes. All annotations of an object together
 /// may have 256 KiB.
 pub const LIMIT: usize = 64 << 10;
-/// Largest unpacked size in bytes. Signatures are text that compresses tenfold at best.
+/// Maximum unpacked size in bytes. Signatures are text, which gzip reduces to a tenth at most.
 const UNPACKED: u64 = 1 << 20;
 /// Maximum memory of the parsed proof, in bytes: the texts of the proof, and a few short texts for
 /// each signature.
@@ -31,7 +31,8 @@ const MANIFEST_MEMORY: u64 = 2 << 20;
 /// Maximum number of signatures in one annotation.
 const SIGNATURES: usize = 32;
 
-/// Content of a proof annotation. Only the digest of the manifest is verified.
+/// Content of a proof annotation. Only the digest of the manifest is verified. The signatures are
+/// not verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AnnotatedProof {
     /// Manifest. The digest of the manifest is verified.
@@ -141,8 +142,8 @@ pub fn decode(text: &str, expected: &Digest) -> Result<AnnotatedProof, Finding> 
             document.signatures.len()
         )));
     }
-    // Images without a proof have manifests of any size; their memory is reserved when they are
-    // read.
+    // Only manifests in a proof have this limit. For other manifests, memory is reserved when they
+    // are read.
     let parsed = footprint::of_json(document.manifest.as_bytes());
     if parsed.is_ok_and(|parsed| parsed.0 > MANIFEST_MEMORY) {
         return Err(too_large(&format!(

@@ -34,7 +34,8 @@ pub(crate) async fn render(
         return Ok(content);
     }
     let options = BuildOptions {
-        // Only `build` rejects names of images.
+        // All images are allowed here. Only `build` rejects images with a moving tag or without a
+        // tag.
         allowed: Allowed {
             patterns: vec!["**".to_owned()],
         },

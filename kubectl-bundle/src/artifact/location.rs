@@ -26,7 +26,7 @@ pub(crate) enum ArtifactLocation {
     Folder(PathBuf),
 }
 
-/// Prefixes of other copy tools for layouts, archives and references.
+/// Prefixes with which other copy tools mark layouts, archives and references.
 const LAYOUT: &str = "oci:";
 const ARCHIVE: &str = "oci-archive:";
 const REGISTRY: &str = "docker://";
@@ -57,7 +57,7 @@ impl ArtifactLocation {
                 let finding = if bare.contains([':', '@']) {
                     finding
                 } else {
-                    // Without tag and digest, it is most likely meant as a path.
+                    // A text without tag and digest is most likely a path.
                     Finding {
                         message: format!("{}, and no such file or folder exists", finding.message),
                         ..finding
@@ -87,7 +87,7 @@ impl ArtifactLocation {
             None => {
                 return match text.parse() {
                     Ok(reference) => Ok(Self::Registry(reference)),
-                    // Without a registry, it can only be a path.
+                    // A text without a registry can only be a path.
                     Err(finding) if text.contains([':', '@']) => Err(finding.into()),
                     Err(_) => Ok(Self::on_path(text.into(), ImageSelector::Only)),
                 };
@@ -171,7 +171,8 @@ impl fmt::Display for ArtifactLocation {
     }
 }
 
-/// Returns the existing path and the selected image; the longest path wins.
+/// Returns the existing path and the selected image. If several parts of the text are existing
+/// paths, the longest path is used.
 fn on_disk(text: &str) -> Option<(PathBuf, ImageSelector)> {
     if Path::new(text).exists() {
         return Some((text.into(), ImageSelector::Only));
@@ -196,7 +197,7 @@ fn pick(text: &str) -> Option<ImageSelector> {
 
 /// Splits `PATH:NAME` or `PATH@DIGEST`, also if `PATH` does not exist.
 fn split(text: &str) -> (PathBuf, ImageSelector) {
-    // A drive letter is not a path.
+    // A drive letter such as `C:` is not a path.
     let from = if text
         .get(1..3)
         .is_some_and(|rest| rest == ":\\" || rest == ":/")

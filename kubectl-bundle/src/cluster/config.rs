@@ -25,11 +25,11 @@ pub(crate) enum Kubeconfig {
 pub(crate) struct KubeSettings {
     /// Location of the kubeconfig.
     pub(crate) kubeconfig: Kubeconfig,
-    /// Context; `None` is the current context of the file.
+    /// Context; `None` means the current context of the file.
     pub(crate) context: Option<String>,
     /// Namespace; `None` means the namespace of the context.
     pub(crate) namespace: Option<String>,
-    /// Timeout of one request; `None` is no limit.
+    /// Timeout of one request; `None` means no limit.
     pub(crate) request_timeout: Option<Duration>,
     /// User to impersonate.
     pub(crate) act_as: Option<String>,

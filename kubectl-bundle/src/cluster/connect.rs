@@ -55,7 +55,7 @@ impl Cluster {
                     &error,
                 )
             })?
-            // The innermost layer, so that each attempt is logged.
+            // This layer is the innermost layer, so that each attempt is logged.
             .with_layer(&RequestLogLayer::new(&server))
             // Retried requests must be cloned, which kube's own stack does not support.
             .with_layer(&BufferLayer::new(64))

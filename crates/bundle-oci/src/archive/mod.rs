@@ -28,7 +28,7 @@ struct EntryLocation {
     size: u64,
 }
 
-/// Returns `true` if the first header of the file has the magic of a tar.
+/// Returns `true` if the first header of the file has the magic bytes of a tar archive.
 pub fn is_archive(path: &Path) -> bool {
     entries::is_tar(path).unwrap_or(false)
 }

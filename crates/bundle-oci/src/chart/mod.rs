@@ -35,7 +35,7 @@ struct Unpacked {
     size: u64,
 }
 
-/// Returns the content of an archive. `place` is its path in findings.
+/// Returns the content of an archive. Findings name the archive by its path `place`.
 fn unpack(place: &str, packed: &[u8], limits: &Limits) -> Result<Unpacked, Finding> {
     if packed.len() as u64 > limits.layer {
         let limit = format_size(limits.layer);

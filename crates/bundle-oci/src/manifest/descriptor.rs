@@ -87,8 +87,8 @@ pub struct Platform {
 }
 
 impl Platform {
-    /// Returns `true` if this platform matches `wanted`. In `wanted`, variant and version may be
-    /// unset.
+    /// Returns `true` if this platform matches `wanted`. An unset variant or version in `wanted`
+    /// matches every value.
     pub fn is(&self, wanted: &Self) -> bool {
         let fits =
             |own: &Option<String>, wanted: &Option<String>| wanted.is_none() || own == wanted;
@@ -113,7 +113,7 @@ impl fmt::Display for Platform {
 impl FromStr for Platform {
     type Err = String;
 
-    /// Reads `OS/ARCHITECTURE[/VARIANT]`; the error is one sentence.
+    /// Parses `OS/ARCHITECTURE[/VARIANT]`. The error is one sentence.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut parts = text.split('/').map(str::to_owned);
         let whole = text.split('/').all(|part| !part.is_empty());

@@ -123,7 +123,7 @@ fn unwritable(error: &io::Error) -> Finding {
     .hint("free space in the folder for temporary files, or set TMPDIR to another folder")
 }
 
-/// Writer that counts and hashes the bytes that pass.
+/// Writer that counts and hashes all bytes that are written.
 struct HashingWriter<W> {
     inner: W,
     hash: Hasher,

@@ -190,7 +190,7 @@ impl ImagePlan<'_> {
             .and_then(Value::as_array_mut)
             .ok_or_else(|| base.unusable("its configuration has no layers"))?;
         root.extend(diff_ids.iter().map(|id| Value::from(id.as_str())));
-        // A history must have an entry for every layer.
+        // The history must have an entry for every layer.
         if let Some(history) = config.get_mut("history").and_then(Value::as_array_mut) {
             history.extend(own.iter().map(|_| match created {
                 Some(created) => json!({ "created": created, "created_by": CREATED_BY }),
@@ -200,8 +200,8 @@ impl ImagePlan<'_> {
         if let Some(created) = created {
             config["created"] = created.into();
         }
-        // A feature of serde_json that any crate can enable keeps the order of keys; the digest
-        // must not depend on it.
+        // Sorts the keys. Another crate can enable the serde_json feature that keeps their order,
+        // and the digest must not depend on this feature.
         config.sort_all_objects();
         Ok(config.to_string().into_bytes())
     }

@@ -73,10 +73,10 @@ pub enum Reason {
         /// Minimum rate, in bytes per second.
         slowest: u64,
     },
-    /// 404.
+    /// The registry responded with status 404.
     #[error("not found in the registry")]
     NotFound,
-    /// 401 or 403.
+    /// The registry responded with status 401 or 403.
     #[error("the registry denies access {who} ({status}{detail})")]
     Denied {
         /// `without credentials` or `as NAME`.
@@ -118,7 +118,7 @@ pub enum Reason {
         /// Prefix of the entry.
         prefix: String,
     },
-    /// 429 or 5xx, after all retries.
+    /// The registry responded with status 429 or 5xx, also after all retries.
     #[error("the registry is overloaded or failing ({status}{detail})")]
     Busy {
         /// HTTP status.
@@ -126,7 +126,7 @@ pub enum Reason {
         /// Message of the registry with a separator before it, or empty.
         detail: String,
     },
-    /// Any other status.
+    /// The registry responded with any other error status.
     #[error("the registry rejects the request ({status}{detail})")]
     Refused {
         /// HTTP status.
@@ -154,7 +154,7 @@ pub enum Reason {
         /// Received bytes; the real number may be larger.
         found: u64,
     },
-    /// More bytes than the limit.
+    /// The content has more bytes than the limit.
     #[error("{what} is larger than the limit of {}", format_size(*.limit))]
     TooLarge {
         /// Object that is too large.
@@ -162,10 +162,10 @@ pub enum Reason {
         /// Limit in bytes.
         limit: u64,
     },
-    /// Kind of object that exceeds the limit.
+    /// The number of objects of one kind exceeds the limit.
     #[error("there are more than {limit} {what}")]
     TooMany {
-        /// Kind of objects whose number is too large.
+        /// Kind of the objects, in the plural.
         what: String,
         /// Limit.
         limit: usize,

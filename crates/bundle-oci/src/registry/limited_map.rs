@@ -38,8 +38,8 @@ impl<K: Eq + Hash, V> LimitedMap<K, V> {
         self.entries.get(key).map(|(value, _)| value)
     }
 
-    /// Replaces the entry of `key`. `bytes` is the size of key and value. A larger entry than the
-    /// limit is not kept.
+    /// Replaces the entry of `key`. `bytes` is the size of key and value. An entry above the limit
+    /// of one entry is not stored.
     pub(super) fn insert(&mut self, key: K, value: V, bytes: usize) {
         self.remove(&key);
         if bytes > MAX_ENTRY_BYTES {

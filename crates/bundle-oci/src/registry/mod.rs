@@ -46,15 +46,17 @@ pub use repository::Repository;
 /// Deadlines and retry pauses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deadlines {
-    /// For a connection, TLS included.
+    /// Deadline for a connection, including the TLS handshake.
     pub connect: Duration,
-    /// Between two pieces of a response.
+    /// Maximum time between two pieces of a response.
     pub stall: Duration,
-    /// For a call that reads or writes documents: resolve, manifests, signatures.
+    /// Deadline for a call that reads or writes documents: resolve, manifests, signatures.
     pub call: Duration,
-    /// For a call that transfers content: pull and push. Large content gets more time, by `rate`.
+    /// Deadline for a call that transfers content: pull and push. Large content gets more time, by
+    /// `rate`.
     pub transfer: Duration,
-    /// Bytes per second: the time a blob needs at this rate is added to `transfer`.
+    /// Expected rate in bytes per second. The time that a blob needs at this rate is added to
+    /// `transfer`.
     pub rate: u64,
     /// Minimum rate of a blob over any `window`, in bytes per second. 0 accepts any progress.
     pub slowest: u64,

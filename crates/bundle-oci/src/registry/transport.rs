@@ -154,7 +154,7 @@ impl Client {
         (|| self.attempt(ask))
             .retry(backoff)
             .when(|failed: &FailedAttempt| {
-                // A partly sent upload may have been stored in part, so the caller checks that
+                // A registry may have stored a part of a partly sent upload. The caller checks that
                 // before a retry, unless the registry rejected the request.
                 let clean = ask.part.is_none() || failed.wait.is_some();
                 clean && matches!(failed.reason, Reason::Busy { status, .. } if status != 501)
@@ -179,8 +179,8 @@ impl Client {
         if response.status() != StatusCode::UNAUTHORIZED || !on_registry {
             return self.check_status(ask, response).await;
         }
-        // The token has expired early, or the registry requires more for this request than for `GET
-        // /v2/`.
+        // The token has expired early, or the registry requires more permissions for this request
+        // than for `GET /v2/`.
         self.tokens.forget(ask.token_scope());
         let endpoint = challenge_of(response.headers())
             .and_then(|challenge| self.endpoints.update(registry, challenge));
@@ -237,7 +237,8 @@ impl Client {
                 if let Ok(value) = HeaderValue::from_str(media_type) {
                     headers.insert(CONTENT_TYPE, value);
                 }
-                // Sent for an empty body too, as some registries reject writes without it.
+                // The header is also sent for an empty body, because some registries reject writes
+                // without it.
                 headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
                 *request.body_mut() = Some(bytes.clone().into());
             }
@@ -350,7 +351,7 @@ impl Client {
     }
 }
 
-/// Returns the target of a redirect, or an error if it is not allowed.
+/// Returns the target of a redirect, or an error if the redirect is not allowed.
 pub(super) fn redirect_target(
     from: &Url,
     response: &Response,

@@ -263,8 +263,8 @@ impl DiskLayout {
         Ok(self.referrers.get_or_init(|| found))
     }
 
-    /// Reads every document in the index and returns the referrers by subject, as only the
-    /// documents have the subject.
+    /// Reads every document in the index and returns the referrers by subject, because only the
+    /// documents contain the subject.
     fn read_referrers(&self) -> Result<BTreeMap<Digest, Vec<Descriptor>>, Finding> {
         let mut found: BTreeMap<Digest, Vec<Descriptor>> = BTreeMap::new();
         let mut searched = 0;
@@ -289,7 +289,8 @@ impl DiskLayout {
             let Some(raw) = self.manifest(entry)? else {
                 continue;
             };
-            // A list of referrers under its fallback tag, which some tools store in layouts.
+            // The entry is a list of referrers under its fallback tag, which some tools store in
+            // layouts.
             let listed_for = entry
                 .annotations
                 .get(layout::NAME)
@@ -301,7 +302,8 @@ impl DiskLayout {
                 }
                 continue;
             }
-            // An invalid document has no subject here, and is an error when it is read.
+            // An invalid document is ignored here. The call that reads the document returns the
+            // error.
             let Ok(parsed) = raw.parse() else {
                 continue;
             };

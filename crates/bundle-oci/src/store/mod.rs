@@ -62,7 +62,7 @@ impl ImageSource {
         DiskLayout::open(path).map(|disk| Self::Disk(Arc::new(disk)))
     }
 
-    /// Returns the manifest or index with this name: in a registry a tag or a digest.
+    /// Returns the manifest or index with this name. In a registry, the name is a tag or a digest.
     async fn named(&self, name: &str) -> Result<Option<RawManifest>, Finding> {
         match self {
             Self::Registry { client, repository } => {
@@ -221,7 +221,7 @@ impl LocatedImage {
     /// Returns an image from the index of a layout.
     pub fn named(disk: Arc<DiskLayout>, named: NamedImage) -> Result<Self, Finding> {
         let root = disk.manifest(&named.descriptor)?.ok_or_else(|| {
-            // A layout without an entry of its index is incomplete.
+            // The index has an entry whose manifest is missing, so the layout is incomplete.
             disk.missing_blob(&named.descriptor.digest)
         })?;
         Ok(Self {

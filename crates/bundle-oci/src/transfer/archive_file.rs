@@ -58,7 +58,7 @@ where
 {
     let copied = on_thread(pieces, move |reader| copy(reader, target)).await;
     let (copied, fed) = copied.ok_or(StoreError::Stopped)?;
-    // An interrupted transfer explains a short file.
+    // The error of an interrupted transfer has priority, because it is the cause of a short file.
     fed.map_err(StoreError::Stream)?;
     copied.map_err(StoreError::Storage)
 }

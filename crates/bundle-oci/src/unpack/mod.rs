@@ -172,8 +172,8 @@ impl<S: FileSink> Unpacker<S> {
         }
     }
 
-    /// Returns `true` if layer `index` holds files of the content. A resource is not for the
-    /// cluster, may have any size, and need not be fetched.
+    /// Returns `true` if layer `index` has files that are part of the content. A layer with a
+    /// resource returns `false`: it can have any size and need not be fetched.
     pub fn wants(&self, index: usize) -> bool {
         let layer = self.image.layers.get(index);
         layer.is_none_or(|layer| !is_resource(layer))
@@ -223,7 +223,7 @@ impl<S: FileSink> Unpacker<S> {
         (self.files, self.sink)
     }
 
-    /// Subtracts the length of a path, which stays in memory, from the rest of the limit.
+    /// Subtracts the length of a path from the remaining limit, because paths stay in memory.
     fn charge_name(&mut self, path: &str) -> Result<(), UnpackError> {
         self.names = self
             .names

@@ -91,7 +91,7 @@ pub(super) fn unwritable(path: &str, error: &io::Error) -> UnpackError {
 }
 
 /// Reads a whole layer and passes its entries to `walk`. Returns the number of uncompressed bytes.
-/// An archive that is no layer of an image has no `diff_id`.
+/// `diff_id` is `None` for an archive that is not a layer of an image.
 pub(super) fn layer<R: Read>(
     layer: &Descriptor,
     diff_id: Option<&Digest>,

@@ -34,8 +34,8 @@ impl Version {
 }
 
 /// Sigstore bundle. Unknown fields are rejected, as in cosign, because an unknown field could be a
-/// condition. The input of sigstore-verify is serialized from this struct, so that sigstore-verify
-/// and this crate read the same fields.
+/// condition. sigstore-verify gets the JSON of this struct, so that sigstore-verify and this crate
+/// read the same fields.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Bundle {
@@ -100,7 +100,7 @@ pub(crate) struct Certificate {
     raw_bytes: String,
 }
 
-/// Certificates, the signer's own first.
+/// Certificates. The certificate of the signer is first.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CertificateChain {

@@ -137,7 +137,7 @@ fn new_pair(kind: KeyKind) -> Result<Pair, Finding> {
 }
 
 /// Generates a key pair and encrypts the private key with `password`. Key derivation takes about
-/// 0.1 s and 64 MiB on purpose, to slow down guessing.
+/// 0.1 s and 64 MiB on purpose, so that guessing the password is slow.
 pub fn generate(kind: KeyKind, password: &Password) -> Result<KeyPairFiles, Finding> {
     sealed(PrivateKey::ephemeral(kind)?, password)
 }

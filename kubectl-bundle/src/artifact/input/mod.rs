@@ -19,14 +19,14 @@ use crate::failure::Outcome;
 
 pub(crate) use kustomize::is_kustomization;
 
-/// Values from flags about the content.
+/// Metadata for content without `bundle.yaml`, from flags and defaults.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FallbackMetadata {
     /// Name, for content without `bundle.yaml`.
     pub(crate) name: Option<String>,
     /// Version, for content without `bundle.yaml`.
     pub(crate) version: Option<String>,
-    /// Name and version for content that has none and for which no flags set them.
+    /// Default name and version, if neither the content nor a flag has them.
     pub(crate) default: Option<(String, String)>,
 }
 
@@ -39,8 +39,8 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    /// Returns the parsed content of `files` for the installation `target`. `files` may include
-    /// those of a base image.
+    /// Returns the parsed content of `files` for the installation `target`. `files` may include the
+    /// files of a base image.
     pub(crate) fn content(
         &self,
         files: &Files,
@@ -63,7 +63,8 @@ fn output_of(output: Option<&[u8]>) -> CommandOutput<'_> {
 pub(crate) fn read(path: &Path, known: &FallbackMetadata, target: &RenderTarget) -> Outcome<Input> {
     let mut files = gather(path)?;
     match files.get(package::FILE) {
-        // Errors are reported together with all others.
+        // The errors of an invalid `bundle.yaml` are reported later, together with all other
+        // errors.
         Some(text) => {
             if let Ok(package) = package::parse(text) {
                 check_metadata(&package, known)?;
@@ -88,8 +89,9 @@ pub(crate) fn render(files: &Files, target: &RenderTarget) -> Outcome<Content> {
     })?)
 }
 
-/// Returns the output of the external command that renders the files; `None` if they need none.
-/// Without a Kubernetes version of `target`, it is one that the package supports.
+/// Returns the output of the external command that renders the files. `None` if the files need no
+/// command. If `target` has no Kubernetes version, the command gets a version that the package
+/// supports.
 fn run_command(files: &Files, target: &RenderTarget) -> Outcome<Option<Vec<u8>>> {
     let package = files.get(package::FILE).map(|text| package::parse(text));
     let package = package.and_then(Result::ok);

@@ -12,8 +12,8 @@ use crate::flags::{ClusterFlags, DryRunMode, Environment, ObjectFormat, Registry
 /// Flag for the class.
 #[derive(Debug, Args)]
 pub(crate) struct ClassFlags {
-    /// ProvisionerClass [default: that of the existing object, else the one for the format of the
-    /// package]
+    /// ProvisionerClass [default: the class of the existing object, else the class for the format
+    /// of the package]
     #[arg(long, value_name = "NAME")]
     pub(crate) class: Option<String>,
 }
@@ -106,9 +106,9 @@ impl WriteFlags {
 pub(crate) enum WaitFlag {
     /// Do not wait
     False,
-    /// Until it is installed
+    /// Wait until the content is installed
     True,
-    /// Until it is installed and every object is healthy
+    /// Wait until the content is installed and every object is healthy
     Healthy,
 }
 

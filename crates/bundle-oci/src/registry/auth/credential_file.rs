@@ -92,7 +92,8 @@ impl CredentialFile {
     }
 }
 
-/// Returns the part after the scheme of docker's older form.
+/// Returns the key without `https://` or `http://`, as in docker's older form. `None` for a key
+/// without a scheme.
 fn bare(key: &str) -> Option<&str> {
     key.strip_prefix("https://")
         .or_else(|| key.strip_prefix("http://"))
@@ -140,7 +141,8 @@ fn decode(configuration: &Value, server: &str) -> Result<Option<Login>, String> 
         Ok(DockerCredential::IdentityToken(token)) => Ok(Some(Login::IdentityToken(token))),
         Ok(DockerCredential::UsernamePassword(user, password)) => {
             if user == "<token>" {
-                // The form in which helpers return an identity token.
+                // Credential helpers return an identity token as the password of the user
+                // `<token>`.
                 return Ok(Some(Login::IdentityToken(password)));
             }
             Ok((!user.is_empty() || !password.is_empty())
@@ -177,7 +179,7 @@ fn decode(configuration: &Value, server: &str) -> Result<Option<Login>, String> 
     }
 }
 
-/// Returns the name of the credential helper in a configuration of a single entry.
+/// Returns the name of the credential helper in a configuration with a single entry.
 fn names(configuration: &Value) -> String {
     configuration["credHelpers"]
         .as_object()
@@ -202,7 +204,7 @@ mod tests {
 
     #[test]
     fn longest_matching_name_wins() {
-        // ana:a, ben:b, eve:e
+        // The values of `auth` are the base64 forms of ana:a, ben:b and eve:e.
         let json = r#"{"auths":{
             "registry.example.com":{"auth":"YW5hOmE="},
             "registry.example.com/team":{"auth":"YmVuOmI="},

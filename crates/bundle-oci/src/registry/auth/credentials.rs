@@ -13,7 +13,7 @@ use crate::registry::bounded_file::read_bounded;
 /// secrets, files.
 #[derive(Debug, Clone, Default)]
 pub struct Logins {
-    /// By registry (host and port).
+    /// Explicit credentials, by registry (host and port).
     pub given: BTreeMap<String, Login>,
     /// Content of `.dockerconfigjson` Secrets. Credential helpers in these Secrets are ignored,
     /// because Secrets come from the cluster.

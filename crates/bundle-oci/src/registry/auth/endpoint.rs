@@ -28,7 +28,7 @@ pub(in crate::registry) struct Endpoint {
 #[derive(Debug)]
 pub(in crate::registry) struct Endpoints {
     plain: BTreeSet<String>,
-    /// Registries for which plain HTTP is allowed if they do not support TLS.
+    /// Registries for which plain HTTP is allowed if they do not support TLS, by host and port.
     tolerated: BTreeSet<String>,
     known: Mutex<LimitedMap<String, Arc<Endpoint>>>,
 }
@@ -98,7 +98,7 @@ impl Endpoints {
         is_loopback(url) || self.plain.contains(&host) || self.tolerated.contains(&host)
     }
 
-    /// Stores a newer challenge.
+    /// Replaces the stored challenge of a registry. `None` if the registry has no cached endpoint.
     pub(in crate::registry) fn update(
         &self,
         registry: &str,
@@ -157,7 +157,7 @@ async fn ping(http: &HttpClient, base: Url) -> Result<(Endpoint, bool), Reason> 
     Ok((endpoint, sure))
 }
 
-/// Returns the challenge in the headers of a 401.
+/// Returns the challenge in the headers of a response with status 401.
 pub(in crate::registry) fn challenge_of(headers: &HeaderMap) -> Option<Challenge> {
     let all: Vec<&str> = headers
         .get_all(WWW_AUTHENTICATE)

@@ -22,7 +22,7 @@ use crate::transfer::rate::RateWindow;
 
 /// Maximum number of consecutive attempts to resume a transfer.
 const MAX_RETRIES: u32 = 5;
-/// Bytes after which earlier failures no longer count.
+/// Number of received bytes after which earlier failures are no longer counted.
 const PROGRESS_BYTES: u64 = 4 << 20;
 
 /// Verified bytes of a blob, as a stream. The last piece is returned only after the digest and the
@@ -94,7 +94,7 @@ impl Client {
         }
     }
 
-    /// Returns a transfer from `offset` on. Without a hasher, the caller has to hash the bytes.
+    /// Returns a download from `offset` on. Without a hasher, the caller has to hash the bytes.
     pub(in crate::registry) fn download(
         &self,
         repository: &Repository,
@@ -162,7 +162,7 @@ pub(in crate::registry) struct Download {
     response: Option<Response>,
     /// `true` if the registry has sent a response at least once.
     begun: bool,
-    /// Bytes to skip because the registry ignores `Range`.
+    /// Number of bytes to skip, because the registry ignored `Range`.
     skip: u64,
     /// Number of consecutive failures, and bytes that were received after the last failure.
     failures: u32,
@@ -211,7 +211,8 @@ impl Download {
             // All bytes arrived, and the connection broke before the end of the body.
             return self.finish();
         }
-        // Taken, so that a failed or abandoned response is not read again.
+        // Removes the response from the field, so that a failed or abandoned response is not read
+        // again.
         let mut response = match self.response.take() {
             Some(response) => response,
             None => self.open().await?,

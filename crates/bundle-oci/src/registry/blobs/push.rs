@@ -7,7 +7,7 @@ use crate::manifest::RawManifest;
 use crate::pack::PackedImage;
 use crate::registry::{Client, Reason, RegistryError, Repository};
 
-/// Rule for a tag that refers to other content.
+/// Behavior for a tag that already refers to other content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TagPolicy {
     /// Return an error.

@@ -23,12 +23,12 @@ const MAX_HOSTS: usize = 8;
 const IDLE_PER_HOST: usize = 4;
 /// Time after which an idle connection is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
-/// Size of a client in [`LimitedMap`], in bytes: it has its own certificates and connections, so at
-/// most eight are kept.
+/// Size in bytes that [`LimitedMap`] counts for a client. A client has its own certificates and
+/// connections. With this size, the map keeps at most eight clients.
 const CLIENT_BYTES: usize = 16 << 10;
 
-/// All pools of a registry client, created at first use: reading the system's certificate
-/// authorities takes milliseconds that `--help` does not need.
+/// All pools of a registry client. The pools are created at first use, because reading the system's
+/// certificate authorities takes milliseconds that `--help` does not need.
 pub(super) struct ConnectionPools {
     trust: TlsSettings,
     user_agent: String,
@@ -37,7 +37,7 @@ pub(super) struct ConnectionPools {
     pools: Mutex<Pools>,
     /// Hosts that references name, in contrast to hosts of redirects.
     registries: Mutex<LimitedMap<String, ()>>,
-    /// Clients of hosts that have their own certificates; `None` for hosts without certificates.
+    /// Clients of hosts that have their own certificates. `None` for hosts without certificates.
     /// The key contains the host, `true` if the host is a registry, and the zone of the redirecting
     /// registry.
     own: Mutex<LimitedMap<(String, bool, NetworkZone), Option<reqwest::Client>>>,
@@ -52,16 +52,16 @@ impl fmt::Debug for ConnectionPools {
 /// Pool of connections to hosts without their own certificates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pool {
-    /// Through the proxies of the environment.
+    /// Connections through the proxies of the environment.
     Proxied,
-    /// To this machine, without a proxy.
+    /// Connections to this machine, without a proxy.
     Direct,
     /// Connections without TLS to registries on this machine. This pool loads no certificate
     /// authorities, which halves the time of a request to such a registry.
     Plain,
-    /// For redirects of public registries.
+    /// Connections to redirect targets of public registries.
     FromPublic,
-    /// For redirects of private registries.
+    /// Connections to redirect targets of private registries.
     FromPrivate,
 }
 
@@ -73,8 +73,8 @@ struct Pools {
 }
 
 impl Pools {
-    /// Returns the client of `pool` for a request to `host`. Closes all idle connections before a
-    /// host exceeds the limit; running requests are not affected.
+    /// Returns the client of `pool` for a request to `host`. Closes all idle connections if `host`
+    /// would exceed the maximum number of hosts. Running requests are not affected.
     fn client(&mut self, pool: Pool, host: &str) -> &mut Option<reqwest::Client> {
         if !self.hosts.contains(host) {
             if self.hosts.len() >= MAX_HOSTS {
@@ -88,7 +88,8 @@ impl Pools {
 
 fn install_provider() {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // Fails only if a provider is installed, and there is only one in the build.
+        // This call fails only if a provider is installed already. The build contains only this
+        // provider.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     }
 }
@@ -213,8 +214,9 @@ impl ConnectionPools {
         Ok(made)
     }
 
-    /// Returns the common settings of all clients. Redirects are followed by the caller, as each
-    /// target may need another client. Names of addresses closer than `nearest` are rejected.
+    /// Returns the common settings of all clients. The caller follows redirects, because each
+    /// target may need another client. Host names that resolve to a zone nearer than `nearest` are
+    /// rejected.
     fn builder(&self, nearest: NetworkZone) -> reqwest::ClientBuilder {
         let names = self.names.clone();
         reqwest::Client::builder()
@@ -257,8 +259,8 @@ impl ConnectionPools {
         builder()
             .tls_certs_merge(certificates())
             .build()
-            // The system has no certificate authorities, for example in an image from scratch: only
-            // the configured ones are trusted.
+            // The system has no certificate authorities, for example in an image from scratch. Only
+            // the configured certificate authorities are trusted.
             .or_else(|_| builder().tls_certs_only(certificates()).build())
             .map_err(|error| {
                 Reason::Settings(format!("invalid certificates: {}", HttpError::from(error)))

@@ -98,8 +98,8 @@ impl NetworkZone {
             .unwrap_or(Self::Public)
     }
 
-    /// Returns the reason why a registry in this zone must not redirect to that URL; `None` if it
-    /// may. Host names are checked when they are resolved.
+    /// Returns the reason why a registry in this zone must not redirect to that URL; `None` if the
+    /// redirect is allowed. Host names are checked when they are resolved.
     pub(in crate::registry) fn refuses(self, to: &Url) -> Option<&'static str> {
         Self::of_url(to)
             .filter(|near| *near > self)
@@ -135,7 +135,7 @@ impl Resolve for ZoneResolver {
         let found = self.names.resolve(name.as_str());
         Box::pin(async move {
             let found = found.await?;
-            // All addresses have to be allowed, as any of them may be used.
+            // All addresses of the name must be allowed, because the client may use any of them.
             match found
                 .iter()
                 .find(|address| NetworkZone::of(address.ip()) > nearest)
@@ -194,7 +194,7 @@ mod tests {
             assert_eq!(from.refuses(&inside).is_some(), inside_refused);
             assert_eq!(from.refuses(&name), None);
         }
-        // Other notations of the same addresses.
+        // These URLs have other notations of the same addresses.
         assert!(
             NetworkZone::Public
                 .refuses(&url("http://2130706433/"))

@@ -75,7 +75,7 @@ pub enum HttpFileReason {
         /// Host and port.
         host: String,
     },
-    /// A status other than 200. The text is that of RukPak.
+    /// A status other than 200. The message has the text of RukPak.
     #[error("unexpected status {text:?}")]
     Status {
         /// Status code.
@@ -105,7 +105,7 @@ pub enum HttpFileReason {
         /// Reason for the rejection.
         why: &'static str,
     },
-    /// More bytes than the limit.
+    /// The response has more bytes than the limit.
     #[error("the archive is larger than the limit of {}", format_size(*.limit))]
     TooLarge {
         /// Limit in bytes.

@@ -224,7 +224,8 @@ impl Client {
             let from = if on_server { request.nearest } else { reach };
             let mut get = Request::new(Method::GET, url.clone());
             let headers = get.headers_mut();
-            // The digest is that of the stored file.
+            // The server must not compress the response, because the digest is the digest of the
+            // stored file.
             headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
             if let Some(value) = &request.authorization
                 && on_server
@@ -243,7 +244,8 @@ impl Client {
                     status => Err(HttpFileReason::status(status)),
                 };
             }
-            // A proxy between has another address than the server, so the class decides too.
+            // The peer can be a proxy with another address than the server. Therefore the allowed
+            // zone of the request counts too.
             let here = NetworkZone::of_response(&url, response.remote_addr());
             reach = from.min(here);
             url = redirect_target(&url, &response, &Method::GET)?;

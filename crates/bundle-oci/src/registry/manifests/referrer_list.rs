@@ -53,9 +53,9 @@ pub(super) fn is_absent(reason: &Reason) -> bool {
     )
 }
 
-/// Returns `true` if the response is a web page. There are registries that return a web page for
-/// every unknown path. A proxy that requires a login returns a web page for the fallback tag too.
-/// In that case the web page is an error.
+/// Returns `true` if the response is a web page. Some registries without the referrers API return a
+/// web page for every unknown path. A login page of a proxy is also the response for the fallback
+/// tag, where a web page is an error.
 pub(super) fn is_page(response: &reqwest::Response) -> bool {
     media_type(response) == "text/html"
 }
@@ -77,9 +77,9 @@ pub(super) fn read_list(body: &[u8]) -> Result<RawIndex, Reason> {
     })
 }
 
-/// Interleaves the entries of the API and of the fallback list, so that many entries in one list do
-/// not displace entries of the other. For an entry in both lists, the version of the API is used,
-/// because every user with write access can write the fallback list.
+/// Interleaves the entries of the API and of the fallback list. Therefore many entries in one list
+/// do not displace the entries of the second list. For an entry in both lists, the version of the
+/// API is used, because every user with write access can write the fallback list.
 pub(super) fn interleave(
     mut api: Vec<Descriptor>,
     tagged: impl IntoIterator<Item = Descriptor>,
@@ -97,12 +97,13 @@ pub(super) fn interleave(
     all
 }
 
-/// Returns the priority with which an entry is read.
+/// Returns the priority with which an entry is read. Entries with lower values are read first.
 ///
-/// cosign 3 uses one type for signatures and attestations, and distinguishes them by an annotation,
-/// which registries include in lists. Lists that others write under the fallback tag may lack it
-/// (cosign before go-containerregistry 0.22), so their entries may be signatures. The annotation is
-/// not trusted: it only changes the order, and every entry is verified.
+/// cosign 3 uses one artifact type for signatures and attestations, and distinguishes them by an
+/// annotation. Registries include this annotation in lists. A fallback list from another client may
+/// lack the annotation (cosign before go-containerregistry 0.22), so an entry without it may be a
+/// signature. The annotation is not trusted: it changes only the order, and every entry is
+/// verified.
 pub(super) fn read_priority(entry: &Descriptor) -> u8 {
     let named = entry.artifact_type.as_deref().unwrap_or_default();
     let predicate = entry.annotations.get(PREDICATE).map(String::as_str);

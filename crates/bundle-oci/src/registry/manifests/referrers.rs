@@ -74,7 +74,8 @@ impl Client {
                 // one.
                 budget.add_beyond(usize::from(!listed.ended));
                 let mut listed = listed.entries;
-                // Not all of them may be read. The sort is stable.
+                // Not all entries may be read, so likely signatures are sorted first. The sort is
+                // stable.
                 listed.sort_by_key(read_priority);
                 budget.add_beyond(listed.len().saturating_sub(REFERRERS));
                 let mut slots: Vec<SignatureSlot> = Vec::new();
@@ -83,8 +84,8 @@ impl Client {
                         .map(|entry| self.referrer(repository, subject, entry))
                         .buffered(AT_ONCE)
                 );
-                // In order and one at a time: what exceeds the limit of one manifest is freed
-                // before the next is read.
+                // Reads manifests in order and one at a time. The layers of one manifest that
+                // exceed the budget are dropped before the next manifest is read.
                 while let Some(held) = manifests.try_next().await? {
                     match held {
                         ReferrerContent::Layers(layers) => {
@@ -256,8 +257,8 @@ impl Client {
             expected.clone()?;
         }
         let body = self.list_body(response).await?;
-        // GitLab resolves the tag as the digest it is made of and returns the subject. The
-        // subject's own images are not its referrers.
+        // GitLab returns the subject for the fallback tag, because it resolves the digest in the
+        // tag. The manifests in the subject are not its referrers.
         if Digest::of(&body) == *subject {
             return Ok(None);
         }
@@ -297,7 +298,7 @@ impl Client {
                     entry.size.max(REFERRER_BYTES + 1),
                 ));
             }
-            // It was deleted, and the list is outdated.
+            // The referrer was deleted after the list was written.
             Err(Reason::NotFound) => return Ok(ReferrerContent::Layers(Vec::new())),
             Err(reason) => return Err(reason),
         };

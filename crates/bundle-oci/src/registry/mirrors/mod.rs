@@ -54,7 +54,8 @@ pub(super) enum AccessKind {
     Digest,
     /// Read by tag, or list of tags.
     Tag,
-    /// Location that an earlier response named: the location with this host.
+    /// Read of a location that an earlier response named: only the mirror or registry with this
+    /// host.
     Location(String),
 }
 
@@ -157,7 +158,8 @@ impl Mirrors {
             }
         }
         if let AccessKind::Location(host) = wanted {
-            // A URL with a mirror's host came from that mirror and is valid only there.
+            // A URL with the host of a mirror came from this mirror, and is valid only for this
+            // mirror.
             let at = locations
                 .into_iter()
                 .find(|location| location.registry == *host);
@@ -200,10 +202,11 @@ impl Mirrors {
 }
 
 impl RegistryRule {
-    /// Returns the rest of a repository's name after the prefix, if the name has this prefix.
+    /// Returns the part of a repository's name after the prefix; `None` if the name does not have
+    /// this prefix.
     fn rest<'a>(&self, name: &'a str) -> Option<&'a str> {
         if let Some(domain) = self.prefix.strip_prefix("*.") {
-            // A subdomain with any port: the whole path is the rest.
+            // The prefix matches a subdomain with any port, so the rest is the whole path.
             let end = name.find('/').unwrap_or(name.len());
             let host = name[..end].split(':').next().unwrap_or_default();
             return host

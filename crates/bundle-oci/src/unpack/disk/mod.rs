@@ -188,7 +188,7 @@ impl DiskUnpacker {
                     return Err(refused(path, "is a hard link to itself"));
                 }
                 self.clear(path, layer)?;
-                // The removed entries may include the target's folder.
+                // The entries that were removed may include the target of the hard link.
                 if self.tree.get(&other).is_none() {
                     return Err(refused(path, "is a hard link to the file that it replaces"));
                 }

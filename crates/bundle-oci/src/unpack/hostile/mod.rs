@@ -194,7 +194,8 @@ fn hostile_archives_write_nothing_outside_the_target() {
 /// An archive of a million entries is streamed: memory is bounded by the limit.
 #[test]
 fn million_empty_files_stop_at_the_entry_limit() {
-    /// Position in a repeated list of entries: one round exceeds every limit.
+    /// Position in a list of entries that is read again and again. One repetition exceeds every
+    /// limit.
     struct RepeatedEntries<'a>(&'a [u8], usize);
     impl Read for RepeatedEntries<'_> {
         fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {

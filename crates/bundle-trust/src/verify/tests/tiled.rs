@@ -352,7 +352,7 @@ fn rejects_each_forged_rekor_2_entry_with_its_own_reason() {
             other => panic!("{what}: {other:?}"),
         }
     }
-    // A certificate that had ended before the signature was stamped.
+    // The certificate had expired before the signature got its timestamp.
     match judge(&read(LATE)) {
         Err(Rejection::Certificate { fault, .. }) => assert_eq!(fault, Fault::Validity),
         other => panic!("{other:?}"),

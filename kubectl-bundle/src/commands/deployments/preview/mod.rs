@@ -102,7 +102,7 @@ pub(crate) struct Preview {
     unchanged: usize,
     /// Objects that could not be previewed.
     failures: Vec<PreviewFailure>,
-    /// Causes for which deleted objects may be missing.
+    /// Reasons why some deleted objects may be missing from the preview.
     incomplete: Vec<String>,
 }
 

@@ -74,7 +74,7 @@ impl Arguments {
             folder: self.folder,
             allowed: self.images.settings()?,
             class: self.class.class,
-            // The upload waits for the Bundle in any case.
+            // Even without --wait, the upload waits for the Bundle.
             upload_wait: wait(true, &self.write.timeout)?,
             deployment: self
                 .deployment

@@ -1,5 +1,5 @@
-//! Built-in kinds that content has and the version of the API server does not serve, from the
-//! message of a condition.
+//! Finds built-in kinds of the content that the version of the API server does not serve. The kinds
+//! are in the message of a condition.
 
 use bundle_core::diagnostic::codes;
 use bundle_core::version::{ServerVersion, apis};
@@ -14,8 +14,9 @@ pub(crate) fn has_missing_kinds(message: &str) -> bool {
     message.contains(MISSING)
 }
 
-/// Returns the cause to stop for if `message` names a built-in kind that only earlier or only later
-/// versions than `server` have. Another program may still install the definitions of other kinds.
+/// Returns the cause of a permanent failure if `message` names a built-in kind that the version
+/// `server` does not serve. For other kinds the result is `None`, because another program may still
+/// install their definitions.
 pub(crate) fn cause(message: &str, server: &ServerVersion) -> Option<StopCause> {
     let kinds = message.split(MISSING).skip(1).filter_map(kind);
     let changes: Vec<String> = kinds
@@ -86,7 +87,7 @@ mod tests {
             hint(message, "v1.33.4+k3s1").unwrap(),
             "Kubernetes 1.34 introduced resource.k8s.io/v1/ResourceClaim, and this server is 1.33; deploy content for this version, or upgrade the cluster"
         );
-        // The server can serve it, but does not: its administrator may enable it.
+        // This server version can serve the kind, but its administrator has not enabled it.
         for server in ["v1.34.0", "v1.36.0"] {
             assert_eq!(hint(message, server), None, "{server}");
         }

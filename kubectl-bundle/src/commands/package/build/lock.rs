@@ -102,7 +102,7 @@ fn entry(found: &FoundImage, image: &ImageReference, answer: &RawManifest) -> Lo
                 .fold(0_u64, |sum, layer| sum.saturating_add(layer.size));
             (Vec::new(), Some(size))
         }
-        // The digest is correct; another format of the manifest is no error here.
+        // The digest is correct, so a manifest in another format is not an error here.
         Err(_) => (Vec::new(), None),
     };
     Locked {

@@ -169,7 +169,8 @@ fn images(found: Vec<FoundImage>, lock: &Lock) -> Vec<BuildImage> {
         .collect()
 }
 
-/// `image nginx:1.25 is sha256:… (Deployment.apps/web: spec.…, and 2 more places)`
+/// Returns a line such as `image nginx:1.25 is sha256:… (Deployment.apps/web: spec.…, and 2 more
+/// places)`.
 fn line(image: &BuildImage) -> String {
     // Writing to a String cannot fail.
     let mut line = format!("image {}", safe(&image.found.image));

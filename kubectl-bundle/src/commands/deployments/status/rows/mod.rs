@@ -73,8 +73,8 @@ impl RowHealth {
     }
 }
 
-/// Returns the rows of the objects, sorted by key, and then one for each list that could not be
-/// read.
+/// Returns the rows of the objects, sorted by key, followed by one row for each list that could not
+/// be read.
 pub(super) fn rows(
     found: &InstalledObjects,
     status: &BundleDeploymentStatus,
@@ -130,8 +130,8 @@ fn insert(
     rows.insert(key.to_owned(), row);
 }
 
-/// Returns a row for objects that could not be listed. Objects that were read by name have a row
-/// already.
+/// Returns a row for objects that could not be listed. Returns `None` for a failed read of one
+/// object, which already has a row.
 fn unread_row(list: &UnreadList) -> Option<ObjectRow> {
     let why = match &list.cause {
         UnreadCause::Forbidden("get", _) => return None,
@@ -162,7 +162,7 @@ fn version(status: &BundleDeploymentStatus, key: &str) -> Option<String> {
     if upgrade.applied_objects.iter().any(|applied| applied == key) {
         return Some(listing::upgraded(upgrade));
     }
-    // A truncated list does not exclude other objects.
+    // If the list may be truncated, the version of other objects is unknown.
     (upgrade.applied_objects.len() < MAX_APPLIED)
         .then_some(installed)
         .flatten()
