@@ -36,24 +36,24 @@ pub(crate) struct KeySettings {
 
 /// A signer that is ready.
 pub(crate) enum Signer {
-    /// With a long-lived key.
+    /// Signer with a long-lived key.
     Key {
         /// File of the key, or the name of the key at a plugin.
         name: String,
         /// Key, or the plugin that has the key.
         key: Box<dyn sign::Signer>,
     },
-    /// With an ephemeral key and a certificate.
+    /// Signer with an ephemeral key and a certificate.
     Certificate(Box<Services>),
 }
 
 /// Content to sign.
 pub(crate) enum Payload {
-    /// In-toto statement; the result is a Sigstore bundle.
+    /// In-toto statement. The result is a Sigstore bundle.
     Statement(Vec<u8>),
-    /// Payload of cosign 2; the result are annotations.
+    /// Payload of cosign 2. The signature is stored in annotations.
     Simple(Vec<u8>),
-    /// The content itself; the result is a Sigstore bundle.
+    /// The content itself. The result is a Sigstore bundle.
     Content,
 }
 
@@ -98,7 +98,8 @@ impl SignerSettings {
 }
 
 impl KeySettings {
-    /// Opens the key. Returns the name of the key, and the key or the plugin that has it.
+    /// Opens the key. Returns the name of the key, and the key itself or the plugin that signs with
+    /// it.
     pub(crate) fn open(self) -> Outcome<(String, Box<dyn sign::Signer>)> {
         let name = self.location.to_string();
         Ok(match self.location {
@@ -109,8 +110,8 @@ impl KeySettings {
 }
 
 impl Signer {
-    /// Signs `payload` for `content`, unless `already` finds a signature of this signer. The result
-    /// has been verified.
+    /// Signs `payload` for `content`, unless `already` finds a signature of this signer. The new
+    /// signature is verified before it is returned.
     pub(crate) async fn sign(
         &self,
         ui: &mut Ui,

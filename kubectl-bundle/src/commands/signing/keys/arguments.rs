@@ -115,7 +115,7 @@ impl PublicArguments {
     }
 }
 
-/// Convert a private key of OpenSSL and other programs to a key pair: PREFIX.key (encrypted with a
+/// Convert a private key of OpenSSL or another program to a key pair: PREFIX.key (encrypted with a
 /// password, mode 0600) and PREFIX.pub.
 ///
 /// The key is an unencrypted ECDSA P-256 or Ed25519 key in the format PKCS#8. A P-256 key can also
@@ -180,7 +180,8 @@ pub(crate) struct ExportArguments {
 }
 
 impl ExportArguments {
-    /// Returns the settings of `keys export`. clap has checked that the confirming flag is set.
+    /// Returns the settings of `keys export`. clap has checked that the flag
+    /// `--unencrypted-private-key` is set.
     pub(crate) fn settings(self, environment: &Environment) -> Outcome<Export> {
         let Self {
             key,

@@ -40,7 +40,7 @@ impl Arguments {
 pub(crate) enum TrustVerb {
     /// Trust a TUF repository from now on
     Init(InitArguments),
-    /// Refresh that repository now
+    /// Refresh the trusted TUF repository now
     Update(UpdateArguments),
     /// Show the trust root in use, or print it
     Show(ShowArguments),

@@ -110,7 +110,7 @@ impl Verify {
         } else {
             "ATTESTED BY"
         };
-        // With keys alone, the trust root is not used.
+        // The trust root is not used for signatures by keys.
         let certified = report.signed_by.iter().any(|one| one.identity.is_some());
         let checked = signer::checked(&report.signed_by);
         ui.text(&signer::table(by, report.signed_by).render())?;

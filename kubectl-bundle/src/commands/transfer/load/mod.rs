@@ -81,7 +81,7 @@ impl Load {
         ui.text(&table.render())
     }
 
-    /// Returns the images in the file, each with its selection.
+    /// Returns the images in the file, each with the options of its copy.
     async fn wanted(
         &self,
         ui: &mut Ui,

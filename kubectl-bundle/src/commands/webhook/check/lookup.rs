@@ -43,7 +43,7 @@ pub(super) struct ClusterFacts {
 fn is_missing(failure: &Failure) -> bool {
     match failure {
         Failure::Server(status) => status.code == 404,
-        // Without the CRD there are no objects.
+        // Without the CRD, the cluster has no objects of this kind.
         Failure::Findings { findings, .. } => findings
             .iter()
             .any(|finding| finding.code == codes::cluster::NO_API),
@@ -82,7 +82,8 @@ impl ClusterFacts {
         let api = self.objects::<SignaturePolicy>();
         let list = match self.cluster.ask(api.list(&ListParams::default())).await {
             Ok(list) => list.items,
-            // A cluster without the CRDs has no policies; the classes report that.
+            // A cluster without the CRDs has no policies. The lookup of classes reports the missing
+            // CRDs.
             Err(failure) if is_missing(&failure) => Vec::new(),
             Err(failure) => {
                 return Err(unavailable(
@@ -213,7 +214,7 @@ impl ImageLookups for ClusterFacts {
         let policies = self.policies.as_deref().map_err(Clone::clone)?;
         Ok(MatchingPolicies {
             policies: policy::matching(&image.reference, policies),
-            // They are read once.
+            // The policies are read only once, so their generation does not change.
             generation: 0,
         })
     }

@@ -33,7 +33,7 @@ pub(crate) use arguments::Arguments;
 pub(crate) struct Check {
     /// Files to check.
     pub(crate) files: Vec<PathBuf>,
-    /// Source of facts; `None` is offline.
+    /// Source of facts; `None` means that no cluster or registry is used.
     pub(crate) online: Option<OnlineSettings>,
     /// Namespace in which the webhook runs.
     pub(crate) system_namespace: String,
@@ -110,7 +110,8 @@ impl Check {
             name: &name,
             old: None,
             new: &found.value,
-            // Only the webhook can verify a stamp, so everything is checked as for a new object.
+            // Only the webhook can verify a stamp annotation, so the object is checked like an
+            // object without a stamp.
             stamp_state: StampState::Unstamped,
             admits: true,
             own: false,
@@ -124,7 +125,7 @@ impl Check {
             .existing(kind, &name)
             .await
             .unwrap_or_else(|finding| {
-                // A user who may write but not read the object gets the review of a new one.
+                // If the user has no permission to read the object, it is reviewed as a new object.
                 unchecked.push(finding.message);
                 None
             });

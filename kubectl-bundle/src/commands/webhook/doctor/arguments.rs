@@ -64,7 +64,7 @@ impl Arguments {
         let reference = match &self.reference {
             None => None,
             Some(text) => {
-                // A repository becomes a reference with a tag.
+                // A tag is added, so that a repository is a valid reference.
                 let (reference, is_repository) = match registry::reference(text) {
                     Ok(reference) => (reference, false),
                     Err(failure) => match registry::reference(&format!("{text}:latest")) {

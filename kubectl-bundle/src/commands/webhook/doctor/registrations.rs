@@ -101,7 +101,7 @@ impl Registrations {
         ]
     }
 
-    /// Returns `caBundle` of each webhook.
+    /// Returns the `caBundle` of each webhook, with the name of the webhook.
     fn ca_bundles(&self) -> Observed<Vec<(String, CaBundle)>> {
         let mut bundles = Vec::new();
         for one in self.both() {

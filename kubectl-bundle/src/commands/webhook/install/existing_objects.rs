@@ -1,5 +1,5 @@
-//! Objects of an installation that exist in the cluster. Such an object is upgraded, is kept, or is
-//! the reason to fail.
+//! Objects of an installation that already exist in the cluster. `install` upgrades or keeps such
+//! an object, or fails.
 
 use std::collections::BTreeMap;
 

@@ -234,7 +234,7 @@ mod tests {
     fn another_system_namespace_replaces_all_mentions() {
         let manifests = all("other").unwrap();
         for manifest in &manifests {
-            // Descriptions of fields may name the default.
+            // Descriptions of fields in CRDs may contain the default namespace.
             if manifest.kind() != "CustomResourceDefinition" {
                 let text = manifest.object.to_string();
                 assert!(!text.contains("bundle-system"), "{text}");
