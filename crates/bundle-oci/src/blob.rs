@@ -147,7 +147,7 @@ impl Blob {
         exact_length(pieces, length, digest)
     }
 
-    /// Returns a blocking reader; only for blobs in memory and in files.
+    /// Returns a blocking reader. Returns an error for remote content.
     pub fn reader(&self) -> io::Result<Box<dyn Read + Send>> {
         match &self.content {
             BlobContent::Memory(bytes) => Ok(Box::new(io::Cursor::new(bytes.clone()))),

@@ -19,9 +19,9 @@ const METADATA: &str = "metadata";
 
 /// Reads the folder of a bundle.
 ///
-/// Files whose names begin with a dot are skipped, because editors, version control and operating
-/// systems create such files. Missing files are skipped too; `bundle_core::format` reports missing
-/// files.
+/// Files with a dot at the beginning of the name are skipped, because editors, version control and
+/// operating systems create such files. Missing files are skipped too. `bundle_core::format`
+/// reports missing files.
 pub fn read(folder: &Path, limits: &Limits) -> Result<Files, Findings> {
     let mut reading = FolderReader::new(folder, limits);
     match fs_err::metadata(folder) {

@@ -53,7 +53,7 @@ pub(crate) enum LockFileUse {
     Ignore,
 }
 
-/// Options for reading, checking and packing a folder. The default is that of `push DIR` and
+/// Options for reading, checking and packing a folder. The default is used for `push DIR` and
 /// `inspect DIR`.
 #[derive(Debug, Default)]
 pub(crate) struct BuildOptions {
@@ -190,8 +190,8 @@ pub(crate) fn packed(ui: &mut Ui, location: &ArtifactLocation) -> Outcome<Packed
     build(ui, &path).map(|built| built.packed)
 }
 
-/// Returns the findings of `build` on the files of a built bundle. The checks are for a
-/// BundleDeployment with the settings in `installation`; with `None`, they are for a Bundle. The
+/// Returns the findings of `build` on the files of a built bundle. With `installation`, the checks
+/// are for a BundleDeployment with these settings. With `None`, the checks are for a Bundle. The
 /// content is rendered for `target`.
 pub(crate) fn findings(
     files: &Files,

@@ -32,7 +32,7 @@ pub(crate) fn origin(folder: &Path, paths: &[String]) -> GitOrigin {
     let Ok(folder) = fs_err::canonicalize(folder) else {
         return GitOrigin::default();
     };
-    // Most folders are in no checkout; then git is not run.
+    // git is not run for a folder without a checkout, which is the most common case.
     if !folder.ancestors().any(|above| above.join(".git").exists()) {
         return GitOrigin::default();
     }

@@ -76,7 +76,7 @@ pub(crate) struct SignerInfo {
     identity: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     issuer: Option<String>,
-    /// As text: `with release.key (ECDSA P-256, …)`.
+    /// Description of the signer: `with release.key (ECDSA P-256, …)`.
     #[serde(skip)]
     pub(crate) text: String,
 }
@@ -241,7 +241,7 @@ fn simple_signing(bytes: Vec<u8>) -> RawSignature {
     }
 }
 
-/// Returns the time for verification, with a tolerance for services whose clocks are ahead.
+/// Returns the time for verification. A tolerance is added for services with clocks that are ahead.
 fn now() -> Timestamp {
     Timestamp::now() + Duration::from_secs(300)
 }

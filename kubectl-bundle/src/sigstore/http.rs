@@ -130,8 +130,8 @@ impl HttpClients {
         Ok(answer.body)
     }
 
-    /// Sends a request. Returns `true` if the status is a success, and the body. For services whose
-    /// error bodies are needed.
+    /// Sends a request. Returns the body, and `true` if the status is a success. Unlike
+    /// [`send`](Self::send), this function returns the body of an error response.
     pub(super) async fn ask(&self, ask: ServiceRequest) -> Outcome<(bool, Vec<u8>)> {
         let answer = self.exchange(ask).await?;
         Ok((answer.status.is_success(), answer.body))

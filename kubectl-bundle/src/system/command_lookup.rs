@@ -10,7 +10,7 @@ pub(crate) enum CommandLookup {
     Program(PathBuf),
     /// A file that is not executable.
     NotExecutable(PathBuf),
-    /// Not found.
+    /// No file with this name.
     Missing,
 }
 

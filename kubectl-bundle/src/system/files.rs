@@ -9,7 +9,7 @@ use crate::failure::{Failure, Outcome};
 
 /// Mode of a file that only its owner can read.
 pub(crate) const SECRET: u32 = 0o600;
-/// Mode of a file that everyone can read.
+/// Mode of a file that all users can read.
 pub(crate) const OPEN: u32 = 0o644;
 
 /// Maximum size of files with keys, policies or manifests, in bytes.

@@ -1,4 +1,5 @@
-//! Runner of all external commands: limits time and output, and leaves no process running.
+//! Runs all external commands with limits on time and output. After a command, none of its
+//! processes is running.
 
 use std::io::{self, Read, Write as _};
 use std::process::{Child, Command, ExitStatus, Stdio};

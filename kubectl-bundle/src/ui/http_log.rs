@@ -20,7 +20,7 @@ pub(crate) fn install(verbosity: u8) {
         } else {
             Level::DEBUG
         };
-        // The call fails only if a subscriber exists already, and no other code sets one.
+        // The call fails only if a subscriber exists already, and no other code sets a subscriber.
         let _ = tracing::subscriber::set_global_default(HttpLog { level });
     }
 }
@@ -34,8 +34,8 @@ struct HttpLog {
 impl Subscriber for HttpLog {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         let target = metadata.target();
-        // tracing also asks with metadata that is neither a span nor an event, to check if a level
-        // is enabled.
+        // tracing also calls this function to check if a level is enabled. The metadata is then no
+        // span and no event.
         !metadata.is_span()
             && *metadata.level() <= self.level
             && (target.starts_with("bundle_oci::") || target.starts_with("kubectl_bundle::"))

@@ -173,8 +173,8 @@ impl ExtendedHeader {
                     }
                 }
             }
-            // The other records are ignored: global comments, and the names of links. The caller
-            // rejects every link.
+            // Global comments and the names of links are ignored, because the caller rejects every
+            // link.
             _ => {}
         }
         Ok(())

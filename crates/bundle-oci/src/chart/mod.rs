@@ -1,5 +1,5 @@
-//! Files of a packed chart (`.tgz` from `helm package`), read with the checks and limits of an
-//! image layer, and the files of a chart for helm.
+//! Reads packed charts (`.tgz` from `helm package`) with the checks and limits of an image layer.
+//! Writes the files of a chart for helm.
 
 mod command_files;
 

@@ -229,7 +229,8 @@ impl ParsedManifest {
         }
     }
 
-    /// Returns the artifact type; it defaults to the media type of the configuration.
+    /// Returns the artifact type. Without an artifact type, returns the media type of the
+    /// configuration.
     pub fn artifact_type(&self) -> Option<&str> {
         match self {
             Self::Image(manifest) => manifest

@@ -26,7 +26,7 @@ pub struct BaseImage {
 
 impl BaseImage {
     /// Returns the base image with this manifest, configuration and layers, in this order. The
-    /// caller has checked the digests; this function checks the types of the layers, and that
+    /// caller has checked the digests. This function checks the types of the layers, and that
     /// layers and configuration match.
     pub fn new(
         name: Option<String>,

@@ -127,7 +127,7 @@ mod tests {
     }
 
     /// A change of the compressor, the tar headers or the fields of a document changes this digest
-    /// and every published one.
+    /// and all published digests.
     #[test]
     fn golden_digest_is_stable() {
         let packed = example();

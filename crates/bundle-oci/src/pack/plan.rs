@@ -36,7 +36,7 @@ pub struct ImagePlan<'a> {
     pub annotations: BTreeMap<String, String>,
     /// Further content: one layer per resource, in the order of their names.
     pub resources: Vec<Resource>,
-    /// Base image, whose layers are below the new layers.
+    /// Base image. Its layers are below the new layers.
     pub base: Option<BaseImage>,
     /// Timestamp of all entries, annotations and the configuration. With `None`, no timestamp is
     /// written.
@@ -168,7 +168,7 @@ impl ImagePlan<'_> {
     /// Returns the configuration of an image that is never run.
     ///
     /// The specification requires a platform, and tools that unpack images select the image of
-    /// their own platform. The platform is that of the base image. Without a base image the
+    /// their own platform. The platform is the platform of the base image. Without a base image the
     /// platform is `linux/amd64`, the most common platform. Without a source date the field
     /// `created` is absent, because the current time would change the digest of each build.
     fn config(&self, own: &[Layer]) -> Result<Vec<u8>, Finding> {

@@ -378,7 +378,7 @@ pub(super) fn redirect_target(
     }
 }
 
-/// Parses `Retry-After` in either of its forms.
+/// Parses `Retry-After`, which contains seconds or a date.
 fn retry_after(response: &Response) -> Option<Duration> {
     let text = response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {

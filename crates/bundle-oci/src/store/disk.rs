@@ -172,8 +172,8 @@ impl DiskLayout {
         }
     }
 
-    /// Returns the manifest or index of a descriptor; `None` if the layout does not contain it, for
-    /// example because the layout has only selected platforms of an index.
+    /// Returns the manifest or index of a descriptor. `None` if the layout does not contain it, for
+    /// example because only selected platforms of an index were copied.
     pub fn manifest(&self, descriptor: &Descriptor) -> Result<Option<RawManifest>, Finding> {
         let name = layout::blob_path(&descriptor.digest);
         let Some((part, size)) = self.part(&name)? else {

@@ -360,7 +360,7 @@ impl GraphBuilder<'_> {
     }
 
     /// Returns `true` if the source has the manifest of `descriptor`. A layout that was written for
-    /// selected platforms lacks the other entries of an index. For a registry the result is always
+    /// selected platforms lacks further entries of an index. For a registry the result is always
     /// `true`: the later read returns an error if the registry lacks the manifest.
     fn is_there(&self, descriptor: &Descriptor) -> Result<bool, Finding> {
         match self.source {

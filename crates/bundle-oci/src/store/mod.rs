@@ -221,7 +221,7 @@ impl LocatedImage {
     /// Returns an image from the index of a layout.
     pub fn named(disk: Arc<DiskLayout>, named: NamedImage) -> Result<Self, Finding> {
         let root = disk.manifest(&named.descriptor)?.ok_or_else(|| {
-            // The index has an entry whose manifest is missing, so the layout is incomplete.
+            // The manifest of an entry in the index is missing, so the layout is incomplete.
             disk.missing_blob(&named.descriptor.digest)
         })?;
         Ok(Self {

@@ -195,8 +195,8 @@ impl GraphSender<'_> {
         Ok(missing)
     }
 
-    /// Returns the manifests that the repository has. A referrer counts only if it is listed for
-    /// its subject, so that an interrupted copy is completed.
+    /// Returns the manifests that the repository has. A referrer is included only if it is listed
+    /// for its subject, so that an interrupted copy is completed.
     async fn existing(&self) -> Result<BTreeSet<Digest>, Finding> {
         let nodes = &self.plan.graph.nodes;
         let subjects: BTreeSet<&Digest> = nodes

@@ -141,8 +141,7 @@ impl LogEntry {
     }
 
     /// Checks the format of the body. Lists are accepted only where the format has lists of
-    /// signatures, because a parser would read the fields of an object from any other list by
-    /// position.
+    /// signatures. A parser could read the fields of an object from another list by position.
     pub(super) fn check_body(&self) -> Result<(), Rejection> {
         const DAMAGED: &str = "its log entry is damaged";
         let bytes = dsse::decode(&self.canonicalized_body).ok_or_else(|| unreadable(DAMAGED))?;

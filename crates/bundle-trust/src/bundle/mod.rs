@@ -14,11 +14,12 @@ use evidence::{LogEntry, Timestamps};
 /// specification state the requirements of each version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Version {
-    /// Certificate chain; SET required, inclusion proof optional.
+    /// Certificate chain. The SET is required, and the inclusion proof is optional.
     V0_1,
-    /// Certificate chain; inclusion proof with checkpoint required, SET optional.
+    /// Certificate chain. The inclusion proof with its checkpoint is required, and the SET is
+    /// optional.
     V0_2,
-    /// One certificate. The required evidence is that of version 0.2.
+    /// One certificate. The required evidence is the same as in version 0.2.
     V0_3,
 }
 
@@ -58,7 +59,8 @@ pub(crate) struct MessageSignature {
     pub(crate) signature: String,
 }
 
-/// Digest that a message signature claims to cover. cosign leaves both fields empty for Ed25519.
+/// Digest that a message signature claims to cover. For Ed25519, cosign writes no value into the
+/// two fields.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MessageDigest {

@@ -1,4 +1,4 @@
-//! cosign's encrypted key file: PEM that contains JSON with NaCl secretbox; scrypt derives the key
+//! cosign's encrypted key file: PEM that contains JSON with NaCl secretbox. scrypt derives the key
 //! from the password.
 
 use aws_lc_rs::rand;

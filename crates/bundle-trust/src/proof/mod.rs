@@ -182,8 +182,8 @@ impl Material for Loader {
     }
 }
 
-/// Decides on content that cannot be signed, because it does not come from an image. Rejects
-/// images; use [`decide`] for images.
+/// Decides on content that cannot be signed, because it does not come from an image. Returns an
+/// error for images. Use [`decide`] for images.
 pub fn decide_unsignable(
     content: ContentId,
     class: ClassSignatures,

@@ -1,5 +1,5 @@
-//! Trust roots: trusted certificate authorities, logs and timestamp authorities. The root of the
-//! public Sigstore instance is built in; others are parsed from text.
+//! Trust roots: trusted certificate authorities, logs and timestamp authorities. The trust root of
+//! the public Sigstore instance is built in. Other trust roots are parsed from text.
 
 mod shape;
 

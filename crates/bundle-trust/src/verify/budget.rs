@@ -12,8 +12,8 @@ use super::{MAX_SIGNATURES, TrustMaterial};
 use crate::{dsse, json, legacy};
 
 /// Maximum number of public-key operations for one signature and one trust root. A signature with
-/// entries of both log versions and two timestamps needs 26 operations; signatures of common
-/// clients need fewer.
+/// entries of both log versions and two timestamps needs 26 operations. Signatures of common
+/// clients need fewer operations.
 pub const SHARE: usize = 32;
 /// Maximum number of signatures of a checkpoint by the same key. A log signs a checkpoint once.
 const MOST_BY_ONE: usize = 8;
@@ -74,7 +74,7 @@ impl<'a> Budget<'a> {
     }
 }
 
-/// Fields of a bundle that cause operations; other fields are ignored.
+/// Fields of a bundle that cause operations. Other fields are ignored.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Counted {

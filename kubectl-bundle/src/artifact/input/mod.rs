@@ -79,7 +79,8 @@ pub(crate) fn read(path: &Path, known: &FallbackMetadata, target: &RenderTarget)
     Ok(Input { files, output })
 }
 
-/// Renders the content of a bundle for `target`, with the external command if the format has one.
+/// Renders the content of a bundle for `target`. Runs the external command if the format needs a
+/// command.
 pub(crate) fn render(files: &Files, target: &RenderTarget) -> Outcome<Content> {
     let output = run_command(files, target)?;
     Ok(format::render(&RenderInput {
@@ -146,7 +147,8 @@ fn empty_folders(path: &Path, files: &mut Files) {
     }
 }
 
-/// Adds a `bundle.yaml` to content without one, from the metadata of the content and the flags.
+/// Adds a `bundle.yaml` if the content has none. The values come from the metadata of the content
+/// and the flags.
 fn complete(files: &mut Files, known: &FallbackMetadata, path: &Path) -> Outcome {
     let package = described(files, known).map_err(|missing| match missing {
         MetadataError::Unnamed(findings) if !files.is_empty() => located(findings, path),

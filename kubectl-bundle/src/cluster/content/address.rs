@@ -41,7 +41,7 @@ pub(super) enum Route {
     PortForward(PodService),
 }
 
-/// A Service whose pods are bundle-webhook.
+/// The Service with the pods of bundle-webhook.
 pub(super) struct PodService {
     namespace: KubeName,
     name: String,

@@ -1,5 +1,6 @@
-//! The bearer token of a caller of the content service. The pod asks the API server for the identity
-//! of the token (TokenReview), so client certificates and impersonation have no effect there.
+//! The bearer token of a caller of the content service. The pod sends the token to the API server
+//! in a TokenReview, which returns the identity. Therefore client certificates and impersonation
+//! have no effect.
 
 use bundle_api::ServiceAccountName;
 use bundle_cluster::ObjectUrl;

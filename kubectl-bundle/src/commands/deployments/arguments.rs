@@ -66,7 +66,7 @@ pub(crate) struct WriteFlags {
     /// Do not change the cluster; with `server`, the API server validates the request
     #[arg(long, value_name = "MODE", value_enum, num_args = 0..=1, require_equals = true, default_value_t = DryRunMode::None, default_missing_value = "client")]
     pub(crate) dry_run: DryRunMode,
-    /// Take over fields of other field managers
+    /// Also set fields of other field managers
     #[arg(long)]
     pub(crate) force_conflicts: bool,
     /// Timeout of --wait; 0 means no limit

@@ -26,7 +26,7 @@ pub(crate) struct DeploymentFlags {
     /// Treatment of drift of installed objects
     #[arg(long, value_name = "MODE", value_enum, ignore_case = true)]
     pub(crate) drift: Option<DriftFlag>,
-    /// Pause: apply neither new content nor corrections of drift
+    /// Pause: apply no new content, and do not correct drift
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) paused: Option<bool>,
     /// Treatment of the installed objects when the BundleDeployment is deleted

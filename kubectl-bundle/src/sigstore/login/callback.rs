@@ -160,8 +160,8 @@ impl ExpectedRedirect {
         if method != "GET" || !version.starts_with("HTTP/1.") || !target.starts_with('/') {
             return None;
         }
-        // The host name must be one of this machine. A web page with another name could resolve to
-        // this address and send requests through the browser (DNS rebinding).
+        // Only host names of this machine are accepted. A web page with another host name could
+        // resolve it to this address, and send requests through the browser (DNS rebinding).
         let mut hosts = lines.filter_map(|line| {
             let (name, value) = line.split_once(':')?;
             name.eq_ignore_ascii_case("host")

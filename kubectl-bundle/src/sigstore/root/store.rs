@@ -55,7 +55,7 @@ struct RefreshTime {
 }
 
 impl Instance {
-    /// Returns the public instance, whose initial root is built in.
+    /// Returns the public instance. Its initial root is built in.
     pub(crate) fn public() -> Self {
         let public = SigstoreInstance::PublicGood;
         Self {

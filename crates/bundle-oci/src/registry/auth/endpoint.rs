@@ -129,7 +129,7 @@ impl Endpoints {
 }
 
 fn base(scheme: &str, registry: &str) -> Result<Url, Reason> {
-    // Docker Hub is the only registry whose name differs from its host.
+    // Docker Hub is the only registry with different names in references and in URLs.
     let host = match registry {
         "docker.io" | "index.docker.io" => "registry-1.docker.io",
         registry => registry,

@@ -26,7 +26,7 @@ const MAX_RETRIES: u32 = 5;
 const PROGRESS_BYTES: u64 = 4 << 20;
 
 /// Verified bytes of a blob, as a stream. The last piece is returned only after the digest and the
-/// size match, so a caller that reads to the end without an error has the content.
+/// size match. Therefore a caller that reads to the end without an error has the content.
 pub struct BlobReader {
     pieces: BoxStream<'static, Result<Bytes, RegistryError>>,
 }
@@ -120,7 +120,7 @@ impl Client {
         }
     }
 
-    /// Returns a blob whose bytes stay in the registry until they are read, for copies.
+    /// Returns a blob for copies. Its bytes are read from the registry only when they are needed.
     pub fn remote_blob(&self, repository: &Repository, descriptor: &Descriptor) -> Blob {
         Blob {
             descriptor: descriptor.clone(),
@@ -341,8 +341,8 @@ impl Download {
     }
 }
 
-/// Returns the first byte of the part and the size of the whole. `None` if the header is missing or
-/// does not describe the rest of the content.
+/// Returns the offset of the first byte in the response, and the size of the whole blob. `None` if
+/// the header is missing, or if the response does not contain all bytes up to the end.
 fn content_range(response: &Response) -> Option<(u64, u64)> {
     let text = response.headers().get(CONTENT_RANGE)?.to_str().ok()?;
     let (range, size) = text.trim().strip_prefix("bytes")?.trim().split_once('/')?;

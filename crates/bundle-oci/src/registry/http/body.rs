@@ -1,5 +1,5 @@
-//! Request body from a part of a blob, with progress that distinguishes a stalled connection from a
-//! slow one.
+//! Request body from a part of a blob. The progress of the body distinguishes a stalled connection
+//! from a slow connection.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -198,8 +198,8 @@ impl HttpClient {
         let registry = registry.to_owned();
         let source = HttpError::from(error);
         let tls = source.find::<rustls::Error>();
-        // The server sent a TLS alert, because it rejects the client certificate or requires one.
-        // The alert arrives with the first response, after the handshake.
+        // The server sent a TLS alert, because it rejects the client certificate or requires a
+        // client certificate. The alert arrives with the first response, after the handshake.
         if let Some(rustls::Error::AlertReceived(alert)) = tls
             && ALERTS.contains(alert)
         {

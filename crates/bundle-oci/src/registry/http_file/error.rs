@@ -111,13 +111,13 @@ pub enum HttpFileReason {
         /// Limit in bytes.
         limit: u64,
     },
-    /// The response is not compressed with gzip. The message begins like that of RukPak.
+    /// The response is not compressed with gzip. The message begins like the message of RukPak.
     #[error(
         "gzip: invalid header: the response is not a gzipped tar archive{}",
         if .media_type.is_empty() { String::new() } else { format!(" (media type {media_type:?})") }
     )]
     NotGzip {
-        /// Media type in the response; can be empty.
+        /// Media type in the response. The text can be empty.
         media_type: String,
     },
     /// The archive cannot be unpacked.

@@ -244,8 +244,9 @@ impl Client {
                     status => Err(HttpFileReason::status(status)),
                 };
             }
-            // The peer can be a proxy with another address than the server. Therefore the allowed
-            // zone of the request counts too.
+            // The peer can be a proxy with another address than the server. Therefore the redirect
+            // is checked with the farther of two zones: the allowed zone of the request, and the
+            // zone of the peer.
             let here = NetworkZone::of_response(&url, response.remote_addr());
             reach = from.min(here);
             url = redirect_target(&url, &response, &Method::GET)?;

@@ -15,8 +15,8 @@ pub struct ImageMetadata {
     pub pinned: PinnedReference,
     /// Annotations of the manifest.
     pub annotations: BTreeMap<String, String>,
-    /// Signatures of the image, or the error because of which they are unknown. The list is empty
-    /// if signatures were not requested.
+    /// Signatures of the image, or the error of the lookup. The list is empty if signatures were
+    /// not requested.
     pub signatures: Result<Vec<RawSignature>, Unavailable>,
 }
 

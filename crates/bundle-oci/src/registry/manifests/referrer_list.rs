@@ -37,10 +37,10 @@ impl Default for ReferrerList {
 
 /// Returns `true` for the responses of registries without the referrers API.
 ///
-/// Such a registry does not know the path (404, 501), parses the last part of the path in another
-/// way (400, 405), or has no content of the accepted type (406). After any other response the
-/// referrers are unknown: 401 and 403 mean that the caller has no permission to read the referrers.
-/// After 429, 5xx or a timeout, the referrers may be available later.
+/// Such a registry does not know the path (404, 501) or has no content of the accepted type (406).
+/// Some registries parse the last part of the path as a tag or digest (400, 405). After any other
+/// response the referrers are unknown. With 401 and 403, the caller has no permission to read the
+/// referrers. After 429, 5xx or a timeout, the referrers may be available later.
 pub(super) fn is_absent(reason: &Reason) -> bool {
     matches!(
         reason,

@@ -50,10 +50,11 @@ pub struct SignatureStored {
 }
 
 impl Client {
-    /// Returns all signatures of the content, unverified: first the signatures of referrers, then
-    /// the signatures under cosign 2's tag. An empty list means that all locations were read and
-    /// have no signature. Every failure is an error. At most [`REFERRERS`] are read, fairly
-    /// distributed over the locations; the list contains further signatures without their bytes.
+    /// Returns all signatures of the content, unverified. The signatures of referrers are first,
+    /// and the signatures under cosign 2's tag follow. An empty list means that all locations were
+    /// read and have no signature. Every failure is an error. At most [`REFERRERS`] signatures are
+    /// read, fairly distributed over the locations. Further signatures are in the list without
+    /// their bytes.
     pub async fn signatures(
         &self,
         pinned: &PinnedReference,
@@ -107,8 +108,8 @@ impl Client {
         .await
     }
 
-    /// Stores a Sigstore bundle as a referrer of the content. A bundle that is stored already
-    /// changes nothing.
+    /// Stores a Sigstore bundle as a referrer of the content. If the registry already has the
+    /// bundle, nothing changes.
     pub async fn push_signature(
         &self,
         pinned: &PinnedReference,
@@ -117,8 +118,8 @@ impl Client {
         self.push_attestation(pinned, SIGNED, bundle).await
     }
 
-    /// Stores a Sigstore bundle whose predicate type is not that of a signature. The manifest has
-    /// the predicate type in an annotation.
+    /// Stores a Sigstore bundle with another predicate type than a signature. The manifest has the
+    /// predicate type in an annotation.
     pub async fn push_attestation(
         &self,
         pinned: &PinnedReference,

@@ -1,6 +1,6 @@
 //! Budget for the number and total size of signatures that are read for one digest. The budget is
-//! divided fairly between the locations that store the signatures. Anyone with write access to the
-//! repository could otherwise exhaust memory.
+//! divided fairly between the locations that store the signatures. Without a budget, users with
+//! write access to the repository could exhaust memory.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ pub(in crate::registry) struct SignatureBudget {
 /// A signature to read, or the reason why the signature is skipped.
 #[derive(Debug)]
 pub(in crate::registry) enum SignatureSlot {
-    /// To be read.
+    /// A signature to read.
     ToRead(Descriptor),
     /// Skipped.
     Skipped(RawSignature),

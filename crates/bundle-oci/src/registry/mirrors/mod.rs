@@ -29,7 +29,7 @@ pub struct Mirrors {
 struct RegistryRule {
     /// `HOST[:PORT][/PATH]`, or `*.HOST` for all subdomains.
     prefix: String,
-    /// Replacement of the prefix; with `None` the prefix stays.
+    /// Replacement of the prefix. With `None`, the prefix is not replaced.
     location: Option<String>,
     insecure: bool,
     blocked: bool,
@@ -119,7 +119,7 @@ impl Mirrors {
         hosts
     }
 
-    /// Returns the locations to try, in order. The last location is that of the repository itself.
+    /// Returns the locations to try, in order. The last location is the repository itself.
     pub(super) fn locations(
         &self,
         repository: &Repository,

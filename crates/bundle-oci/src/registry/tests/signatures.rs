@@ -271,7 +271,7 @@ async fn reads_signatures_that_only_the_fallback_tag_lists() {
         .push_signature(&pinned, b"ours".to_vec())
         .await
         .unwrap();
-    // The same content and list, in a registry whose API returns an empty list.
+    // This registry has the same content and list, and its API returns an empty list.
     let tag = format!("sha256-{}", pinned.digest().hex());
     let list = String::from_utf8(old.manifest(TEAM, &tag).unwrap()).unwrap();
     let new = Registry::honest().await.unwrap();

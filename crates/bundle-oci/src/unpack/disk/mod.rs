@@ -258,7 +258,7 @@ impl DiskUnpacker {
             .map_err(|error| occupied_path(path, &error))
     }
 
-    /// Creates a new file; an existing link is not followed.
+    /// Creates a new file. An existing link is not followed.
     fn create(&self, path: &str, mode: u32) -> Result<File, UnpackError> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);

@@ -49,7 +49,7 @@ struct CachedExaminations {
 
 struct Entry {
     cell: Arc<OnceLock<Examination>>,
-    /// Counted bytes of the entry; 0 while the examination is running.
+    /// Counted bytes of the entry. 0 while the examination is running.
     weight: usize,
 }
 
@@ -57,8 +57,8 @@ struct Entry {
 struct Examination {
     from: Timestamp,
     until: Timestamp,
-    /// Result of each signature. `None` if the examination was interrupted; such a result is never
-    /// used.
+    /// Result of each signature. `None` if the examination was interrupted. An interrupted result
+    /// is never used.
     found: Option<Vec<SignatureFound>>,
 }
 

@@ -308,7 +308,7 @@ fn interrupted_examination_is_unknown_and_not_cached() {
 fn decision_stops_before_the_signature_at_which_its_bundle_is_gone() {
     let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
     let (memory, policies) = (Memory::default(), [by_key(&key)]);
-    // The valid signature is the last one, after nine different invalid ones.
+    // The valid signature is the last one, after nine different invalid signatures.
     let mut all: Vec<_> = (0..9).map(|n| bundle(&format!("{{\"n\": {n}}}"))).collect();
     all.push(signed(&key, &content()));
     let found: Found = Ok(all);

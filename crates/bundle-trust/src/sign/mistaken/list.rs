@@ -3,7 +3,7 @@
 
 /// Returns `true` if a list could be read by position as a manifest or a payload. A manifest has a
 /// number, then objects or lists. A payload has an object with `image`, or only lists. `content`
-/// begins with the list; only the part before the first syntax error counts.
+/// begins with the list. Only the part before the first syntax error is used.
 pub(super) fn is_read_by_position(content: &[u8]) -> bool {
     let mut scan = Scan::default();
     let mut at = 0;

@@ -83,7 +83,7 @@ pub fn mistaken_attested(content: &[u8]) -> Result<(), Finding> {
 #[derive(Default)]
 struct Top {
     names: BTreeSet<&'static str>,
-    /// `true` if the media type is that of an image, or if the media type is invalid.
+    /// `true` if the media type belongs to an image, or if the media type is invalid.
     is_image: bool,
     /// `true` if the content is a list whose elements could be read as fields.
     is_list: bool,

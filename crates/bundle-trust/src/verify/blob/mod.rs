@@ -109,7 +109,7 @@ fn refused(content: &Content<'_>, wanted: &[AcceptedSigner], why: &str) -> Findi
 }
 
 /// Verifies that `key` made this signature over the content. The digest in the message is not
-/// trusted; the content must have the digest.
+/// trusted. It must be equal to the digest of the content.
 pub(super) fn check(
     message: &MessageSignature,
     key: &PublicKey,

@@ -33,7 +33,7 @@ pub(super) struct Sigstore {
     log: KeyPair,
 }
 
-/// Fields of the certificate to issue. The default is a valid certificate; tests change single
+/// Fields of the certificate to issue. The default is a valid certificate. Tests change single
 /// fields.
 pub(super) struct Wanted {
     pub(super) names: Vec<SanType>,
@@ -311,7 +311,7 @@ impl Sigstore {
         self.bundle_of(certificate, payload, signature, &|_| {})
     }
 
-    /// Returns a Sigstore bundle whose log entry has this body instead of the correct body.
+    /// Returns a Sigstore bundle with this body in its log entry, instead of the correct body.
     fn bundle_of(
         &self,
         certificate: &[u8],

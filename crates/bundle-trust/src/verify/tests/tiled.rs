@@ -1,5 +1,5 @@
 //! Keyless signatures of real cosign 3 with a real Rekor v2 log, and forgeries of each of their
-//! parts. A Rekor v2 log returns neither an SET nor a time.
+//! parts. A Rekor v2 log returns no SET and no time.
 
 use bundle_core::policy::{Fault, TimeSource};
 use serde_json::{Value, json};

@@ -41,7 +41,7 @@ pub(crate) enum Prediction {
     Stopped(StopCause),
 }
 
-/// A failure whose code determines whether it is permanent.
+/// A failure. Its code determines whether it is permanent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ReportedFailure<'a> {
     /// Kind of the object with the Event.

@@ -40,7 +40,7 @@ pub(crate) struct Build {
     pub(crate) lock: bool,
     /// Base image, and the platform of an index.
     pub(crate) base: Option<(ArtifactLocation, Option<Platform>)>,
-    /// Resources in addition to those of `bundle.yaml`.
+    /// Resources in addition to the resources in `bundle.yaml`.
     pub(crate) resources: Vec<Resource>,
     /// `true` if the git origin is not recorded.
     pub(crate) no_provenance: bool,

@@ -198,7 +198,7 @@ fn exists(path: &Path) -> Finding {
 }
 
 /// Returns the most frequent value of a label, and the number of objects with this value. If
-/// several values are equally frequent, returns the first one.
+/// several values are equally frequent, returns the first of these values.
 fn most_frequent<'a>(objects: &'a [Manifest], label: &str) -> Option<(&'a str, usize)> {
     let values: Vec<&str> = objects
         .iter()

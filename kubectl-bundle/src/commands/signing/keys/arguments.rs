@@ -165,7 +165,7 @@ pub(crate) struct ExportArguments {
     /// Private key of `keys generate` or cosign
     #[arg(long, value_name = "FILE")]
     pub(crate) key: PathBuf,
-    /// Confirm that anyone who can read the new file can sign with the key
+    /// Confirm that every user who can read the new file can sign with the key
     #[arg(long, required = true)]
     pub(crate) unencrypted_private_key: bool,
     /// New file

@@ -1,4 +1,4 @@
-//! The two files of a key pair. If one file cannot be created, neither file is created.
+//! The two files of a key pair. If one file cannot be created, no file is created.
 
 use std::path::{Path, PathBuf};
 

@@ -42,7 +42,7 @@ pub(crate) struct Verify {
     pub(crate) reference: Reference,
     /// Rules for signatures.
     pub(crate) against: VerificationRules,
-    /// Predicate types of required attestations; if empty, a signature is required.
+    /// Predicate types of required attestations. If the list is empty, a signature is required.
     pub(crate) kinds: Vec<PredicateType>,
     /// The trust root.
     pub(crate) root: TrustRootSettings,

@@ -20,7 +20,7 @@ pub(super) enum ReviewKind {
     Class,
     /// A SignaturePolicy, which is parsed.
     Policy,
-    /// Not reviewed.
+    /// An object of another kind, which is not reviewed.
     Other,
 }
 

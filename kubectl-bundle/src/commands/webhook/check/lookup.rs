@@ -1,5 +1,5 @@
 //! Facts for a review, which are looked up with the user's permissions. Facts that the user has no
-//! permission to read are unknown. The rules are those of admission (`bundle_core::review`).
+//! permission to read are unknown. The rules are the same as in admission (`bundle_core::review`).
 
 use std::sync::Arc;
 
@@ -56,7 +56,8 @@ impl ClusterFacts {
     pub(super) async fn start(online: &OnlineSettings, system_namespace: &str) -> Outcome<Self> {
         let cluster = Cluster::connect(&online.cluster).await?;
         let registry = registry::client(&online.registry)?;
-        // The first request also detects an unreachable cluster, for which nothing can be decided.
+        // The first request also detects an unreachable cluster. Without a cluster, no object can
+        // be reviewed.
         let version = cluster.ask(cluster.client.apiserver_version()).await?;
         let requester = cluster.ask(access::own_identity(&cluster.client)).await?;
         let mut lookup = Self {
@@ -102,8 +103,8 @@ impl ClusterFacts {
         Ok(policies)
     }
 
-    /// Returns the policy with the keys and trust roots that the policy references in the system
-    /// namespace, if the user can read these keys and trust roots.
+    /// Returns the policy with its keys and trust roots from the system namespace, as far as the
+    /// user can read them.
     pub(super) async fn complete(&self, policy: Policy) -> Policy {
         policy_references::complete(&self.cluster, &self.system_namespace, policy).await
     }

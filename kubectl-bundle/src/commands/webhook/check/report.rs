@@ -18,7 +18,7 @@ pub(super) enum ReviewResult {
     CannotTell,
     /// The file itself has no errors. The facts outside of the file were not checked.
     NothingFound,
-    /// Not a reviewed kind.
+    /// Admission does not review objects of this kind.
     NotReviewed,
 }
 
@@ -104,8 +104,7 @@ impl ObjectReport {
     }
 }
 
-/// Prints all results and returns the exit code. A rejection takes precedence over an unknown
-/// result.
+/// Prints all results and returns the exit code. A rejection overrides an unknown result.
 pub(super) fn print(
     ui: &mut Ui,
     format: Option<Format>,

@@ -11,10 +11,11 @@ use crate::flags::{
 /// Check the plugin, the connection, the cluster and bundle-webhook, and print what to do about
 /// each problem.
 ///
-/// The checks: the program that kubectl runs, the connection, the Kubernetes version, the clock,
-/// your permissions, the CustomResourceDefinitions, a dry run of an object that bundle-webhook
-/// rejects, the registrations and their certificate authority, pods and endpoints, the permissions
-/// of the pod, signature policies and their trust roots, and the versions of plugin and pod.
+/// The command checks the program that kubectl runs, the connection, the Kubernetes version, the
+/// clock, your permissions and the CustomResourceDefinitions. It sends a dry run of an object that
+/// bundle-webhook rejects. It checks the registrations and their certificate authority, pods and
+/// endpoints, and the permissions of the pod. It checks signature policies and their trust roots,
+/// and the versions of plugin and pod.
 ///
 /// The command changes nothing. You can run the command without permissions: a check without the
 /// required permission is `unknown`. Exit code 0 means that there is no problem; there may be

@@ -75,8 +75,8 @@ impl InstallPhase {
         Self::Registrations,
     ];
 
-    /// Returns `true` for phases whose objects stay after an installation is removed, because other
-    /// objects and records depend on these objects.
+    /// Returns `true` if the objects of this phase are kept when an installation is removed,
+    /// because other objects and records depend on them.
     pub(crate) fn outlives_installation(self) -> bool {
         matches!(self, Self::Definitions | Self::Namespaces | Self::Classes)
     }

@@ -72,8 +72,8 @@ fn rejects_signature_in_another_encoding() {
     ] {
         assert_eq!(with(&bytes), Err(Rejection::Forged(id.clone())), "{what}");
     }
-    // Anybody can compute a second ECDSA signature from the first one. The second signature has the
-    // same payload and key, so it does not count as another signer.
+    // The second ECDSA signature can be computed from the first signature, without the private key.
+    // It has the same payload and key, so it is not a signature by another signer.
     assert_eq!(
         with(&mirrored(&der)).unwrap().signer,
         with(&der).unwrap().signer

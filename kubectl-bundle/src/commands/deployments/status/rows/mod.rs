@@ -48,7 +48,7 @@ enum RowHealth {
     None,
     /// The object does not exist.
     Missing,
-    /// The object was not read; the text is the cause unless it is a missing permission.
+    /// The object was not read. The text is the cause. `None` means a missing permission.
     Unread(Option<String>),
 }
 
