@@ -34,7 +34,7 @@ pub(crate) struct RegistrySettings {
     pub(crate) credentials: ConfigFiles,
     /// Files with mirrors and blocked registries.
     pub(crate) mirrors: ConfigFiles,
-    /// Deadline of a call; defaults to the client's limits.
+    /// Deadline of a call. `None` means the default deadlines of the client.
     pub(crate) deadline: Option<Duration>,
 }
 

@@ -1,5 +1,5 @@
-//! A blob with its descriptor. The bytes of the blob are in memory, in a part of a file, or can be
-//! opened again from a remote source.
+//! A blob with its descriptor. The bytes of the blob are in memory, in a part of a file, or in a
+//! remote source.
 
 use std::fmt;
 use std::io::{self, Read, Seek as _, SeekFrom, Write as _};
@@ -46,7 +46,7 @@ pub enum BlobContent {
     Remote(Arc<dyn OpenBlob>),
 }
 
-/// Content that can be read more than once.
+/// Content whose bytes can be read more than once, for example after a failed transfer.
 pub trait OpenBlob: fmt::Debug + Send + Sync {
     /// Returns the bytes from `offset` to the end of the content.
     fn open(&self, offset: u64) -> ByteStream;
@@ -128,10 +128,10 @@ impl Blob {
         }
     }
 
-    /// Returns the bytes from `offset` on.
+    /// Returns the bytes from `offset` to the end.
     ///
-    /// The stream has exactly the length in the descriptor, or ends in an error. The caller has to
-    /// compare the digest.
+    /// The stream has exactly the length in the descriptor, or ends in an error. The stream does
+    /// not compare the digest. The caller has to compare it.
     pub fn open(&self, offset: u64) -> ByteStream {
         let length = self.descriptor.size.saturating_sub(offset);
         let digest = self.descriptor.digest.clone();
@@ -246,7 +246,7 @@ pub(crate) fn changed_content(expected: &Digest, found: &str) -> Finding {
     .hint("the content changed after it was read; build or pull it again")
 }
 
-/// Reads a file ahead of the consumer, on a blocking thread.
+/// Reads a file on a blocking thread, before the consumer requests the next piece.
 fn file_pieces(part: FilePart, offset: u64, length: u64) -> ByteStream {
     stream::once(async move { ahead(part, offset, length) })
         .flatten()

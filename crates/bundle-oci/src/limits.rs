@@ -1,7 +1,7 @@
 //! Limits on the memory and time that untrusted input can use.
 
 /// Maximum size of a manifest, index or image configuration, in bytes. Registries have the same
-/// limit.
+/// limit for manifests.
 pub const MANIFEST_BYTES: u64 = 4 << 20;
 /// Maximum size of a signature bundle, in bytes.
 pub const SIGNATURE_BYTES: u64 = 1 << 20;

@@ -15,7 +15,8 @@ use crate::{certified, der, dsse, json};
 /// Media type of the payload.
 pub(crate) const SIMPLE_SIGNING: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 
-/// Media type of an attestation: a DSSE envelope, with its evidence in annotations.
+/// Media type of an attestation of cosign 2: a DSSE envelope. The certificate and the log entry are
+/// in annotations.
 pub(crate) const ENVELOPE: &str = "application/vnd.dsse.envelope.v1+json";
 
 pub(crate) const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
@@ -130,7 +131,8 @@ fn bundle_of(raw: &RawSignature, field: &str, content: &Value) -> Result<Bundle,
     if certificates.len() != 1 {
         return Err(unreadable("its certificate is not exactly one certificate"));
     }
-    // cosign stores the whole chain with its root. Only a trust root may define a root.
+    // cosign stores the whole chain with the root certificate. Only a trust root may define a root
+    // certificate.
     let chain = self::certificates(raw, CHAIN)?;
     certificates.extend(chain.into_iter().filter(|der| !der::is_self_issued(der)));
     let certificates: Vec<Value> = certificates

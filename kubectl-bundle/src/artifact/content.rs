@@ -1,4 +1,5 @@
-//! Content of an artifact, rendered for an installation with the code of the reconciler.
+//! Reads the content of an artifact and renders it for an installation, with the code of the
+//! reconciler.
 
 use std::path::Path;
 

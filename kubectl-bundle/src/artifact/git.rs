@@ -166,8 +166,8 @@ fn run(folder: &Path, arguments: &[&str]) -> io::Result<Option<String>> {
         .map(|text| text.trim_end().to_owned()))
 }
 
-/// Returns a public URL, which is the same for every protocol of the clone: without credentials,
-/// and with `https` instead of ssh on its default port.
+/// Returns the URL that is the same for every protocol of the clone. It has no credentials. `https`
+/// replaces ssh on the default port of ssh. `None` if the address has no public form.
 fn public(address: &str) -> Option<String> {
     let plain = |text: &str| !text.chars().any(|c| c.is_control() || c.is_whitespace());
     if !plain(address) {

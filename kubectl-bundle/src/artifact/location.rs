@@ -67,8 +67,8 @@ impl ArtifactLocation {
             })
     }
 
-    /// Parses a target. An existing path, a text that looks like a path (`./…`, `/…`, `….oci`,
-    /// `….tar`), and a text with a path prefix are on disk.
+    /// Parses a target. The target is on disk if the text is an existing path, looks like a path
+    /// (`./…`, `/…`, `….oci`, `….tar`), or has a path prefix.
     pub(crate) fn target(text: &str) -> Outcome<Self> {
         if let Some(reference) = text.strip_prefix(REGISTRY) {
             return Ok(Self::Registry(reference.parse()?));
@@ -129,8 +129,8 @@ impl ArtifactLocation {
             .into())
     }
 
-    /// Returns the image at this location; `None` for a folder of manifests, which has to be built
-    /// first. In a registry, the manifest is read.
+    /// Returns the image at this location. `None` for a folder of manifests, which has to be built
+    /// first. For a registry, the manifest is read.
     pub(crate) async fn open(&self, client: &Client) -> Outcome<Option<LocatedImage>> {
         match self {
             Self::Registry(reference) => {
@@ -195,7 +195,7 @@ fn pick(text: &str) -> Option<ImageSelector> {
     Some(ImageSelector::Name(name.to_owned()))
 }
 
-/// Splits `PATH:NAME` or `PATH@DIGEST`, also if `PATH` does not exist.
+/// Splits `PATH:NAME` or `PATH@DIGEST`. `PATH` need not exist.
 fn split(text: &str) -> (PathBuf, ImageSelector) {
     // A drive letter such as `C:` is not a path.
     let from = if text

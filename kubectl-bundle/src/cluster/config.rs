@@ -139,8 +139,8 @@ pub(super) async fn choose(settings: &KubeSettings) -> Outcome<SelectedCluster> 
             (!settings.as_groups.is_empty()).then(|| settings.as_groups.clone());
     }
     chosen.config.connect_timeout = settings.request_timeout;
-    // kube retries a 503 up to fifteen times and discards the webhook's message. Users see the
-    // message and can retry themselves.
+    // kube would retry a 503 up to fifteen times and discard the webhook's message. Without
+    // retries, users see the message and can retry the command.
     chosen.config.default_retry = false;
     Ok(chosen)
 }

@@ -86,7 +86,7 @@ impl Cluster {
                 .timeout(WATCH_SECONDS);
             let stream = self.ask(api.watch(&watch, &version)).await?;
             let mut stream = std::pin::pin!(stream);
-            // A watch that ends or fails is opened again: only the condition and the timeout end
+            // A watch that ends or fails is opened again. Only the condition and the timeout end
             // the wait.
             loop {
                 match tokio::time::timeout(EVALUATION_INTERVAL, stream.try_next()).await {

@@ -1,4 +1,4 @@
-//! All environment variables and other properties of the process, read once at the start.
+//! All environment variables and other properties of the process. They are read once at the start.
 
 use std::env;
 use std::ffi::OsString;
@@ -198,8 +198,8 @@ impl Environment {
         own.into_iter().chain(shared).collect()
     }
 
-    /// Returns podman's files with mirrors. The user's main file replaces the main file of the
-    /// system. Drop-in folders are read in addition, and the last entry has precedence.
+    /// Returns podman's files with mirrors. The main file of the user replaces the main file of the
+    /// system. The files in drop-in folders are read too, and the last entry has precedence.
     pub(crate) fn mirror_files(&self) -> ConfigFiles {
         if let Some(file) = &self.registries_conf {
             return ConfigFiles::Explicit(file.clone());

@@ -82,8 +82,7 @@ pub(crate) struct SignerInfo {
 }
 
 impl SignerSettings {
-    /// Opens the key or gets the token, so that these errors occur before any request to the
-    /// registry.
+    /// Opens the key or gets the token. Errors occur here, before any request to the registry.
     pub(crate) async fn open(self, ui: &mut Ui) -> Outcome<Signer> {
         Ok(match self {
             Self::Key(secret) => {

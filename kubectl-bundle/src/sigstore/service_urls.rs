@@ -27,7 +27,7 @@ pub(super) struct ServiceUrls {
 }
 
 impl ServiceUrls {
-    /// Returns `true` if the identity of the signer becomes public.
+    /// Returns `true` if a public service would publish the identity of the signer.
     pub(super) fn is_public_log(&self) -> bool {
         let logs = self.logs.iter().map(|(log, _)| log);
         logs.chain([&self.fulcio]).any(is_public_service)
@@ -118,7 +118,7 @@ impl ServiceUrls {
     }
 }
 
-/// Returns `true` if the content of this service is public.
+/// Returns `true` if this service publishes its content.
 fn is_public_service(service: &Url) -> bool {
     let host = service.host_str().unwrap_or_default();
     ["sigstore.dev", "sigstage.dev"].iter().any(|domain| {

@@ -97,7 +97,7 @@ pub(crate) fn unreadable(name: &str, error: &std::io::Error) -> Failure {
     )
 }
 
-/// Creates a file with this mode, where the operating system has modes. Returns an error if it
+/// Creates a file with this mode, if the operating system has modes. Returns an error if the file
 /// exists.
 pub(crate) fn create(path: &Path, content: &[u8], mode: u32) -> Outcome {
     temporary(path, content, mode)

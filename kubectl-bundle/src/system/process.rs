@@ -157,8 +157,8 @@ fn read(
     });
 }
 
-/// Kills the command and, in its own group, its child processes. This program has not waited for
-/// the command yet, so the process ID cannot have been reused.
+/// Kills the command. For a command in its own group, kills its child processes too. This program
+/// has not waited for the command yet, so the process ID cannot belong to another process.
 fn kill(child: &mut Child, group: ProcessGroup) {
     #[cfg(unix)]
     if group == ProcessGroup::Own {

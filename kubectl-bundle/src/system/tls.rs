@@ -3,6 +3,6 @@
 /// Installs the provider. A second call has no effect. The provider is not installed at the start,
 /// because `--help` needs no cryptography.
 pub(crate) fn install() {
-    // Fails only if a provider is installed already.
+    // The call fails only if a provider is installed already.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
 }

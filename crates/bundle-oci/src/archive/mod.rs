@@ -1,5 +1,5 @@
-//! OCI layouts in a tar file. Blobs are read in place through an index of the tar's entries.
-//! Archives are written completely or not at all.
+//! OCI layouts in a tar file. Blobs are read in place, with an index of the tar's entries. A write
+//! produces a complete archive, or no archive.
 
 mod entries;
 mod plan;

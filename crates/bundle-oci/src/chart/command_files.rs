@@ -1,4 +1,5 @@
-//! The files of a chart and its values on disk, for the external command that renders it.
+//! Writes the files of a chart and its values to disk, for the external command that renders the
+//! chart.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -240,7 +241,7 @@ impl Writer<'_> {
         match create(&self.root.join(relative)) {
             Ok(mut file) => io::Write::write_all(&mut file, bytes).map(Ok),
             Err(error) => match error.kind() {
-                // A packed dependency and a folder can have the same name.
+                // A packed dependency and a folder of the chart can contain the same file.
                 io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
                     Ok(Err(rejected(path, "the chart has this file twice")))
                 }

@@ -136,8 +136,8 @@ impl Manifest {
     }
 }
 
-/// A manifest or an index as raw bytes, so that fields which this crate does not know are kept and
-/// the digest stays the same.
+/// A manifest or an index as raw bytes. Fields that this crate does not know are kept, and the
+/// digest stays the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawManifest {
     /// Digest of `bytes`.

@@ -1,5 +1,5 @@
-//! Parallel gzip with output that does not depend on the number of threads: one member of chunks
-//! that are compressed independently.
+//! Parallel gzip. The output is one gzip member of chunks that are compressed independently, so it
+//! does not depend on the number of threads.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -10,10 +10,10 @@ use std::thread::JoinHandle;
 use flate2::write::DeflateEncoder;
 use flate2::{Compression, Crc};
 
-/// Number of bytes in one compressed chunk. This value determines the digest of larger content.
-/// Smaller content has the digest of a single stream.
+/// Number of uncompressed bytes in one chunk. The value determines the digest of content that needs
+/// several chunks. Content of one chunk is compressed like a single stream.
 pub(super) const CHUNK: usize = 1 << 20;
-/// The level and the pure Rust compressor determine every digest.
+/// Compression level. The level and the compressor (pure Rust) determine every digest.
 const COMPRESSION_LEVEL: u32 = 6;
 /// Maximum number of threads. More threads are not faster, because the disk is the limit.
 const MAX_THREADS: usize = 8;
@@ -76,7 +76,8 @@ impl<W: Write> Gzip<W> {
         Ok(self.inner)
     }
 
-    /// Sends a full chunk to the threads. Waits for the oldest one if too many are pending.
+    /// Sends a full chunk to the threads. If too many chunks are pending, waits for the oldest
+    /// chunk.
     fn send_chunk(&mut self) -> io::Result<()> {
         if self.pending.len() > self.threads {
             self.write_oldest()?;

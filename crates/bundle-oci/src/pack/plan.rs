@@ -34,7 +34,8 @@ pub struct ImagePlan<'a> {
     pub files: Option<&'a Files>,
     /// Annotations of the manifest.
     pub annotations: BTreeMap<String, String>,
-    /// Further content: one layer per resource, in the order of their names.
+    /// Additional content. Each resource has its own layer. The layers are sorted by the names of
+    /// the resources.
     pub resources: Vec<Resource>,
     /// Base image. Its layers are below the new layers.
     pub base: Option<BaseImage>,

@@ -1,4 +1,4 @@
-//! Errors of registry requests. "Not found", "denied" and "unknown" are different errors.
+//! Errors of registry requests. "Not found", "denied" and "unknown result" are different errors.
 
 use std::time::Duration;
 
@@ -83,7 +83,8 @@ pub enum Reason {
         who: String,
         /// HTTP status.
         status: u16,
-        /// Message of the registry with a separator before it, or empty.
+        /// Message of the registry after a separator, such as `: MESSAGE`. Empty if the registry
+        /// sent no message.
         detail: String,
     },
     /// The credentials are rejected.
@@ -95,7 +96,8 @@ pub enum Reason {
         who: String,
         /// HTTP status.
         status: u16,
-        /// Message of the service with a separator before it, or empty.
+        /// Message of the service after a separator, such as `: MESSAGE`. Empty if the service sent
+        /// no message.
         detail: String,
     },
     /// A token is rejected or has expired.
@@ -123,7 +125,8 @@ pub enum Reason {
     Busy {
         /// HTTP status.
         status: u16,
-        /// Message of the registry with a separator before it, or empty.
+        /// Message of the registry after a separator, such as `: MESSAGE`. Empty if the registry
+        /// sent no message.
         detail: String,
     },
     /// The registry responded with any other error status.
@@ -131,7 +134,8 @@ pub enum Reason {
     Refused {
         /// HTTP status.
         status: u16,
-        /// Message of the registry with a separator before it, or empty.
+        /// Message of the registry after a separator, such as `: MESSAGE`. Empty if the registry
+        /// sent no message.
         detail: String,
     },
     /// The content does not match its digest.
@@ -151,7 +155,7 @@ pub enum Reason {
     SizeMismatch {
         /// Expected size, in bytes.
         expected: u64,
-        /// Received bytes; the real number may be larger.
+        /// Number of received bytes. The content may have more bytes.
         found: u64,
     },
     /// The content has more bytes than the limit.
@@ -229,7 +233,7 @@ pub(in crate::registry) fn seconds(duration: &Duration) -> String {
 }
 
 impl RegistryError {
-    /// Returns `true` if a later retry without a change can succeed.
+    /// Returns `true` if the operation can succeed later without a change by the user.
     pub fn is_passing(&self) -> bool {
         matches!(
             self.reason,

@@ -1,5 +1,5 @@
-//! Map with limits for the number and size of its entries, for caches of registries.
-//! References can name any number of hosts, and registries choose the texts that are cached.
+//! Map for caches of registries. The number and size of its entries are limited, because references
+//! can name any number of hosts, and registries choose the texts that are cached.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;

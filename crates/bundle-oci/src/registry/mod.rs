@@ -112,7 +112,7 @@ pub struct ClientOptions {
     pub logins: Logins,
     /// Deadlines.
     pub deadlines: Deadlines,
-    /// `User-Agent`; defaults to the name and version of this crate.
+    /// `User-Agent`. If it is empty, the name and version of this crate are used.
     pub user_agent: String,
     /// Resolver of host names; `None` means the resolver of the operating system.
     pub resolver: Option<Arc<dyn NameResolver>>,
@@ -131,7 +131,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Creates a client. Reads the files of certificate authorities; opens no connection.
+    /// Creates a client. Reads the files of certificate authorities. Opens no connection.
     pub fn new(options: ClientOptions) -> Result<Self, RegistryError> {
         Ok(Self {
             http: Arc::new(http::client::HttpClient::new(&options)?),
@@ -156,7 +156,7 @@ impl Client {
         }
     }
 
-    /// Returns a client without mirrors: content that is modified and written back must be read
+    /// Returns a client without mirrors. Content that is modified and written back must be read
     /// from the registry itself.
     fn origin(&self) -> Self {
         Self {

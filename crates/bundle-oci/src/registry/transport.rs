@@ -44,7 +44,8 @@ pub(super) struct RegistryRequest<'a> {
     pub(super) part: Option<BlobPart<'a>>,
     /// `true` if the request writes.
     pub(super) push: bool,
-    /// Path of a second repository of the same registry that must be readable, for a mount.
+    /// Path of a second repository of the same registry, which must be readable. Needed to mount a
+    /// blob.
     pub(super) mount: Option<&'a str>,
     /// Number of bytes that are already present. The request is for the following bytes.
     pub(super) from: u64,
@@ -118,8 +119,8 @@ impl From<Reason> for FailedAttempt {
 }
 
 impl Client {
-    /// Sends a request to the locations in order until one succeeds: mirrors before the registry
-    /// for reads, only the registry for writes.
+    /// Sends a request to the locations in order until a location succeeds. A read tries the
+    /// mirrors before the registry. A write is sent only to the registry.
     pub(super) async fn send(&self, ask: &RegistryRequest<'_>) -> Result<Response, Reason> {
         let wanted = match (&ask.target, ask.push) {
             (_, true) => AccessKind::Write,
@@ -173,8 +174,8 @@ impl Client {
         let registry = ask.repository.registry.as_str();
         let endpoint = self.endpoints.get(&self.http, registry).await?;
         let response = self.authorized(ask, &endpoint).await?;
-        // Only the registry itself may name its token service: a redirect target could otherwise
-        // collect its passwords.
+        // Only the registry itself may name its token service. Otherwise a redirect target could
+        // collect the passwords for the registry.
         let on_registry = response.url().origin() == endpoint.base.origin();
         if response.status() != StatusCode::UNAUTHORIZED || !on_registry {
             return self.check_status(ask, response).await;
@@ -305,8 +306,8 @@ fn set_body(request: &mut Request, part: &BlobPart<'_>, progress: &Arc<dyn Progr
 }
 
 impl Client {
-    /// Returns the reason for a 401 or 403: rejected credentials, an expired token, or missing
-    /// permissions.
+    /// Returns the reason for a status 401 or 403: rejected credentials, an expired token, or
+    /// missing permissions.
     fn denied(
         &self,
         ask: &RegistryRequest<'_>,

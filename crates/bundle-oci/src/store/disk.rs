@@ -99,8 +99,8 @@ impl DiskLayout {
         }
     }
 
-    /// Returns the images of the layout: the images with a name or, if no image has a name, all
-    /// manifests without a subject. Signatures and other attachments are excluded.
+    /// Returns the images of the layout. These are the images with a name. If no image has a name,
+    /// these are all manifests without a subject. Signatures and other attachments are excluded.
     pub fn images(&self) -> Result<Vec<NamedImage>, Finding> {
         let all = self.entries.iter().map(|entry| NamedImage {
             descriptor: entry.clone(),
@@ -123,7 +123,7 @@ impl DiskLayout {
             .collect())
     }
 
-    /// Returns the selected image. Returns an error if several match.
+    /// Returns the selected image. Returns an error if several images match.
     pub fn image(&self, pick: &ImageSelector) -> Result<NamedImage, Finding> {
         let images = self.images()?;
         let listed = || -> String {
@@ -204,7 +204,7 @@ impl DiskLayout {
             .map_err(|why| self.bad(&format!("{digest} is invalid: {why}")))
     }
 
-    /// Returns the content of a descriptor. The reader has to compare the digest.
+    /// Returns the content of a descriptor. The caller has to compare the digest.
     pub fn blob(&self, descriptor: &Descriptor) -> Result<Blob, Finding> {
         match self.part(&layout::blob_path(&descriptor.digest))? {
             Some((part, size)) if size == descriptor.size => {

@@ -1,5 +1,5 @@
-//! Graph of an image: the manifests and blobs below it and its referrers, with limits on depth,
-//! number and size.
+//! Graph of an image: the manifests and blobs below the image, and its referrers. Depth, number and
+//! size are limited.
 
 use std::collections::{BTreeMap, BTreeSet};
 

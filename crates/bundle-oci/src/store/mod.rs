@@ -189,7 +189,8 @@ impl LocatedImage {
         })
     }
 
-    /// Returns an image of a list, by its digest, from any source.
+    /// Returns the image of an entry in a list of images, from any source. The image is found by
+    /// its digest.
     pub async fn listed(source: ImageSource, listed: &ListedImage) -> Result<Self, Finding> {
         let descriptor = listed.descriptor();
         let root = source.manifest(&descriptor).await?;

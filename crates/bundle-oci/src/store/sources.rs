@@ -1,5 +1,5 @@
-//! List of images with digests and without content: the small form of an archive. `load` fetches
-//! the content from the registries.
+//! List of images with digests and without content. The list is a small replacement for an archive.
+//! `load` fetches the content from the registries.
 
 use bundle_core::diagnostic::{Finding, Findings, codes};
 use bundle_core::reference::{Digest, Reference};

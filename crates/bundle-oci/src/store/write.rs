@@ -34,7 +34,7 @@ pub struct WriteResult {
     pub present: usize,
     /// Size of the new blobs, in bytes.
     pub bytes: u64,
-    /// `true` if the index changed: an image got a new name.
+    /// `true` if the index changed, because an image got a new name.
     pub named: bool,
 }
 
@@ -351,8 +351,9 @@ fn entries(plans: &[CopyPlan]) -> Result<Vec<serde_json::Value>, Finding> {
         .collect()
 }
 
-/// Returns the name of an attachment with this tag in the layout: REGISTRY/REPOSITORY:TAG if the
-/// image has a name of that form, otherwise only the tag.
+/// Returns the name in the layout of an attachment with this tag. If the image has a name
+/// REGISTRY/REPOSITORY:TAG, the name is REGISTRY/REPOSITORY with the tag of the attachment.
+/// Otherwise it is only the tag.
 fn attachment_name(name: Option<&str>, tag: &str) -> String {
     let reference: Option<bundle_core::reference::Reference> =
         name.and_then(|name| name.parse().ok());

@@ -1,5 +1,6 @@
-//! A gzipped archive of unknown content. Its bytes are stored in a file while they arrive, and the
-//! archive is unpacked from the file. Therefore the digest is known before the archive is unpacked.
+//! A gzipped archive whose content is unknown. The bytes are stored in a file while they arrive,
+//! and the archive is unpacked from this file. Therefore the digest is known before the archive is
+//! unpacked.
 
 use std::collections::BTreeMap;
 use std::fs::File;

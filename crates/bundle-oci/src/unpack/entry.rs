@@ -95,8 +95,8 @@ pub(super) fn accept<R: Read>(entry: &mut Entry<'_, R>) -> Result<AcceptedEntry,
     })
 }
 
-/// Returns the name of the entry. Returns an error if the name is not UTF-8, or if readers would
-/// interpret the content differently.
+/// Returns the name of the entry. Returns an error if the name is not UTF-8, or if programs that
+/// read tar files would interpret the entry differently.
 pub(super) fn name<R: Read>(entry: &mut Entry<'_, R>) -> Result<String, UnpackError> {
     let name = match std::str::from_utf8(&entry.path_bytes()) {
         Ok(name) => name.to_owned(),

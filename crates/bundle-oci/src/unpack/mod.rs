@@ -57,7 +57,7 @@ pub enum UnpackError {
         what: String,
         /// Expected digest.
         expected: Digest,
-        /// Digest or number of the bytes that were read.
+        /// Digest or number of bytes of the content that was read.
         found: String,
     },
     /// The disk returned an error.
@@ -187,8 +187,8 @@ impl<S: FileSink> Unpacker<S> {
         self.stream(&layer, Some(&diff_id), input)
     }
 
-    /// Unpacks a gzipped archive that is no layer of an image, so that no digest of its
-    /// uncompressed content is known. Returns the sink's value for each file, and the sink.
+    /// Unpacks a gzipped archive that is not a layer of an image. The digest of its uncompressed
+    /// content is not known. Returns the sink's value for each file, and the sink.
     pub fn archive(
         sink: S,
         archive: &Descriptor,

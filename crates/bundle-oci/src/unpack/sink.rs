@@ -1,4 +1,4 @@
-//! Receiver of the content of files while an image is unpacked.
+//! Interface for the content of files while an image is unpacked.
 
 use std::io::{self, Write};
 

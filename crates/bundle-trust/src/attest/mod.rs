@@ -209,8 +209,8 @@ fn lacks(object: &Map<String, Value>, (field, begins): (&str, Option<&str>)) -> 
 /// ignores it.
 pub fn statement(name: &str, digest: &Digest, predicate: &Predicate) -> Vec<u8> {
     let subject = json!([{ "name": name, "digest": { "sha256": digest.hex() } }]);
-    // The statement is concatenated, so that the predicate is signed as its author wrote it. It was
-    // parsed as one JSON object.
+    // The text of the statement is concatenated, so that the predicate is signed exactly as its
+    // author wrote it. The predicate was parsed as one JSON object before.
     format!(
         r#"{{"_type":{},"subject":{subject},"predicateType":{},"predicate":{}}}"#,
         Value::from(dsse::STATEMENT),

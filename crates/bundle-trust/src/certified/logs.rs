@@ -1,11 +1,11 @@
-//! Checks that a log entry belongs to the log that it names, and was made while the trust root
-//! trusts that log.
+//! Checks that a log entry belongs to the log that it names. Also checks that the entry was made
+//! while the trust root trusts that log.
 //!
 //! `sigstore-verify` accepts a checkpoint that any log of the trust root has signed, even if the
 //! entry names another log. `sigstore-verify` checks the validity of a log key only for SETs. An
-//! entry of Rekor v2 has no SET, so its log ID is not signed. This module requires that the log ID
-//! of the entry, the origin of its checkpoint and the key that signed the checkpoint belong to the
-//! same log. `sigstore-verify` verifies inclusion proofs and SETs.
+//! entry of Rekor v2 has no SET, so its log ID is not signed. This module requires that three
+//! values belong to the same log: the log ID of the entry, the origin of its checkpoint, and the
+//! key that signed the checkpoint. `sigstore-verify` verifies inclusion proofs and SETs.
 
 use bundle_core::policy::{Fault, Rejection};
 use jiff::Timestamp;

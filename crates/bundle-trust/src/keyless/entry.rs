@@ -1,5 +1,5 @@
-//! Log entries: request to and response of Rekor v1 and v2, and their format in bundles and
-//! annotations. This module does not verify the entry with a trust root.
+//! Log entries: requests to Rekor v1 and v2, responses of Rekor, and the format of entries in
+//! bundles and annotations. This module does not verify the entry with a trust root.
 
 use std::collections::BTreeMap;
 

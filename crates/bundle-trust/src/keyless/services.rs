@@ -48,7 +48,7 @@ struct Window {
     end: Option<Timestamp>,
 }
 
-/// Selector of services of one kind, and their number for [`Selector::Exact`].
+/// Selector of the services of one kind. For [`Selector::Exact`], also the number of services.
 #[derive(Debug, Default, Deserialize)]
 struct Selection {
     #[serde(default)]

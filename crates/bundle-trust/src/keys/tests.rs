@@ -1,4 +1,4 @@
-//! Key files by this crate and by cosign, and key files that are rejected.
+//! Key files that this crate or cosign wrote, and key files that are rejected.
 
 use proptest::prelude::*;
 use zeroize::Zeroizing;

@@ -1,5 +1,5 @@
-//! Decision on content with its signatures. Its result is `Verified<T>`, which only this module can
-//! construct and which the reconciler requires. `bundle_core::policy` has the rules. This module
+//! Decides on content with its signatures. The result is `Verified<T>`, which the reconciler
+//! requires and only this module can construct. The rules are in `bundle_core::policy`. This module
 //! verifies the signatures.
 
 mod memory;
@@ -224,7 +224,7 @@ pub fn changes_after(policy: &Policy, now: Timestamp) -> Option<Timestamp> {
     clock.next
 }
 
-/// The time after `now` at which the next trust root becomes valid or expires.
+/// Finds the next time after `now` at which a trust root becomes valid or expires.
 struct Boundaries {
     now: Timestamp,
     next: Option<Timestamp>,

@@ -92,13 +92,13 @@ impl Root {
         Self::from_text(SIGSTORE_STAGING_TRUSTED_ROOT)
     }
 
-    /// Returns the trust root in this text, or the public trust root without a text.
+    /// Returns the trust root in this text. With `None`, returns the public trust root.
     pub(crate) fn named(text: Option<&str>) -> Result<Arc<Self>, Finding> {
         text.map_or_else(Self::public, Self::from_text)
     }
 
-    /// Parses a trust root. The last parsed trust roots are cached, because parsing takes longer
-    /// than verifying a signature.
+    /// Parses a trust root. The last parsed trust roots are cached, because parsing is slower than
+    /// verifying a signature.
     pub fn from_text(text: &str) -> Result<Arc<Self>, Finding> {
         static KNOWN: LazyLock<Mutex<VecDeque<Arc<Root>>>> = LazyLock::new(Mutex::default);
         if text.len() > LONGEST {

@@ -1,5 +1,5 @@
-//! Signing: payloads, signers, and the two formats: Sigstore bundle (cosign 3), and payload with
-//! annotations (cosign 2).
+//! Creates signatures: payloads, signers, and two formats. The formats are a Sigstore bundle
+//! (cosign 3), and a payload with annotations (cosign 2).
 
 mod maker;
 mod mistaken;

@@ -1,6 +1,6 @@
-//! Budget of public-key operations for one examination, counted before each signature is verified.
-//! The budget bounds the work that an attacker with write access to the repository can cause.
-//! `bundle-oci` bounds the number and size of signatures.
+//! Budget of public-key operations for one examination. The operations are counted before each
+//! signature is verified. The budget bounds the work that an attacker with write access to the
+//! repository can cause. `bundle-oci` bounds the number and size of signatures.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -152,7 +152,8 @@ pub(super) fn operations(raw: &RawSignature, material: &TrustMaterial) -> Result
     let keys = material.keys.len().max(1);
     let roots = material.roots.len();
     if [legacy::ENVELOPE, legacy::SIMPLE_SIGNING].contains(&raw.artifact_type.as_str()) {
-        // The annotations have space for one certificate with its chain, one SET and one timestamp.
+        // The annotations contain at most one certificate with its chain, one SET and one
+        // timestamp.
         let chain = raw.annotations.get(legacy::CHAIN);
         let certificates = chain.map_or(0, |text| text.matches("-----BEGIN").count());
         let evidence = if legacy::is_certified(raw) {

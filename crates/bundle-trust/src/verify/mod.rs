@@ -1,5 +1,5 @@
-//! Verification of signatures: key or certificate, digest, and meaning of the payload.
-//! A valid signature alone admits nothing: `bundle_core::policy` decides.
+//! Verification of signatures: key or certificate, digest, and meaning of the payload. A valid
+//! signature is not sufficient to admit content: `bundle_core::policy` decides.
 
 mod attested;
 mod blob;

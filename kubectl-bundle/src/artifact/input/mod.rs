@@ -125,8 +125,8 @@ pub(crate) fn gather(path: &Path) -> Outcome<Files> {
     Ok(files)
 }
 
-/// Adds `manifests/` and its folders if they are empty: images can contain empty folders, and the
-/// reconciler reports them like RukPak.
+/// Adds `manifests/` and its folders to `files` if they are empty. Images can contain empty
+/// folders, and the reconciler reports them like RukPak.
 ///
 /// Empty folders are never packed, because each empty folder is an error.
 fn empty_folders(path: &Path, files: &mut Files) {

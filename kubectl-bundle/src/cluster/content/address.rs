@@ -15,9 +15,10 @@ use crate::cluster::Cluster;
 use crate::failure::{Failure, Outcome};
 use crate::system::files;
 
-/// Name of the registration, and of its Service if the registration cannot be read.
+/// Name of the webhook registration. If the registration cannot be read, it is also the name of the
+/// Service.
 const WEBHOOK: &str = "bundle-webhook";
-/// System namespace, if the registration cannot be read.
+/// System namespace that is used if the registration cannot be read.
 const SYSTEM_NAMESPACE: &str = "bundle-system";
 /// Name of the port of the content service in a pod.
 const PORT_NAME: &str = "content";

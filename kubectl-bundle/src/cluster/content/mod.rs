@@ -88,15 +88,15 @@ struct ContentRequest {
     body: Bytes,
 }
 
-/// A response, and the connection that its content comes from.
+/// A response, and the connection through which its content arrives.
 struct ContentResponse {
     response: Response,
     connection: Option<PortForward>,
 }
 
-/// Reason for which a pod did not respond.
+/// Reason why a pod did not respond.
 enum AttemptError {
-    /// Another pod, or a later attempt, can succeed.
+    /// Another pod can succeed, or a later attempt.
     Busy(Failure),
     /// The connection failed.
     Unreachable(Failure),

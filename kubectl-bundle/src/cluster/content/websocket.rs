@@ -1,5 +1,5 @@
-//! Frames of the WebSocket protocol (RFC 6455), as far as a port-forward needs them: no text, no
-//! extensions.
+//! Frames of the WebSocket protocol (RFC 6455). Only the parts that a port-forward needs are
+//! implemented: no text frames, and no extensions.
 
 use std::io;
 

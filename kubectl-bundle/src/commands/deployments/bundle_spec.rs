@@ -18,7 +18,8 @@ use crate::ui::Ui;
 /// Timeout for reading the format of the content from the registry, for a new object.
 const FORMAT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Returns the default class of a new object: the class of the Helm chart for this format.
+/// Returns the default class of a new object for this format. The Helm chart of bundle-webhook
+/// creates these classes.
 fn default_class(format: Format) -> &'static str {
     match format {
         Format::PlainV0 => "core-rukpak-io-plain",
@@ -30,10 +31,10 @@ fn default_class(format: Format) -> &'static str {
 /// Value of a field that a flag can set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum Setting<T> {
-    /// Without the flag: the field keeps its value.
+    /// The flag is not set: the field keeps its value.
     #[default]
     Keep,
-    /// Flag with an empty value: the field is removed.
+    /// The flag has an empty value: the field is removed.
     Unset,
     /// The field gets this value.
     Set(T),
@@ -95,7 +96,7 @@ impl ResolvedImage {
 }
 
 impl BundleContent {
-    /// Pins the reference, prints the digest, and collects the proof.
+    /// Pins the reference, prints the digest, and reads the signatures for the proof annotation.
     pub(super) async fn describe(&self, ui: &mut Ui) -> Outcome<ResolvedImage> {
         let (mut proof, mut known) = (None, None);
         let reference = if self.keep_tag {

@@ -1,4 +1,4 @@
-//! Revisions of a BundleDeployment: their numbers, their Bundles, and the choice of one.
+//! Revisions of a BundleDeployment: their numbers, their Bundles, and the selection of a revision.
 
 use bundle_api::deployment::status::{Revision, RevisionState};
 use bundle_api::{Bundle, BundleDeployment, names};

@@ -74,8 +74,8 @@ impl WriteOutcome {
         Ok(())
     }
 
-    /// Returns an error if admission warned that no provisioner handles the class: the object would
-    /// never be reconciled.
+    /// Returns an error if a warning of admission says that no provisioner handles the class. The
+    /// object would never be reconciled.
     pub(super) fn fail_without_class(&self, name: &str) -> Outcome {
         let code = codes::review::CLASS_UNKNOWN;
         let class = &self.applied.after["spec"]["provisionerClassName"];

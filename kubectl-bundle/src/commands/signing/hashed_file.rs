@@ -113,7 +113,7 @@ impl HashedFile {
     }
 }
 
-/// Returns `true` if both values are of the same, unmodified file.
+/// Returns `true` if both values are from the same file, and the file was not modified.
 fn is_unchanged(one: &Metadata, other: &Metadata) -> bool {
     #[cfg(unix)]
     {

@@ -66,7 +66,8 @@ impl Callback {
         Ok(Self { listeners, port })
     }
 
-    /// Returns the redirect URI. Its host is `localhost`, as registered at issuers.
+    /// Returns the redirect URI. Its host is `localhost`, because issuers have registered this
+    /// host.
     pub(super) fn address(&self) -> String {
         format!("http://localhost:{}{PATH}", self.port)
     }

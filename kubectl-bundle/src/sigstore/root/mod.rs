@@ -242,7 +242,7 @@ impl TufRepository<'_> {
     }
 }
 
-/// Returns `true` if the failure is only an unreachable repository.
+/// Returns `true` if the only cause of the failure is an unreachable repository.
 fn is_unreachable(failure: &Failure) -> bool {
     let Failure::Findings { findings, .. } = failure else {
         return false;

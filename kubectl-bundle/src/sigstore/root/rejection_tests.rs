@@ -1,5 +1,5 @@
-//! Tests for rejected refreshes: roots are stored at once, and versions never decrease. The test
-//! generates the repository, role by role.
+//! Tests for rejected refreshes. Roots are stored immediately, and versions never decrease. The
+//! tests generate the repository and sign its metadata with a key for each role.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ fn signed(document: &Value, signer: &str) -> Vec<u8> {
         .into_bytes()
 }
 
-/// Valid metadata of a repository, to be changed by tests.
+/// Valid metadata of a repository. Tests change its fields.
 #[derive(Clone)]
 struct State {
     root: u64,

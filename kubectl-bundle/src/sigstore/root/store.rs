@@ -163,10 +163,10 @@ impl StoredMetadata {
 
 /// Stored metadata and the changes of a refresh.
 ///
-/// Roots are stored at once, as TUF's client workflow requires (5.3.8). The new timestamp, snapshot
-/// and targets together replace the files of the last complete refresh, so that the stored metadata
-/// is always usable offline. Valid metadata of a rejected refresh is stored separately, because
-/// versions must not decrease (5.4.5, 5.5.7).
+/// Roots are stored immediately, as TUF's client workflow requires (5.3.8). The new timestamp,
+/// snapshot and targets together replace the files of the last complete refresh. Therefore the
+/// stored metadata is always usable offline. Valid metadata of a rejected refresh is stored
+/// separately, because versions must not decrease (5.4.5, 5.5.7).
 pub(super) struct MetadataUpdate {
     folder: PathBuf,
     kept: FileStore,
@@ -206,9 +206,9 @@ impl MetadataUpdate {
         self.changes().contains_key(TIMESTAMP)
     }
 
-    /// Stores the valid metadata of a rejected refresh: the newest timestamp and, if
-    /// `with_snapshot`, the newest snapshot with its timestamp. Both are stored, because a later
-    /// timestamp does not contain the versions of targets.
+    /// Stores the valid metadata of a rejected refresh: the timestamp or, with `with_snapshot`, the
+    /// snapshot with its timestamp. Each is stored in its own file, because a later timestamp does
+    /// not contain the versions of targets.
     pub(super) fn keep_rejected(&self, with_snapshot: bool) -> Result<(), Error> {
         let changes = self.changes();
         let text = |name: &str| {

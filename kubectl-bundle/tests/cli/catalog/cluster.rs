@@ -1,4 +1,4 @@
-//! Messages about clusters that an installation does not fit.
+//! Messages about clusters in which bundle-webhook cannot be installed or used.
 
 use axum::http::Method;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! Signed files: rejected input, and no remaining files after errors.
+//! Signed files: rejected input, and files that must not exist after an error.
 
 use crate::context::Context;
 use crate::kb_snapshot;

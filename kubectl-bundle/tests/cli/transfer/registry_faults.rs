@@ -1,4 +1,4 @@
-//! Errors for registries that are unreachable, send wrong content, stall or end a response early.
+//! Errors for registries that are unreachable, send wrong content, stall, or end a response early.
 
 use bundle_testkit::registry::Fault;
 

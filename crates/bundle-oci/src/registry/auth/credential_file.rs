@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::registry::auth::login::Login;
 
-/// Use of the credential helpers that a file names.
+/// Determines if the credential helpers in a file are run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::registry) enum HelperUse {
     Asked,
@@ -34,8 +34,8 @@ impl CredentialFile {
         serde_json::from_slice(content).map_err(|_| "it is not a docker configuration".to_owned())
     }
 
-    /// Returns the login for a repository. A helper for the registry overrides an entry, and an
-    /// entry overrides the default store, as in docker and podman.
+    /// Returns the login for a repository, with the priorities of docker and podman. A credential
+    /// helper for the registry overrides an entry. An entry overrides the default credential store.
     pub(in crate::registry) fn login(
         &self,
         registry: &str,
@@ -134,7 +134,7 @@ fn from_entry(server: &str, entry: &Value) -> Result<Option<Login>, String> {
     decode(&json!({ "auths": { server: entry } }), server)
 }
 
-/// Decodes a configuration of a single entry, or runs its credential helper.
+/// Decodes a configuration with a single entry, or runs its credential helper.
 fn decode(configuration: &Value, server: &str) -> Result<Option<Login>, String> {
     let content = Cursor::new(configuration.to_string());
     match docker_credential::get_credential_from_reader(content, server) {
@@ -149,7 +149,7 @@ fn decode(configuration: &Value, server: &str) -> Result<Option<Login>, String> 
                 .then_some(Login::Password { user, password }))
         }
         Err(CredentialRetrievalError::NoCredentialConfigured) => Ok(None),
-        // The error message of docker-credential-helpers for missing credentials.
+        // This is the error message of docker-credential-helpers for missing credentials.
         Err(CredentialRetrievalError::HelperFailure { stdout, stderr, .. })
             if [&stdout, &stderr]
                 .iter()

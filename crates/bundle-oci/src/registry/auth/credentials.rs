@@ -39,8 +39,8 @@ impl Logins {
         Self::default()
     }
 
-    /// Returns the login for a repository, if a login exists. This function blocks, because it may
-    /// run a credential helper. The error names the source that failed.
+    /// Returns the login for a repository. `None` if no source has a login. This function blocks,
+    /// because it may run a credential helper. The error names the source that failed.
     pub(in crate::registry) fn find(
         &self,
         registry: &str,

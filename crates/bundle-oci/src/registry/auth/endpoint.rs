@@ -56,8 +56,8 @@ impl Endpoints {
         let (endpoint, sure) = if self.plain.contains(registry) {
             ping(http, plain).await?
         } else if is_loopback(&secure) {
-            // The request has no secrets, and a TLS server answers it with 400 or closes the
-            // connection.
+            // The request is sent without TLS first, because it contains no secrets. A server with
+            // TLS responds with 400 or closes the connection.
             match ping(http, plain).await {
                 Ok((endpoint, sure)) if sure => (endpoint, sure),
                 Err(reason @ (Reason::Unreachable { .. } | Reason::Stalled { .. })) => {
@@ -138,8 +138,8 @@ fn base(scheme: &str, registry: &str) -> Result<Url, Reason> {
         .map_err(|error| Reason::Settings(format!("`{registry}` is not a host: {error}")))
 }
 
-/// Sends one `GET /v2/`. The second value is `true` if the response came from a registry and may be
-/// cached.
+/// Sends one `GET /v2/`. The second value is `true` if the response is certain to come from a
+/// registry. Only such a response is cached.
 async fn ping(http: &HttpClient, base: Url) -> Result<(Endpoint, bool), Reason> {
     http.add_registry_host(&base);
     let response = http

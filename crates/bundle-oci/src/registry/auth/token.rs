@@ -1,4 +1,4 @@
-//! `Authorization` headers from a challenge and a login, and a cache of tokens.
+//! Returns `Authorization` headers for the challenge of a registry and a login. Tokens are cached.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -28,11 +28,11 @@ const DEFAULT_LIFETIME: Duration = Duration::from_secs(60);
 /// Time before the expiry at which a token is renewed, so that it does not expire during a request.
 const EXPIRY_MARGIN: Duration = Duration::from_secs(10);
 
-/// Registry, repository, write access, and a second repository to read from.
+/// Key of a cached token: registry, repository, write access, and a second repository to read from.
 type TokenKey = (String, String, bool, Option<String>);
 
-/// User name that docker's credential helpers use for an identity token, for services that only
-/// support names and passwords.
+/// User name that docker's credential helpers use for an identity token. It is for services that
+/// support only user names and passwords.
 const TOKEN_USER: &str = "<token>";
 
 /// Access for which a token is needed.
@@ -174,7 +174,7 @@ impl Tokens {
         if let Some(known) = lock(&self.logins).get(&key) {
             return Ok(known.clone());
         }
-        // May run a credential helper, so it runs on a blocking thread.
+        // A credential helper may run here, so this work runs on a blocking thread.
         let (sources, (registry, path)) = (self.sources.clone(), key.clone());
         let found = tokio::task::spawn_blocking(move || sources.find(&registry, &path))
             .await

@@ -1,5 +1,5 @@
-//! Download of a blob of any size: counted and hashed while it streams, resumed after a broken
-//! connection, and never held in memory as a whole.
+//! Download of a blob of any size. The blob is counted and hashed while it streams, and is never
+//! held in memory as a whole. A download resumes after a broken connection.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -142,8 +142,8 @@ struct RemoteBlob {
 
 impl OpenBlob for RemoteBlob {
     fn open(&self, offset: u64) -> ByteStream {
-        // Only the whole blob can be hashed. A caller that continues at an offset has hashed the
-        // beginning.
+        // Only the whole blob can be hashed. A caller that continues at an offset has already
+        // hashed the bytes before the offset.
         let hasher = (offset == 0).then(Hasher::new);
         self.client
             .blob_after(&self.repository, &self.descriptor, offset, hasher)
@@ -168,9 +168,9 @@ pub(in crate::registry) struct Download {
     failures: u32,
     since: u64,
     until: Option<Instant>,
-    /// The minimum rate after the registry's first piece.
+    /// Checks the minimum rate, beginning with the registry's first piece.
     rate: RateWindow,
-    /// The last piece, held back until the end of the response is verified.
+    /// The last piece. It is not returned before the end of the response is verified.
     held: Option<Bytes>,
     done: bool,
 }

@@ -1,4 +1,4 @@
-//! Pull of a bundle: layers stream from the connection into the unpacker.
+//! Pull of a bundle. The unpacker reads each layer while it is downloaded.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Push of a bundle: missing blobs are first, and the manifest is last, so that a tag never refers
-//! to an incomplete image.
+//! Push of a bundle. Missing blobs are sent first, and the manifest is sent last. Therefore a tag
+//! never refers to an incomplete image.
 
 use bundle_core::reference::{PinnedReference, Reference};
 

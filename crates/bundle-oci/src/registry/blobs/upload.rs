@@ -29,9 +29,9 @@ const OCTET_STREAM: &str = "application/octet-stream";
 /// Result of an upload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UploadResult {
-    /// The repository has the blob: nothing was sent.
+    /// The repository has the blob, so the blob was not sent.
     Present,
-    /// The registry mounted the blob from another repository: nothing was sent.
+    /// The registry mounted the blob from another repository, so the blob was not sent.
     Mounted,
     /// The blob was sent.
     Sent,
@@ -154,7 +154,7 @@ impl Client {
         self.verify_stored(repository, &part, &answer).await
     }
 
-    /// Sends the bytes, first in a single request.
+    /// Sends the bytes. The first attempt is a single request.
     async fn send_blob(
         &self,
         repository: &Repository,

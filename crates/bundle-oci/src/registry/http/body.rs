@@ -75,7 +75,7 @@ impl<'a> BlobPart<'a> {
 #[derive(Debug, Default)]
 pub(in crate::registry) struct SendProgress {
     taken: AtomicU64,
-    /// `true` while the content, and not the connection, is the bottleneck.
+    /// `true` while the request waits for the content, and not for the connection.
     waiting: AtomicBool,
     failed: Mutex<Option<Finding>>,
 }

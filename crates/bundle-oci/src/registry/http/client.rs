@@ -173,7 +173,8 @@ impl HttpClient {
         }
         let mut taken = announced.unwrap_or(SHORT).min(limit);
         reserve(memory, taken * FORMS).await?;
-        // A body that grows would need up to twice its length.
+        // Allocates the announced length. A body that grows step by step would need up to twice its
+        // length.
         let length = usize::try_from(announced.unwrap_or_default()).unwrap_or_default();
         let mut body = BytesMut::with_capacity(length);
         while let Some(piece) = self.piece(&mut response).await? {

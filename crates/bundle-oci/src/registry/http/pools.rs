@@ -1,5 +1,6 @@
-//! Connection pools: a pool that uses proxies, a pool for loopback, pools for redirects, and
-//! clients of hosts that have their own certificates. No pool follows redirects automatically.
+//! Connection pools. One pool uses proxies, one pool is for loopback, and two pools are for
+//! redirects. Hosts with their own certificates have their own clients. No pool follows redirects
+//! automatically.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -16,8 +17,8 @@ use crate::registry::limited_map::LimitedMap;
 use crate::registry::names::{NameResolver, SystemResolver};
 use crate::registry::{ClientOptions, Reason, RegistryError};
 
-/// Maximum number of hosts with idle connections. The server decides the size of the buffer that an
-/// idle connection keeps: up to about 400 KiB.
+/// Maximum number of hosts with idle connections. The server determines the size of the buffer of
+/// an idle connection, which can be about 400 KiB.
 const MAX_HOSTS: usize = 8;
 /// Maximum number of idle connections to one host.
 const IDLE_PER_HOST: usize = 4;
@@ -35,7 +36,7 @@ pub(super) struct ConnectionPools {
     connect_timeout: Duration,
     names: Arc<dyn NameResolver>,
     pools: Mutex<Pools>,
-    /// Hosts that references name, in contrast to hosts of redirects.
+    /// Hosts from references. Hosts of redirects are not included.
     registries: Mutex<LimitedMap<String, ()>>,
     /// Clients of hosts that have their own certificates. `None` for hosts without certificates.
     /// The key contains the host, `true` if the host is a registry, and the zone of the redirecting
@@ -279,7 +280,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns host and port, as references name registries.
+/// Returns host and port of the URL, in the form that references use.
 pub(in crate::registry) fn authority(url: &Url) -> String {
     match (url.host_str(), url.port()) {
         (Some(host), Some(port)) => format!("{host}:{port}"),

@@ -1,5 +1,5 @@
-//! Log of requests. Level debug: method, URL without secrets, status and duration. Level trace:
-//! also the headers, without credentials.
+//! Log of requests. The level debug logs method, URL without secrets, status and duration. The
+//! level trace also logs the headers, without credentials.
 
 use std::time::Instant;
 

@@ -47,7 +47,7 @@ impl NetworkZone {
     }
 
     fn of_v6(address: Ipv6Addr) -> Self {
-        // IPv4 addresses in IPv6 form: mapped, or translated by NAT64.
+        // An IPv6 address can contain an IPv4 address: mapped, or translated by NAT64.
         if let Some(inner) = address.to_ipv4_mapped() {
             return Self::of_v4(inner);
         }
@@ -62,7 +62,7 @@ impl NetworkZone {
             let [c, d] = low.to_be_bytes();
             return Self::of_v4(Ipv4Addr::new(a, b, c, d));
         }
-        // Metadata service of one cloud, and local-use NAT64 (RFC 8215).
+        // The addresses are the metadata service of a cloud, and local-use NAT64 (RFC 8215).
         if matches!(segments, [0xfd00, 0x0ec2, ..] | [0x64, 0xff9b, 1, ..]) {
             return Self::Local;
         }
@@ -110,7 +110,8 @@ impl NetworkZone {
     }
 }
 
-/// Returns true if an address is public: not loopback, link-local or private, for example.
+/// Returns `true` if an address is public. Loopback, link-local, private and reserved addresses are
+/// not public.
 pub fn is_public_address(address: IpAddr) -> bool {
     NetworkZone::of(address) == NetworkZone::Public
 }

@@ -141,7 +141,7 @@ impl HttpFileReason {
         Self::Status { code, text }
     }
 
-    /// Returns `true` if a later retry without a change can succeed.
+    /// Returns `true` if the download can succeed later without a change by the user.
     pub fn is_passing(&self) -> bool {
         match self {
             Self::Unreachable { .. }

@@ -1,5 +1,5 @@
-//! Download of a gzipped archive from an HTTP server. The download has the same connections, rules
-//! about addresses and redirects, and minimum rate as registry requests.
+//! Download of a gzipped archive from an HTTP server. The rules for connections, addresses,
+//! redirects and the minimum rate are the same as for registry requests.
 
 mod error;
 
@@ -42,8 +42,7 @@ pub struct HttpFileRequest {
 
 impl HttpFileRequest {
     /// Creates a request. Without `private_addresses` the request connects only to public
-    /// addresses. A redirect to an address in a nearer zone than the zone of the server is
-    /// rejected.
+    /// addresses. A redirect to a nearer zone than the zone of the server is rejected.
     pub fn new(
         url: &str,
         login: Option<&Login>,

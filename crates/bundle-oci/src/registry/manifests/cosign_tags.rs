@@ -1,5 +1,5 @@
-//! Signatures of cosign 2: layers of the image under the tag `sha256-….sig`, with signature and
-//! evidence in annotations.
+//! Signatures of cosign 2. They are layers of the image under the tag `sha256-….sig`. Signature,
+//! certificate and log entry are in annotations.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,8 @@ use crate::registry::manifests::tag_conflict::{MAX_WRITES, wait_after_write};
 use crate::registry::transport::RegistryRequest;
 use crate::registry::{Client, Reason, RegistryError, Repository, SignatureStored};
 
-/// Suffixes of cosign 2's tags: the first is for signatures, the second for attestations.
+/// Suffixes of cosign 2's tags: [`SIGNATURES`] for signatures, and [`ATTESTATIONS`] for
+/// attestations.
 const SIGNATURES: &str = "sig";
 const ATTESTATIONS: &str = "att";
 

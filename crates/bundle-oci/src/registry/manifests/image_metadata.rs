@@ -21,8 +21,8 @@ pub struct ImageMetadata {
 }
 
 impl ImageMetadata {
-    /// Returns metadata from a manifest of `pinned` and signatures that the caller has read. The
-    /// caller has compared the digest. The error is one sentence.
+    /// Returns metadata from a manifest of `pinned` and its signatures, which the caller has read.
+    /// The caller has also compared the digest. The error is one sentence.
     pub fn from_manifest(
         pinned: PinnedReference,
         manifest: Vec<u8>,
@@ -38,7 +38,8 @@ impl ImageMetadata {
 }
 
 impl Client {
-    /// Resolves the reference and reads the manifest and, with `signatures`, the signatures.
+    /// Resolves the reference and reads the manifest. Reads the signatures too if `signatures` is
+    /// `true`.
     pub async fn image_metadata(
         &self,
         reference: &Reference,

@@ -202,8 +202,8 @@ impl Client {
         }
     }
 
-    /// Writes a manifest under a tag or its digest, compares the digest that the registry returns,
-    /// and lists the manifest for its subject.
+    /// Writes a manifest under a tag or its digest. Compares the digest that the registry returns.
+    /// Lists the manifest for its subject.
     pub(in crate::registry) async fn put_manifest(
         &self,
         repository: &Repository,

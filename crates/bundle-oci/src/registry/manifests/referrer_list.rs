@@ -1,4 +1,5 @@
-//! Lists of referrers: responses without a list, order of the entries, and the next page.
+//! Lists of referrers: detects responses without a list, sorts the entries, and finds the next
+//! page.
 
 use std::collections::HashSet;
 
@@ -116,7 +117,8 @@ pub(super) fn read_priority(entry: &Descriptor) -> u8 {
     }
 }
 
-/// Returns the fallback tag for referrers, for registries without the API.
+/// Returns the fallback tag, under which the referrers are listed in registries without the
+/// referrers API.
 pub(super) fn fallback_tag(subject: &Digest) -> String {
     format!("sha256-{}", subject.hex())
 }

@@ -174,8 +174,8 @@ impl Client {
     }
 
     /// Returns the referrers of the API and of the fallback tag. Both are read, because a registry
-    /// may have got the API after the list was written. After `most` entries no further page is
-    /// requested.
+    /// may have added the API after the fallback list was written. After `most` entries no further
+    /// page is requested.
     async fn list_all(
         &self,
         repository: &Repository,
@@ -192,9 +192,9 @@ impl Client {
         Ok(listed)
     }
 
-    /// Returns the list of the referrers API; `None` if the registry has no referrers API. In that
-    /// case the distribution specification requires 404. For the responses of real registries see
-    /// [`is_absent`] and [`is_page`].
+    /// Returns the list of the referrers API. `None` if the registry has no referrers API. For a
+    /// missing API, the distribution specification requires status 404. [`is_absent`] and
+    /// [`is_page`] recognize the responses of real registries.
     async fn list_from_api(
         &self,
         repository: &Repository,

@@ -12,8 +12,8 @@ use crate::manifest::Descriptor;
 /// Maximum number of skipped signatures that are listed individually.
 const MAX_LISTED: usize = 1_000;
 
-/// Minimum cost of a signature, in bytes, so that locations share both the number and the bytes of
-/// signatures.
+/// Minimum cost of a signature, in bytes. With this minimum, the number of signatures is divided
+/// between locations in the same way as their bytes.
 const MIN_COST: u64 = SIGNATURES_BYTES / REFERRERS as u64;
 
 /// Remaining number and bytes of signatures.
@@ -212,7 +212,8 @@ mod tests {
         let (slots, budget) = share([layers(300, 1), layers(3, 2), SignatureLocation::default()]);
         assert_eq!((read_of(&slots, 1), read_of(&slots, 2)), (253, 3));
         assert_eq!(budget.beyond, 47);
-        // The result is in the order of the places, not in the order of the shares.
+        // The result is in the order of the locations, not in the order in which signatures were
+        // selected.
         assert!(matches!(&slots[252], SignatureSlot::ToRead(layer) if layer.size == 1));
     }
 

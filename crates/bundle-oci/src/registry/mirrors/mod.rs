@@ -1,5 +1,5 @@
-//! Mirrors of repositories from registries.conf: mirrors are tried before the location of the
-//! repository, which the configuration can change or block.
+//! Mirrors of repositories from registries.conf. Mirrors are tried before the location of the
+//! repository. The configuration can also change this location, or block the repository.
 
 mod file;
 
@@ -71,8 +71,8 @@ impl AccessKind {
 }
 
 impl Mirrors {
-    /// Reads configurations in the format of containers-registries.conf(5), version 2. The later
-    /// file overrides entries with the same prefix.
+    /// Reads configurations in the format of containers-registries.conf(5), version 2. An entry in
+    /// a later file overrides an entry with the same prefix.
     pub fn read(files: &[PathBuf]) -> Result<Self, RegistryError> {
         let mut rules: Vec<RegistryRule> = Vec::new();
         for path in files {

@@ -217,7 +217,8 @@ async fn registry_below_the_minimum_rate_is_given_up_after_one_window() {
     let Reason::TooSlow { came, .. } = error.reason else {
         panic!("{error}");
     };
-    // A minimum rate in bytes per second also holds for parts of a second.
+    // The minimum rate is per second. It is also checked for windows that are shorter than a
+    // second.
     assert!(came < (1 << 20) * 60 / 1000, "{came}");
     assert_eq!(error.finding().code, codes::registry::STALLED);
     assert!(error.is_passing());

@@ -246,7 +246,7 @@ async fn retries_after_429_with_retry_after() {
         let waited = start.elapsed();
         assert!(waited >= least, "{retry_after}: {waited:?}");
     }
-    // A wait of a day is not accepted.
+    // The client does not wait for a whole day.
     for retry_after in ["86400".to_owned(), date(86_400)] {
         registry.set_fault(Some(busy(retry_after)));
         let error = client.raw_manifest(&home, "1").await.unwrap_err();

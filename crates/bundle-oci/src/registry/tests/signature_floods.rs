@@ -1,5 +1,5 @@
-//! Floods of signatures and attestations: the number of requests and results is bounded, and a
-//! flood does not displace valid signatures.
+//! Repositories with very many signatures and attestations. The number of requests and results is
+//! bounded, and valid signatures are not displaced.
 
 use bundle_core::policy::{RawSignature, Unread};
 use serde_json::json;

@@ -1,5 +1,5 @@
-//! Registries that hide, invent, flood or deny signatures: the number of results is bounded, and
-//! the result is "no signature" only if every location was read.
+//! Registries that hide, invent, flood or deny signatures. The number of results is bounded. The
+//! result is "no signature" only if every location was read.
 
 use bundle_core::policy::{RawSignature, Unread};
 use serde_json::json;
@@ -89,7 +89,7 @@ pub(super) fn put_referrer_saying(
     })
 }
 
-/// A client with a long deadline, because the registry in this process is slow under load.
+/// Returns a client with a long deadline, because the registry of the tests is slow under load.
 pub(super) fn patient() -> Client {
     Client::new(ClientOptions {
         logins: Logins::anonymous(),

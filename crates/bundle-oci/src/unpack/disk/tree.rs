@@ -1,5 +1,5 @@
-//! The paths of the folder that is being written. All decisions use this tree in memory, never the
-//! disk.
+//! The paths of the folder that is being written. All decisions use this tree in memory. The disk
+//! is never used for decisions.
 
 use std::collections::{BTreeMap, VecDeque};
 

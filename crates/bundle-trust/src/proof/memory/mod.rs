@@ -30,8 +30,8 @@ const INVALID_CERTIFICATE_TTL: SignedDuration = SignedDuration::from_mins(1);
 /// result is not used.
 const SLACK: SignedDuration = SignedDuration::from_mins(1);
 
-/// Digest over all inputs of an examination except the time: content digest, keys, roots, and
-/// signatures.
+/// Digest of all inputs of an examination: content digest, keys, roots, and signatures. The time is
+/// not included.
 type Key = [u8; 32];
 
 /// Bounded cache of examinations. An examination is valid as long as its trust roots are valid.

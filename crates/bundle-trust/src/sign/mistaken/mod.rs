@@ -34,9 +34,9 @@ const NAMES: [&str; 8] = [
 
 /// Returns an error if a signature over this content would also be valid for an image.
 ///
-/// The content has no size limit: registries accept manifests of 4 MiB, but payloads are layers,
-/// and cosign reads layers of up to 128 MiB. For larger content its beginning is sufficient,
-/// because the detection depends only on the text before the cut.
+/// The content has no size limit. Registries accept manifests of up to 4 MiB, but payloads are
+/// layers, and cosign reads layers of up to 128 MiB. For larger content its beginning is
+/// sufficient, because the detection needs no text after it.
 pub fn mistaken(content: &[u8]) -> Result<(), Finding> {
     let top = Top::of(content);
     let what = if content.starts_with(ENVELOPE) {
@@ -152,8 +152,8 @@ fn is_of_image(media_type: &str) -> bool {
         .any(|prefix| media_type.starts_with(prefix))
 }
 
-/// Name in lower case, as Go compares field names: two non-ASCII letters equal `s` and `k`. Invalid
-/// Unicode is accepted.
+/// Field name in lower case, as Go compares field names. Go also treats one non-ASCII letter as
+/// `s`, and one as `k`. Invalid Unicode is accepted.
 struct Name(String);
 
 impl<'de> Deserialize<'de> for Name {

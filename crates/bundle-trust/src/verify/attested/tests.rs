@@ -1,4 +1,4 @@
-//! Attestations of cosign 2 by key, and content that must not count as an attestation.
+//! Attestations of cosign 2 by key, and content that is not accepted as an attestation.
 
 use bundle_core::policy::Rejection;
 use bundle_core::reference::Reference;

@@ -1,5 +1,5 @@
-//! `content`: lists or downloads the content of a Bundle. RukPak: `rukpakctl content`, which needs a
-//! Pod for each download.
+//! `content`: lists or downloads the content of a Bundle. RukPak's command is `rukpakctl content`,
+//! which needs a Pod for each download.
 
 mod arguments;
 

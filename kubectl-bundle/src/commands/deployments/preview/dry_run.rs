@@ -31,7 +31,7 @@ const VOLATILE: [&str; 6] = [
     "selfLink",
     "uid",
 ];
-/// Annotations that are not part of the content. The second one repeats the whole object.
+/// Annotations that are not part of the content. The second annotation repeats the whole object.
 const HIDDEN_ANNOTATIONS: [&str; 2] = [
     names::ANNOTATION_CREATION_MARK,
     "kubectl.kubernetes.io/last-applied-configuration",
@@ -42,7 +42,7 @@ pub(super) struct DryRuns<'a> {
     cluster: &'a Cluster,
     spec: &'a CheckedDeploymentSpec,
     applyset: &'a str,
-    /// `true` if the content is installed, so that a missing Job with a TTL has expired.
+    /// `true` if the content is installed. A Job with a TTL that is missing has then expired.
     is_installed: bool,
     /// Namespaces that the content creates.
     created: BTreeSet<&'a str>,

@@ -1,5 +1,5 @@
 //! `run`: installs a local folder without a registry. The Bundle in the template of the
-//! BundleDeployment has a source of type `upload`. RukPak: `rukpakctl run`.
+//! BundleDeployment has a source of type `upload`. RukPak's command is `rukpakctl run`.
 
 mod arguments;
 

@@ -77,7 +77,7 @@ fn is_wanted(item: &BundleDeployment, status: &BundleDeploymentStatus) -> bool {
     }
 }
 
-/// Splits the message of a condition from the diagnostic code in brackets at its end.
+/// Splits the message of a condition into the text and the diagnostic code in brackets at its end.
 pub(crate) fn split_code(message: &str) -> (&str, Option<Code>) {
     let split = message
         .strip_suffix(']')

@@ -33,7 +33,7 @@ const IN_FLIGHT: usize = 16;
 pub(crate) struct InstalledObjects {
     /// Existing objects.
     pub(crate) live: Vec<LiveObject>,
-    /// Keys in the status of objects that do not exist.
+    /// Keys of objects that the status names but that do not exist.
     pub(crate) missing: BTreeSet<String>,
     /// Lists that could not be read.
     pub(crate) unread: Vec<UnreadList>,
@@ -114,7 +114,7 @@ pub(crate) struct UnreadList {
     pub(crate) cause: UnreadCause,
 }
 
-/// Cause for which objects could not be read.
+/// Reason why objects could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum UnreadCause {
     /// The caller lacks this verb on this resource: `list`, `deployments.apps`.
@@ -252,7 +252,8 @@ async fn served_kinds(
     served
 }
 
-/// Lists each kind in the whole cluster or, without permission, in each namespace of the ApplySet.
+/// Lists each kind in the whole cluster. Without permission for the whole cluster, lists the kind
+/// in each namespace of the ApplySet.
 async fn list_all(
     cluster: &Cluster,
     kinds: Vec<&Kind>,

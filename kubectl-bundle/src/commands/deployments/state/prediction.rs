@@ -1,4 +1,4 @@
-//! Prediction from conditions whether a BundleDeployment can still reach the expected state.
+//! Predicts from conditions if a BundleDeployment can still reach the expected state.
 
 use bundle_api::BundleDeployment;
 use bundle_api::names::{condition, reason};
@@ -9,7 +9,7 @@ use super::conditions::{find, is_installed, obstacles, split_code};
 /// State to wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Goal {
-    /// The Bundle of the current template exists. No condition has this state.
+    /// The Bundle of the current template exists. No condition shows this state.
     Bundle,
     /// The content of the current spec is installed.
     Installed,

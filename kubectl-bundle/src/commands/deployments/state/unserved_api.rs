@@ -9,7 +9,7 @@ use super::prediction::StopCause;
 /// Text before each missing kind: `no matches for kind "Job" in version "batch/v1"`.
 const MISSING: &str = "no matches for kind ";
 
-/// Returns `true` if the message of a failure has kinds that the API server does not serve.
+/// Returns `true` if the message of a failure names kinds that the API server does not serve.
 pub(crate) fn has_missing_kinds(message: &str) -> bool {
     message.contains(MISSING)
 }
@@ -35,8 +35,8 @@ fn kind(text: &str) -> Option<(&str, &str)> {
     Some((quoted.nth(1)?, quoted.nth(1)?))
 }
 
-/// Returns the required change, if Kubernetes removed the API up to the version of the server, or
-/// introduced it after that version.
+/// Returns the required change if the server does not serve the API: Kubernetes removed the API in
+/// this version or earlier, or introduced it in a later version.
 fn change(kind: &str, api_version: &str, server: &ServerVersion) -> Option<String> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let api = apis::api(group, version, kind)?;

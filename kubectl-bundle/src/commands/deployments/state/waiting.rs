@@ -147,7 +147,7 @@ async fn server_version(cluster: &Cluster) -> Option<ServerVersion> {
     ServerVersion::parse(&info.git_version).ok()
 }
 
-/// Returns the finding for a BundleDeployment that did not become `aim` in time.
+/// Returns the finding for a BundleDeployment that did not reach the state `aim` in time.
 pub(crate) fn timed_out(name: &str, aim: &str, limit: Duration) -> Finding {
     timeout_error(&format!("bundledeployment {name} was not {aim}"), limit).hint(format!(
         "the reconciler continues; details: kubectl bundle status {name}"

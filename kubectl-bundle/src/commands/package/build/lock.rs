@@ -24,8 +24,8 @@ pub(crate) async fn resolve(ui: &mut Ui, client: &Client, opened: &CheckedFolder
     let found = &opened.content.images;
     let mut wanted = BTreeMap::<String, (ImageReference, Vec<&FoundImage>)>::new();
     for one in found {
-        // The names were checked before: a name that cannot be parsed here belongs to a probable
-        // image.
+        // The names were checked before. Therefore a name that cannot be parsed here belongs to a
+        // probable image.
         if let Ok(image) = ImageReference::parse(&one.image) {
             wanted
                 .entry(image.to_string())

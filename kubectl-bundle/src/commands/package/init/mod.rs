@@ -105,8 +105,8 @@ impl Init {
         Some(name.to_owned())
     }
 
-    /// Returns a package with the name from the flag, the kustomization, the label of most objects,
-    /// or the folder.
+    /// Returns a package. The name comes from the flag, the kustomization, the label of most
+    /// objects, or the folder.
     fn named(&self, objects: Option<&[Manifest]>) -> Outcome<Package> {
         let objects = objects.unwrap_or_default();
         let folder = || {

@@ -21,7 +21,7 @@ use crate::ui::Ui;
 /// are small, and other images need not be downloaded.
 const MAX_UNMARKED_BYTES: u64 = 16 << 20;
 
-/// Codes of findings for layers that do not belong to a bundle.
+/// Codes of findings for layers of images that are not bundles.
 const NOT_A_BUNDLE_CODES: [Code; 4] = [
     codes::registry::UNSAFE_ENTRY,
     codes::registry::MALFORMED,
@@ -135,8 +135,8 @@ fn is_marked_as_bundle(manifest: &Manifest) -> bool {
     manifest.annotations.contains_key(keys::FORMAT)
 }
 
-/// Returns `true` if the layers should be read: the image has the annotations of a bundle, or the
-/// image is small. Old bundles have no such annotations and are small.
+/// Returns `true` if the layers should be read. This is the case if the image has the annotations
+/// of a bundle, or is small. Old bundles have no such annotations and are small.
 fn may_be_bundle(manifest: &Manifest) -> bool {
     let total = manifest
         .layers

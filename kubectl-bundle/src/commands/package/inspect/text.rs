@@ -1,4 +1,4 @@
-//! Description as text: labels and lists of limited length, with control characters escaped.
+//! Description of an artifact as text. Lists are truncated, and control characters are escaped.
 
 use std::fmt::Write as _;
 

@@ -35,7 +35,7 @@ pub(super) struct ReviewedImage<'a> {
 pub(super) struct ContentFindings {
     /// The findings.
     pub(super) findings: Findings,
-    /// Checks that were not possible. Each check has one sentence.
+    /// Checks that were not possible, with one sentence for each check.
     pub(super) unchecked: Vec<String>,
 }
 

@@ -27,7 +27,7 @@ use crate::cluster::Cluster;
 use crate::failure::{Failure, Outcome};
 use crate::registry;
 
-/// Source of facts, with the facts that are the same for every object.
+/// Source of facts. The fields contain the facts that are the same for every object.
 pub(super) struct ClusterFacts {
     cluster: Cluster,
     pub(super) registry: Client,
@@ -239,7 +239,8 @@ impl ImageLookups for ClusterFacts {
 
     async fn forget(&self, _image: &Image, _policies: &MatchingPolicies) {}
 
-    /// Returns `true`, so that the user gets all findings in one run.
+    /// Returns `true`: the content of rejected images is read too, so that the user gets all
+    /// findings in one run.
     fn reads_rejected_images(&self) -> bool {
         true
     }

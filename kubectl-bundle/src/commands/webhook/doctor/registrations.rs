@@ -1,4 +1,4 @@
-//! Checks of the registrations, their certificate authority, and a review.
+//! Checks of the registrations and their certificate authority, and the review of a test object.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -243,8 +243,8 @@ fn check_version(server: &str, reported: &str) -> Outcome {
     .into())
 }
 
-/// Applies the objects phase by phase. Before an object of a new kind is applied, the API server
-/// serves the kind. Registrations are applied last.
+/// Applies the objects phase by phase. Waits until the API server serves a new kind before it
+/// applies an object of the kind. Registrations are applied last.
 async fn apply_all(
     ui: &mut Ui,
     target: &InstallTarget,

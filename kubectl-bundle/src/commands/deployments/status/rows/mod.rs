@@ -53,7 +53,7 @@ enum RowHealth {
 }
 
 impl RowHealth {
-    /// Returns one word, and a message if there is one.
+    /// Returns the health as one word, and its message. `None` means that there is no message.
     fn parts(&self) -> (&str, Option<&str>) {
         match self {
             Self::Known(Health::Ready) => ("Ready", None),
@@ -273,7 +273,7 @@ pub(super) fn structured(rows: &[ObjectRow]) -> Value {
     rows.collect()
 }
 
-/// Returns the number of listed objects, if there are more.
+/// Returns the number of listed objects if there are more objects than listed.
 pub(super) fn count(
     rows: &[ObjectRow],
     is_truncated: bool,
