@@ -83,8 +83,8 @@ fn rejects_input_that_is_not_a_regular_file() {
     error: ./web.tar: the signature would overwrite the file itself [BUNDLE-USAGE-003]
       hint: nothing was signed; use another file with --bundle
     ");
-    // With private services, the missing services are not taken from the public instance, because
-    // its log is public.
+    // With a private certificate authority, the log of the public instance is not used, because its
+    // entries are public.
     kb_snapshot!(context, ["sign", "web.tar", "--bundle", "b.json", "--identity-token", "x", "--fulcio-url", "https://fulcio.example.com"], @r"
     exit code: 2
     ----- stdout -----

@@ -96,7 +96,7 @@ fn reports_registries_with_false_stalled_or_interrupted_responses() {
     error: cannot read the manifest of [REGISTRY]/web:1.4.0: the registry is overloaded or failing (503: slow down) [BUNDLE-REGISTRY-011]
       hint: try again later
     ");
-    // A list that the user may not read is never reported as an empty list.
+    // A list that the user has no permission to read is never reported as an empty list.
     insta::assert_snapshot!(inspect(Fault::ReferrersApi(403)), @r#"
     exit code: 0
     ----- stdout -----
