@@ -1,5 +1,5 @@
-//! The archives of Bundles: the interface between the reconciler, which has the content, and the
-//! content service.
+//! The archives of Bundles. This interface connects the content service with the reconciler, which
+//! has the content.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,7 +25,7 @@ pub(crate) trait BundleArchive: Send {
 
 /// The archives of Bundles that the leader has.
 pub(crate) trait BundleArchives: Send + Sync {
-    /// Opens the archive of `bundle` for `requester`, whose limits count.
+    /// Opens the archive of `bundle`. The required memory counts for the limits of `requester`.
     fn open<'a>(
         &'a self,
         bundle: &'a KubeName,
@@ -42,7 +42,7 @@ pub(crate) enum ArchiveError {
     /// The Bundle has no content yet, or its record is not valid.
     #[error("Bundle {0} is not unpacked: see its conditions")]
     NotUnpacked(KubeName),
-    /// The copy in the cache was lost.
+    /// The cache does not contain the content any more.
     #[error(
         "the content of Bundle {0} is not in the cache: it is fetched again when a BundleDeployment needs it"
     )]
@@ -53,7 +53,7 @@ pub(crate) enum ArchiveError {
     /// The API server failed.
     #[error("cannot read Bundle {0}")]
     Api(KubeName, #[source] kube::Error),
-    /// The archive cannot be written.
+    /// The archive cannot be written to the volume of the cache.
     #[error("cannot store the archive of Bundle {0} in the cache")]
     Unstorable(KubeName, #[source] io::Error),
 }
@@ -67,7 +67,7 @@ impl<T: BundleArchives + UploadTargets> LeaderContent for T {}
 #[derive(Default)]
 pub(crate) struct LeaderArchives(Mutex<Option<Arc<dyn LeaderContent>>>);
 
-/// Removes the archives of a leader on drop.
+/// Removes the archives of the leader when it is dropped.
 pub(crate) struct Leading(Arc<LeaderArchives>);
 
 impl LeaderArchives {

@@ -49,7 +49,7 @@ impl Readiness {
         self.gates.load(Ordering::Acquire) & (1 << gate as u8) != 0
     }
 
-    /// Reports not ready from now on, because the process ends.
+    /// Reports the replica as not ready from now on, because the process is ending.
     pub fn drain(&self) {
         self.gates.fetch_or(DRAINING, Ordering::AcqRel);
     }

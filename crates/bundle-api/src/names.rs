@@ -33,9 +33,9 @@ pub const FIELD_MANAGER: &str = "bundle-webhook";
 /// Field manager of the status of this project's kinds.
 pub const STATUS_MANAGER: &str = "bundle-webhook-status";
 
-/// Label on Bundles and installed objects: the kind of the owner.
+/// Label on Bundles and installed objects with the kind of the owner.
 pub const LABEL_OWNER_KIND: &str = "core.rukpak.io/owner-kind";
-/// Label on Bundles and installed objects: the name of the owner.
+/// Label on Bundles and installed objects with the name of the owner.
 pub const LABEL_OWNER_NAME: &str = "core.rukpak.io/owner-name";
 /// Label on a Bundle made from a template: the hash of that template.
 pub const LABEL_TEMPLATE_HASH: &str = "core.rukpak.io/bundle-template-hash";
@@ -63,7 +63,8 @@ pub const SEAL_MANAGER: &str = "bundle-webhook-seal";
 pub const UNREADABLE_MANAGER: &str = "bundle-webhook-unreadable";
 
 /// Annotation with the admission stamp: the requester of this spec, with a MAC. Only the pod has
-/// the key of the MAC. The annotation is removed after the object is sealed.
+/// the key of the MAC. The pod removes the annotation after it has written the seal into the
+/// status.
 pub const ANNOTATION_STAMP: &str = "core.rukpak.io/stamp";
 /// Annotation that admits an object without stamp or seal. The user who sets it becomes the
 /// requester of the whole spec. The value is valid for one spec of one object.
@@ -72,7 +73,8 @@ pub const ANNOTATION_ADMIT: &str = "core.rukpak.io/admit";
 /// annotation an admission review needs no registry.
 pub const ANNOTATION_PROOF: &str = "core.rukpak.io/proof";
 /// Annotation on installed objects: a mark that distinguishes objects of the pod from objects that
-/// other clients created under the same name. The pod reads the mark only after a crash.
+/// other clients created under the same name. The pod reads the mark only if it does not know
+/// whether its own request created the object.
 pub const ANNOTATION_CREATION_MARK: &str = "core.rukpak.io/creation-mark";
 /// Annotation of a Secret in an operator's content: name of the Service in the same namespace for
 /// which the pod issues its certificate and key.
@@ -104,8 +106,8 @@ pub mod condition {
     pub const VERIFIED: &str = "Verified";
     /// Bundle: the content's Kubernetes range includes this server.
     pub const COMPATIBLE: &str = "Compatible";
-    /// Bundle: the source refers to other content than was first unpacked. True if a tag moved; the
-    /// content stays unchanged.
+    /// Bundle: the source now refers to other content than the content that was first unpacked, for
+    /// example because a tag moved. The unpacked content does not change.
     pub const SOURCE_MOVED: &str = "SourceMoved";
     /// BundleDeployment: a Bundle of the current template is unpacked.
     pub const HAS_VALID_BUNDLE: &str = "HasValidBundle";
@@ -121,7 +123,8 @@ pub mod condition {
     pub const DRIFTED: &str = "Drifted";
     /// BundleDeployment: an installation or upgrade is in progress.
     pub const PROGRESSING: &str = "Progressing";
-    /// All kinds: the condition that kstatus, Flux, Argo CD and `kubectl wait` read.
+    /// All kinds: the object is reconciled or valid. kstatus, Flux, Argo CD and `kubectl wait` read
+    /// this condition.
     pub const READY: &str = "Ready";
     /// BundleApproval: the approval is valid.
     pub const ACCEPTED: &str = "Accepted";
@@ -163,7 +166,7 @@ pub mod reason {
     /// Authorized, Ready: the requester of the installed content has lost permissions that the
     /// content requires. The content stays installed and is not changed any more.
     pub const RIGHTS_WITHDRAWN: &str = "RightsWithdrawn";
-    /// Any: the object is larger than the webhook reads, and is not reconciled.
+    /// Any kind: the object is larger than the webhook reads, and is not reconciled.
     pub const TOO_LARGE_TO_READ: &str = "TooLargeToRead";
     /// SourceMoved: the source now refers to other content.
     pub const SOURCE_MOVED: &str = "SourceMoved";

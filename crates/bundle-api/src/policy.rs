@@ -44,7 +44,7 @@ pub struct SignaturePolicySpec {
     #[schemars(length(min = 1))]
     pub images: Vec<ImagePattern>,
     /// `enforce` rejects content that does not satisfy the policy; `warn` admits such content with
-    /// a warning. Default: enforce.
+    /// a warning. Default: `enforce`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<PolicyMode>,
     /// Number of distinct authorities that must have signed. Default: 1.
@@ -60,16 +60,16 @@ pub struct SignaturePolicySpec {
     pub versions: Option<Versions>,
 }
 
-/// Pattern for references.
+/// Pattern for image references.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ImagePattern {
     /// Pattern for registry and repository, never for the tag: `registry.example.com/team/**`. `*`
-    /// matches any run of characters except `/`, `**` any run.
+    /// matches any run of characters except `/`. `**` matches any run of characters.
     pub glob: String,
 }
 
 /// `enforce` rejects content that does not satisfy the policy; `warn` admits such content with a
-/// warning. Default: enforce.
+/// warning. Default: `enforce`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PolicyMode {
@@ -123,7 +123,7 @@ pub struct Keyless {
     pub trust_root: Option<TrustRoot>,
 }
 
-/// Identity: an issuer and a subject, each given as exact text or as a regular expression.
+/// Identity: an issuer and a subject. Each of the two is an exact text or a regular expression.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Identity {

@@ -14,7 +14,8 @@ pub struct BundleSource {
     /// Type of the source: `image`, `git`, `configMaps`, `http` or `upload`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Image in a registry whose file system is the content. The only source that can be signed.
+    /// Image in a registry whose file system is the content. An image is the only source that can
+    /// be signed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<ImageSource>,
     /// Directory of a git repository.
@@ -114,9 +115,9 @@ pub struct UploadSource {}
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Authorization {
-    /// Secret in the system namespace: `username` and `password`, for http also `token`, for git
-    /// over SSH `ssh-privatekey` and `ssh-knownhosts`. The requester needs verb `get` on this
-    /// Secret.
+    /// Secret in the system namespace with the credentials. Its keys are `username` and `password`,
+    /// or `token` (only http), or `ssh-privatekey` and `ssh-knownhosts` (only git over SSH). The
+    /// requester needs verb `get` on this Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<LocalName>,
     /// Accept any TLS certificate or host key. With `true`, anyone on the network path can replace

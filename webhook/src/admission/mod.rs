@@ -1,6 +1,6 @@
 //! Admission: a router with `/validate` and `/mutate`, which share one review. A review writes
-//! nothing, and each wait has a limit. `bundle_core::review` has the rules, and `server` has the
-//! listener.
+//! nothing, and each wait has a limit. `bundle_core::review` contains the rules, and `server`
+//! contains the listener.
 
 mod config_maps;
 mod configuration;
@@ -110,7 +110,7 @@ async fn mutate<L: Lookups>(
     let request = &received.request;
     let mutated = admission.mutated(request).instrument(request.span()).await;
     let review = match mutated {
-        // The validating call reports rejections and warnings.
+        // The response to the validating call reports rejections and warnings.
         Ok(patch) => review::allowed(&request.uid, &[], &patch),
         Err(refusal) => review::denied(&request.uid, &refusal, &[]),
     };

@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use crate::clients::cluster;
 use crate::telemetry::spans;
 
-/// Maximum length of the uid of a request, in bytes. API servers send UUIDs of 36.
+/// Maximum length of the uid of a request, in bytes. API servers send UUIDs with a length of 36
+/// bytes.
 const UID_BYTES: usize = 128;
 /// Maximum memory of the groups and extra fields of a requester: about 8,000 groups. API servers
 /// receive groups and extra fields in tokens, certificates and headers, which are far shorter.
@@ -28,10 +29,10 @@ pub(super) struct Request {
     pub(super) kind: GroupVersionKind,
     #[serde(default)]
     pub(super) sub_resource: String,
-    /// Empty if the API server generates the name.
+    /// Name of the object. Empty if the API server generates the name.
     #[serde(default)]
     pub(super) name: String,
-    /// Empty for cluster-scoped objects.
+    /// Namespace of the object. Empty for cluster-scoped objects.
     #[serde(default)]
     pub(super) namespace: String,
     pub(super) operation: String,
@@ -130,7 +131,7 @@ pub(super) struct UserEnvelope {
 }
 
 impl RequestEnvelope {
-    /// Returns the memory of the parsed request, without its short texts.
+    /// Returns the memory of the parsed request. The short texts of the request are not included.
     pub(super) fn memory(&self) -> Footprint {
         let objects = self.object.plus(self.old_object);
         objects.plus(self.user_info.memory())
@@ -147,7 +148,7 @@ impl UserEnvelope {
 pub(super) fn weigh(body: &[u8]) -> Result<Envelope, String> {
     let envelope: Envelope = serde_json::from_slice(body)
         .map_err(|error| format!("the body is not an AdmissionReview: {error}"))?;
-    // The response repeats it.
+    // The response contains the uid, so the length of the uid is limited.
     let uid = envelope.request.as_ref().map_or("", |request| &request.uid);
     if uid.len() > UID_BYTES {
         return Err(format!(

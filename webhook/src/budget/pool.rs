@@ -27,13 +27,13 @@ struct State {
     /// Total number of units. This number does not change.
     capacity: u64,
     used: u64,
-    /// The units that are free limit each key ([`Pool::divided`]).
+    /// True if the limit of each key depends on the number of free units ([`Pool::divided`]).
     is_divided: bool,
     held: HashMap<String, u64>,
     waiting: VecDeque<Waiter>,
     next: u64,
-    /// Number of the latest grant to each key. Only the first key of a share counts. Keys without
-    /// shares and waiters are removed.
+    /// Number of the latest grant to each key. Only the first key of a share counts. A key that has
+    /// neither shares nor waiters is removed.
     served: HashMap<String, u64>,
     /// Number of grants so far.
     grants: u64,
@@ -98,10 +98,10 @@ impl Pool {
         Self::with(capacity, false)
     }
 
-    /// Creates a pool that limits each key. A key gets a further share if afterwards the number of
-    /// free units is at least the number of units of the key. Therefore one key can have half of
-    /// the units, and a second key can have half of the remaining units. A few keys cannot use all
-    /// units.
+    /// Creates a pool that limits each key by the number of free units. A key gets a further share
+    /// only if the number of free units afterwards is at least the number of units of the key.
+    /// Therefore one key can have half of the units, and a second key can have half of the
+    /// remaining units. A few keys cannot use all units.
     pub fn divided(capacity: u64) -> Self {
         Self::with(capacity, true)
     }
@@ -127,7 +127,7 @@ impl Pool {
         lock(&self.state).used
     }
 
-    /// Returns the units that the shares of `key` have.
+    /// Returns the number of units in the shares of `key`.
     pub fn held(&self, key: &str) -> u64 {
         lock(&self.state).held.get(key).copied().unwrap_or_default()
     }
@@ -139,9 +139,9 @@ impl Pool {
     }
 
     /// Waits for a share of this weight under these limits. The next waiter is the waiter whose
-    /// first key has the smallest share. If several keys have the same share, the key that was
-    /// served longest ago is next, and then the oldest waiter. Dropping the future removes the
-    /// waiter.
+    /// first key has the fewest units. If several keys have the same number of units, the key that
+    /// was served longest ago is next. If this key has several waiters, the oldest waiter is next.
+    /// Dropping the future removes the waiter.
     pub async fn take(&self, weight: u64, caps: Vec<Cap>) -> Result<Share, ShareTooLarge> {
         let too_large = ShareTooLarge {
             wanted: weight,
@@ -153,8 +153,8 @@ impl Pool {
         let (place, share) = self.enqueue(weight, caps);
         let share = share.await;
         drop(place);
-        // The sender is dropped only after a send, or with its place in the queue, which this
-        // function holds.
+        // The sender is dropped in two cases: after a send, or with the place in the queue. This
+        // function holds the place in the queue.
         share.map_err(|_| too_large)
     }
 
@@ -222,9 +222,9 @@ impl State {
         }
     }
 
-    /// Grants as many shares as possible. The next waiter in order is not overtaken if the pool has
-    /// too few units for it. Only waiters that their own limit blocks are overtaken. The caller
-    /// delivers the shares after it has released the lock.
+    /// Grants as many shares as possible. If the pool has too few units for the next waiter, later
+    /// waiters do not overtake it. Later waiters overtake only waiters that are blocked by their
+    /// own limit. The caller delivers the shares after it has released the lock.
     fn grant(&mut self, shared: &Arc<Mutex<Self>>) -> Vec<(oneshot::Sender<Share>, Share)> {
         let mut granted = Vec::new();
         loop {
@@ -271,7 +271,7 @@ impl State {
 
 fn deliver(granted: Vec<(oneshot::Sender<Share>, Share)>) {
     for (waiter, share) in granted {
-        // If the receiver is gone, the share is in the error and is dropped.
+        // If the receiver was dropped, the error contains the share, which is dropped here.
         drop(waiter.send(share));
     }
 }
@@ -418,7 +418,8 @@ mod tests {
 
     #[tokio::test]
     async fn share_is_tried_without_waiting() {
-        // More than the operations after which tokio interrupts a task.
+        // The test takes more shares than the number of operations after which tokio interrupts a
+        // task.
         let pool = Pool::new(1_000);
         let shares: Vec<_> = (0..1_001)
             .map(|_| pool.try_take(1, by("a", 1_000)))
@@ -437,7 +438,7 @@ mod tests {
         let held = pool.take(1, by("a", 4)).await.unwrap();
         let mut large = Box::pin(pool.take(4, by("b", 4)));
         assert!(large.as_mut().now_or_never().is_none());
-        // It is behind the other in the queue.
+        // The small waiter is behind the large waiter in the queue.
         let mut small = Box::pin(pool.take(1, by("c", 4)));
         assert!(small.as_mut().now_or_never().is_none());
         drop(large);

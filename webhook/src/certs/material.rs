@@ -22,10 +22,10 @@ const AUTHORITY_LIFE: SignedDuration = SignedDuration::from_hours(24 * 365 * 3);
 const SERVING_LIFE: SignedDuration = SignedDuration::from_hours(24 * 90);
 /// Time between the announcement of a new authority and the first certificate that it issues.
 const OVERLAP: SignedDuration = SignedDuration::from_hours(1);
-/// Time by which certificates are backdated, for API servers whose clock is late.
+/// Time by which the start of each certificate is set back, for API servers whose clock is behind.
 const SKEW: SignedDuration = SignedDuration::from_mins(5);
 
-/// The stored data, all as PEM.
+/// The stored data. All texts are PEM.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Material {
     /// Key of the current certificate authority, as PKCS#8.
@@ -51,7 +51,7 @@ pub(super) enum RenewalDue {
     /// certificate.
     Names,
     /// The certificate authority. The new authority is added to the trusted authorities. The
-    /// serving certificate stays.
+    /// serving certificate does not change.
     Authority,
     /// Both the authority and the serving certificate, because no part is valid any more.
     Everything,
@@ -63,7 +63,7 @@ pub enum MaterialError {
     /// A stored certificate cannot be parsed.
     #[error("the stored {what} cannot be parsed")]
     Unreadable {
-        /// The certificate.
+        /// Name of the certificate in the message.
         what: &'static str,
         /// The cause.
         source: NotACertificate,
@@ -71,7 +71,7 @@ pub enum MaterialError {
     /// A key cannot be generated, or a certificate cannot be signed.
     #[error("cannot create the {what}")]
     Make {
-        /// The certificate.
+        /// Name of the certificate in the message.
         what: &'static str,
         /// The cause.
         source: rcgen::Error,
@@ -92,7 +92,7 @@ pub(super) fn due(
     } else if past_two_thirds(&authority, now) {
         RenewalDue::Authority
     } else if past_two_thirds(&serving, now)
-        // After the overlap, the announced authority issues the certificates.
+        // After the overlap, the new authority issues the serving certificates.
         || (serving.issuer != authority.subject && authority.not_before + SKEW + OVERLAP <= now)
     {
         RenewalDue::Serving
@@ -117,8 +117,8 @@ pub(super) fn create(names: &[String], now: Timestamp) -> Result<Material, Mater
     })
 }
 
-/// Creates the certificates again after their Secret was deleted or damaged. The `known` serving
-/// certificate stays in use until API servers trust the new authority, as in a planned renewal.
+/// Creates the certificates again after their Secret was deleted or damaged. As in a planned
+/// renewal, the serving certificate in `known` is served until API servers trust the new authority.
 pub(super) fn create_again(
     known: Option<&Material>,
     names: &[String],

@@ -30,13 +30,13 @@ pub(super) struct Rotation {
 }
 
 impl Rotation {
-    /// Returns true if tokens from `rotated` must be replaced at `now`. One rotation per gap is
-    /// sufficient for all replicas. Replicas that start together rotate once, because each rotation
-    /// invalidates the token before the previous one.
+    /// Returns true if tokens from `rotated` must be replaced at `now`. One rotation after each gap
+    /// is sufficient for all replicas. Replicas that start together rotate once, because each
+    /// rotation invalidates the token before the previous one.
     pub(super) fn is_due(&self, rotated: Timestamp, now: Timestamp) -> bool {
         let age = Duration::try_from(now.duration_since(rotated)).unwrap_or_default();
         let is_older = |limit: Duration| age >= limit;
-        // The clock of the replica that created them was far ahead.
+        // The clock of the replica that created the tokens was far ahead.
         let is_ahead = rotated.duration_since(now) > SignedDuration::from_hours(1);
         is_ahead
             || self.gap.is_some_and(|began| rotated < began)

@@ -19,7 +19,7 @@ pub enum ServeError {
     /// The certificate or the key cannot be parsed.
     #[error("the {what} is invalid PEM")]
     Pem {
-        /// The part.
+        /// Name of the invalid part in the message.
         what: &'static str,
         /// The cause.
         source: rustls_pki_types::pem::Error,

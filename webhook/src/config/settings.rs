@@ -32,7 +32,8 @@ pub struct Settings {
     pub content: ContentSettings,
     pub health_listen: SocketAddr,
     pub namespace: String,
-    /// Namespace of the keys and inventories, which only the pod reads. Never the system namespace.
+    /// Namespace of the keys and inventories, which only the pod reads. It always differs from the
+    /// system namespace.
     pub state_namespace: String,
     /// DNS names and IP addresses of the serving certificate. The names of the Service come first.
     pub names: Vec<String>,
@@ -42,21 +43,21 @@ pub struct Settings {
     pub path_rotation_interval: Option<Duration>,
     pub client_ca_file: Option<PathBuf>,
     pub cache_dir: PathBuf,
-    /// In bytes.
+    /// Maximum size of the content cache, in bytes.
     pub cache_limit: u64,
-    /// In bytes.
+    /// Memory limit of the process, in bytes.
     pub memory_limit: u64,
     pub registry_ca: Option<PathBuf>,
     /// Folders with programs, separated by colons.
     pub search_path: OsString,
-    /// Mirrors of registries.
+    /// Files with mirrors of registries.
     pub registries_conf: Option<PathBuf>,
     /// Interval of comparing sources with unpacked content; `None`: never.
     pub source_check_interval: Option<Duration>,
     pub rights_check_interval: Duration,
     pub review_deadline: Duration,
     pub identity: String,
-    /// `None`: reconcile without a lease.
+    /// Time after which the lease of a failed holder expires. `None`: reconcile without a lease.
     pub lease_duration: Option<Duration>,
     pub drain_delay: Duration,
     pub drain_timeout: Duration,
@@ -74,7 +75,7 @@ pub enum SettingsError {
         flag: &'static str,
         /// The value of the flag.
         given: SignedDuration,
-        /// The reason.
+        /// The reason why the value is invalid.
         reason: &'static str,
     },
     /// The name of a namespace is invalid, or both namespaces have the same name.
@@ -82,9 +83,9 @@ pub enum SettingsError {
     Namespace {
         /// The flag without dashes.
         flag: &'static str,
-        /// The name.
+        /// The invalid name.
         given: String,
-        /// The reason.
+        /// The reason why the name is invalid.
         reason: &'static str,
     },
     /// An invalid name or path of the content service.
@@ -96,9 +97,9 @@ pub enum SettingsError {
         .least >> 20
     )]
     Memory {
-        /// The value of the flag, or the limit of the cgroup.
+        /// The value of the flag, or the limit of the cgroup, in bytes.
         given: u64,
-        /// The minimum.
+        /// The minimum memory limit, in bytes.
         least: u64,
     },
 }

@@ -68,10 +68,10 @@ pub struct BundleDeploymentSpec {
     /// Template of the Bundle. A change creates a new Bundle, named after this object and a hash of
     /// the template.
     pub template: BundleTemplate,
-    /// Configuration of the content, in free form; the schema of the package documents its keys.
+    /// Configuration of the content, in free form. The schema of the package documents the keys.
     /// Operators (registry+v1) have the keys `watchNamespace`, `watchNamespaces` and
-    /// `deploymentConfig`. It has no effect for plain content without `config.patches`. A change is
-    /// applied in place, without a new Bundle.
+    /// `deploymentConfig`. This field has no effect for plain content without `config.patches`. A
+    /// change is applied in place, without a new Bundle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schemas::free_form")]
     pub config: Option<serde_json::Value>,
@@ -79,16 +79,16 @@ pub struct BundleDeploymentSpec {
     /// requester needs verb `impersonate` on this ServiceAccount.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account: Option<ServiceAccountName>,
-    /// Namespace of the objects without a namespace. This field has no default: if it is not set,
-    /// content with such objects is rejected. All objects of an operator (registry+v1) are
+    /// Namespace for namespaced objects that set no namespace. This field has no default: if it is
+    /// not set, content with such objects is rejected. All objects of an operator (registry+v1) are
     /// installed in this namespace. If this field is not set, an operator is installed in the
     /// namespace that its bundle suggests. A namespace of bundle-webhook itself is rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = names::LABEL_PATTERN), length(max = names::LABEL_LIMIT))]
     pub target_namespace: Option<String>,
-    /// Create `targetNamespace` if it is missing. An existing namespace is not changed. When the
-    /// content is deleted, a namespace that was created is deleted too if it contains no other
-    /// objects. Default: false.
+    /// Create `targetNamespace` if it does not exist. An existing namespace is not changed. When
+    /// the content is deleted, the pod also deletes a namespace that it created, if the namespace
+    /// contains no other objects. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub create_namespace: Option<bool>,
     /// Stop reconciling while this field is true: new content is not installed, and drift is not
@@ -227,9 +227,9 @@ pub struct Rollout {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100))]
     pub history: Option<u32>,
-    /// Allow a lower version to replace a higher one of the same package. Default: false. Content of
-    /// a former revision in `status.revisions` is always allowed. A SignaturePolicy can still forbid
-    /// lower versions.
+    /// Allow a lower version to replace a higher version of the same package. Default: false.
+    /// Content of a former revision in `status.revisions` is always allowed. A SignaturePolicy can
+    /// still forbid lower versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_downgrade: Option<bool>,
     /// Handling of an object with a change of an immutable field. `IfCompleted` deletes and
@@ -294,7 +294,7 @@ pub enum DeleteObjects {
 /// the CRD, `Delete` deletes the CRD and all its resources. Default: `Refuse`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum DeleteCustomResources {
-    /// Wait until the CRD has no resources, and report it.
+    /// Wait until the CRD has no resources, and report the CRD.
     #[default]
     Refuse,
     /// Keep the CRD.
@@ -306,17 +306,17 @@ pub enum DeleteCustomResources {
 /// Override for content whose Kubernetes version range excludes this server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KubernetesOverride {
-    /// `Accept` installs the content anyway and records that in the status. Default: the range of
-    /// the package applies.
+    /// `Accept` installs the content, and records in the status that the server is not supported.
+    /// Default: the range of the package applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unsupported: Option<Unsupported>,
 }
 
-/// `Accept` installs the content anyway and records that in the status. Default: the range of the
-/// package applies.
+/// `Accept` installs the content, and records in the status that the server is not supported.
+/// Default: the range of the package applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Unsupported {
-    /// Install the content anyway.
+    /// Install the content on an unsupported server.
     Accept,
 }
 
@@ -333,12 +333,13 @@ pub struct CrdUpgrades {
 pub struct CrdUpgradeException {
     /// Name of the CRD: `widgets.example.com`.
     pub crd: String,
-    /// Name of the check, as the message names it: `NoScopeChange`, `NoStoredVersionRemoved`,
-    /// `NoConversionRemoved`, `NoExistingFieldRemoved`, `ServedVersionValidator`, `Enum`,
-    /// `Required`, `Maximum`, `MaxItems`, `MaxLength`, `MaxProperties`, `Minimum`, `MinItems`,
-    /// `MinLength`, `MinProperties`, `Default`, `Type`, `UnknownChange`; `ChangeValidator` covers
-    /// `Enum` and all that follow it.
+    /// Name of the check, as in the message of the failed check: `NoScopeChange`,
+    /// `NoStoredVersionRemoved`, `NoConversionRemoved`, `NoExistingFieldRemoved`,
+    /// `ServedVersionValidator`, `Enum`, `Required`, `Maximum`, `MaxItems`, `MaxLength`,
+    /// `MaxProperties`, `Minimum`, `MinItems`, `MinLength`, `MinProperties`, `Default`, `Type`,
+    /// `UnknownChange`; `ChangeValidator` covers `Enum` and all checks after `Enum` in this list.
     pub check: String,
-    /// Reason for the exception. `status.warnings` shows it in place of the result of the check.
+    /// Reason for the exception. `status.warnings` shows this reason instead of the result of the
+    /// check.
     pub reason: String,
 }

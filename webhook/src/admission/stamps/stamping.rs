@@ -1,5 +1,5 @@
 //! Stamps on objects: validation of an existing stamp or seal, the stamp that a write gets, and the
-//! patch that sets the stamp. `bundle_core::review` has the formats (`stamp`, `seal`) and the
+//! patch that sets the stamp. `bundle_core::review` contains the formats (`stamp`, `seal`) and the
 //! rules.
 
 use bundle_api::names::{ANNOTATION_ADMIT, ANNOTATION_STAMP, API_VERSION, LABEL_TEMPLATE_HASH};
@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 
 use crate::stored_object;
 
-/// Maximum age of the stamp of a write at the validating call, in milliseconds. This age exceeds
-/// the longest webhook timeout.
+/// Maximum age of the stamp of a write at the validating call, in milliseconds. This age is longer
+/// than the longest timeout of a webhook call.
 const MAX_STAMP_AGE_MS: i64 = 60_000;
 /// Maximum clock difference between two replicas, in milliseconds.
 const CLOCK_SKEW_MS: i64 = 5_000;
@@ -218,7 +218,7 @@ impl StampInput<'_> {
             let changed = self.subject.changed_parts();
             vouched.parts.changed_by(self.requester, changed)
         } else {
-            // The specs of other kinds do not change.
+            // The spec of every other kind is immutable.
             vouched.parts.clone()
         }
     }
@@ -246,7 +246,7 @@ impl WantedStamp {
         }
     }
 
-    /// Returns true if a mutating call, in any replica, created the annotation for this write.
+    /// Returns true if a mutating call of any replica created the annotation for this write.
     pub(in crate::admission) fn is(&self, key: &[u8], found: Option<&str>) -> bool {
         match self {
             Self::Exactly(text) => text.as_deref() == found,

@@ -27,9 +27,9 @@ impl DryRunKey {
     /// Returns the key of a dry run. `compared_with` is the installer whose dry run was compared
     /// with the dry run of the requester.
     ///
-    /// `version` is the only version that the apply changes, if it names one. Returns `None` for
-    /// applies that change any version, and for kinds whose result depends on other objects of the
-    /// cluster. Those are checked every time.
+    /// `version` is the only version that the apply changes, if the apply names a version. Returns
+    /// `None` for applies that change any version, and for kinds whose result depends on other
+    /// objects of the cluster. Such applies are checked every time.
     pub(in crate::reconcile) fn of(
         requester: &Requester,
         class: &str,

@@ -20,7 +20,8 @@ use crate::reconcile::content::objects::PreparedObject;
 /// Maximum number of autoscalers of a namespace that are read.
 const MAX_AUTOSCALERS: u32 = 100;
 
-/// Objects whose replicas were not applied in one reconcile: a warning by object key.
+/// Objects whose replicas were not applied in one reconcile. Contains a warning for each object
+/// key.
 #[derive(Debug, Default)]
 pub(in crate::reconcile) struct ScaledObjects(Mutex<BTreeMap<String, String>>);
 
@@ -39,9 +40,9 @@ impl ScaledObjects {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns true if `item` sets the replicas of `live`, and another owner sets them too. An
-    /// autoscaler that cannot be read counts as the owner. The warning proposes an ignore rule,
-    /// unless one of `rules`, which match `item`, names the replicas.
+    /// Returns true if `item` and another owner both set the replicas of `live`. If the autoscalers
+    /// cannot be read, an autoscaler counts as the other owner. The warning proposes an ignore
+    /// rule, unless one of `rules`, which match `item`, names the replicas.
     pub(in crate::reconcile) async fn is_scaled_by_other(
         &self,
         client: &Client,
