@@ -50,17 +50,17 @@ pub(in crate::reconcile) struct DeploymentReconcile<'a> {
     pub(in crate::reconcile) inventory: Arc<Inventory>,
     /// The conditions of the status.
     pub(in crate::reconcile) conditions: ConditionSet,
-    /// Facts for the conditions.
+    /// The facts from which the conditions are computed.
     pub(in crate::reconcile) facts: DeploymentFacts,
     pub(in crate::reconcile) old: BundleDeploymentStatus,
     pub(in crate::reconcile) status: BundleDeploymentStatus,
     pub(in crate::reconcile) warnings: BTreeSet<String>,
     pub(in crate::reconcile) approved_by: Option<String>,
     pub(in crate::reconcile) restored: Vec<RestoredObject>,
-    /// True if this reconcile tried to restore objects that were due.
+    /// True if this reconcile tried to restore the objects that were due.
     pub(in crate::reconcile) restores_tried: bool,
     pub(in crate::reconcile) has_installed: bool,
-    /// The policies that verified the content in this reconcile.
+    /// The policies that were used to verify the content in this reconcile.
     pub(in crate::reconcile) applied_policies: Option<AppliedPolicies>,
     /// Objects whose number of replicas was not applied, because another owner sets it.
     pub(in crate::reconcile) scaled_objects: Arc<ScaledObjects>,
@@ -68,7 +68,7 @@ pub(in crate::reconcile) struct DeploymentReconcile<'a> {
     pub(in crate::reconcile) created_namespace: Option<String>,
     /// The rules of the package that was read last.
     pub(in crate::reconcile) package_rules: Option<PackageRules>,
-    /// The period of the certificates for webhooks of an operator.
+    /// The current period of the certificates for webhooks of an operator.
     pub(in crate::reconcile) certificate_period: CertificatePeriod,
 }
 

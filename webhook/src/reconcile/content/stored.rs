@@ -91,8 +91,8 @@ pub(in crate::reconcile) struct StoredContent {
 }
 
 impl StoredContent {
-    /// Opens a copy and reads its index. Fails if the copy was not written under this name with
-    /// this key, or was changed.
+    /// Opens a copy and reads its index. Fails if the copy was written under another name or with
+    /// another key, or was changed.
     pub(in crate::reconcile) fn open(path: &Path, name: &str, key: &[u8]) -> io::Result<Self> {
         let (file, index) = SealedFile::open(path, seal(name, key), MAX_INDEX_BYTES)?;
         Ok(Self {

@@ -15,7 +15,7 @@ pub(in crate::reconcile) struct Unpacked {
     pub(in crate::reconcile) signed_by: Vec<SignedBy>,
     /// The condition `Compatible`.
     pub(in crate::reconcile) compatible: Compatibility,
-    /// Fields for the status. The digest of the spec and the seal are not set yet.
+    /// Fields of the content for the status. The digest of the spec and the seal are not set yet.
     pub(in crate::reconcile) content: BundleContent,
     pub(in crate::reconcile) warnings: Vec<String>,
 }

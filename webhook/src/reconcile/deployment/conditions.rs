@@ -1,5 +1,5 @@
-//! The facts for the conditions of a BundleDeployment, collected at the end of a reconcile. The
-//! conditions themselves are in `bundle_core::plan::status`.
+//! The facts for the conditions of a BundleDeployment, collected at the end of a reconcile.
+//! `bundle_core::plan::status` computes the conditions.
 
 use std::time::Duration;
 
@@ -77,8 +77,8 @@ impl DeploymentReconcile<'_> {
         }
     }
 
-    /// Returns the time until the next reconcile, which is earlier if objects are to be restored
-    /// before `wait`.
+    /// Returns the time until the next reconcile: `wait`, or the time until the next restore of an
+    /// object if this is earlier.
     pub(in crate::reconcile) fn with_next_restore(
         &self,
         wait: Option<Duration>,

@@ -41,7 +41,8 @@ impl JobEnds {
         ends.insert(uid, seen);
     }
 
-    /// Returns the last state of the Job with this uid. An end that was not observed is unknown.
+    /// Returns the last observed state of the Job with this uid. If the end of the Job was not
+    /// observed, the state does not contain a failure.
     pub(in crate::reconcile) fn last(&self, uid: &str) -> ObservedJob {
         let ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         ends.get(uid).copied().unwrap_or(ObservedJob {

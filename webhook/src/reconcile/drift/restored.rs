@@ -27,7 +27,7 @@ impl RestoreScope<'_> {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::reconcile) struct RestoredObject {
     pub(in crate::reconcile) key: String,
-    /// The cause of the drift, if the cause is known.
+    /// The cause of the drift. `None` if the cause is unknown.
     pub(in crate::reconcile) cause: Option<String>,
 }
 

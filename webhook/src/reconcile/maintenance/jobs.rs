@@ -17,7 +17,8 @@ const EXPIRED_JOB_FAILED: &str =
     "the Job failed, and its TTL has deleted it; it runs again with other content";
 
 impl DeploymentReconcile<'_> {
-    /// Returns true if `item` is a Job of this content that has run and was deleted by its TTL.
+    /// Returns true if `item` is a Job of this content that has run, and that Kubernetes deleted
+    /// after its TTL.
     pub(in crate::reconcile) fn has_expired(
         &self,
         request: &InstallRequest<'_>,
@@ -56,8 +57,8 @@ impl DeploymentReconcile<'_> {
         self.record_fields(fields).await
     }
 
-    /// Removes Jobs from `items` that have run and expired, before content is applied again or
-    /// found after a restart.
+    /// Removes Jobs from `items` that have run and expired. Called before content is applied again,
+    /// and after a restart.
     pub(in crate::reconcile) async fn expire_unseen_jobs(
         &mut self,
         request: &InstallRequest<'_>,
@@ -95,7 +96,8 @@ impl DeploymentReconcile<'_> {
             }
             let last = ctx.states.job_ends.last(uid);
             if ctx.watches.observed_objects(&name).contains_key(&item.key) {
-                // The watch has not reported the deletion yet. Its event starts another reconcile.
+                // The watch has not reported the deletion yet. Its event will start another
+                // reconcile.
                 ctx.states.mark_in_place(&name, &item.key);
             } else if jobs::has_expired(ttl, last.end, now) {
                 let failed = last.has_failed;
