@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::reconcile::drift::restored::RestoredObject;
 use crate::reconcile::status::recorders::Recorders;
 
-/// Maximum length of the note of an Event.
+/// Maximum length of the note of an Event, in bytes.
 const NOTE_LIMIT: usize = 1000;
 /// Maximum number of restored objects that get separate Events.
 const MAX_RESTORE_EVENTS: usize = 3;
@@ -43,7 +43,7 @@ pub(in crate::reconcile) async fn write<T: Serialize + PartialEq>(
         "metadata": { "name": name, "uid": object.metadata.uid },
         "status": new,
     });
-    // Only `seal` writes this field, with a separate field manager.
+    // Only the module `seal` writes this field, with a separate field manager.
     if let Some(status) = patch["status"].as_object_mut() {
         status.remove("admission");
     }
@@ -58,8 +58,8 @@ pub(in crate::reconcile) async fn write<T: Serialize + PartialEq>(
     }
 }
 
-/// Removes fields of other writers that `status` does not have. Server-side apply does not remove
-/// such fields.
+/// Removes fields of other clients that `status` does not contain. Server-side apply does not
+/// remove these fields.
 async fn remove_foreign(
     api: &Api<DynamicObject>,
     stored: &DynamicObject,
@@ -90,7 +90,7 @@ async fn remove_foreign(
         .await
     {
         Ok(_) => Ok(true),
-        // The other write starts another reconcile.
+        // The write of the other client starts another reconcile.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(true),
         Err(error) => Err(error),
     }
