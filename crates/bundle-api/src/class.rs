@@ -56,22 +56,22 @@ pub struct ProvisionerClassSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account: Option<ServiceAccountName>,
     /// Identity whose permissions are required. `Requester`: the requester must be allowed to write
-    /// every object in the content. `Class`: verb `use` is enough; all other permissions are
-    /// delegated to the ServiceAccount of the class. Default: `Requester`.
+    /// every object in the content. `Class`: the requester needs verb `use` on the class only. The
+    /// ServiceAccount of the class needs all other permissions. Default: `Requester`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authorization: Option<Authorization>,
-    /// Check of the requester's permission to write the objects of the content, under
-    /// `authorization: Requester`. `DryRun` uses access reviews and a server-side dry run of each
-    /// object as the requester, so that admission policies and checks of the API server apply to
-    /// the requester. `AccessReview` uses only access reviews, for clusters with admission webhooks
-    /// that do not support dry runs. Default: `DryRun`.
+    /// Check of the requester's permission to write the objects of the content. Used with
+    /// `authorization: Requester`. `DryRun` uses access reviews, and a server-side dry run of each
+    /// object as the requester. With the dry run, admission policies and checks of the API server
+    /// apply to the requester. `AccessReview` uses only access reviews. It is for clusters with
+    /// admission webhooks that do not support dry runs. Default: `DryRun`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requester_check: Option<RequesterCheck>,
     /// Approval of content before it is installed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<Approval>,
     /// Signature policy of this class for content that no SignaturePolicy matches. `IfPolicy`
-    /// admits such content with a warning. `Required` rejects such content, and rejects every
+    /// admits this content with a warning. `Required` rejects this content, and rejects every
     /// source that cannot be signed. Default: `IfPolicy`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signatures: Option<Signatures>,
@@ -84,8 +84,8 @@ pub struct ProvisionerClassSpec {
 }
 
 /// Identity whose permissions are required. `Requester`: the requester must be allowed to write
-/// every object in the content. `Class`: verb `use` is enough; all other permissions are delegated
-/// to the ServiceAccount of the class. Default: `Requester`.
+/// every object in the content. `Class`: the requester needs verb `use` on the class only. The
+/// ServiceAccount of the class needs all other permissions. Default: `Requester`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Authorization {
     /// Permissions of the requester, for every object.
@@ -95,11 +95,11 @@ pub enum Authorization {
     Class,
 }
 
-/// Check of the requester's permission to write the objects of the content, under `authorization:
-/// Requester`. `DryRun` uses access reviews and a server-side dry run of each object as the
-/// requester, so that admission policies and checks of the API server apply to the requester.
-/// `AccessReview` uses only access reviews, for clusters with admission webhooks that do not
-/// support dry runs. Default: `DryRun`.
+/// Check of the requester's permission to write the objects of the content. Used with
+/// `authorization: Requester`. `DryRun` uses access reviews, and a server-side dry run of each
+/// object as the requester. With the dry run, admission policies and checks of the API server apply
+/// to the requester. `AccessReview` uses only access reviews. It is for clusters with admission
+/// webhooks that do not support dry runs. Default: `DryRun`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum RequesterCheck {
     /// Access reviews and dry runs.
@@ -143,7 +143,7 @@ pub enum ApprovalBy {
 }
 
 /// Signature policy of this class for content that no SignaturePolicy matches. `IfPolicy` admits
-/// such content with a warning. `Required` rejects such content, and rejects every source that
+/// this content with a warning. `Required` rejects this content, and rejects every source that
 /// cannot be signed. Default: `IfPolicy`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Signatures {
@@ -177,7 +177,7 @@ pub struct Sources {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Targets {
-    /// Allowed namespaces; `*` matches any run of characters. Default: `*`, every namespace.
+    /// Allowed namespaces. `*` matches any run of characters. Default: `*`, every namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespaces: Option<Vec<String>>,
     /// Permission for cluster-scoped objects in content. Default: `Allow`.
@@ -195,7 +195,7 @@ pub enum AllowDeny {
     Deny,
 }
 
-/// Observed state of an object that is either usable or not.
+/// Observed state of an object that can be used or not, such as a class.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReadyStatus {

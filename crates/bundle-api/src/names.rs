@@ -79,8 +79,9 @@ pub const ANNOTATION_CREATION_MARK: &str = "core.rukpak.io/creation-mark";
 /// Annotation of a Secret in an operator's content: name of the Service in the same namespace for
 /// which the pod issues its certificate and key.
 pub const ANNOTATION_SERVING_CERTIFICATE: &str = "core.rukpak.io/serving-certificate";
-/// Annotation of a webhook configuration or CustomResourceDefinition in an operator's content:
-/// `NAMESPACE/NAME` of the Service whose certificate authorities the pod writes into its `caBundle`.
+/// Annotation of a webhook configuration or CustomResourceDefinition in an operator's content. The
+/// value is `NAMESPACE/NAME` of a Service. The pod writes the certificate authorities of this
+/// Service into `caBundle`.
 pub const ANNOTATION_INJECT_AUTHORITY: &str = "core.rukpak.io/inject-authority";
 
 /// Finalizer of a Bundle: removes its unpacked content from the cache.
@@ -89,13 +90,13 @@ pub const FINALIZER_CACHED_BUNDLE: &str = "core.rukpak.io/delete-cached-bundle";
 /// `spec.deletion`.
 pub const FINALIZER_INSTALLED: &str = "core.rukpak.io/delete-installed-objects";
 
-/// `status.phase` of a Bundle whose content was not uploaded yet.
+/// `status.phase` of a Bundle that waits for the upload of its content.
 pub const PHASE_PENDING: &str = "Pending";
-/// `status.phase` of a Bundle whose content is being pulled.
+/// `status.phase` of a Bundle while its content is being pulled.
 pub const PHASE_UNPACKING: &str = "Unpacking";
-/// `status.phase` of a Bundle whose content could not be unpacked.
+/// `status.phase` of a Bundle after unpacking its content failed.
 pub const PHASE_FAILING: &str = "Failing";
-/// `status.phase` of a Bundle whose content is unpacked.
+/// `status.phase` of a Bundle after its content was unpacked.
 pub const PHASE_UNPACKED: &str = "Unpacked";
 
 /// Condition types.
@@ -148,7 +149,7 @@ pub mod reason {
     pub const ERROR_GETTING_CLIENT: &str = "ErrorGettingClient";
     /// Installed: the first installation failed.
     pub const INSTALL_FAILED: &str = "InstallFailed";
-    /// Installed: an upgrade failed; the previous content stays installed.
+    /// Installed: an upgrade failed. The previous content is still installed.
     pub const UPGRADE_FAILED: &str = "UpgradeFailed";
     /// Installed: the package requires APIs or packages that are missing on the cluster.
     pub const REQUIREMENTS_MISSING: &str = "RequirementsMissing";

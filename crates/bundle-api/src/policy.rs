@@ -40,10 +40,10 @@ use crate::source::LocalName;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct SignaturePolicySpec {
-    /// References that this policy applies to; one match is enough.
+    /// References to which this policy applies. One match is sufficient.
     #[schemars(length(min = 1))]
     pub images: Vec<ImagePattern>,
-    /// `enforce` rejects content that does not satisfy the policy; `warn` admits such content with
+    /// `enforce` rejects content that does not satisfy the policy. `warn` admits this content with
     /// a warning. Default: `enforce`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<PolicyMode>,
@@ -68,7 +68,7 @@ pub struct ImagePattern {
     pub glob: String,
 }
 
-/// `enforce` rejects content that does not satisfy the policy; `warn` admits such content with a
+/// `enforce` rejects content that does not satisfy the policy. `warn` admits this content with a
 /// warning. Default: `enforce`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -97,7 +97,7 @@ pub struct Authority {
     pub attestations: Vec<Attestation>,
 }
 
-/// Public key: either inline text or a reference to a Secret.
+/// Public key: inline text or a reference to a Secret.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Key {
@@ -114,11 +114,11 @@ pub struct Key {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Keyless {
-    /// Accepted identities; one match is enough.
+    /// Accepted identities. One match is sufficient.
     #[schemars(length(min = 1))]
     pub identities: Vec<Identity>,
-    /// Trust root of certificate authority and log. Default: the public Sigstore instance, whose
-    /// root is built in.
+    /// Trust root of certificate authority and log. Default: the built-in trust root of the public
+    /// Sigstore instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trust_root: Option<TrustRoot>,
 }

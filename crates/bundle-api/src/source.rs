@@ -14,15 +14,15 @@ pub struct BundleSource {
     /// Type of the source: `image`, `git`, `configMaps`, `http` or `upload`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Image in a registry whose file system is the content. An image is the only source that can
-    /// be signed.
+    /// Image in a registry. The file system of the image is the content. An image is the only
+    /// source that can be signed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<ImageSource>,
     /// Directory of a git repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub git: Option<GitSource>,
-    /// ConfigMaps of the system namespace whose entries are the files. Each ConfigMap must have
-    /// `immutable: true`. The requester needs verb `get` on each ConfigMap.
+    /// ConfigMaps of the system namespace. Their entries are the files of the content. Each
+    /// ConfigMap must have `immutable: true`. The requester needs verb `get` on each ConfigMap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub config_maps: Option<Vec<ConfigMapSource>>,
@@ -39,7 +39,7 @@ pub struct BundleSource {
 #[serde(rename_all = "camelCase")]
 pub struct ImageSource {
     /// Reference of the image, `REGISTRY/REPOSITORY@sha256:…` or `REGISTRY/REPOSITORY:TAG`. A tag
-    /// is resolved when the Bundle is first unpacked; later moves of the tag are ignored.
+    /// is resolved when the Bundle is first unpacked. Later moves of the tag are ignored.
     #[serde(rename = "ref")]
     pub reference: String,
     /// Name of a Secret of type `kubernetes.io/dockerconfigjson` in the system namespace, for a

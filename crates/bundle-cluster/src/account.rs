@@ -33,8 +33,8 @@ pub enum DepartedAccount {
 }
 
 /// Returns the reason if `requester` is a ServiceAccount that was deleted or recreated since the
-/// request; `None` for all other users. `client` needs verb `get` on `serviceaccounts`. Each call
-/// reads the ServiceAccount from the API server.
+/// request. Returns `None` for all other users. `client` needs verb `get` on `serviceaccounts`.
+/// Each call reads the ServiceAccount from the API server.
 ///
 /// Access reviews and impersonation use only user name and groups, and do not compare the uid. Call
 /// this function before access reviews and impersonation.

@@ -119,7 +119,7 @@ impl<L: Lookups> Admission<L> {
             .as_ref()
             .map(|vouched| vouched.covers_owners(deletion.object));
         let owner = deletion.owner().map(async |(name, uid)| {
-            // The owner reference has an invalid name, so no such object exists.
+            // The owner reference contains an invalid name, so no object can have this name.
             let Ok(name) = KubeName::parse(NameKind::Subdomain, name) else {
                 return OwnerFact::Going;
             };

@@ -243,7 +243,8 @@ fn answer(response: &Value) -> Value {
     json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
 }
 
-/// Returns true if the request stores an object of the project's own kinds, whose size is limited.
+/// Returns true if the request stores an object of the project's own kinds. The size of these
+/// objects is limited.
 fn is_limited(request: &Request) -> bool {
     request.kind.group == GROUP
         && request.sub_resource.is_empty()

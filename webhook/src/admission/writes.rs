@@ -87,8 +87,8 @@ impl<L: Lookups> Admission<L> {
         let until = Instant::now() + self.deadline;
         let write = self.reviewed_write(request, kind, name, until).await;
         let verdict = self.judged(&write.subject, &request.requester, until).await;
-        // The schema rejects such names before the validating call, with a message that depends on
-        // the version of the API server.
+        // The schema rejects a name that is too long before the validating call. The message
+        // depends on the version of the API server.
         let too_long = |finding: &Finding| finding.code == codes::review::NAME_TOO_LONG;
         if verdict.findings().errors().any(too_long) {
             return text::refusal(&verdict).map_or(Ok(Vec::new()), Err);
@@ -222,7 +222,7 @@ impl<L: Lookups> Admission<L> {
         .wanted(stamping)
     }
 
-    /// Rejects an admitted object whose stamp was not created for this write. A stamp of another
+    /// Rejects an admitted object if its stamp was not created for this write. A stamp of another
     /// write may have been valid earlier. An object without a stamp would never be reconciled.
     fn stamp_unchanged(&self, verdict: Verdict, write: &ReviewedWrite<'_>) -> Verdict {
         let Verdict::Admit { stamp, .. } = &verdict else {

@@ -135,8 +135,8 @@ mod tests {
         LookupMemory::new(budget, requester, Duration::from_secs(2))
     }
 
-    /// Begins a lookup whose response has `bytes` bytes. Returns the lookup if its memory is free
-    /// now, without a wait.
+    /// Begins a lookup with a response of `bytes` bytes. Returns the lookup if its memory is free
+    /// without a wait.
     fn begun(budget: &Budget, requester: &str, bytes: u64) -> Option<LookupMemory> {
         let lookup = lookup_memory(budget, requester);
         // Otherwise tokio would interrupt a test with many lookups.

@@ -33,10 +33,10 @@ const LARGE_BODIES: u64 = 9 * MIB;
 const SMALL_BODIES: u64 = MIB;
 /// Maximum size of a small body, in bytes.
 pub const SMALL_BODY: usize = 64 << 10;
-/// Maximum number of reviews whose small bodies wait for memory or arrive. The buffers of a
+/// Maximum number of reviews with small bodies that arrive or wait for memory. The buffers of a
 /// connection hold up to 10 KiB of each body.
 const SMALL_ARRIVALS: u64 = 256;
-/// Maximum number of reviews whose large bodies wait for memory or arrive.
+/// Maximum number of reviews with large bodies that arrive or wait for memory.
 const LARGE_ARRIVALS: u64 = 64;
 /// Memory of one transfer, in bytes: received data before it is unpacked, buffers, and the list of
 /// files (`bundle_oci::limits::NAMES`).

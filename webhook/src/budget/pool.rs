@@ -138,10 +138,10 @@ impl Pool {
         !lock(&self.state).fits(weight, caps)
     }
 
-    /// Waits for a share of this weight under these limits. The next waiter is the waiter whose
-    /// first key has the fewest units. If several keys have the same number of units, the key that
-    /// was served longest ago is next. If this key has several waiters, the oldest waiter is next.
-    /// Dropping the future removes the waiter.
+    /// Waits for a share of this weight under these limits. The first key of a waiter decides: the
+    /// waiter with the fewest units of its first key is next. If several keys have the same number
+    /// of units, the key that was served longest ago is next. If this key has several waiters, the
+    /// oldest waiter is next. Dropping the future removes the waiter.
     pub async fn take(&self, weight: u64, caps: Vec<Cap>) -> Result<Share, ShareTooLarge> {
         let too_large = ShareTooLarge {
             wanted: weight,
@@ -158,7 +158,7 @@ impl Pool {
         share.map_err(|_| too_large)
     }
 
-    /// Returns a share of this weight under these limits if [`Self::take`] would not wait for it.
+    /// Returns a share of this weight under these limits if it is available without a wait.
     pub fn try_take(&self, weight: u64, caps: Vec<Cap>) -> Option<Share> {
         let (_place, mut share) = self.enqueue(weight, caps);
         share.try_recv().ok()
@@ -205,7 +205,8 @@ impl State {
             .unwrap_or_default()
     }
 
-    /// Returns the number of the latest grant to the waiter's first key; 0 if the key had no grant.
+    /// Returns the number of the latest grant to the waiter's first key. Returns 0 if the key had
+    /// no grant.
     fn last_served(&self, waiter: &Waiter) -> u64 {
         let first = waiter.caps.first();
         first
@@ -382,7 +383,7 @@ mod tests {
             held.push(taken);
         }
         assert_eq!(pool.used(), 8);
-        // A waiter of a key with the fewest units comes first.
+        // The waiter of a key with the fewest units is next.
         let mut more = Box::pin(pool.take(1, by("a", 8)));
         let mut first = Box::pin(pool.take(1, by("e", 8)));
         assert!(more.as_mut().now_or_never().is_none());

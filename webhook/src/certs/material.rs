@@ -2,8 +2,8 @@
 //! functions except key generation are pure. `secret` stores the certificates, and `resolver`
 //! serves them.
 //!
-//! A certificate authority (CA) is replaced in two steps, so that each API server trusts the CA of
-//! a certificate before the certificate is served. First, the new CA is added to the trusted CAs.
+//! A certificate authority (CA) is replaced in two steps. Therefore each API server trusts the new
+//! CA before a certificate of this CA is served. First, the new CA is added to the trusted CAs.
 //! After `OVERLAP`, the new CA issues the serving certificate. The old CA stays trusted until it
 //! expires.
 
@@ -22,7 +22,8 @@ const AUTHORITY_LIFE: SignedDuration = SignedDuration::from_hours(24 * 365 * 3);
 const SERVING_LIFE: SignedDuration = SignedDuration::from_hours(24 * 90);
 /// Time between the announcement of a new authority and the first certificate that it issues.
 const OVERLAP: SignedDuration = SignedDuration::from_hours(1);
-/// Time by which the start of each certificate is set back, for API servers whose clock is behind.
+/// Time by which the start of each certificate is set back. Therefore an API server accepts it even
+/// if the clock of the API server is behind.
 const SKEW: SignedDuration = SignedDuration::from_mins(5);
 
 /// The stored data. All texts are PEM.
@@ -46,9 +47,8 @@ pub(super) enum RenewalDue {
     Nothing,
     /// The serving certificate, with exactly the configured names.
     Serving,
-    /// The serving certificate. The new certificate has the configured names in addition to the
-    /// names of the former certificate, because another replica may need the names of the former
-    /// certificate.
+    /// The serving certificate. The new certificate has the configured names and the names of the
+    /// previous certificate. Another replica may need the previous names.
     Names,
     /// The certificate authority. The new authority is added to the trusted authorities. The
     /// serving certificate does not change.
@@ -250,7 +250,7 @@ fn params(now: Timestamp, life: SignedDuration) -> CertificateParams {
     params_between(at(now - SKEW), at(now + life))
 }
 
-/// Returns the parameters of a certificate that is valid between these times, in seconds since 1970.
+/// Returns the parameters of a certificate that is valid between these times (seconds since 1970).
 pub(super) fn params_between(not_before: u64, not_after: u64) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = rcgen::DistinguishedName::new();

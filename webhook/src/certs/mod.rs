@@ -30,7 +30,8 @@ use crate::readiness::Gate;
 use crate::registrations::RegistrationError;
 use crate::shared::Shared;
 
-/// Interval of checks. Neither mounted files nor Secrets are watched; their contents are compared.
+/// Interval of checks. Mounted files and Secrets are not watched. Each check compares their
+/// contents.
 const CHECK_INTERVAL: Duration = Duration::from_secs(15);
 /// Delay after a failed check.
 const RETRY_DELAY: Duration = Duration::from_secs(2);

@@ -39,7 +39,7 @@ pub struct Settings {
     pub names: Vec<String>,
     pub service: String,
     pub registration: String,
-    /// Interval of rotating the path of the registrations; `None`: never.
+    /// Interval of rotating the path of the registrations. `None`: never.
     pub path_rotation_interval: Option<Duration>,
     pub client_ca_file: Option<PathBuf>,
     pub cache_dir: PathBuf,
@@ -52,7 +52,7 @@ pub struct Settings {
     pub search_path: OsString,
     /// Files with mirrors of registries.
     pub registries_conf: Option<PathBuf>,
-    /// Interval of comparing sources with unpacked content; `None`: never.
+    /// Interval of comparing sources with unpacked content. `None`: never.
     pub source_check_interval: Option<Duration>,
     pub rights_check_interval: Duration,
     pub review_deadline: Duration,
@@ -191,8 +191,8 @@ impl Settings {
     }
 }
 
-/// Returns the DNS names of the Services of admission and content, then the host of content URLs and
-/// the additional names.
+/// Returns the DNS names of the Services of admission and content. The host of content URLs and the
+/// additional names follow.
 fn names(services: [&str; 2], namespace: &str, host: &str, more: Vec<String>) -> Vec<String> {
     let [admission, content] = services;
     let mut names = vec![

@@ -36,7 +36,7 @@ pub(crate) enum CallerError {
     /// The request has no valid bearer token.
     #[error("a valid bearer token is required")]
     Unauthenticated,
-    /// The caller lacks a permission.
+    /// The caller does not have a required permission.
     #[error("{user} must have permission {verb} on {path}: bind ClusterRole {role}")]
     Forbidden {
         user: String,

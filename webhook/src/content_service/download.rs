@@ -17,7 +17,7 @@ use crate::server::connections::{AcceptedRequest, Client};
 /// Time limit of a download, without the time for its bytes.
 const BASE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Minimum rate of a download, in bytes per second. The time for the bytes at this rate is added to
-/// [`BASE_TIMEOUT`].
+/// `BASE_TIMEOUT`.
 const MIN_RATE: u64 = 64 << 10;
 
 /// A download that is not sent completely yet.
@@ -38,7 +38,7 @@ impl Drop for Download {
 }
 
 impl Download {
-    /// Returns the next bytes; `None` at the end.
+    /// Returns the next bytes. Returns `None` at the end.
     async fn read(&mut self) -> io::Result<Option<Bytes>> {
         if self.next >= self.end {
             return Ok(None);

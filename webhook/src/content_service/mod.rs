@@ -213,7 +213,7 @@ fn text(status: StatusCode, message: impl Into<String>) -> Response {
     (status, message.into()).into_response()
 }
 
-/// Returns a response that tells clients when to retry.
+/// Returns a response with the header `Retry-After`.
 fn retried(status: StatusCode, message: impl Into<String>) -> Response {
     let mut response = text(status, message);
     let after = HeaderValue::from_static("5");

@@ -35,8 +35,8 @@ impl Target {
         }
     }
 
-    /// Returns the required permission. The verbs are those of kube-rbac-proxy, which RukPak uses
-    /// as the proxy of both services.
+    /// Returns the required permission. The verbs are the same as in kube-rbac-proxy, which RukPak
+    /// uses as the proxy of both services.
     pub(super) fn permission<'a>(&self, paths: &'a ContentPaths) -> PathPermission<'a> {
         let (verb, path) = match self {
             Self::Content(_) => ("get", &paths.downloads),

@@ -1,4 +1,4 @@
-//! Receives uploads: `PUT /uploads/NAME.tgz`. Statuses and texts are those of RukPak
+//! Receives uploads: `PUT /uploads/NAME.tgz`. Statuses and texts are the same as in RukPak
 //! (`internal/uploadmgr/handler.go`). Further statuses are for limits that RukPak does not have.
 
 use std::sync::Arc;
@@ -53,7 +53,7 @@ enum ReceiveError {
     NotLeader,
 }
 
-/// An upload whose caller has the permission for its path.
+/// An upload after the check that the caller has permission for its path.
 pub(super) struct PermittedUpload<'a> {
     pub(super) bundle: &'a KubeName,
     pub(super) path: &'a str,

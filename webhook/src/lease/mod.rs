@@ -161,8 +161,8 @@ impl Election {
     }
 
     /// Renews the lease until the lease is lost. The lease is lost if another replica holds the
-    /// lease, or if the API server was unreachable for so long that another replica can acquire the
-    /// lease.
+    /// lease. The lease is also lost if the API server was unreachable for so long that another
+    /// replica can acquire it.
     async fn keep(&self, mut held: HeldLease) {
         loop {
             let until = self.end_of_term(&held);

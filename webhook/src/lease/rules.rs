@@ -56,8 +56,8 @@ impl Candidate {
     /// Decides whether to acquire the lease. `seen` keeps the last observation between calls.
     ///
     /// The holder of a lease that another client deleted, cleared or shortened detects the change
-    /// at its next renewal. Until then this holder is the leader. Therefore such a lease is not
-    /// acquired earlier than an unchanged lease.
+    /// at its next renewal. Until then this holder is the leader. Therefore this candidate does not
+    /// acquire a changed lease earlier than an unchanged lease.
     pub(super) fn decide(
         &mut self,
         lease: Option<&Lease>,

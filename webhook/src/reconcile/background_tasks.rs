@@ -79,8 +79,8 @@ impl Drop for Task {
 }
 
 impl<T: Send + 'static> BackgroundTasks<T> {
-    /// Creates an empty set of tasks. `wake` receives the name of each object whose task ends while
-    /// no reconcile waits for it.
+    /// Creates an empty set of tasks. When a task ends while no reconcile waits for it, `wake`
+    /// receives the name of its object.
     pub(in crate::reconcile) fn new(wake: mpsc::UnboundedSender<String>) -> Self {
         Self {
             tasks: Mutex::default(),

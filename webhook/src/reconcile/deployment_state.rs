@@ -28,8 +28,7 @@ use crate::reconcile::drift::restored::RestoredObject;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::status::condition_set::ConditionSet;
 
-/// Interval of health checks for objects whose health could not be read. Watches report all other
-/// changes.
+/// Interval of health checks for objects that could not be read. Watches report all other changes.
 pub(in crate::reconcile) const HEALTH_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// One reconcile of a BundleDeployment.
@@ -44,7 +43,7 @@ pub(in crate::reconcile) struct DeploymentReconcile<'a> {
     pub(in crate::reconcile) parts: PartRequesters,
     pub(in crate::reconcile) name: String,
     pub(in crate::reconcile) applyset: String,
-    /// The annotations, including those that this reconcile has written.
+    /// The annotations of the object. They include the annotations that this reconcile has written.
     pub(in crate::reconcile) annotations: BTreeMap<String, String>,
     /// The recorded objects of the deployment.
     pub(in crate::reconcile) inventory: Arc<Inventory>,
@@ -62,7 +61,7 @@ pub(in crate::reconcile) struct DeploymentReconcile<'a> {
     pub(in crate::reconcile) has_installed: bool,
     /// The policies that were used to verify the content in this reconcile.
     pub(in crate::reconcile) applied_policies: Option<AppliedPolicies>,
-    /// Objects whose number of replicas was not applied, because another owner sets it.
+    /// Objects with replicas that were not applied, because another owner sets the replicas.
     pub(in crate::reconcile) scaled_objects: Arc<ScaledObjects>,
     /// The key of the target namespace, if the last prepared content creates it.
     pub(in crate::reconcile) created_namespace: Option<String>,

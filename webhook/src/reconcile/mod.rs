@@ -102,7 +102,7 @@ pub async fn run(shared: Arc<Shared>, stop: CancellationToken) -> Result<(), Box
 }
 
 /// Periodically removes content from the cache that no Bundle needs. Also removes inventories and
-/// states of BundleDeployments whose deletion the controller did not see.
+/// states of BundleDeployments that were deleted without a reconcile.
 async fn sweep(ctx: Arc<Context>) {
     loop {
         tokio::time::sleep(jittered(SWEEP_INTERVAL)).await;

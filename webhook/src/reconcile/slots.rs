@@ -16,8 +16,8 @@ const CONCURRENT_READS: usize = 8;
 /// Maximum number of concurrent comparisons by dry run. Each comparison holds the JSON of up to
 /// three objects. One requester can use half of the slots.
 const COMPARISON_SLOTS: u64 = 4;
-/// Maximum number of objects whose complete managed fields are in memory at the same time. The
-/// managed fields of one object can need several MiB. One requester can use half of the slots.
+/// Maximum number of objects with complete managed fields in memory at the same time. The managed
+/// fields of one object can need several MiB. One requester can use half of the slots.
 const ENTRY_SLOTS: u64 = 4;
 
 /// The slots of one process for one kind of object.

@@ -3,9 +3,9 @@
 //! registrations are intact.
 //!
 //! A watch event directly follows the previous event. Between an event and a later list or read,
-//! other changes are possible. A list or a read proves that there were no further changes if the
-//! generation is unchanged, or if the generation has increased by one and all other field managers
-//! are unchanged.
+//! other changes are possible. A list or a read proves in two cases that there were no other
+//! changes. In the first case, the generation is unchanged. In the second case, the generation has
+//! increased by one, and the entries of all other field managers are unchanged.
 
 use std::collections::BTreeMap;
 
@@ -104,8 +104,8 @@ pub(super) struct History(BTreeMap<Registration, ObservedRegistration>);
 impl History {
     /// Records an observation at `now`. `intact` is true if the object has no fault. `enforced` is
     /// true if the object has no fault that could let a write pass without a review. A wrong path
-    /// or authority is not such a fault, because calls of the API server then fail. Returns false
-    /// for an event about an older state.
+    /// or authority does not let a write pass, because the API server rejects a write if its call
+    /// of the webhook fails. Returns false for an event about an older state.
     pub(super) fn observe(
         &mut self,
         registration: Registration,

@@ -1,4 +1,4 @@
-//! Listening sockets whose connections have small buffers in the kernel. The kernel counts these
+//! Listening sockets. Their connections have small buffers in the kernel. The kernel counts these
 //! buffers as memory of the container. By default, a buffer grows to several MiB while the client
 //! or the pod does not read.
 

@@ -45,7 +45,7 @@ pub(crate) struct UploadStore {
 struct State {
     /// The uploads by uid of the Bundle.
     stored: HashMap<String, StoredUpload>,
-    /// Uids of Bundles whose content is unpacked. The cache also has the content of their uploads.
+    /// Uids of Bundles with unpacked content. The cache also contains the content of their uploads.
     unpacked: HashSet<String>,
     /// True after the files of an earlier process were added to `stored`.
     is_read: bool,
@@ -216,9 +216,10 @@ impl UploadStore {
         self.state().stored.keys().cloned().collect()
     }
 
-    /// Removes one upload that was unpacked, so that `requester` can have more space. Removes the
-    /// oldest upload of `requester` first, then the oldest upload of others. Returns false if no
-    /// upload can be removed.
+    /// Removes one upload that was unpacked, so that `requester` can have more space. Uploads of
+    /// `requester` are removed first, the oldest upload first. Uploads of other requesters are
+    /// removed only while `requester` has less than half of the space. Returns false if no upload
+    /// can be removed.
     fn remove_unpacked(&self, requester: &str) -> bool {
         let is_below_half = self.space.held(requester) + STEP <= self.space.capacity() / 2;
         let mut state = self.state();

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::clients::cluster::watch_events;
 
-/// The `spec` of all objects by name; `null` for an object without `spec`.
+/// The `spec` of all objects by name. `null` for an object without `spec`.
 pub(super) type Specs = BTreeMap<String, Arc<Value>>;
 
 /// The watch, and the objects that it has reported. The objects are untyped, so that an invalid

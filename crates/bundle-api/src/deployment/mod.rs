@@ -79,10 +79,11 @@ pub struct BundleDeploymentSpec {
     /// requester needs verb `impersonate` on this ServiceAccount.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account: Option<ServiceAccountName>,
-    /// Namespace for namespaced objects that set no namespace. This field has no default: if it is
-    /// not set, content with such objects is rejected. All objects of an operator (registry+v1) are
-    /// installed in this namespace. If this field is not set, an operator is installed in the
-    /// namespace that its bundle suggests. A namespace of bundle-webhook itself is rejected.
+    /// Namespace for namespaced objects that set no namespace. This field has no default. If it is
+    /// not set, content with objects that need a namespace is rejected. All objects of an operator
+    /// (registry+v1) are installed in this namespace. If this field is not set, an operator is
+    /// installed in the namespace that its bundle suggests. A namespace of bundle-webhook itself is
+    /// rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = names::LABEL_PATTERN), length(max = names::LABEL_LIMIT))]
     pub target_namespace: Option<String>,
@@ -110,11 +111,12 @@ pub struct BundleDeploymentSpec {
     /// Handling of installed objects when this object is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion: Option<Deletion>,
-    /// Override for content whose Kubernetes version range excludes this server.
+    /// Override for content that does not support the Kubernetes version of this server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<KubernetesOverride>,
-    /// Exceptions from the checks on upgrades of CRDs. New content whose CRDs could break existing
-    /// custom resources is rejected, unless an exception names the check that failed.
+    /// Exceptions from the checks on upgrades of CRDs. New content is rejected if its CRDs could
+    /// break existing custom resources. An exception allows the upgrade in spite of one failed
+    /// check.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crd_upgrades: Option<CrdUpgrades>,
 }
@@ -135,16 +137,16 @@ pub struct TemplateMetadata {
     /// Annotations of the Bundle.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// Not used; accepted for compatibility with existing manifests.
+    /// Not used. This field is accepted for compatibility with existing manifests.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub finalizers: Vec<String>,
     /// Labels of the Bundle, in addition to its owner labels.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// Not used: the Bundle is named after the BundleDeployment and a hash of the template.
+    /// Not used. The Bundle is named after the BundleDeployment and a hash of the template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Not used: Bundles have no namespace.
+    /// Not used. Bundles have no namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
 }
@@ -161,17 +163,17 @@ impl TemplateMetadata {
 /// owner of the object. An object with another owner is never adopted. Default: `Prevent`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Collision {
-    /// Leave the object unchanged, and fail.
+    /// Do not change the object, and fail.
     #[default]
     Prevent,
-    /// Take ownership of the object.
+    /// Adopt the object: the BundleDeployment becomes its owner.
     Adopt,
 }
 
 /// Handling of installed objects that were changed by another actor.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Drift {
-    /// `Correct` restores the object at once; `Report` only sets condition `Drifted` and
+    /// `Correct` restores the object at once. `Report` only sets condition `Drifted` and
     /// `status.drift`. Default: `Correct`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<DriftMode>,
@@ -180,7 +182,7 @@ pub struct Drift {
     pub ignore: Vec<DriftIgnore>,
 }
 
-/// `Correct` restores the object at once; `Report` only sets condition `Drifted` and
+/// `Correct` restores the object at once. `Report` only sets condition `Drifted` and
 /// `status.drift`. Default: `Correct`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum DriftMode {
@@ -204,7 +206,7 @@ pub struct DriftIgnore {
     /// Fields, as JSON pointers: `/spec/replicas`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<String>,
-    /// Field manager whose fields are ignored.
+    /// Field manager. Drift of the fields that this manager owns is ignored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manager: Option<String>,
 }
@@ -218,8 +220,8 @@ pub struct Rollout {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^([0-9]+(ms|s|m|h))+$"))]
     pub deadline: Option<String>,
-    /// Handling of content that is not healthy by the deadline: `Hold` stops and reports the
-    /// content; `RollBack` installs the previous content. Default: `Hold`. Not implemented yet:
+    /// Handling of content that is not healthy by the deadline. `Hold` stops and reports the
+    /// content. `RollBack` installs the previous content. Default: `Hold`. Not implemented yet:
     /// this field has no effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_failure: Option<OnFailure>,
@@ -254,7 +256,7 @@ pub enum Replace {
     Never,
 }
 
-/// Handling of content that is not healthy by the deadline: `Hold` stops and reports the content;
+/// Handling of content that is not healthy by the deadline. `Hold` stops and reports the content.
 /// `RollBack` installs the previous content. Default: `Hold`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum OnFailure {
@@ -303,7 +305,7 @@ pub enum DeleteCustomResources {
     Delete,
 }
 
-/// Override for content whose Kubernetes version range excludes this server.
+/// Override for content that does not support the Kubernetes version of this server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KubernetesOverride {
     /// `Accept` installs the content, and records in the status that the server is not supported.
@@ -337,7 +339,7 @@ pub struct CrdUpgradeException {
     /// `NoStoredVersionRemoved`, `NoConversionRemoved`, `NoExistingFieldRemoved`,
     /// `ServedVersionValidator`, `Enum`, `Required`, `Maximum`, `MaxItems`, `MaxLength`,
     /// `MaxProperties`, `Minimum`, `MinItems`, `MinLength`, `MinProperties`, `Default`, `Type`,
-    /// `UnknownChange`; `ChangeValidator` covers `Enum` and all checks after `Enum` in this list.
+    /// `UnknownChange`. `ChangeValidator` covers `Enum` and all checks after `Enum` in this list.
     pub check: String,
     /// Reason for the exception. `status.warnings` shows this reason instead of the result of the
     /// check.

@@ -17,7 +17,7 @@ pub struct BundleDeploymentStatus {
     /// Generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Name of the Bundle whose content is installed.
+    /// Name of the Bundle that contains the installed content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active_bundle: Option<String>,
     /// Installed content, with the ServiceAccount that installed it and its requester.

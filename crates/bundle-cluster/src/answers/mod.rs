@@ -36,7 +36,7 @@ const METADATA_LIMIT: usize = 8 << 20;
 /// Largest memory for a parsed object of a list or watch, in bytes.
 const WHOLE_LIMIT: usize = 16 << 20;
 /// Largest memory for a parsed object of this project's kinds, in bytes. The reconciler holds up to
-/// 24 such objects at the same time.
+/// 24 of these objects in memory at the same time.
 const OWN_LIMIT: usize = 4 << 20;
 /// Largest response that is neither metadata nor a list or watch, in bytes. Readers of whole
 /// objects have their own limits.
@@ -300,7 +300,8 @@ fn limited_and_reduced(body: Body, limit: u64, mut reducer: Option<Reducer>) -> 
     StreamBody::new(frames).boxed_unsync()
 }
 
-/// Logs objects that were too large or invalid. Returns true if there are no such objects.
+/// Logs the names of objects that were too large or invalid. Returns true if all objects were read
+/// completely.
 fn report(reducer: &mut Reducer, path: &str) -> bool {
     let too_large = reducer.take_too_large();
     for name in &too_large {

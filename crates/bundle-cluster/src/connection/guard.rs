@@ -74,8 +74,8 @@ fn impersonated(headers: &HeaderMap) -> Impersonated {
     }
 }
 
-/// Accepts only a PATCH or DELETE of one object whose query has `dryRun=All` exactly once and no
-/// unexpected parameter.
+/// Accepts only a PATCH or DELETE of one object. The query must contain `dryRun=All` exactly once
+/// and no unexpected parameter.
 fn is_dry_run(method: &Method, uri: &Uri) -> Result<(), NotDryRun> {
     if method != Method::PATCH && method != Method::DELETE {
         return Err(NotDryRun("it is neither a patch nor a deletion"));

@@ -1,5 +1,5 @@
-//! Discovery of the API server's resources, from group, version and kind to a path, with a cache
-//! that is refreshed when a kind is missing.
+//! Discovery of the API server's resources: from group, version and kind to a path. A cache is
+//! refreshed when a kind is missing.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -132,8 +132,8 @@ impl Apis {
         Ok(names.collect())
     }
 
-    /// Clears all kinds that users can define. Call it after such a kind was created or deleted,
-    /// and after a failure.
+    /// Clears all kinds that users can define. Call this function after one of these kinds was
+    /// created or deleted, and after a failure.
     pub async fn forget_custom(&self) {
         self.lists
             .lock()
@@ -195,8 +195,8 @@ impl Apis {
         Ok(served)
     }
 
-    /// Returns the versions of a group, the preferred version first; empty if the server does not
-    /// have the group.
+    /// Returns the versions of a group, the preferred version first. Returns an empty list if the
+    /// server does not have the group.
     async fn versions(&self, group: &str) -> Result<Vec<String>, kube::Error> {
         let mut groups = self.groups.lock().await;
         let known = groups.as_ref().is_some_and(|(read, versions)| {
@@ -296,8 +296,8 @@ impl Apis {
         Ok(kinds)
     }
 
-    /// Removes the cache slot of a version whose list could not be read. Otherwise content with
-    /// many unknown versions would fill the cache.
+    /// Removes the cache slot of a version that has no list, because it is not served or could not
+    /// be read. Otherwise content with many unknown versions would fill the cache.
     async fn remove(&self, api_version: &str, slot: &ListSlot) {
         let mut lists = self.lists.lock().await;
         if lists

@@ -43,7 +43,7 @@ pub struct RequesterDryRun {
 pub struct DryRunAnswer {
     /// Result of the dry run.
     pub verdict: DryRunVerdict,
-    /// HTTP status code; 0 without a response.
+    /// HTTP status code. 0 if there was no response.
     pub code: u16,
     /// Causes in the `Status`, as reason and field.
     pub causes: Vec<(String, String)>,

@@ -140,7 +140,7 @@ where
     )
 }
 
-/// Returns the metadata of one object; `None` if the object or its kind does not exist.
+/// Returns the metadata of one object. Returns `None` if the object or its kind does not exist.
 pub async fn observe(
     client: &Client,
     kind: &Kind,
@@ -204,7 +204,7 @@ pub fn id_of(kind: &Kind, object: &PartialObjectMeta<DynamicObject>) -> ObjectId
 }
 
 /// Deletes the object only if it has this uid. Returns true if the object no longer exists. Returns
-/// false if a finalizer delays its deletion.
+/// false if a finalizer may delay its deletion.
 pub async fn delete(
     client: &Client,
     kind: &Kind,

@@ -1,5 +1,5 @@
 //! Whole objects from the API server, with bounded memory. Users choose the size of objects, and a
-//! parsed tree can need a hundred times the memory of its text. Objects above [`SMALL`] are
+//! parsed tree can need a hundred times the memory of its text. Objects above `SMALL` are
 //! received and parsed one at a time. The parent module reads metadata.
 
 use bundle_core::footprint::Footprint;
@@ -22,11 +22,11 @@ const MOST_BYTES: usize = 3 << 20;
 /// Largest memory of a parsed object, in bytes.
 const MOST_MEMORY: u64 = 16 << 20;
 
-/// Permit for an object above [`SMALL`]. The reader holds the permit until it has parsed the object
-/// and reduced it to a short text.
+/// Permit for an object above `SMALL`. The permit is held until the object is parsed. After that
+/// the caller reduces the object to a short text.
 static TURN: Semaphore = Semaphore::const_new(1);
 
-/// Returns the object in a response to a GET; `None` if it does not exist.
+/// Returns the object in a response to a GET. Returns `None` if the object does not exist.
 pub async fn receive(answer: Response<Body>) -> Result<Option<DynamicObject>, kube::Error> {
     let code = answer.status();
     // For an unknown kind, the server responds with plain text.
@@ -50,7 +50,7 @@ pub async fn receive(answer: Response<Body>) -> Result<Option<DynamicObject>, ku
     object.map(Some)
 }
 
-/// Reads a response. Also returns a permit if the response is larger than [`SMALL`].
+/// Reads a response. Also returns a permit if the response is larger than `SMALL`.
 async fn read(mut body: Body) -> Result<(Vec<u8>, Option<SemaphorePermit<'static>>), kube::Error> {
     let too_large = || too_large(&format!("has more than {} MiB", MOST_BYTES >> 20));
     let mut bytes = Vec::new();

@@ -34,7 +34,7 @@ pub(super) enum Content<'a> {
 }
 
 impl<'a> Content<'a> {
-    /// Adds content and policies to the other facts.
+    /// Adds the content and the policies to `facts`.
     pub(super) fn add_to(&self, facts: &mut Facts<'a>) {
         match self {
             Self::NotRead => {}
@@ -74,8 +74,9 @@ impl<'a> Content<'a> {
     }
 }
 
-/// Returns the metadata of `image` from the proof annotation of `object`, in place of a response of
-/// the registry; `None` without a proof. Fails if the proof is for another image.
+/// Returns the metadata of `image` from the proof annotation of `object`, instead of a response of
+/// the registry. Returns `None` if the object has no proof. Fails if the proof is for another
+/// image.
 pub(super) fn metadata_from_proof(
     object: &Value,
     image: &Image,

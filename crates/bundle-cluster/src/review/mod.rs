@@ -32,7 +32,7 @@ pub trait ReviewLookups: Sync {
     fn system_namespace(&self) -> &str;
     /// Returns the namespace of the pod's keys and inventories.
     fn state_namespace(&self) -> &str;
-    /// Returns the version of the API server; `None` until the version is known.
+    /// Returns the version of the API server. Returns `None` until the version is known.
     fn server(&self) -> Option<ServerVersion>;
     /// Returns a class by name.
     fn class(&self, name: &KubeName) -> impl Future<Output = ClassFact> + Send;
@@ -47,8 +47,8 @@ pub trait ReviewLookups: Sync {
         &self,
         name: &KubeName,
     ) -> impl Future<Output = Result<Option<Value>, Finding>> + Send;
-    /// Returns true if a ConfigMap of the system namespace is immutable; `None` if the ConfigMap
-    /// does not exist.
+    /// Returns true if a ConfigMap of the system namespace is immutable. Returns `None` if the
+    /// ConfigMap does not exist.
     fn immutable(
         &self,
         name: &KubeName,

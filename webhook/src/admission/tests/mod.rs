@@ -1,4 +1,5 @@
-//! The router with calls like those of the API server, and lookups that return results from memory.
+//! Tests of the router. The calls are like the calls of an API server, and lookups return results
+//! from memory.
 
 mod bounds;
 mod config_maps;

@@ -49,7 +49,7 @@ fn by_key(key: &PrivateKey) -> Policy {
     policy(&json!({"name": "release", "key": {"data": key.public().to_pem()}}))
 }
 
-/// Returns a policy whose key is in a Secret. `found` is the result of reading the Secret.
+/// Returns a policy with a key in a Secret. `found` is the result of reading the Secret.
 fn by_secret(found: Named) -> Policy {
     policy(&json!({"name": "release", "key": {"secretRef": {"name": "release"}}}))
         .with_secrets(&BTreeMap::from([("release".to_owned(), found)]))

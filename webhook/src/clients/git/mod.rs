@@ -178,8 +178,8 @@ impl GitProgram {
     }
 
     /// Creates a folder with an empty repository for `requester`. Waits while too many folders
-    /// exist. Fails if the pod does not have the memory for two commands, because with memory for
-    /// only one command a slow server would delay all requesters.
+    /// exist. Fails if the pod does not have the memory for two commands. With memory for only one
+    /// command, a slow server would delay all requesters.
     pub(crate) async fn repository(
         &self,
         requester: &str,
@@ -323,7 +323,7 @@ impl GitFolder {
         output.map_err(GitError::from)
     }
 
-    /// Starts a command without network whose output is read while it runs.
+    /// Starts a command without network. The caller reads its output while it runs.
     pub(crate) async fn stream(&self, arguments: &[&str]) -> Result<ChildProcess, GitError> {
         self.start(arguments, None).await
     }

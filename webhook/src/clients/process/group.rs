@@ -72,9 +72,9 @@ impl Drop for ProcessGroup {
     }
 }
 
-/// Reaps the processes of a killed group whose parent has ended, until the group has no process. In
-/// a container the webhook is the new parent of such processes, because it is PID 1. The function
-/// waits for this group only: every other child of the runtime leads another group.
+/// Reaps processes of a killed group until the group has no process. If the parent of a process has
+/// ended, the webhook is its new parent, because it is PID 1 in a container. The function waits for
+/// processes of this group only. Every other child of the runtime is in another group.
 async fn reap(id: Pid) {
     for _ in 0..REAP_LIMIT {
         while let Ok(Some(_)) = waitpgid(id, WaitOptions::NOHANG) {}

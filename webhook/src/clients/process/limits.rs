@@ -26,9 +26,9 @@ pub(crate) struct ProcessLimits {
 /// inherit the limits. Limits that are set after the start would not apply to children that the
 /// process already started. Code between fork and exec could set limits, but is unsafe.
 pub(super) const SHELL: &str = "/bin/sh";
-/// Script of [`SHELL`]. It disables core dumps, sets the limits, and executes the command. Its
-/// arguments are stack, address space and private memory in KiB, CPU time in seconds, and the
-/// maximum size of a file in blocks of 512 bytes. The command follows.
+/// Script of [`SHELL`]. It disables core dumps, sets the limits, and executes the command. The
+/// first arguments are stack, address space and private memory in KiB. CPU time in seconds and the
+/// maximum size of a file in blocks of 512 bytes follow. The last arguments are the command.
 pub(super) const SCRIPT: &str = r#"ulimit -c 0 && ulimit -s "$1" && ulimit -v "$2" && ulimit -d "$3" && ulimit -t "$4" && ulimit -f "$5" && shift 5 && exec "$@""#;
 
 impl ProcessLimits {

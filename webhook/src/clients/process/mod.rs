@@ -27,7 +27,7 @@ use crate::budget::Share;
 const MEASURED_EVERY: Duration = Duration::from_millis(100);
 /// Size that is counted for each folder, in bytes. The files in the folder are counted separately.
 const FOLDER_BYTES: u64 = 4 << 10;
-/// Maximum number of bytes of stderr that are stored. The rest is discarded.
+/// Maximum number of bytes of stderr that are stored. Further bytes are discarded.
 const STDERR_BYTES: usize = 16 << 10;
 
 /// The reason why a command was not completed.
@@ -126,7 +126,7 @@ pub(crate) struct ChildProcess {
     stderr: Option<ChildStderr>,
 }
 
-/// Stdin, stdout and the end of a process whose output is read while it runs.
+/// Stdin, stdout and the end of a process. The caller reads the output while the process runs.
 pub(crate) struct ProcessEnd {
     group: ProcessGroup,
     stderr: Option<ChildStderr>,
@@ -181,9 +181,9 @@ impl ChildProcess {
         (self.stdin, self.stdout.map(BufReader::new), end)
     }
 
-    /// Writes `input`, and returns the output of a successful process. Kills the process in three
-    /// cases: after the time `limit`, when the output exceeds `longest` bytes, or when the process
-    /// exceeds its limits of memory or of disk space in `folder`.
+    /// Writes `input`, and returns the output of a successful process. Kills the process after the
+    /// time `limit`, or when the output exceeds `longest` bytes. Also kills the process when it
+    /// exceeds its limit of memory or of disk space in `folder`.
     pub(crate) async fn output(
         self,
         folder: &Path,

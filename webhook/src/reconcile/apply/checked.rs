@@ -82,10 +82,10 @@ impl<'i> CheckedApply<'i> {
 pub(in crate::reconcile) enum ApplyRejection {
     /// The rejection or unknown result of the API server for a requester.
     Verdict(DryRunVerdict),
-    /// Like [`Self::Verdict`]; the cause can be that the object is not in the expected state.
+    /// Like [`Self::Verdict`], but the reason may be that the object is not in the expected state.
     Conflict(DryRunVerdict),
-    /// Like [`Self::Verdict`]; these lists contain items of several field managers that are invalid
-    /// together.
+    /// Like [`Self::Verdict`], but the reason is that several field managers own items of these
+    /// lists, and the items are invalid together.
     Contested(DryRunVerdict, Vec<ListPath>),
     /// Mutating admission sets these fields differently for the requester and for the installer.
     Differs(Vec<String>),
@@ -116,8 +116,8 @@ impl ApplyRejection {
         matches!(self, Self::Verdict(_) | Self::Installer(_)) && is_full_quota(&self.message())
     }
 
-    /// Returns the result of an apply that got `verdict` for contested lists, whose ownership could
-    /// not be changed because of `error`.
+    /// Returns the result of an apply that got `verdict` for lists with conflicting items. The
+    /// ownership of these lists could not be changed because of `error`.
     pub(super) fn ownership_error(verdict: &DryRunVerdict, error: ApplyError) -> Self {
         let words = format!(
             "{}; cannot take over the lists from their field managers: {}",

@@ -45,8 +45,8 @@ pub(in crate::reconcile) struct PreparedApply<'i> {
     /// The resourceVersion of the object from which `values` were computed.
     version: Option<String>,
     mark: Option<CreationMark>,
-    /// True if the ownership of fields was changed since the object was read, so that the apply has
-    /// a greater effect than the cached dry run.
+    /// True if the ownership of fields was changed since the object was read. Then the apply
+    /// changes more fields than the cached dry run.
     has_moved_fields: bool,
     /// True if an earlier check has expired, so that cached results are not used.
     bypasses_cache: bool,
@@ -128,7 +128,7 @@ impl<'i> PreparedApply<'i> {
     }
 }
 
-/// Prepares applies. Reads objects whose values the apply depends on.
+/// Prepares applies. Reads an object if the values of its apply depend on the object.
 pub(in crate::reconcile) struct Preparer {
     /// Client of the installing ServiceAccount.
     pub(in crate::reconcile) client: Client,
@@ -138,7 +138,7 @@ pub(in crate::reconcile) struct Preparer {
     pub(in crate::reconcile) inventory: Arc<Inventory>,
     /// True if objects without an owner are adopted.
     pub(in crate::reconcile) adopt: bool,
-    /// Objects whose replicas are not applied.
+    /// Objects with replicas that are not applied.
     pub(in crate::reconcile) scaled_objects: Arc<ScaledObjects>,
 }
 

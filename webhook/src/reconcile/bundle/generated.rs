@@ -106,7 +106,7 @@ pub(in crate::reconcile) async fn find_or_create(
     Err(names_taken(&taken))
 }
 
-/// Returns the error for a Bundle of the template whose spec another client changed.
+/// Returns the error for a Bundle of the template after another client changed its spec.
 pub(in crate::reconcile) fn bundle_differs(name: &str) -> ReconcileError {
     ReconcileError::new(
         codes::install::CONTENT_CHANGED,

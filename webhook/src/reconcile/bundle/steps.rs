@@ -34,10 +34,10 @@ use crate::reconcile::status::{status_of, writer};
 use crate::sources::{ContentSource as _, SourceOwner};
 use crate::telemetry::spans;
 
-/// Delay before the next attempt for a Bundle whose requester has too many running fetches.
+/// Delay before the next attempt for a Bundle if its requester has too many running fetches.
 const POSTPONED_RETRY_DELAY: Duration = Duration::from_secs(15);
 
-/// One reconcile of a Bundle whose class names this provisioner.
+/// One reconcile of a Bundle. The class of the Bundle names this provisioner.
 pub(in crate::reconcile) struct BundleReconcile<'a> {
     object: &'a DynamicObject,
     ctx: &'a Arc<Context>,
@@ -176,7 +176,7 @@ impl<'a> BundleReconcile<'a> {
                         *check = self.check_source_content().await;
                     }
                 }
-                // These steps belong to deletions; see `bundle::controller`.
+                // These steps belong to deletions. `bundle::controller` executes them.
                 BundleStep::RemoveCachedContent | BundleStep::RemoveFinalizer => {}
             }
             observed.done.insert(step);

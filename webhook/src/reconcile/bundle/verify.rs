@@ -56,7 +56,7 @@ pub(in crate::reconcile) struct VerifiedContent {
     pub(in crate::reconcile) policies: Option<AppliedPolicies>,
 }
 
-/// The Bundle whose content is verified.
+/// The Bundle that contains the content to verify.
 pub(in crate::reconcile) struct BundleToVerify<'a> {
     pub(in crate::reconcile) name: &'a str,
     pub(in crate::reconcile) uid: Option<&'a str>,
@@ -153,7 +153,7 @@ fn refused(refusal: &Refusal) -> ReconcileError {
     )
 }
 
-/// Returns the text of the proof annotation; `None` if the Bundle has no proof.
+/// Returns the text of the proof annotation. Returns `None` if the Bundle has no proof.
 pub(in crate::reconcile) fn proof(bundle: &DynamicObject) -> Option<&str> {
     let text = bundle.annotations().get(names::ANNOTATION_PROOF)?;
     Some(text)

@@ -170,8 +170,8 @@ pub(in crate::reconcile) async fn prepare(
     Ok(items)
 }
 
-/// Returns the error for objects whose kinds the API server does not serve. The text is that of
-/// RukPak.
+/// Returns the error for objects of kinds that the API server does not serve. The text is the same
+/// as in RukPak.
 pub(in crate::reconcile) fn missing_kinds(
     objects: &[ObjectId],
     reason: &'static str,

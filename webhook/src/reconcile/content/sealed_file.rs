@@ -290,7 +290,7 @@ impl Write for MacWriter {
     }
 }
 
-/// A file whose index has a valid seal.
+/// A file after its seal was compared with its index.
 pub(in crate::reconcile) struct SealedFile(File);
 
 impl SealedFile {

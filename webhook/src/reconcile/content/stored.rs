@@ -84,7 +84,7 @@ pub(super) fn finish(
     writer.finish(&Index { summary, files }.encode(), seal(name, key))
 }
 
-/// Cached content whose file seal is valid.
+/// Cached content after its seal was checked.
 pub(in crate::reconcile) struct StoredContent {
     file: SealedFile,
     index: Index,

@@ -59,7 +59,7 @@ pub(in crate::reconcile) struct Context {
     /// Running checks of the sources of unpacked Bundles. A result is the content that the source
     /// names now, if this content is not the unpacked content.
     pub(in crate::reconcile) resolving: BackgroundTasks<Result<Option<ContentId>, String>>,
-    /// Running fetches of content for BundleDeployments whose cached copy is missing.
+    /// Running fetches for BundleDeployments. They fetch content that is missing in the cache.
     pub(in crate::reconcile) refetching: BackgroundTasks<Result<(), ReconcileError>>,
     /// Running renderings of charts. When a rendering ends, the objects of the chart are in the
     /// cache.
@@ -99,7 +99,7 @@ pub(in crate::reconcile) enum ClassLookup {
     Managed(Box<Class>),
     /// A class of another provisioner.
     Unmanaged,
-    /// No such class exists.
+    /// The class does not exist.
     NotFound,
     /// The class exists and its spec is invalid. Contains the findings.
     Invalid(String),

@@ -15,8 +15,8 @@ const MAX_SCHEDULED: usize = 10_000;
 pub(in crate::reconcile) struct RightsSchedule(Mutex<HashMap<String, Instant>>);
 
 impl RightsSchedule {
-    /// Returns the time until the next check; zero if the check is due. A new deployment waits for
-    /// a random part of `interval`, which spreads the load.
+    /// Returns the time until the next check. Returns zero if the check is due. A new deployment
+    /// waits for a random part of `interval`, which spreads the load.
     pub(in crate::reconcile) fn wait(
         &self,
         uid: &str,

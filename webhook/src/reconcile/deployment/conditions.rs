@@ -70,7 +70,7 @@ impl DeploymentReconcile<'_> {
         });
     }
 
-    /// Records the permissions that the requesters lack, if `error` names permissions.
+    /// Records the missing permissions of the requesters if `error` names permissions.
     pub(in crate::reconcile) fn note_rights(&mut self, error: &ReconcileError) {
         if let Some(rights) = PermissionFact::of_failure(error.code, &error.message) {
             self.facts.rights = Some(rights);

@@ -47,8 +47,7 @@ impl DeploymentReconcile<'_> {
         Ok(())
     }
 
-    /// Returns true if every requester whose permission the namespace requires can read or create
-    /// it.
+    /// Returns true if every requester with required permissions can read or create the namespace.
     async fn can_read_namespace(
         &self,
         request: &InstallRequest<'_>,

@@ -53,7 +53,7 @@ pub(in crate::reconcile) struct ApplyResults {
     pub(in crate::reconcile) uids: BTreeMap<String, String>,
     /// Objects that a request may have created although its response failed or was lost.
     pub(in crate::reconcile) uncertain: BTreeSet<String>,
-    /// Objects whose apply failed.
+    /// Objects with a failed apply.
     pub(in crate::reconcile) failed: BTreeMap<String, RestoreFailure>,
     pub(in crate::reconcile) warnings: BTreeSet<String>,
 }

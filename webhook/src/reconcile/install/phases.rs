@@ -167,8 +167,8 @@ impl<'a> DeploymentReconcile<'a> {
         Ok(authorized)
     }
 
-    /// Fails if the deployment or its class has changed since the reconcile began, or if a policy
-    /// that matches the content has changed since the content was verified.
+    /// Fails if the deployment or its class has changed since the reconcile began. Also fails if a
+    /// policy that matches the content has changed since the content was verified.
     pub(in crate::reconcile) async fn check_preconditions(
         &self,
         request: &InstallRequest<'_>,

@@ -64,7 +64,7 @@ impl Intents {
             .collect()
     }
 
-    /// Removes records of this round whose requests had no effect with certainty.
+    /// Removes records of this round if their requests certainly had no effect.
     fn forget_without_effect(&self, inventory: &mut Inventory, done: &ApplyResults) {
         let is_undone = |key: &str| !done.uncertain.contains(key) && !done.uids.contains_key(key);
         for key in self.keys.iter().filter(|key| is_undone(key)) {

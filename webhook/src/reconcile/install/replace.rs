@@ -38,7 +38,7 @@ const MAX_TRIAL_PREFIX: usize = 40;
 
 impl DeploymentReconcile<'_> {
     /// Finds the objects among `items` that must be replaced, checks that the requesters can delete
-    /// and create them, and removes them from `plan`. Only objects whose policy allows a
+    /// and create them, and removes them from `plan`. Only objects with a policy that allows a
     /// replacement are checked.
     pub(in crate::reconcile) async fn replacements<'i>(
         &self,

@@ -29,13 +29,13 @@ const MAX_COMPARED: usize = 20;
 const UNKNOWN_RETRY_DELAY: Duration = Duration::from_secs(30);
 
 impl<'a> DeploymentReconcile<'a> {
-    /// Returns the requesters whose permissions the content requires.
+    /// Returns the requesters that need permissions for the content.
     fn content_requesters(&self) -> Vec<Requester> {
         self.parts.content().into_iter().cloned().collect()
     }
 
-    /// Returns the rule that decides whose permission the write of an object requires. The caller
-    /// must have checked the terms of the class before.
+    /// Returns the rule that decides which users need permission for the write of an object. The
+    /// caller must have checked the terms of the class before.
     pub(in crate::reconcile) fn consent_rule(&self, request: &InstallRequest<'_>) -> ConsentRule {
         let decided = if self.is_decided(request) {
             DecidedObjects::ALL

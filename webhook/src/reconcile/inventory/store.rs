@@ -160,7 +160,7 @@ impl Inventories {
         records.find_map(|record| record.seals(uid)).cloned()
     }
 
-    /// Returns the completely installed packages whose names satisfy `is_wanted`.
+    /// Returns the completely installed packages with names that satisfy `is_wanted`.
     pub(in crate::reconcile) fn packages(
         &self,
         is_wanted: impl Fn(&str) -> bool,
@@ -206,9 +206,9 @@ impl Inventories {
     }
 
     /// Stores the inventory of a BundleDeployment. `inventory` records objects that are about to be
-    /// applied. `adopted` contains the adopted objects (uids by key). Fails, and does not store the
-    /// inventory, if another BundleDeployment records one of the adopted objects, or if the number
-    /// of objects exceeds a limit.
+    /// applied. `adopted` contains the adopted objects (uids by key). Fails if another
+    /// BundleDeployment records one of the adopted objects, or if the number of objects exceeds a
+    /// limit. In these cases the inventory is not stored.
     ///
     /// The adopted objects stay claimed during the lookup of owners and the write. Therefore only
     /// one of several concurrent adoptions of an object succeeds.

@@ -8,7 +8,7 @@ use crate::reconcile::api::discovery::is_custom;
 use crate::reconcile::api::object;
 use crate::reconcile::context::Context;
 
-/// Message for an object whose kind the API server does not serve.
+/// Message for an object of a kind that the API server does not serve.
 const KIND_NOT_SERVED: &str = "its kind is not served";
 
 /// Checks and records the health of each touched object. Returns true if an object must be checked

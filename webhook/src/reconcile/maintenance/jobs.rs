@@ -28,7 +28,8 @@ impl DeploymentReconcile<'_> {
         runs.has_expired(&item.key, request.digest())
     }
 
-    /// Finds expired Jobs among the drifted objects. The deletion of such a Job is not drift.
+    /// Finds expired Jobs among the drifted objects. The deletion of an expired Job does not count
+    /// as drift.
     pub(in crate::reconcile) async fn expire_drifted_jobs(
         &mut self,
         request: &InstallRequest<'_>,

@@ -40,8 +40,8 @@ impl DeploymentReconcile<'_> {
         };
         let kept = Box::pin(self.restore_former(request, applied)).await;
         let name = self.name.clone();
-        // Objects whose intended values are unknown wait like other objects that cannot be
-        // restored.
+        // If the intended values of an object are unknown, the object waits like other objects that
+        // cannot be restored.
         let untried = self.ctx.states.restorable(&name);
         let states = &self.ctx.states;
         states.record_restore_failure(&name, &untried, RestoreFailure::Refused);

@@ -361,8 +361,8 @@ impl DeploymentReconcile<'_> {
         last_error.map_or(Ok(()), Err)
     }
 
-    /// Returns the revisions of the objects whose replicas are not applied. They were observed
-    /// before the apply.
+    /// Returns the revisions of the objects with replicas that are not applied. The revisions were
+    /// observed before the apply.
     pub(in crate::reconcile) fn revisions_of_scaled(
         &self,
         applies: &[CheckedApply<'_>],
@@ -413,8 +413,8 @@ async fn covered(client: &Client, item: &PreparedObject) -> bool {
     }
 }
 
-/// Returns the keys of items that do not exist, or whose values differ from the applied values.
-/// Reads each object. Used if the fields of the objects are not recorded.
+/// Returns the keys of items that do not exist, or that do not have all applied values. Reads each
+/// object. Used if the fields of the objects are not recorded.
 pub(in crate::reconcile) async fn find_changed(
     client: &Client,
     items: &[PreparedObject],

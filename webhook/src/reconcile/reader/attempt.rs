@@ -69,7 +69,7 @@ impl ContentAttempts {
     }
 
     /// Returns attempts without records, for content that this version of the program has already
-    /// parsed for the same target. If the process ends later, such content is not the cause.
+    /// parsed for the same target. If the process ends later, this content is not the cause.
     pub(super) fn without_records(requester: &str, reason: &'static str) -> Self {
         Self {
             keys: None,

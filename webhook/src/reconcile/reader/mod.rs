@@ -262,9 +262,10 @@ async fn reserve(
 pub(in crate::reconcile) struct LoadRequest<'a> {
     /// Name of the BundleDeployment.
     pub(in crate::reconcile) name: &'a str,
+    /// Uid and generation of the BundleDeployment.
     pub(in crate::reconcile) version: &'a str,
-    /// The requester who must have permission to read the source, and whose memory, transfers and
-    /// disk space are used.
+    /// The requester. The requester must have permission to read the source, and the limits of the
+    /// requester for memory, transfers and disk space apply.
     pub(in crate::reconcile) requester: &'a Requester,
     /// The class of the Bundle.
     pub(in crate::reconcile) class: &'a str,
@@ -289,8 +290,8 @@ impl LoadRequest<'_> {
 }
 
 /// Loads the content of a BundleDeployment. The returned share reserves the memory of the objects
-/// as long as they exist. A caller that holds a share must not load more content, because two such
-/// callers could wait for each other.
+/// as long as they exist. A caller that holds a share must not load more content, because two of
+/// these callers could wait for each other.
 pub(in crate::reconcile) async fn load(
     ctx: &Arc<Context>,
     wanted: &LoadRequest<'_>,

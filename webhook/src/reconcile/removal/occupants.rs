@@ -169,8 +169,8 @@ impl Remover<'_> {
         Ok(kinds)
     }
 
-    /// Returns a few objects of `kind` that prevent the deletion of the namespace. At most
-    /// [`OCCUPANT_LIMIT`] objects are searched.
+    /// Returns a few objects of `kind` that prevent the deletion of the namespace. The
+    /// list ends after `OCCUPANT_LIMIT` objects.
     async fn list_in(
         &self,
         namespace: &str,

@@ -14,8 +14,8 @@ use crate::reconcile::removal::remove::{DeletionState, Remover};
 
 /// Time that one reconcile waits for deletions before it reports the remaining objects.
 const DELETION_WAIT_LIMIT: Duration = Duration::from_secs(5);
-/// Time that one reconcile waits for objects whose deletion is delayed by finalizers. After this
-/// time it continues with other objects.
+/// Time that one reconcile waits for objects while finalizers delay their deletion. After this time
+/// it continues with other objects.
 const FINALIZER_WAIT_LIMIT: Duration = Duration::from_secs(1);
 
 /// A removal of recorded objects.
@@ -53,7 +53,7 @@ impl<'a> OrderedRemoval<'a> {
         &self.progress
     }
 
-    /// Deletes, step by step, the objects whose deletion is not blocked. Returns the objects that
+    /// Deletes, step by step, the objects that no other object blocks. Returns the objects that
     /// still existed at the time limit although no finalizer delays their deletion.
     pub(in crate::reconcile) async fn remove(
         &mut self,
@@ -114,8 +114,8 @@ impl<'a> OrderedRemoval<'a> {
     }
 }
 
-/// Returns the objects in `present` whose deletion requires a permission check. The deletion of all
-/// other objects was already requested, and finalizers delay the deletion.
+/// Returns the objects in `present` that require a permission check before their deletion. The
+/// deletion of all other objects was already requested, and finalizers delay the deletion.
 pub(in crate::reconcile) fn not_held(present: &[Present]) -> Vec<Present> {
     let asked = present.iter().filter(|present| present.held_by.is_empty());
     asked.cloned().collect()

@@ -36,12 +36,12 @@ pub(in crate::reconcile) fn removal_weight(count: usize) -> u64 {
 /// Maximum number of custom resources of one kind in a message.
 const MAX_NAMED_RESOURCES: usize = 3;
 
-/// The state of objects whose deletion was requested.
+/// The state of objects after their deletion was requested.
 #[derive(Debug, Default)]
 pub(in crate::reconcile) struct DeletionState {
     /// The objects that no longer exist.
     pub(in crate::reconcile) gone: BTreeSet<ObjectId>,
-    /// The finalizers of the objects whose deletion is delayed by finalizers.
+    /// The finalizers of each object that finalizers keep from being deleted.
     pub(in crate::reconcile) held: BTreeMap<ObjectId, Vec<String>>,
 }
 

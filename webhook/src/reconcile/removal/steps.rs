@@ -111,8 +111,8 @@ impl Removal<'_> {
         );
     }
 
-    /// Finds definitions with custom resources that the deployment did not install. Returns true if
-    /// there are such definitions.
+    /// Finds CustomResourceDefinitions with custom resources that the deployment did not install.
+    /// Returns true if there is at least one.
     pub(in crate::reconcile) async fn find_definitions_in_use(
         &mut self,
     ) -> Result<bool, ReconcileError> {

@@ -54,8 +54,8 @@ struct Denied {
 #[derive(Default)]
 struct Grants {
     budget: QuestionBudget,
-    /// Roles whose rules were checked, each with the namespace in which it is granted. `None` means
-    /// the whole cluster.
+    /// Roles with rules that were already checked. The text is the namespace in which the role is
+    /// granted, and `None` means the whole cluster.
     checked: HashSet<(RoleRef, Option<String>)>,
 }
 

@@ -1,4 +1,4 @@
-//! The permissions that a requester lacks for content, and their text for a message.
+//! The missing permissions of a requester for content, and their text for a message.
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
 //! Permission checks for objects that an upgrade or a removal deletes, and for the ServiceAccount
-//! that deletes them. `bundle_core::plan::consent` decides whose permission a deletion requires.
-//! `bundle_core::plan::removal` decides what happens with objects that are not deleted.
+//! that deletes them. `bundle_core::plan::consent` decides which users need permission for a
+//! deletion. `bundle_core::plan::removal` decides what happens with objects that are not deleted.
 
 use std::collections::BTreeSet;
 

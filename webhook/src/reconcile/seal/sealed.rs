@@ -21,7 +21,7 @@ use crate::reconcile::status::unreadable;
 use crate::reconcile::status::writer::EventRecorder;
 use crate::telemetry::spans;
 
-/// A kind whose objects are sealed, and whose reconciles are limited for each requester.
+/// A kind of objects that are sealed. The number of its reconciles is limited for each requester.
 pub(in crate::reconcile) struct SealedKind<'a> {
     pub(in crate::reconcile) kind: Kind,
     pub(in crate::reconcile) resource: &'a ApiResource,

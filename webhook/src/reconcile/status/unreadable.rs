@@ -1,7 +1,7 @@
 //! Objects of the project's own kinds that are too large to read. The reconciler cannot reconcile
-//! such an object, so it gets a condition and an Event. Admission rejects writes of such objects.
-//! Therefore a too large object was written while the registrations were missing, or it grew by a
-//! write of its status.
+//! an object that is too large. It writes a condition and an Event. Admission rejects writes of
+//! these objects. Therefore an object is too large only if it was written while the registrations
+//! were missing, or if a write of its status made it too large.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};

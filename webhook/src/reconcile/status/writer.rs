@@ -125,8 +125,8 @@ impl EventRecorder {
         self.emit(object, EventType::Normal, reason, note).await;
     }
 
-    /// Emits Events about restored objects. Each of the first few objects gets its own Event, whose
-    /// `related` field is the restored object.
+    /// Emits Events about restored objects. Each of the first few objects gets its own Event. The
+    /// field `related` of this Event names the restored object.
     pub(in crate::reconcile) async fn restored(
         &self,
         object: &DynamicObject,
@@ -196,7 +196,7 @@ mod tests {
     const EVENT: &str =
         r#"{"apiVersion":"events.k8s.io/v1","kind":"Event","metadata":{"name":"web.1"}}"#;
 
-    /// Events with different notes are separate; equal Events are counted.
+    /// Events with different notes are separate. Equal Events are counted.
     #[tokio::test]
     async fn events_with_other_notes_are_not_counted_as_one() {
         let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();

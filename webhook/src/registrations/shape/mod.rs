@@ -30,7 +30,7 @@ impl fmt::Display for Fault {
 /// for an intact registration. `object` is `None` if the registration does not exist.
 ///
 /// `timeoutSeconds`, `reinvocationPolicy`, labels and annotations are not faults. Administrators
-/// may change them, because no value lets a write pass without a review.
+/// may change them, because with every value the API server requests a review for each write.
 pub(crate) fn faults(
     registration: Registration,
     name: &str,

@@ -1,5 +1,5 @@
-//! The shipped registrations are intact, and each alteration that lets a write pass without a
-//! review is a fault.
+//! Tests that the shipped registrations are intact. Each alteration that allows a write without a
+//! review must be a fault.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -42,9 +42,10 @@ pub struct Limits {
     /// connection closes the oldest connection of the address with the most connections. Only
     /// addresses in the network with the most connections count.
     pub unauthenticated: usize,
-    /// Minimum age of a connection that is closed for a new connection of the same address, because
-    /// the API server opens many connections at once. A new connection is served when the oldest
-    /// connection has this age. Therefore a new connection does not wait longer than this time.
+    /// Minimum age of a connection that is closed for a new connection of the same address. It is
+    /// necessary because the API server opens many connections at once. A new connection is served
+    /// when the oldest connection has this age. Therefore a new connection does not wait longer
+    /// than this time.
     pub min_age: Duration,
     /// Maximum number of connections that wait for this age at the same time, at least one. If an
     /// additional connection must wait, the wait of another connection ends. This is the oldest
@@ -345,8 +346,8 @@ impl Client {
         self.close.cancel();
     }
 
-    /// Returns the time from which the connection can be closed because of its age; `None` while
-    /// the connection cannot be closed.
+    /// Returns the time from which the connection can be closed because of its age. Returns `None`
+    /// while the connection cannot be closed because of its age.
     fn expires_at(&self) -> Option<Instant> {
         let state = lock(&self.state);
         let connection = state.unauthenticated.get(&self.number);

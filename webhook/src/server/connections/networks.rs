@@ -7,8 +7,8 @@ use std::net::{IpAddr, Ipv6Addr};
 /// size by default (`--node-cidr-mask-size-ipv4` of kube-controller-manager).
 const IPV4_PREFIX: u32 = 24;
 /// Length of the prefix of an IPv6 network. It is the default for the pods of one node, and the
-/// length of the smallest networks that providers assign. One client can use all addresses of such
-/// a network.
+/// length of the smallest networks that providers assign. One client can use all addresses of a
+/// network of this size.
 const IPV6_PREFIX: u32 = 64;
 
 /// The addresses with the most clients. Networks are compared first, so that a client with many
@@ -58,7 +58,7 @@ fn network(address: IpAddr) -> IpAddr {
 mod tests {
     use super::*;
 
-    /// Returns the `clients` whose address is one of the busiest addresses, without duplicates.
+    /// Returns those of `clients` that have one of the busiest addresses, without duplicates.
     fn busiest(clients: &[&str]) -> Vec<String> {
         let addresses = || clients.iter().map(|text| text.parse().unwrap());
         let found = BusiestAddresses::of(addresses());

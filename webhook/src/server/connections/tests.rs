@@ -212,7 +212,7 @@ async fn connection_above_the_limit_stays_open_while_it_has_an_accepted_request(
     let requests = (accept(&known), accept(&above));
     let waited = tokio::time::timeout(LIMITS.max_age * 3, above.connection.read_u8()).await;
     assert!(waited.is_err(), "{waited:?}");
-    // The connections are not closed for new connections either.
+    // These connections are also not closed for new connections.
     let _others: Vec<_> = (0..9).map(|_| Peer::from(&connections, 1)).collect();
     assert!(known.is_open() && above.is_open());
     drop(requests);

@@ -91,7 +91,7 @@ impl<S: FileSink> CollectedFiles<S> {
             format!("{folder}/{key}")
         };
         let safe = match key {
-            // The API server rejects such keys, so this case does not occur.
+            // The API server rejects these keys, so this case does not occur.
             _ if key.contains('/') => Err("has an invalid key"),
             _ => unpack::check_path(&path),
         };

@@ -1,4 +1,4 @@
-//! Access to the server of a repository: its Secret, the addresses of its host, and a folder for git.
+//! Access to the server of a repository: its Secret, the addresses of its host, and a git folder.
 
 use std::sync::Arc;
 

@@ -115,8 +115,7 @@ pub(crate) struct GitSource {
     directory: String,
     checkout: GitRef,
     access: GitAccess,
-    /// Folder of git. It is created for the first command, because most reconciles only compare the
-    /// recorded content.
+    /// Folder of git. It is created for the first command, because most reconciles need no command.
     folder: OnceCell<GitFolder>,
     /// The commit that was fetched last.
     fetched: Mutex<Option<Arc<FetchedCommit>>>,

@@ -25,7 +25,7 @@ use crate::clients::names;
 use crate::clients::recent_digests::RecentDigests;
 use crate::shared::Shared;
 
-/// The reason why an archive could not be fetched. The messages start like those of RukPak.
+/// The reason why an archive could not be fetched. The messages begin like the messages of RukPak.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HttpSourceError {
     /// The Secret cannot be used.
@@ -179,7 +179,7 @@ impl HttpSource {
         ContentId::new(&source, digest)
     }
 
-    /// Returns the key of the digest in [`RecentDigests`]. The key depends on the URL, the Secret,
+    /// Returns the key of the digest in `RecentDigests`. The key depends on the URL, the Secret,
     /// and whether the class allows private addresses.
     fn key(&self) -> Digest {
         let scope = self.content(Digest::of(b"")).scope();

@@ -80,9 +80,9 @@ pub(super) struct Reducer {
     kind: AnswerKind,
     rules: ObjectRules,
     open: Vec<Container>,
-    /// Number of open containers that exceed [`DEPTH_LIMIT`].
+    /// Number of open containers that exceed `DEPTH_LIMIT`.
     below: usize,
-    /// True if the nesting depth exceeded [`DEPTH_LIMIT`].
+    /// True if the nesting depth exceeded `DEPTH_LIMIT`.
     is_too_deep: bool,
     text: Option<Text>,
     out: Vec<u8>,

@@ -36,7 +36,7 @@ pub(in crate::answers) struct ObjectRules {
 }
 
 impl ObjectRules {
-    /// Rules for a response whose reader limits and parses it. Only times are checked.
+    /// Rules for a response that its reader limits and parses itself. Only times are checked.
     pub(in crate::answers) const TIMES_ONLY: Self = Self {
         limit: usize::MAX,
         keeps_fields: true,

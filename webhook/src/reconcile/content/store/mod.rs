@@ -24,7 +24,8 @@ use crate::telemetry::metrics::{CacheLookup, CacheMetrics};
 
 /// Age at which an unfinished file counts as abandoned.
 const ABANDONED_AGE: Duration = Duration::from_secs(3600);
-/// If the cache is full, the copies of one requester can use the cache limit divided by this number.
+/// Divisor of the cache limit. If the cache is full, the copies of one requester can use the limit
+/// divided by this number.
 const REQUESTER_SHARE_DIVISOR: u64 = 2;
 
 /// Returns the name that the seal of a copy covers in addition to its index. The name contains the
@@ -225,7 +226,7 @@ impl Store {
             }
         };
         selected.touch().ok();
-        // The time of last use of the content is also set, so that the content stays in the cache
+        // The time of last use of the content is also set. Therefore the content stays in the cache
         // as long as its objects are used.
         if let Ok(file) = fs_err::OpenOptions::new()
             .write(true)
@@ -412,7 +413,8 @@ impl Store {
         self.retain(|name, _| !name.starts_with(&format!("{}-", digest.hex())));
     }
 
-    /// Removes each copy whose digest is not in `needed`, and abandoned unfinished files.
+    /// Removes each copy with a digest that is not in `needed`. Also removes abandoned unfinished
+    /// files.
     pub(in crate::reconcile) fn sweep(&self, needed: BTreeSet<String>) {
         let now = SystemTime::now();
         self.retain(|name, changed| {

@@ -66,7 +66,7 @@ fn exception_warnings(crd: &str, verdict: &CrdVerdict) -> Vec<String> {
     warnings.collect()
 }
 
-/// Returns the warning about a definition whose author disables the checks.
+/// Returns the warning about a definition with an annotation that disables the checks.
 fn disabled_warning(crd: &str) -> String {
     format!(
         "CustomResourceDefinition {crd}: not compared with the one on the cluster, because the content sets annotation {}: {:?} ({})",
@@ -89,7 +89,7 @@ fn unreadable(crd: &str, error: &kube::Error, reason: &'static str) -> Reconcile
     }
 }
 
-/// Returns the error for definitions with unsafe changes. The texts are those of RukPak.
+/// Returns the error for definitions with unsafe changes. The texts are the same as in RukPak.
 pub(in crate::reconcile) fn unsafe_upgrades(
     refused: &[(&str, CrdVerdict)],
     reason: &'static str,

@@ -124,8 +124,8 @@ impl InstalledStates {
         self.with(deployment, |state| state.inventory = inventory);
     }
 
-    /// Returns the deployments in `deployments` whose inventory contains the object `key`. Events
-    /// about other objects are ignored.
+    /// Returns those of `deployments` that record the object `key` in their inventory. Events about
+    /// other objects are ignored.
     pub(in crate::reconcile) fn recording_deployments(
         &self,
         deployments: &[String],
@@ -303,7 +303,7 @@ impl InstalledStates {
         });
     }
 
-    /// Removes the states of objects whose deletion was expected, such as expired Jobs.
+    /// Removes the states of objects after an expected deletion, for example of expired Jobs.
     pub(in crate::reconcile) fn expired(&self, deployment: &str, keys: &BTreeSet<String>) {
         self.with(deployment, |state| {
             for key in keys {

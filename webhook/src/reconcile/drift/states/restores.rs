@@ -149,7 +149,7 @@ impl InstalledStates {
         })
     }
 
-    /// Returns the drifted objects whose restored values another actor repeatedly reverts.
+    /// Returns the drifted objects that another actor repeatedly changes after each restore.
     pub(in crate::reconcile) fn contested(&self, deployment: &str) -> Vec<String> {
         let now = self.began.elapsed();
         self.with(deployment, |state| {
@@ -273,7 +273,7 @@ impl InstalledStates {
         })
     }
 
-    /// Returns the objects whose state is known. `is_recorded` is true if the inventory records
+    /// Returns the objects with a known state. `is_recorded` is true if the inventory records
     /// installed content.
     pub(in crate::reconcile) fn coverage(&self, deployment: &str, is_recorded: bool) -> Coverage {
         self.with(deployment, |state| {

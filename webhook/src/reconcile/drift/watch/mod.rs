@@ -45,7 +45,7 @@ const FAILURE_THRESHOLD: u32 = 3;
 enum WatchProgress {
     Listing,
     Synced,
-    /// The watch reports no events. Either the first list failed, or several consecutive attempts
+    /// The watch reports no events. The first list has failed, or several consecutive attempts have
     /// failed.
     Failed(String),
 }
@@ -234,7 +234,8 @@ impl Watches {
         })
     }
 
-    /// Returns the objects of `deployment` that the watches report and whose uids are recorded.
+    /// Returns the objects of `deployment` that the watches report. The inventory must record the
+    /// uid of each object.
     pub(in crate::reconcile) fn observed_objects(
         &self,
         deployment: &str,

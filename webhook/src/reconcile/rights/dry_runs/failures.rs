@@ -196,7 +196,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the rejection for a `Status` whose causes name these fields.
+    /// Returns the rejection for a `Status` with causes that name these fields.
     fn rejected(code: u16, message: &str, fields: &[&str]) -> ApplyRejection {
         ApplyRejection::Verdict(verdict(Rejection {
             code,

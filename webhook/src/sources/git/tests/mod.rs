@@ -356,7 +356,7 @@ async fn server_without_trusted_certificate_is_rejected() {
     assert_eq!(server.requests(), Vec::<String>::new());
 }
 
-/// Adds a submodule to the repository, and does not commit it.
+/// Adds a repository to the working folder as submodule `manifests/sub`.
 fn submodule(server: &GitServer) {
     run(
         &server.work(),
