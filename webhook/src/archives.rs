@@ -13,10 +13,10 @@ use crate::uploads::target::UploadTargets;
 
 /// The content of a Bundle as a gzipped tar.
 pub(crate) trait BundleArchive: Send {
-    /// Returns the size in bytes.
+    /// Returns the size of the archive in bytes.
     fn size(&self) -> u64;
 
-    /// Returns the digest of all bytes.
+    /// Returns the digest of all bytes of the archive.
     fn digest(&self) -> &Digest;
 
     /// Returns at least one byte, from `offset` on. Fails if the bytes were changed on disk.
@@ -33,7 +33,7 @@ pub(crate) trait BundleArchives: Send + Sync {
     ) -> BoxFuture<'a, Result<Box<dyn BundleArchive>, ArchiveError>>;
 }
 
-/// The reason why no archive exists.
+/// The reason why no archive of a Bundle can be opened.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ArchiveError {
     /// The Bundle does not exist.
@@ -50,7 +50,7 @@ pub(crate) enum ArchiveError {
     /// Other work uses the memory, or the content needs too much memory.
     #[error("not enough memory to read the content of Bundle {0}; try again")]
     Busy(KubeName),
-    /// The API server failed.
+    /// A request to the API server failed.
     #[error("cannot read Bundle {0}")]
     Api(KubeName, #[source] kube::Error),
     /// The archive cannot be written to the volume of the cache.

@@ -23,7 +23,7 @@ pub struct Attempts {
 
 #[derive(Debug)]
 struct State {
-    /// Interrupted attempts of earlier processes.
+    /// Attempts that the end of an earlier process interrupted.
     interrupted: BTreeMap<AttemptKey, InterruptedAttempts>,
     /// Records of attempts that have not ended.
     running: BTreeSet<PathBuf>,

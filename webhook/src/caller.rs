@@ -56,11 +56,11 @@ impl fmt::Debug for Token {
 /// The tokens that all replicas share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tokens {
-    /// The token for registrations.
+    /// The token that registrations must contain.
     pub(crate) current: Token,
     /// The previous token, which reviews in flight can still use.
     pub(crate) previous: Option<Token>,
-    /// Creation time of `current`.
+    /// Time at which `current` was created.
     pub(crate) rotated: Timestamp,
 }
 

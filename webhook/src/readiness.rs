@@ -39,7 +39,7 @@ pub struct Readiness {
 }
 
 impl Readiness {
-    /// Opens a gate.
+    /// Opens a gate. It stays open.
     pub fn open(&self, gate: Gate) {
         self.gates.fetch_or(1 << gate as u8, Ordering::AcqRel);
     }

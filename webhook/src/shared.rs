@@ -35,9 +35,9 @@ use crate::uploads::UploadStore;
 
 /// The shared state. Each process has one shared state, in an `Arc`.
 pub struct Shared {
-    /// The settings.
+    /// The settings of the process, from flags and environment.
     pub settings: Settings,
-    /// The metrics.
+    /// The metrics of the process.
     pub metrics: Metrics,
     /// The readiness of this replica.
     pub readiness: Arc<Readiness>,

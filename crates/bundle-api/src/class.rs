@@ -102,10 +102,10 @@ pub enum Authorization {
 /// webhooks that do not support dry runs. Default: `DryRun`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum RequesterCheck {
-    /// Access reviews and dry runs.
+    /// Check by access reviews and dry runs.
     #[default]
     DryRun,
-    /// Access reviews only.
+    /// Check by access reviews only.
     AccessReview,
 }
 
@@ -189,9 +189,9 @@ pub struct Targets {
 /// Permission of a class for one feature: `Allow` or `Deny`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum AllowDeny {
-    /// Allowed.
+    /// The class allows the feature.
     Allow,
-    /// Denied.
+    /// The class denies the feature.
     Deny,
 }
 

@@ -133,13 +133,13 @@ pub mod condition {
 
 /// Reasons of conditions. Reasons of RukPak keep their meaning.
 pub mod reason {
-    /// Unpacked: not started.
+    /// Unpacked: unpacking has not started.
     pub const UNPACK_PENDING: &str = "UnpackPending";
-    /// Unpacked: in progress.
+    /// Unpacked: unpacking is in progress.
     pub const UNPACKING: &str = "Unpacking";
-    /// Unpacked: succeeded.
+    /// Unpacked: unpacking succeeded.
     pub const UNPACK_SUCCESSFUL: &str = "UnpackSuccessful";
-    /// Unpacked: failed.
+    /// Unpacked: unpacking failed.
     pub const UNPACK_FAILED: &str = "UnpackFailed";
     /// HasValidBundle, Installed: the Bundle's content could not be loaded.
     pub const BUNDLE_LOAD_FAILED: &str = "BundleLoadFailed";
@@ -159,7 +159,7 @@ pub mod reason {
     pub const INVALID_CONFIGURATION: &str = "InvalidConfiguration";
     /// Installed: a watch on installed objects could not be opened.
     pub const CREATE_DYNAMIC_WATCH_FAILED: &str = "CreateDynamicWatchFailed";
-    /// Installed: succeeded.
+    /// Installed: the installation succeeded.
     pub const INSTALLATION_SUCCEEDED: &str = "InstallationSucceeded";
     /// Any kind: the object has neither a valid seal nor a recent admission stamp. The object was
     /// written while admission was off, or its stamp was changed.

@@ -55,7 +55,7 @@ pub struct SignaturePolicySpec {
     /// authority.
     #[schemars(length(min = 1))]
     pub authorities: Vec<Authority>,
-    /// Allowed changes of the version.
+    /// Allowed changes of the version when new content replaces installed content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub versions: Option<Versions>,
 }
@@ -73,10 +73,10 @@ pub struct ImagePattern {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PolicyMode {
-    /// Reject.
+    /// Reject content that does not satisfy the policy.
     #[default]
     Enforce,
-    /// Admit with a warning.
+    /// Admit content that does not satisfy the policy, with a warning.
     Warn,
 }
 
@@ -86,10 +86,10 @@ pub struct Authority {
     /// Name of the authority in messages and in the status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// A public key.
+    /// Public key of the signer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<Key>,
-    /// Identities in short-lived certificates.
+    /// Identities in short-lived certificates. One of these identities must have signed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keyless: Option<Keyless>,
     /// Attestations that are also required, signed by the same authority.
@@ -127,16 +127,16 @@ pub struct Keyless {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Identity {
-    /// Issuer, as exact text.
+    /// Issuer of the identity, as exact text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer: Option<String>,
-    /// Issuer, as a regular expression that must match the whole text.
+    /// Issuer of the identity, as a regular expression that must match the whole text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer_reg_exp: Option<String>,
-    /// Subject, as exact text.
+    /// Subject of the identity, as exact text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
-    /// Subject, as a regular expression that must match the whole text.
+    /// Subject of the identity, as a regular expression that must match the whole text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject_reg_exp: Option<String>,
 }
@@ -149,15 +149,15 @@ pub struct TrustRoot {
     pub config_map_ref: LocalName,
 }
 
-/// Required attestation.
+/// Attestation that must exist for the content.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Attestation {
-    /// Predicate type, as a URI: `https://slsa.dev/provenance/v1`.
+    /// Predicate type of the attestation, as a URI such as `https://slsa.dev/provenance/v1`.
     pub predicate_type: String,
 }
 
-/// Allowed changes of the version.
+/// Allowed changes of the version when new content replaces installed content.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Versions {

@@ -63,7 +63,7 @@ pub struct GitSource {
     /// Revision to check out: exactly one of `branch`, `tag` and `commit`.
     #[serde(rename = "ref")]
     pub reference: GitRef,
-    /// Credentials and TLS.
+    /// Credentials and TLS settings for the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth: Option<Authorization>,
 }
@@ -102,7 +102,7 @@ pub struct ConfigMapSource {
 pub struct HttpSource {
     /// URL of the archive, `http` or `https`.
     pub url: String,
-    /// Credentials and TLS.
+    /// Credentials and TLS settings for the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth: Option<Authorization>,
 }

@@ -23,11 +23,11 @@ pub enum DepartedAccount {
         "ServiceAccount {path} was recreated: its uid is {found}, and the recorded uid is {recorded}"
     )]
     Recreated {
-        /// Namespace and name.
+        /// Namespace and name of the ServiceAccount.
         path: String,
         /// Uid of the stored ServiceAccount.
         found: String,
-        /// Uid of the requester.
+        /// Recorded uid of the requester.
         recorded: String,
     },
 }

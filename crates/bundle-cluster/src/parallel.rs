@@ -1,4 +1,4 @@
-//! Bounded parallel requests.
+//! Runs requests in parallel, up to a limit.
 
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _};

@@ -8,7 +8,7 @@ use bundle_core::review::{Stamping, Verdict};
 use super::review::Request;
 use super::{Admission, Lookups};
 
-/// A reviewed ConfigMap.
+/// A ConfigMap in a review, and whether it is created or deleted.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ReviewedConfigMap<'a> {
     name: &'a str,
@@ -42,7 +42,7 @@ impl<'a> ReviewedConfigMap<'a> {
 }
 
 impl<L: Lookups> Admission<L> {
-    /// Returns the verdict on a ConfigMap.
+    /// Returns the decision on a ConfigMap.
     pub(super) async fn config_map(&self, reviewed: &ReviewedConfigMap<'_>) -> Verdict {
         let ReviewedConfigMap { name, operation } = *reviewed;
         let admitted = || Verdict::Admit {

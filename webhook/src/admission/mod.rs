@@ -36,14 +36,14 @@ use lookups::cache::ReviewCache;
 use received::Received;
 use review::Request;
 
-/// The state that the handlers share.
+/// The state that the handlers of `/validate` and `/mutate` share.
 pub struct Admission<L> {
     lookups: L,
     metrics: Metrics,
     /// Time limit of one review.
     deadline: Duration,
     memory: ReviewCache,
-    /// Memory of reviews.
+    /// The memory limits for reviews.
     budget: Arc<Budget>,
 }
 
@@ -118,7 +118,7 @@ async fn mutate<L: Lookups>(
 }
 
 impl<L: Lookups> Admission<L> {
-    /// Logs and counts a verdict.
+    /// Logs the decision of a review, and counts it in the metrics.
     fn record_verdict(&self, request: &Request, verdict: &Verdict, started: Instant) {
         let outcome = match verdict {
             Verdict::Admit { .. } => ReviewOutcome::Admitted,

@@ -35,7 +35,7 @@ const MIN_BODY_RATE: u64 = 1 << 20;
 /// Maximum length of the message about an invalid review, in bytes.
 const MESSAGE_BYTES: usize = 512;
 
-/// A parsed review, with its memory.
+/// A parsed review, with its reserved memory.
 pub(super) struct Received {
     pub(super) request: Request,
     /// Time at which the last byte of the review arrived.

@@ -21,7 +21,7 @@ const UID_BYTES: usize = 128;
 /// receive groups and extra fields in tokens, certificates and headers, which are far shorter.
 const MAX_USER: Footprint = Footprint(1 << 20);
 
-/// The request of a review.
+/// The request in an AdmissionReview.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Request {
@@ -112,7 +112,7 @@ pub(super) struct RequestEnvelope {
     pub(super) uid: String,
     #[serde(default)]
     pub(super) user_info: UserEnvelope,
-    /// Memory of the parsed object.
+    /// Memory that the object needs after parsing.
     #[serde(default)]
     pub(super) object: Footprint,
     #[serde(default)]

@@ -27,9 +27,9 @@ struct ReviewedWrite<'a> {
     vouched: Option<ConfirmedFacts>,
     /// True if the stored object has a seal.
     is_sealed: bool,
-    /// The facts that a Bundle inherits.
+    /// The facts that a Bundle inherits from its BundleDeployment.
     inherited: Option<InheritedStamp>,
-    /// Start of the review.
+    /// Time at which the review began.
     began: Timestamp,
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// The mount point of cgroups.
+/// The directory at which cgroups are mounted.
 const ROOT: &str = "/sys/fs/cgroup";
 /// The file with the cgroups of this process.
 const MEMBERSHIP: &str = "/proc/self/cgroup";

@@ -26,7 +26,7 @@ const SMALL_PARTS: u64 = 4;
 pub struct LookupMemory {
     /// Memory for ordinary images, which large or stalled lookups of other requesters do not delay.
     small: Pool,
-    /// Memory of reviews.
+    /// The pool of memory for reviews.
     trees: Pool,
     requester: String,
     timeout: Duration,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-/// The limit of one key.
+/// The maximum number of units for one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cap {
     /// A requester, a registry, or another name for which shares are counted.
@@ -35,7 +35,7 @@ struct State {
     /// Number of the latest grant to each key. Only the first key of a share counts. A key that has
     /// neither shares nor waiters is removed.
     served: HashMap<String, u64>,
-    /// Number of grants so far.
+    /// Number of shares that were granted since the start.
     grants: u64,
 }
 
@@ -59,9 +59,9 @@ pub struct Share {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{wanted} exceeds the capacity of {capacity}")]
 pub struct ShareTooLarge {
-    /// The requested weight.
+    /// The requested weight, in units of the pool.
     pub wanted: u64,
-    /// The capacity.
+    /// The capacity of the pool, in units.
     pub capacity: u64,
 }
 
@@ -117,7 +117,7 @@ impl Pool {
         }
     }
 
-    /// Returns the capacity.
+    /// Returns the capacity of the pool, in units.
     pub fn capacity(&self) -> u64 {
         lock(&self.state).capacity
     }
@@ -278,7 +278,7 @@ fn deliver(granted: Vec<(oneshot::Sender<Share>, Share)>) {
 }
 
 impl Share {
-    /// Returns the weight.
+    /// Returns the weight of this share, in units of the pool.
     pub fn weight(&self) -> u64 {
         self.weight
     }

@@ -26,7 +26,7 @@ pub enum CaSecretError {
         action: &'static str,
         /// Name of the Secret.
         name: String,
-        /// The cause.
+        /// The error of the request.
         source: kube::Error,
     },
     /// The Secret does not exist.

@@ -35,9 +35,9 @@ pub(super) struct Material {
     pub(super) authority: String,
     /// All trusted certificate authorities (PEM), the current one first.
     pub(super) trusted: String,
-    /// Serving key, as PKCS#8.
+    /// Private key of the serving certificate, as PKCS#8.
     pub(super) key: String,
-    /// Serving certificate.
+    /// Serving certificate of the pod.
     pub(super) certificate: String,
 }
 
@@ -65,7 +65,7 @@ pub enum MaterialError {
     Unreadable {
         /// Name of the certificate in the message.
         what: &'static str,
-        /// The cause.
+        /// The error of the parser.
         source: NotACertificate,
     },
     /// A key cannot be generated, or a certificate cannot be signed.
@@ -73,7 +73,7 @@ pub enum MaterialError {
     Make {
         /// Name of the certificate in the message.
         what: &'static str,
-        /// The cause.
+        /// The error of the certificate library.
         source: rcgen::Error,
     },
 }
@@ -134,7 +134,7 @@ pub(super) fn create_again(
     }
 }
 
-/// Renews the parts in `due`.
+/// Returns `material` after the parts in `due` were renewed.
 pub(super) fn renew(
     old: &Material,
     due: RenewalDue,

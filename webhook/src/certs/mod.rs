@@ -33,7 +33,7 @@ use crate::shared::Shared;
 /// Interval of checks. Mounted files and Secrets are not watched. Each check compares their
 /// contents.
 const CHECK_INTERVAL: Duration = Duration::from_secs(15);
-/// Delay after a failed check.
+/// Delay before the next check after a failed check.
 const RETRY_DELAY: Duration = Duration::from_secs(2);
 /// Minimum delay after another client changed a registration, so that two programs that write
 /// different values do not compete at full speed.

@@ -35,7 +35,7 @@ const ATTEMPTS: u8 = 4;
 pub(crate) struct OperatorCertificates<'a> {
     /// Key from which all other keys are derived.
     pub(crate) stamp_key: &'a StampKey,
-    /// Uid of the BundleDeployment.
+    /// Uid of the BundleDeployment that installs the operator.
     pub(crate) uid: &'a str,
 }
 

@@ -12,7 +12,7 @@ use kube::Api;
 use super::secret::{SecretDecision, SecretError, read_or_write};
 use crate::caller::{OVERLAP, Token, Tokens};
 
-/// Name of the Secret.
+/// Name of the Secret with the tokens.
 const PATH: &str = "bundle-webhook-path";
 const CURRENT: &str = "current";
 const PREVIOUS: &str = "previous";
@@ -23,7 +23,7 @@ const ROTATED: &str = "rotated";
 pub(super) struct Rotation {
     /// True if this process has just started.
     pub(super) at_start: bool,
-    /// Lifetime of a token. `None`: unlimited.
+    /// Maximum age of a token. `None`: unlimited.
     pub(super) interval: Option<Duration>,
     /// Start of a gap in the registrations that has ended.
     pub(super) gap: Option<Timestamp>,

@@ -41,7 +41,7 @@ pub enum SecretError {
         action: &'static str,
         /// Name of the Secret.
         name: &'static str,
-        /// The cause.
+        /// The error of the request.
         source: kube::Error,
     },
     /// The content of the Secret is invalid, or new content cannot be created.

@@ -12,7 +12,7 @@ use futures::future::{BoxFuture, FutureExt as _};
 
 use crate::budget::{Budget, Pool};
 
-/// Threads of all name lookups.
+/// Number of threads for all DNS lookups.
 const THREADS: u64 = 32;
 /// Number of equal parts of the threads. Each requester can use one part.
 const PARTS: u64 = 4;

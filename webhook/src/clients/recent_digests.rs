@@ -6,7 +6,7 @@ use std::time::Duration;
 use bundle_core::reference::Digest;
 use moka::future::Cache;
 
-/// Maximum number of URLs.
+/// Maximum number of URLs with a cached digest.
 const MAX_URLS: u64 = 4096;
 /// Time after which a URL is read again, if the settings have no interval of comparisons.
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(300);

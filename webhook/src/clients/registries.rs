@@ -126,7 +126,7 @@ impl Registries {
         &self.resolver
     }
 
-    /// Returns the client without credentials.
+    /// Returns the registry client without credentials.
     pub fn anonymous(&self) -> &Client {
         &self.anonymous
     }

@@ -39,11 +39,11 @@ pub struct ContentPath {
     pub role: String,
 }
 
-/// A name or path is invalid.
+/// A name or a path of the content service is invalid.
 #[derive(Debug, thiserror::Error)]
 #[error("--{flag} {given:?} {reason}")]
 pub struct ContentSettingsError {
-    /// The flag without dashes.
+    /// Name of the flag, without dashes.
     flag: &'static str,
     /// The value of the flag.
     given: String,

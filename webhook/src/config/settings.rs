@@ -19,7 +19,7 @@ use crate::config::content::{ContentSettings, ContentSettingsError};
 /// The file with the host name on Linux.
 const HOSTNAME_FILE: &str = "/proc/sys/kernel/hostname";
 
-/// All settings in their final form.
+/// All settings, after validation.
 #[derive(Debug, Clone)]
 #[expect(
     missing_docs,
@@ -48,7 +48,7 @@ pub struct Settings {
     /// Memory limit of the process, in bytes.
     pub memory_limit: u64,
     pub registry_ca: Option<PathBuf>,
-    /// Folders with programs, separated by colons.
+    /// Folders in which external programs are searched, separated by colons.
     pub search_path: OsString,
     /// Files with mirrors of registries.
     pub registries_conf: Option<PathBuf>,
@@ -68,10 +68,10 @@ pub struct Settings {
 /// A flag or variable has an invalid value.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
-    /// A duration is out of range.
+    /// A duration in a flag is out of range.
     #[error("--{flag} {given:#} {reason}")]
     Duration {
-        /// The flag without dashes.
+        /// Name of the flag, without dashes.
         flag: &'static str,
         /// The value of the flag.
         given: SignedDuration,
@@ -81,7 +81,7 @@ pub enum SettingsError {
     /// The name of a namespace is invalid, or both namespaces have the same name.
     #[error("--{flag} {given:?} {reason}")]
     Namespace {
-        /// The flag without dashes.
+        /// Name of the flag, without dashes.
         flag: &'static str,
         /// The invalid name.
         given: String,
@@ -91,7 +91,7 @@ pub enum SettingsError {
     /// An invalid name or path of the content service.
     #[error(transparent)]
     Content(#[from] ContentSettingsError),
-    /// The memory limit is too small.
+    /// The memory limit is smaller than the minimum.
     #[error(
         "a memory limit of {given} bytes is too small: at least {least} bytes are needed ({} MiB)",
         .least >> 20

@@ -196,7 +196,7 @@ impl Callers {
     }
 }
 
-/// A result that is not cached.
+/// A result of an authentication that is not cached.
 #[derive(Debug, Clone)]
 enum Uncached {
     Identity(Arc<Requester>),

@@ -33,7 +33,7 @@ const DOWNLOADS: u64 = 8;
 /// Maximum number of concurrent uploads. The limits of requesters are as for downloads.
 const CONCURRENT_UPLOADS: u64 = 4;
 
-/// The state of the handler.
+/// The state of the handler for all requests.
 pub(crate) struct ContentService {
     callers: Callers,
     paths: ContentPaths,

@@ -7,7 +7,7 @@ use bundle_core::reference::Digest;
 use super::callers::PathPermission;
 use crate::config::content::ContentPaths;
 
-/// The Bundle of a path.
+/// The Bundle that a path names, and the kind of the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Target {
     /// `/bundles/NAME.tgz`, with the configured prefix.
@@ -27,7 +27,7 @@ impl Target {
         content.or_else(|| bundle(&paths.uploads.prefix).map(Self::Upload))
     }
 
-    /// Returns the allowed methods.
+    /// Returns the HTTP methods that are allowed for the path.
     pub(super) fn methods(&self) -> &'static [Method] {
         match self {
             Self::Content(_) => &[Method::GET, Method::HEAD],
@@ -52,7 +52,7 @@ impl Target {
 /// The bytes that a request selects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Selected {
-    /// All bytes.
+    /// All bytes of the archive.
     All,
     /// Bytes from `first` to `last`, which is included.
     Range { first: u64, last: u64 },

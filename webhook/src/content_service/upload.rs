@@ -24,7 +24,7 @@ use crate::uploads::target::TargetError;
 
 /// Time without any bytes after which an upload ends.
 const STALL: Duration = Duration::from_secs(15);
-/// Minimum rate of an upload.
+/// Minimum rate of an upload. A slower upload is rejected.
 const MIN_RATE: MinimumRate = MinimumRate {
     slowest: 32 << 10,
     window: Duration::from_secs(10),
@@ -137,7 +137,7 @@ fn leader(service: &ContentService) -> Result<Arc<dyn LeaderContent>, ReceiveErr
     service.archives.get().ok_or(ReceiveError::NotLeader)
 }
 
-/// Maximum size of a body.
+/// Maximum size of the body of an upload.
 #[derive(Debug, Clone, Copy)]
 struct BodyLimit {
     bytes: u64,

@@ -42,7 +42,7 @@ enum Term {
 pub struct Fence(Arc<ArcSwap<Term>>);
 
 impl Default for Fence {
-    /// This replica is not the leader.
+    /// Returns a closed fence, because this replica is not the leader yet.
     fn default() -> Self {
         Self(Arc::new(ArcSwap::from_pointee(Term::Ended)))
     }

@@ -27,7 +27,7 @@ pub(super) struct Candidate {
 /// The last observed version of the lease, with the time at which this version was first observed.
 #[derive(Debug, Clone)]
 pub(super) struct ObservedLease {
-    /// `None`: the lease does not exist.
+    /// resourceVersion of the lease. `None`: the lease does not exist.
     version: Option<String>,
     since: Instant,
 }
@@ -138,7 +138,7 @@ fn instance(lease: &Lease) -> Option<&str> {
         .map(String::as_str)
 }
 
-/// Updates the renew time.
+/// Sets the renew time of the lease to `now`.
 pub(super) fn renew_time(lease: &mut Lease, now: MicroTime) {
     lease.spec.get_or_insert_default().renew_time = Some(now);
 }

@@ -45,9 +45,9 @@ pub(in crate::reconcile) struct DeploymentReconcile<'a> {
     pub(in crate::reconcile) applyset: String,
     /// The annotations of the object. They include the annotations that this reconcile has written.
     pub(in crate::reconcile) annotations: BTreeMap<String, String>,
-    /// The recorded objects of the deployment.
+    /// The objects of the deployment that the inventory records.
     pub(in crate::reconcile) inventory: Arc<Inventory>,
-    /// The conditions of the status.
+    /// The conditions of the status that this reconcile writes.
     pub(in crate::reconcile) conditions: ConditionSet,
     /// The facts from which the conditions are computed.
     pub(in crate::reconcile) facts: DeploymentFacts,
@@ -80,7 +80,7 @@ pub(in crate::reconcile) struct InstallRequest<'a> {
 }
 
 impl InstallRequest<'_> {
-    /// Returns the digest of the content.
+    /// Returns the digest of the content to install.
     pub(in crate::reconcile) fn digest(&self) -> &str {
         self.generated
             .content

@@ -22,9 +22,9 @@ const KEPT: [&str; 3] = ["bundleDeployment", "name", "provisionerClassName"];
 #[serde(from = "Fields")]
 pub(in crate::reconcile) struct WatchedObject {
     metadata: ObjectMeta,
-    /// `spec.provisionerClassName`.
+    /// The value of `spec.provisionerClassName`.
     pub(in crate::reconcile) class: Option<String>,
-    /// `spec.bundleDeployment.name`.
+    /// The value of `spec.bundleDeployment.name`.
     pub(in crate::reconcile) deployment: Option<String>,
 }
 

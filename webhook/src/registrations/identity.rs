@@ -12,15 +12,15 @@ use crate::caller::Token;
 /// The Service that the API server calls, the certificate authorities that it must trust, and the
 /// tokens that registrations must have.
 pub(crate) struct Identity<'a> {
-    /// Namespace of the Service.
+    /// Namespace of the Service that the API server calls.
     pub(crate) namespace: &'a str,
-    /// Name of the Service.
+    /// Name of the Service that the API server calls.
     pub(crate) service: &'a str,
-    /// The trusted certificate authorities (PEM).
+    /// The trusted certificate authorities of this installation (PEM).
     pub(crate) trusted: &'a str,
     /// The token that registrations must have.
     pub(crate) current: &'a Token,
-    /// The previous token.
+    /// The token before the last rotation. `None` if there was no rotation.
     pub(crate) previous: Option<&'a Token>,
 }
 

@@ -36,13 +36,13 @@ pub enum RegistrationError {
         kind: String,
         /// The name of the registration.
         name: String,
-        /// The cause.
+        /// The error of the request.
         source: kube::Error,
     },
     /// The patch of this webhook cannot be encoded.
     #[error("cannot encode the patch of a registration")]
     Patch {
-        /// The cause.
+        /// The error of the encoder.
         source: serde_json::Error,
     },
 }
@@ -78,7 +78,7 @@ impl Change {
     }
 }
 
-/// Registration maintenance of one process.
+/// Maintains the registrations in one process.
 pub(crate) struct Keeper {
     client: Client,
     name: String,

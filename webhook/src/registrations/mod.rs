@@ -37,7 +37,7 @@ pub(crate) enum Registration {
 impl Registration {
     pub(crate) const ALL: [Self; 2] = [Self::Validating, Self::Mutating];
 
-    /// Returns the API resource.
+    /// Returns the API resource of this registration.
     fn resource(self) -> ApiResource {
         match self {
             Self::Validating => ApiResource::erase::<ValidatingWebhookConfiguration>(&()),

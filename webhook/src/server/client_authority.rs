@@ -17,7 +17,7 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme};
 use rustls_pki_types::pem::PemObject as _;
 
-/// Interval of reading the file.
+/// Interval at which the file is read again.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(15);
 
 struct Loaded {

@@ -40,7 +40,7 @@ struct Guard {
 /// Result of the gate for a request that it does not reject.
 #[derive(Debug, Clone)]
 enum Caller {
-    /// The token was valid.
+    /// The token of the request is valid.
     Known(Arc<AcceptedRequest>),
     /// The token has a valid form, but it is unknown. Another replica may have rotated the tokens.
     Unknown {

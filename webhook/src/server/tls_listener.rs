@@ -40,10 +40,10 @@ pub(super) const HEAD_BYTES: u16 = 16 << 10;
 /// Interval of keep-alive pings.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
-/// The limits of a listener.
+/// The limits for connections and requests of a listener.
 #[derive(Debug, Clone, Copy)]
 pub struct TlsLimits {
-    /// Limits of connections.
+    /// Limits of the number, age and size of connections.
     pub connections: Limits,
     /// Maximum number of concurrent requests of one connection.
     pub streams: u32,

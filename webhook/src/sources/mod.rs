@@ -99,7 +99,7 @@ pub(crate) enum OpenSource {
     Upload(UploadSource),
 }
 
-/// The Bundle of a source.
+/// The Bundle for which a source is opened.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SourceOwner<'a> {
     /// The class of the Bundle.

@@ -26,7 +26,7 @@ pub(crate) enum UploadSourceError {
     /// The content is neither in the cache nor in the uploads any more.
     #[error("the uploaded content {0} is lost")]
     Lost(Digest),
-    /// The archive cannot be read.
+    /// The archive cannot be read from the disk.
     #[error("cannot read the uploaded archive: {0}")]
     Storage(#[source] io::Error),
     /// The archive cannot be unpacked.

@@ -24,18 +24,18 @@ const OWN: &str = "bundle_";
 /// The reason why logging was not started.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// An invalid filter.
+    /// The log filter is invalid.
     #[error("invalid --log-level {filter}: use a level or directives")]
     Filter {
-        /// The value of the flag.
+        /// The value of the flag `--log-level`.
         filter: String,
-        /// The cause.
+        /// The error of the parser.
         source: ParseError,
     },
     /// Logging was already started in this process.
     #[error("logging was started twice")]
     Twice {
-        /// The cause.
+        /// The error of the logging library.
         source: tracing::subscriber::SetGlobalDefaultError,
     },
 }

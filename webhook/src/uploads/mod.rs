@@ -54,7 +54,7 @@ struct State {
 /// A complete upload.
 struct StoredUpload {
     path: PathBuf,
-    /// Hash of the requester.
+    /// Hash of the user name of the requester.
     requester: String,
     digest: Digest,
     changed: SystemTime,
@@ -83,7 +83,7 @@ pub(crate) enum UploadError {
         UPLOADS >> 20
     )]
     Full,
-    /// The file cannot be written.
+    /// The file of the upload cannot be written.
     #[error("cannot store the upload: {0}")]
     Storage(#[from] io::Error),
 }

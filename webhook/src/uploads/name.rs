@@ -15,9 +15,9 @@ const PURPOSE: &str = "core.rukpak.io/upload";
 /// The facts in the name of a complete upload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct UploadName {
-    /// Uid of the Bundle.
+    /// Uid of the Bundle that the upload is for.
     pub(super) uid: String,
-    /// Hash of the requester.
+    /// Hash of the user name of the requester.
     pub(super) requester: String,
     pub(super) digest: Digest,
 }

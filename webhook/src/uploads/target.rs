@@ -63,7 +63,7 @@ pub(crate) enum TargetError {
         user: String,
         groups: String,
     },
-    /// The API server failed.
+    /// A request to the API server failed.
     #[error("cannot read Bundle {0}")]
     Api(KubeName, #[source] kube::Error),
 }

@@ -39,7 +39,7 @@ impl ConfigMapWatches {
         }
     }
 
-    /// Replaces the watched ConfigMaps.
+    /// Replaces the set of watched ConfigMaps.
     pub(super) fn watch(&mut self, config_maps: BTreeSet<KubeName>) {
         if config_maps == self.config_maps {
             return;

@@ -186,10 +186,10 @@ pub struct Drift {
 /// `status.drift`. Default: `Correct`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum DriftMode {
-    /// Restore the object.
+    /// Restore the drifted object.
     #[default]
     Correct,
-    /// Report the change in the status.
+    /// Report the drift in the status, and do not change the object.
     Report,
 }
 
@@ -203,7 +203,7 @@ pub struct DriftIgnore {
     /// Name of the object. Default: every name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Fields, as JSON pointers: `/spec/replicas`.
+    /// Ignored fields, as JSON pointers such as `/spec/replicas`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<String>,
     /// Field manager. Drift of the fields that this manager owns is ignored.
@@ -247,12 +247,12 @@ pub struct Rollout {
 /// `Never` recreates no object. Default: `IfCompleted`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Replace {
-    /// Any object except Namespaces, CRDs and volumes.
+    /// Delete and recreate any object except Namespaces, CRDs and volumes.
     Always,
-    /// Jobs that have completed or failed.
+    /// Delete and recreate Jobs that have completed or failed.
     #[default]
     IfCompleted,
-    /// No object.
+    /// Recreate no object.
     Never,
 }
 
@@ -260,7 +260,7 @@ pub enum Replace {
 /// `RollBack` installs the previous content. Default: `Hold`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum OnFailure {
-    /// Stop, and report the content.
+    /// Stop the rollout, and report the content.
     #[default]
     Hold,
     /// Install the previous content.
@@ -285,10 +285,10 @@ pub struct Deletion {
 /// this project from the objects. Default: Delete.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum DeleteObjects {
-    /// Delete the objects.
+    /// Delete the installed objects.
     #[default]
     Delete,
-    /// Keep the objects.
+    /// Keep the installed objects, and remove the labels of this project.
     Orphan,
 }
 
@@ -299,7 +299,7 @@ pub enum DeleteCustomResources {
     /// Wait until the CRD has no resources, and report the CRD.
     #[default]
     Refuse,
-    /// Keep the CRD.
+    /// Keep the CRD and its resources.
     Orphan,
     /// Delete the CRD and all its resources.
     Delete,

@@ -51,10 +51,10 @@ pub struct BundleDeploymentStatus {
 pub struct Installed {
     /// Digest of the content.
     pub digest: String,
-    /// Version of the package.
+    /// Version of the installed package, if the package has a version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Number of objects that were applied.
+    /// Number of objects of the content that were applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub objects: Option<u64>,
     /// ServiceAccount that applied the objects.
@@ -134,12 +134,12 @@ pub struct Revision {
 /// State of a revision.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum RevisionState {
-    /// Installed.
+    /// The revision is installed.
     #[default]
     Active,
-    /// Replaced by another revision.
+    /// The revision was replaced by another revision.
     Superseded,
-    /// Not installed because of an error.
+    /// The revision was not installed because of an error.
     Failed,
 }
 

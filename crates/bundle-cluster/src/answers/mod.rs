@@ -63,7 +63,7 @@ const SMALLER: u32 = 4;
 #[derive(Debug, Clone, Copy)]
 pub struct KeepFields;
 
-/// Shared state of all clients.
+/// State that all clients share: permits and page sizes.
 #[derive(Debug)]
 struct AnswerMemory {
     /// Permit for a response that is not small. The permit is held until the response is read.

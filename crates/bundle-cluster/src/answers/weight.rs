@@ -72,7 +72,7 @@ impl Scale {
         }
     }
 
-    /// Writes a value.
+    /// Writes a value as JSON.
     fn value(&mut self, value: &impl Serialize) {
         // Writing to memory does not fail.
         let _written = serde_json::to_writer(&mut *self, value);

@@ -16,7 +16,7 @@ const EXTRA: &str = "impersonate-extra-";
 pub struct IdentityError {
     /// The part of the requester: `user name`, `uid`, `group` or `extra field`.
     pub what: &'static str,
-    /// Value that cannot be sent.
+    /// Value that cannot be sent in a header.
     pub value: String,
 }
 

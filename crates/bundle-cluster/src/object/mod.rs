@@ -47,9 +47,9 @@ pub struct ObservedObject {
     pub version: u64,
     /// State for the comparison with the last apply.
     pub state: ObjectState,
-    /// Creation time in seconds since 1970.
+    /// Creation time in seconds since 1970. `None` if it is unknown.
     pub created: Option<i64>,
-    /// Creation mark in the annotations.
+    /// Creation mark in the annotations. `None` if the object has no mark.
     pub mark: Option<CreationMark>,
     /// Field manager of the last write, if it is known and is not the manager of this project.
     pub writer: Option<Box<str>>,
@@ -111,7 +111,7 @@ impl ObservedObject {
     }
 }
 
-/// Returns the complete entries of `managedFields`.
+/// Returns the entries of `managedFields` that have all required fields.
 pub fn entries(metadata: &ObjectMeta) -> impl Iterator<Item = FieldsEntry<'_>> + Clone {
     metadata.managed_fields.iter().flatten().filter_map(entry)
 }

@@ -229,7 +229,7 @@ mod tests {
     /// access review of the kind.
     struct Fake {
         allowed: fn(Option<&str>) -> bool,
-        /// Names in the access reviews.
+        /// Names in the access reviews that were sent.
         asked: Mutex<Vec<Option<String>>>,
         examinations: proof::Memory,
     }

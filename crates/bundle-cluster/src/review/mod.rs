@@ -28,7 +28,8 @@ pub use self::facts::on_class;
 
 /// Lookups of reviews in the API server.
 pub trait ReviewLookups: Sync {
-    /// Returns the namespace of the pod.
+    /// Returns the namespace of the pod, which also contains Secrets and ConfigMaps that specs
+    /// name.
     fn system_namespace(&self) -> &str;
     /// Returns the namespace of the pod's keys and inventories.
     fn state_namespace(&self) -> &str;

@@ -17,7 +17,7 @@ pub(in crate::admission) struct AllowedReviews {
     confirmed: Cache<(Requester, Question), ()>,
 }
 
-/// A result that is not cached.
+/// A denied or unknown result. It is not cached.
 #[derive(Debug, Clone)]
 enum UncachedReview {
     Denied,

@@ -60,10 +60,10 @@ impl ImageKey {
     }
 }
 
-/// A result that is not cached.
+/// A result of a read that is not cached.
 #[derive(Debug, Clone)]
 enum UncachedResult {
-    /// The image without its signatures.
+    /// The image was read, and reading its signatures failed.
     Half(Arc<ImageMetadata>),
     /// The lookup failed with this finding.
     Nothing(Finding),

@@ -130,7 +130,7 @@ pub(in crate::admission) enum WantedStamp {
     Stamp(Box<Stamp>),
 }
 
-/// All inputs of a stamp.
+/// All facts that determine the stamp of a write.
 pub(in crate::admission) struct StampInput<'a> {
     pub(in crate::admission) subject: &'a Subject<'a>,
     pub(in crate::admission) requester: &'a Requester,
@@ -139,7 +139,7 @@ pub(in crate::admission) struct StampInput<'a> {
     /// True if the stored object has a seal.
     pub(in crate::admission) is_sealed: bool,
     pub(in crate::admission) inherited: Option<&'a InheritedStamp>,
-    /// Start of the review.
+    /// Time at which the review began.
     pub(in crate::admission) began: Timestamp,
 }
 

@@ -25,7 +25,7 @@ enum Kind {
     CommitNotServed,
     /// The server redirects to another URL.
     Redirect,
-    /// Any other failure.
+    /// Any failure that no other kind describes.
     Other,
 }
 

@@ -58,7 +58,7 @@ impl Default for GitLimits {
 }
 
 impl GitLimits {
-    /// Returns the limits of one command.
+    /// Returns the limits for the processes of one command.
     pub(super) fn of_command(&self) -> ProcessLimits {
         ProcessLimits {
             folder: self.folder,

@@ -38,7 +38,7 @@ const EXEC_PATH_BYTES: usize = 4096;
 /// The reason why git did not complete a command.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GitError {
-    /// The program does not exist.
+    /// A required program, such as git or ssh, does not exist.
     #[error("this pod has no `{0}` program, which sources of type git require")]
     Missing(&'static str),
     /// The program does not support a setting that protects the pod.
@@ -51,7 +51,7 @@ pub(crate) enum GitError {
     /// The process or its folder could not be created.
     #[error("cannot run git")]
     Io(#[source] io::Error),
-    /// The process failed.
+    /// Git ended with an error.
     #[error("{0}")]
     Failed(GitFailure),
     /// The process did not end in time.
@@ -66,7 +66,7 @@ pub(crate) enum GitError {
     /// The memory of the pod is too small for git.
     #[error("git needs {} MiB of the memory for content, and the pod has {} MiB", .wanted >> 20, .capacity >> 20)]
     MemoryTooSmall { wanted: u64, capacity: u64 },
-    /// Other sources use all folders.
+    /// Other git sources use all folders.
     #[error("other git repositories use all folders of git")]
     FoldersBusy,
     /// Other commands or contents use the memory.

@@ -29,7 +29,7 @@ pub(crate) enum GitCredentials {
 /// A repository, the addresses of its host, and credentials.
 pub(crate) struct GitRemote {
     pub(crate) url: GitUrl,
-    /// The only addresses that are contacted.
+    /// The addresses of the host. Git contacts only these addresses.
     pub(crate) addresses: Vec<IpAddr>,
     pub(crate) credentials: Option<GitCredentials>,
 }

@@ -45,7 +45,7 @@ const CPU_TIME: Duration = Duration::from_secs(30);
 /// Time limit of a wait for memory.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Limits of helm.
+/// Limits of time, memory, folder size and output of helm.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HelmLimits {
     pub(crate) output: u64,
@@ -68,7 +68,7 @@ impl Default for HelmLimits {
 /// The reason why a chart was not rendered.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HelmError {
-    /// The program does not exist.
+    /// A required program, such as helm, does not exist.
     #[error("this pod has no `{0}` program, which charts require")]
     Missing(&'static str),
     /// The process or its folder could not be created.
@@ -77,13 +77,13 @@ pub(crate) enum HelmError {
     /// helm reports errors of the chart or of its values.
     #[error("helm reports errors")]
     Chart(Findings),
-    /// The rendering exceeds a limit.
+    /// The rendering exceeds a limit. Contains the message about this limit.
     #[error("rendering the chart needs more than {0}")]
     Limit(String),
     /// The memory of the pod is too small for helm.
     #[error("helm needs {} MiB of the memory for content, and the pod has {} MiB", .wanted >> 20, .capacity >> 20)]
     MemoryTooSmall { wanted: u64, capacity: u64 },
-    /// Other contents use the memory.
+    /// Other content uses the memory.
     #[error("other bundles use the memory that helm needs")]
     MemoryBusy,
 }
@@ -200,7 +200,7 @@ pub(crate) struct HelmFolder {
 }
 
 impl HelmFolder {
-    /// Returns the path of the folder.
+    /// Returns the path of this folder.
     pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rustix::process::Pid;
 
-/// Limits of a command.
+/// Limits of the processes and the folder of a command.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ProcessLimits {
     /// Maximum size of the folder of the command, in bytes.

@@ -37,7 +37,7 @@ pub(crate) enum ProcessError {
     NoShell,
     /// The process could not be created, or its pipes failed.
     Io(io::Error),
-    /// The process failed.
+    /// The process ended with an error.
     Failed {
         /// Exit code of the process.
         code: Option<i32>,
@@ -109,15 +109,15 @@ pub(crate) struct UsedByProcess {
 
 /// A command that has not started.
 pub(crate) struct ProcessCommand {
-    /// Path of the program.
+    /// Path of the program to run.
     pub(crate) program: PathBuf,
     pub(crate) arguments: Vec<OsString>,
-    /// All environment variables.
+    /// All environment variables of the process.
     pub(crate) environment: Vec<(String, OsString)>,
     pub(crate) limits: ProcessLimits,
 }
 
-/// A running process and its group.
+/// A running process and its process group.
 pub(crate) struct ChildProcess {
     limits: ProcessLimits,
     group: ProcessGroup,

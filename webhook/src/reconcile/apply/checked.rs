@@ -197,7 +197,7 @@ pub(in crate::reconcile) struct DryRuns<'a> {
     pub(in crate::reconcile) class: String,
     pub(in crate::reconcile) memory: &'a AllowedDryRuns,
     pub(in crate::reconcile) slots: ApplySlots,
-    /// True if cached results are used.
+    /// True if cached results of dry runs are used.
     pub(in crate::reconcile) remembers: bool,
     /// The kinds with mutating admission, for which the results for requester and installer are
     /// compared.

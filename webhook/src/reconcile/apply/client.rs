@@ -21,7 +21,7 @@ pub(in crate::reconcile) struct ApplyClient<'a> {
     pub(in crate::reconcile) dry_runs: DryRuns<'a>,
 }
 
-/// The outcome of an apply.
+/// The result of an apply, and whether its effect is certain.
 pub(in crate::reconcile) struct ApplyOutcome {
     pub(in crate::reconcile) result: Result<Applied, ApplyError>,
     /// True if a request may have succeeded although its response failed or was lost.
@@ -96,7 +96,7 @@ impl ApplyClient<'_> {
                 match self.preparer.prepare_again(&prepared, false).await {
                     Ok(now) => prepared = now,
                     Err(ApplyError::Moved) => return Err((prepared, ApplyRejection::Moved)),
-                    // The check is repeated below.
+                    // This error is ignored, because the check is repeated below.
                     Err(_) => {}
                 }
             }

@@ -50,7 +50,7 @@ pub(in crate::reconcile) struct BundleReconcile<'a> {
     status: BundleStatus,
 }
 
-/// The content after the last step.
+/// State of the content after the last step.
 enum ContentState {
     /// The content is being fetched. The end of the fetch starts a reconcile.
     Pending,

@@ -60,7 +60,7 @@ pub(in crate::reconcile) struct VerifiedContent {
 pub(in crate::reconcile) struct BundleToVerify<'a> {
     pub(in crate::reconcile) name: &'a str,
     pub(in crate::reconcile) uid: Option<&'a str>,
-    /// Text of the proof annotation.
+    /// Text of the proof annotation. `None` if the Bundle has no proof.
     pub(in crate::reconcile) proof: Option<&'a str>,
 }
 
@@ -165,7 +165,7 @@ fn proof_signatures(text: &str, pinned: &PinnedReference) -> Option<Vec<RawSigna
     Some(proof.signatures)
 }
 
-/// Returns the signers for the status.
+/// Converts the signers for the field `status.signedBy`.
 pub(in crate::reconcile) fn signed_by(signers: &[SignedBy]) -> Vec<ApiSignedBy> {
     signers
         .iter()
@@ -185,7 +185,7 @@ pub(in crate::reconcile) fn signed_by(signers: &[SignedBy]) -> Vec<ApiSignedBy> 
         .collect()
 }
 
-/// Returns the signers for a message.
+/// Returns the signers and warnings as text for a message.
 pub(in crate::reconcile) fn describe(signers: &[SignedBy], warnings: &[String]) -> String {
     let mut parts: Vec<String> = signers
         .iter()

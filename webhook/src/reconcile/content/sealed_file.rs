@@ -143,7 +143,7 @@ pub(in crate::reconcile) struct FinishedFile {
 }
 
 impl SealedFileWriter {
-    /// Creates a file in this folder.
+    /// Creates a new file in `folder`.
     pub(in crate::reconcile) fn create(folder: &Path) -> io::Result<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -215,7 +215,7 @@ impl FileSink for SealedFileWriter {
 }
 
 impl FinishedFile {
-    /// Returns the size in bytes.
+    /// Returns the size of the file in bytes.
     pub(super) fn bytes(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }

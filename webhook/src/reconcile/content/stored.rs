@@ -74,7 +74,7 @@ fn seal<'a>(name: &'a str, key: &'a [u8]) -> Seal<'a> {
     }
 }
 
-/// Completes a copy with these files.
+/// Writes the index with these files, and finishes the copy.
 pub(super) fn finish(
     writer: SealedFileWriter,
     files: Vec<StoredFile>,
@@ -101,12 +101,12 @@ impl StoredContent {
         })
     }
 
-    /// Returns the summary.
+    /// Returns size and memory of the content.
     pub(in crate::reconcile) fn summary(&self) -> Summary {
         self.index.summary
     }
 
-    /// Returns the files.
+    /// Returns the paths and locations of the files.
     pub(in crate::reconcile) fn files(&self) -> &[StoredFile] {
         &self.index.files
     }

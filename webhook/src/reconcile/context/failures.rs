@@ -64,7 +64,7 @@ impl FailureCounts {
         entry.wait(now)
     }
 
-    /// Resets the count after a success.
+    /// Resets the failure count after a success.
     pub(in crate::reconcile) fn reset(&self, work: Work, object: &DynamicObject) {
         self.attempts().remove(&key(work, object));
     }

@@ -94,7 +94,7 @@ impl DeploymentReconcile<'_> {
     }
 }
 
-/// Returns the state of the Bundle.
+/// Returns the state of the generated Bundle for the conditions.
 pub(super) fn bundle_fact(generated: &GeneratedBundle) -> BundleFact {
     let name = generated.name.clone();
     match generated.status.phase.as_deref() {

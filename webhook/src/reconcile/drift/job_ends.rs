@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::reconcile::api::object;
 
-/// Maximum number of Jobs in memory.
+/// Maximum number of Jobs with a state in memory.
 const MAX_JOBS: usize = 10_000;
 
 /// The last observed state of a Job.
@@ -19,7 +19,7 @@ pub(in crate::reconcile) struct ObservedJob {
     pub(in crate::reconcile) has_failed: bool,
 }
 
-/// States of Jobs, by uid.
+/// Last observed states of Jobs, by uid.
 #[derive(Default)]
 pub(in crate::reconcile) struct JobEnds(Mutex<HashMap<String, ObservedJob>>);
 

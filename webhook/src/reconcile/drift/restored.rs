@@ -23,7 +23,7 @@ impl RestoreScope<'_> {
     }
 }
 
-/// An object that was restored.
+/// An object that was restored, and the cause of its drift.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::reconcile) struct RestoredObject {
     pub(in crate::reconcile) key: String,

@@ -164,7 +164,7 @@ impl DeploymentReconcile<'_> {
     }
 
     /// Records the result of each request, and the namespaces that were created. Removes intents
-    /// and adoptions that had no effect with certainty. Objects with these names belong to other
+    /// and adoptions that certainly had no effect. Objects with these names belong to other
     /// actors.
     pub(in crate::reconcile) async fn record_done(
         &mut self,

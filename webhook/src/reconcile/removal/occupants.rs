@@ -68,7 +68,7 @@ impl NamespacedKinds {
     }
 }
 
-/// The result of one list.
+/// The foreign objects of one kind that were found.
 #[derive(Default)]
 struct OccupantList {
     objects: Vec<String>,

@@ -29,7 +29,7 @@ const MAX_NAMED: usize = 10;
 
 /// The removal of the objects of a BundleDeployment, and the ServiceAccount that deletes them.
 pub(in crate::reconcile) struct Removal<'a> {
-    /// The BundleDeployment.
+    /// The BundleDeployment that is being deleted.
     pub(in crate::reconcile) object: &'a DynamicObject,
     pub(in crate::reconcile) ctx: &'a Context,
     pub(in crate::reconcile) account: ServiceAccount,

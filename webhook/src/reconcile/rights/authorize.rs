@@ -43,7 +43,7 @@ struct AccessReviewer<'a> {
     answers: Mutex<HashMap<Question, bool>>,
 }
 
-/// Denied access reviews.
+/// The access reviews that the API server denied.
 struct Denied {
     questions: Vec<Question>,
     /// True if no access review was allowed.

@@ -23,7 +23,7 @@ pub(in crate::reconcile) struct MissingRights {
     questions: Vec<Question>,
     /// Length of the names in `questions`, in bytes.
     names: usize,
-    /// True if further permissions are missing.
+    /// True if more permissions are missing than are collected.
     is_full: bool,
     /// Roles that grant more permissions than the requester has. The requester has no permission to
     /// read their rules.

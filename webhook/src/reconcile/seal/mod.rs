@@ -144,7 +144,7 @@ pub(in crate::reconcile) fn content(
         .or_else(|| text.and_then(read))
 }
 
-/// Returns the seal that [`content`] reads.
+/// Returns the text of the seal that [`content`] uses.
 pub(in crate::reconcile) fn content_text(
     ctx: &Context,
     bundle: &DynamicObject,

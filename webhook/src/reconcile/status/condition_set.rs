@@ -5,7 +5,7 @@ use bundle_core::plan::conditions::{self, ConditionChange, ConditionStatus};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-/// The conditions of one object.
+/// The conditions of one object while its status is being written.
 pub(in crate::reconcile) struct ConditionSet {
     list: Vec<Condition>,
     generation: i64,
@@ -55,12 +55,12 @@ impl ConditionSet {
         }
     }
 
-    /// Returns the current conditions.
+    /// Returns the conditions of the new status.
     pub(in crate::reconcile) fn list(&self) -> &[Condition] {
         &self.list
     }
 
-    /// Returns the conditions.
+    /// Returns the conditions in the form of the API.
     pub(in crate::reconcile) fn into_api(self) -> Vec<Condition> {
         self.list
     }

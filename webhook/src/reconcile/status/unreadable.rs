@@ -50,7 +50,7 @@ impl ReportedObjects {
         uids.insert(uid.to_owned())
     }
 
-    /// Removes an object that was read.
+    /// Removes the uid of an object that could be read again.
     pub(in crate::reconcile) fn remove(&self, object: &DynamicObject) {
         if let Some(uid) = &object.metadata.uid {
             let mut uids = self.0.lock().unwrap_or_else(PoisonError::into_inner);

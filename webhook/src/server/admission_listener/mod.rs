@@ -74,7 +74,7 @@ where
     tls_listener::serve(listener, (gate, router), access, LIMITS, drain, shutdown).await
 }
 
-/// Adds the limits for all requests.
+/// Returns the router with limits for all requests.
 fn limited(router: Router, deadline: Duration) -> Router {
     router
         .layer(DefaultBodyLimit::max(BODY_LIMIT))

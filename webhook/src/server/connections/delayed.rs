@@ -1,4 +1,4 @@
-//! Connections that wait to be served.
+//! Connections that wait because too many connections are open.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

@@ -35,7 +35,7 @@ pub struct Connections {
     state: Arc<Mutex<State>>,
 }
 
-/// The limits of a listener.
+/// The limits for the connections of a listener.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Maximum number of unauthenticated connections that have no accepted request. An additional

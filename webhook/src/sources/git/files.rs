@@ -31,9 +31,9 @@ const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
 /// A file of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Blob {
-    /// Path in the bundle.
+    /// Path of the file in the bundle.
     pub(super) path: String,
-    /// Hash of the blob.
+    /// Hash of the blob that contains the file.
     pub(super) id: String,
 }
 
@@ -132,7 +132,7 @@ impl<'a> TreeListing<'a> {
     }
 }
 
-/// Parses `MODE TYPE HASH<tab>PATH`.
+/// Parses one entry `MODE TYPE HASH<tab>PATH`.
 fn parse(entry: &[u8]) -> Result<(&str, &str, &str), String> {
     let entry =
         std::str::from_utf8(entry).map_err(|_| "has a file whose path is not UTF-8".to_owned())?;
@@ -251,13 +251,13 @@ impl<S: FileSink> BlobReader<S> {
         Ok(())
     }
 
-    /// Returns the files and their digest.
+    /// Returns the files that were read, and the digest of all files.
     pub(super) fn finish(self) -> (Digest, FetchedFiles<S>) {
         (self.index.digest(), (self.files, self.sink))
     }
 }
 
-/// Reads `HASH blob SIZE`.
+/// Reads the line `HASH blob SIZE`, and returns the size in bytes.
 async fn size_of(output: &mut (impl AsyncBufRead + Unpin), blob: &Blob) -> Result<u64, BlobError> {
     let mut line = Vec::new();
     let mut limited = output.take(HEADER_BYTES);

@@ -20,7 +20,7 @@ pub(crate) enum HostError {
         "{host} has the address {address}, which is private, link-local or loopback, and the class does not allow such addresses"
     )]
     NotAllowed { host: String, address: IpAddr },
-    /// The name could not be resolved.
+    /// The host name could not be resolved.
     #[error("cannot resolve the host {host}: {why}")]
     Unresolved { host: String, why: io::Error },
 }

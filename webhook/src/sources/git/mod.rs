@@ -39,20 +39,20 @@ const SMALL_OUTPUT: usize = 64 << 10;
 /// The reason why a repository provides no valid content.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GitSourceError {
-    /// The Secret cannot be used.
+    /// The Secret with credentials cannot be used.
     #[error("source bundle content: {0}")]
     Secret(#[from] GitSecretError),
     /// The host has an address that is not allowed, or its name cannot be resolved.
     #[error("source bundle content: {0}")]
     Host(#[from] HostError),
-    /// Git failed.
+    /// A command of git failed.
     #[error("source bundle content: git {doing} {from}: {error}")]
     Git {
         doing: String,
         from: String,
         error: GitError,
     },
-    /// The files are not a bundle.
+    /// The files in the commit are not a valid bundle.
     #[error("source bundle content: commit {commit} of {repository} {why}")]
     Content {
         commit: String,

@@ -28,7 +28,7 @@ use crate::shared::Shared;
 /// The reason why an archive could not be fetched. The messages begin like the messages of RukPak.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HttpSourceError {
-    /// The Secret cannot be used.
+    /// The Secret with credentials cannot be used.
     #[error("source bundle content: {0}")]
     Secret(#[from] HttpSecretError),
     /// The download or the unpacking failed.
@@ -122,10 +122,10 @@ fn describe(reason: &HttpFileReason) -> (Code, &'static str) {
 pub(crate) struct HttpSource {
     client: Client,
     request: HttpFileRequest,
-    /// The fields of the source.
+    /// The fields `url` and `auth` of the source.
     url: String,
     auth: Auth,
-    /// Folder of the temporary file.
+    /// Folder in which temporary files are created.
     folder: PathBuf,
     memory: Arc<LookupMemory>,
     recent: RecentDigests,

@@ -17,7 +17,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 pub use self::cache::{CacheLookup, CacheMetrics};
 
-/// Content type of the page.
+/// Content type of the page `/metrics`.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Buckets in seconds. They range from half a millisecond (a review from memory) to the deadline of

@@ -18,7 +18,7 @@ pub const TOO_LARGE: &str = "core.rukpak.io/metadata-too-large";
 /// Longest retained name, uid or timestamp of an object that is too large, in bytes. Kubernetes
 /// allows 253.
 const TEXT_LIMIT: usize = 300;
-/// Largest nesting depth. `serde_json` reads 128.
+/// Largest nesting depth of a value. `serde_json` accepts a depth of 128.
 const DEPTH_LIMIT: usize = 100;
 /// Approximate memory of a parsed map with one entry, in bytes.
 const MAP_WEIGHT: usize = 700;
@@ -47,11 +47,11 @@ pub(super) enum Malformed {
     Envelope(usize),
 }
 
-/// Open object or list.
+/// JSON object or list that was not read to its end yet.
 #[derive(Debug, Default)]
 struct Container {
     is_map: bool,
-    /// Number of keys read.
+    /// Number of keys that were read.
     keys: usize,
     /// True if the next text is a key.
     expects_key: bool,
@@ -61,7 +61,7 @@ struct Container {
     is_ours: bool,
 }
 
-/// Text that is being read.
+/// JSON text that is being read.
 #[derive(Debug, Default)]
 struct Text {
     is_escaped: bool,

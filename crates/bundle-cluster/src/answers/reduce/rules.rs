@@ -22,7 +22,7 @@ impl AnswerKind {
     }
 }
 
-/// Rules for objects.
+/// Rules for the objects in a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::answers) struct ObjectRules {
     /// Largest memory of one object as text and as a tree in bytes, by the estimate of

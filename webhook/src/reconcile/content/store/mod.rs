@@ -54,7 +54,7 @@ pub(in crate::reconcile) struct Store {
     metrics: CacheMetrics,
 }
 
-/// A finished copy.
+/// A complete copy in the cache.
 struct CachedCopy {
     path: PathBuf,
     bytes: u64,
@@ -68,9 +68,9 @@ struct CachedCopy {
 enum CopyKind {
     /// The archive for downloads.
     Archive,
-    /// Rendered objects.
+    /// The rendered objects of content.
     Rendered,
-    /// The files of content.
+    /// The unpacked files of content.
     Content,
 }
 
@@ -104,7 +104,7 @@ impl Store {
             needed: Mutex::default(),
             metrics,
         };
-        // An earlier process wrote these files.
+        // An earlier process wrote these unfinished files.
         store.retain(|name, _| !name.ends_with(".unfinished"));
         store
     }

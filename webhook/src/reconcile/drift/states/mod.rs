@@ -36,7 +36,7 @@ pub(in crate::reconcile) struct AppliedState {
     /// State of the object. `None` if the state is unknown. Then the object must be read to detect
     /// drift.
     pub(in crate::reconcile) state: Option<ObjectState>,
-    /// The resourceVersion of the object.
+    /// The resourceVersion of the object after the last apply.
     pub(in crate::reconcile) version: u64,
 }
 
@@ -59,10 +59,10 @@ struct PendingVerification {
     last: Instant,
 }
 
-/// The state of one deployment.
+/// The state of the objects of one deployment.
 #[derive(Default)]
 struct InstalledState {
-    /// The recorded objects of the deployment.
+    /// The objects of the deployment that the inventory records.
     inventory: Arc<Inventory>,
     /// The key of the content that the objects belong to.
     content_key: String,
@@ -93,7 +93,7 @@ struct UnwatchedKinds {
     has_restored: bool,
 }
 
-/// The states of all deployments.
+/// The states of the objects of all deployments.
 pub(in crate::reconcile) struct InstalledStates {
     all: Mutex<HashMap<String, InstalledState>>,
     /// The start of the time scale for the times of restores.

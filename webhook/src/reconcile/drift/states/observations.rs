@@ -15,7 +15,7 @@ pub(in crate::reconcile) enum Observation {
 }
 
 impl Observation {
-    /// Returns the object if it exists.
+    /// Returns the observed object. Returns `None` if it was deleted.
     pub(super) fn seen(&self) -> Option<&ObservedObject> {
         match self {
             Self::Present(seen) => Some(seen),
@@ -39,12 +39,12 @@ impl Observation {
 pub(super) struct ObservationLog(Option<BTreeMap<String, Observation>>);
 
 impl ObservationLog {
-    /// Starts an empty log.
+    /// Starts a new log without observations.
     pub(super) fn begin(&mut self) {
         self.0 = Some(BTreeMap::new());
     }
 
-    /// Removes all observations.
+    /// Ends the log, and removes all observations.
     pub(super) fn end(&mut self) {
         self.0 = None;
     }

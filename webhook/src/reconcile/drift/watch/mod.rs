@@ -40,7 +40,7 @@ pub(in crate::reconcile) struct WatchKey {
 /// single failure has no effect.
 const FAILURE_THRESHOLD: u32 = 3;
 
-/// The state of a watch.
+/// The state of a watch: whether it reports events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum WatchProgress {
     Listing,

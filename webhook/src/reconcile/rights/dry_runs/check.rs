@@ -36,7 +36,7 @@ pub(in crate::reconcile) struct DryRunCheck<'a> {
     translate: fn(ReconcileError) -> ReconcileError,
 }
 
-/// The input of a check.
+/// The input of the dry runs of one content.
 pub(in crate::reconcile) struct DryRunInput<'a> {
     /// The requesters. Empty if no object requires a dry run.
     pub(in crate::reconcile) requesters: &'a [Requester],

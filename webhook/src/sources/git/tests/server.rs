@@ -21,12 +21,12 @@ use tokio::process::Command;
 /// Name of the server in its certificate. DNS servers do not resolve this name.
 pub(super) const HOST: &str = "git.example.com";
 
-/// Behavior of the server.
+/// Behavior of the test server.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Behavior {
-    /// Required user and password.
+    /// User and password that the server requires.
     pub(super) login: Option<(String, String)>,
-    /// Redirects each request to this URL.
+    /// The server redirects each request to this URL.
     pub(super) redirect: Option<String>,
     /// True if the server accepts requests and never responds.
     pub(super) stalls: bool,
