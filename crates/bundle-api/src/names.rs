@@ -37,7 +37,7 @@ pub const STATUS_MANAGER: &str = "bundle-webhook-status";
 pub const LABEL_OWNER_KIND: &str = "core.rukpak.io/owner-kind";
 /// Label on Bundles and installed objects with the name of the owner.
 pub const LABEL_OWNER_NAME: &str = "core.rukpak.io/owner-name";
-/// Label on a Bundle made from a template: the hash of that template.
+/// Label on a Bundle of a template with the hash of the template.
 pub const LABEL_TEMPLATE_HASH: &str = "core.rukpak.io/bundle-template-hash";
 /// Label on a template and its Bundle: the first digits of the digest of the archive that
 /// `kubectl bundle run` uploads.

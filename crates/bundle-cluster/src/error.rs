@@ -81,7 +81,7 @@ pub fn is_passing(error: &kube::Error) -> bool {
     }
 }
 
-/// Returns true if the request definitely had no effect. For other errors that is unknown.
+/// Returns true if the request definitely had no effect. For other errors the effect is unknown.
 pub fn is_definite(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status)
         if matches!(status.code, 400..=499) && status.code != 408

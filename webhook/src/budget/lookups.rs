@@ -119,9 +119,9 @@ mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
-    /// Documents of an ordinary image, as received and as parsed.
+    /// Size of the documents of an ordinary image, in bytes, as received and as parsed.
     const ORDINARY: u64 = 20 << 10;
-    /// Documents of a small lookup, just below the maximum.
+    /// Size of the documents of a small lookup, in bytes. It is just below the maximum.
     const STALLED: u64 = 250 << 10;
 
     fn budget(trees: u64) -> Budget {

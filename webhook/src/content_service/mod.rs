@@ -1,7 +1,7 @@
 //! The content service. With its default paths, `GET /bundles/NAME.tgz` returns the content of an
-//! unpacked Bundle to callers with permission `get` on this path (RukPak:
-//! `internal/storage/localdir.go`), and `PUT /uploads/NAME.tgz` receives content from callers with
-//! permission `update`. Only the leader has content.
+//! unpacked Bundle, and requires permission `get` on this path (RukPak:
+//! `internal/storage/localdir.go`). `PUT /uploads/NAME.tgz` receives content, and requires
+//! permission `update` on this path. Only the leader has content.
 
 pub(crate) mod callers;
 mod download;

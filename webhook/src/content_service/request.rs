@@ -54,7 +54,7 @@ impl Target {
 pub(super) enum Selected {
     /// All bytes of the archive.
     All,
-    /// Bytes from `first` to `last`, which is included.
+    /// Bytes from `first` to `last`. Both bytes are included.
     Range { first: u64, last: u64 },
     /// The caller already has the same bytes.
     NotModified,

@@ -157,8 +157,8 @@ impl BodyLimit {
     }
 }
 
-/// Returns the pieces of a body. Before it returns a piece, `reserve` reserves space for all bytes
-/// that were received until then.
+/// Returns the pieces of a body. Before each piece is returned, `reserve` reserves space for all
+/// bytes that were received until then.
 fn pieces(
     body: Body,
     limit: BodyLimit,

@@ -16,7 +16,7 @@ pub(super) const MAX_PERMISSIONS: usize = 1_000;
 /// Maximum length of all names in the missing permissions, in bytes.
 const MAX_NAMES: usize = 256 << 10;
 
-/// The permissions that a requester does not have for content. Not more are collected than a
+/// The permissions that a requester does not have for content. Only as many are collected as a
 /// message needs.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(in crate::reconcile) struct MissingRights {

@@ -228,7 +228,7 @@ async fn absent_object_is_created_and_an_existing_one_is_not_changed() {
         assert!(metadata["annotations"]["core.rukpak.io/creation-mark"].is_string());
     }
     // Another actor created the object after the read, with or without the creation mark. The
-    // server rejected the own request, so this project does not own the object.
+    // server rejected the request of this test, so the object belongs to the other actor.
     for theirs in [live("theirs", "5", "content"), marked("theirs")] {
         let answers = vec![(201, json!({})), failure(409), (200, theirs)];
         let (taken, is_uncertain, _) = installed(Target::Absent, (false, false), answers).await;
@@ -255,8 +255,8 @@ async fn creation_with_lost_response_is_recognised_by_its_mark_and_checked_as_an
     assert_eq!(users, ["ana", "installer", "installer", "ana", "installer"]);
     assert_eq!(sent[4].body["metadata"]["uid"], "ours");
     assert_eq!(sent[3].body, sent[4].body);
-    // An object without the mark belongs to another actor. The own request may still arrive at the
-    // server.
+    // An object without the mark belongs to another actor. The request of this test may still
+    // arrive at the server.
     let answers = vec![
         (201, json!({})),
         failure(504),
