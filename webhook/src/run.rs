@@ -74,7 +74,7 @@ impl<E: Into<BoxError>> TaskResult for Result<(), E> {
     }
 }
 
-/// A task that may not have started. `None` means that it never started.
+/// The result of a task. `None` means that the task never started.
 impl<T: TaskResult> TaskResult for Option<T> {
     fn result(self) -> Result<(), BoxError> {
         self.map_or(Ok(()), TaskResult::result)

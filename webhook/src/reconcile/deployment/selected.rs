@@ -72,7 +72,7 @@ impl DeploymentReconcile<'_> {
         let created = target.namespace.as_deref();
         let created = created.filter(|_| self.spec.create_namespace);
         let created = created.map(|target| namespace_id(target).to_string());
-        // The content may not contain the target namespace. It is added below.
+        // The content does not always contain the target namespace. It is added below.
         if !selected
             .missing()
             .iter()

@@ -213,8 +213,8 @@ impl Watches {
         });
     }
 
-    /// Returns the reason why drift of `deployment` may not be detected now. Returns `None` if all
-    /// its watches work.
+    /// Returns the reason why the watches could miss drift of `deployment` now. Returns `None` if
+    /// all its watches work.
     pub(in crate::reconcile) fn watch_failure(&self, deployment: &str) -> Option<String> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.iter().find_map(|(subject, watch)| {

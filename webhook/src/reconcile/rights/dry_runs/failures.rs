@@ -212,7 +212,7 @@ mod tests {
         let (none, field): (&[&str], &[&str]) = (&[], &["data[a b]"]);
         for (status, message, fields, code) in [
             (422, invalid, field, codes::install::INVALID_OBJECT),
-            // If the status names no field, the values may not be the cause.
+            // If the status names no field, the cause is not always in the values.
             (422, invalid, none, codes::install::OBJECT_REJECTED),
             (
                 422,
