@@ -122,7 +122,7 @@ impl History {
                 if let Some(known) = &mut known {
                     let last = known.last.as_ref();
                     if known.exists && last.is_some_and(|last| last.uid != uid) {
-                        // The event is about an older object with the same name.
+                        // The event belongs to an older object with the same name.
                         known.raise(now);
                         return false;
                     }

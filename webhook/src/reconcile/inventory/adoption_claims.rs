@@ -138,7 +138,7 @@ mod tests {
             .unwrap();
     }
 
-    /// Records that `deployment` is about to create these objects.
+    /// Records that `deployment` will create these objects.
     async fn intend(
         inventories: &Inventories,
         deployment: (&str, &str),
