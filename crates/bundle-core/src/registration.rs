@@ -118,7 +118,8 @@ fn faults(expected: &ExpectedWebhook, found: &Value) -> Vec<String> {
         ("matchPolicy", &["Equivalent"]),
         ("sideEffects", &["None", "NoneOnDryRun"]),
     ] {
-        // The API server sets defaults, which for the first two fields are the allowed values.
+        // The API server sets an absent field to its default. For the first two fields, the default
+        // is the allowed value.
         let value = found[field].as_str().unwrap_or(allowed[0]);
         if !allowed.contains(&value) {
             faults.push(format!("{field} is {value}, not {}", allowed[0]));

@@ -1,6 +1,6 @@
-//! Certificates of the webhooks of operators: the objects that need one, and the periods after which
-//! it is renewed. The content has neither certificates nor keys; the pod issues them, and writes
-//! them into the objects that it applies.
+//! Certificates of the webhooks of operators: the objects that need a certificate, and the periods
+//! after which a certificate is renewed. The content has neither certificates nor keys. The pod
+//! issues them, and writes them into the objects that it applies.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bundle_api::names as api;
@@ -17,7 +17,7 @@ pub const KEY: &str = "tls.key";
 const DAY: u64 = 24 * 60 * 60;
 /// Length of a period, in seconds. Each period has a certificate and an authority of its own.
 const PERIOD: u64 = 60 * DAY;
-/// Time by which certificates are backdated, for API servers whose clock is late.
+/// Time by which certificates are backdated, for API servers whose clock is behind.
 const SKEW: u64 = DAY;
 
 /// Service of webhooks.
@@ -30,7 +30,8 @@ pub struct WebhookService {
 }
 
 impl WebhookService {
-    /// Returns the DNS names of the Service, that of the API server's requests first.
+    /// Returns the DNS names of the Service. The first name is the one that the API server uses in
+    /// requests.
     pub fn dns_names(&self) -> [String; 2] {
         let Self { namespace, name } = self;
         [
@@ -97,12 +98,14 @@ impl CertificatePeriod {
         self.start().saturating_add(PERIOD)
     }
 
-    /// Returns the beginning of the validity of its certificates.
+    /// Returns the beginning of the validity of the certificates of this period, in seconds since
+    /// 1970.
     pub fn not_before(self) -> u64 {
         self.start().saturating_sub(SKEW)
     }
 
-    /// Returns the end of the validity: one period later than the certificates are replaced.
+    /// Returns the end of the validity of the certificates of this period, in seconds since 1970.
+    /// It is one period later than the replacement of the certificates.
     pub fn not_after(self) -> u64 {
         self.end().saturating_add(PERIOD)
     }

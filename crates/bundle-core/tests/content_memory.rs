@@ -21,12 +21,13 @@ use serde_json::{Value, json};
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
-/// Keys and events that the parser stores, in bytes (`yaml::limits`).
+/// Memory for keys and events that the parser stores, in bytes (`yaml::limits`). It does not depend
+/// on the content.
 const CONSTANT: usize = 12 << 20;
 /// Memory of a prepared object in addition to its tree, as the webhook counts it.
 const PER_OBJECT: u64 = 3 << 10;
 
-/// Access reviews of the roles of one content, merged into rules, in bytes.
+/// Memory for the access reviews of the roles of one content, merged into rules, in bytes.
 const PERMISSIONS: usize = 16 << 20;
 
 /// The allocator counts all threads, so one test runs at a time.

@@ -19,11 +19,11 @@ const LIMIT: usize = 16 << 10;
 /// Response to a request for one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileResponse {
-    /// The bytes.
+    /// Status 200 with these bytes.
     File(Bytes),
-    /// The bytes, for requests with this user and password.
+    /// These bytes, for requests with this user and password.
     Protected(Bytes, (String, String)),
-    /// The bytes, for requests with this bearer token.
+    /// These bytes, for requests with this bearer token.
     WithToken(Bytes, String),
     /// A status line such as `503 Service Unavailable`, without content.
     Status(&'static str),
@@ -31,11 +31,12 @@ pub enum FileResponse {
     Redirect(String),
     /// An HTML page.
     Html(&'static str),
-    /// The bytes, and a `Content-Length` of this value.
+    /// These bytes, with this value as `Content-Length`.
     WrongLength(Bytes, u64),
     /// Content that never ends, without a length.
     Endless,
-    /// A part of a response, and then no more bytes.
+    /// The first bytes of a response. Then the server sends no more bytes, and the connection stays
+    /// open.
     Stalled,
 }
 

@@ -53,7 +53,8 @@ impl ContentId {
         Self { source, digest }
     }
 
-    /// Returns the content of `source` in a sealed record.
+    /// Returns the content of `source` with the digest and commit that the seal of a Bundle
+    /// records.
     pub fn sealed(source: &Source, sealed: &SealedContent) -> Self {
         let id = Self::new(source, sealed.digest.clone());
         match &sealed.commit {
@@ -140,7 +141,7 @@ impl ContentId {
                 let secret = auth.secret.as_ref().map(KubeName::as_str);
                 json!(["http", url, secret]).to_string()
             }
-            // Whoever uploads content has its bytes.
+            // Only a user who has the bytes can upload content. Therefore its digest is the scope.
             (other, _) => json!([other.kind(), self.digest.as_str()]).to_string(),
         };
         Digest::of(text.as_bytes())

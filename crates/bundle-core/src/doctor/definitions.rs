@@ -1,4 +1,5 @@
-//! Checks of the CustomResourceDefinitions: present, served, and of the version of the plugin.
+//! Checks of the CustomResourceDefinitions: they must exist, be served, and be equal to those of
+//! the plugin.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -136,7 +137,7 @@ fn difference(expected: &Value, found: &Value) -> Option<Finding> {
     Some(Finding::warning(code, message).hint(upgrade))
 }
 
-/// Returns the version of this API.
+/// Returns the entry of `spec.versions` for the API version of this project.
 fn version(definition: &Value) -> Option<&Value> {
     let versions = definition["spec"]["versions"].as_array()?;
     versions.iter().find(|version| version["name"] == VERSION)

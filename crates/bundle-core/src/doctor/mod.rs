@@ -39,10 +39,10 @@ pub struct CheckResult {
     pub subject: String,
     /// Observation, in one sentence without full stop.
     pub message: String,
-    /// Code in the catalogue of diagnostics, except for passed checks.
+    /// Code in the catalogue of diagnostics; `None` for a passed check.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<Code>,
-    /// Next step.
+    /// Next step for the user; `None` if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
@@ -137,7 +137,7 @@ impl<T> Observed<T> {
         }
     }
 
-    /// Returns the same with a reference to the value.
+    /// Returns the same variant with a reference to its value.
     pub fn as_ref(&self) -> Observed<&T> {
         match self {
             Self::Found(value) => Observed::Found(value),

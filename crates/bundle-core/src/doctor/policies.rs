@@ -101,7 +101,8 @@ fn one(policy: ObservedPolicy, now: i64, date: &impl Fn(i64) -> String) -> Vec<C
                 let message = format!("{name}: it does not exist");
                 Some(of(Finding::error(code, message), correct))
             }
-            // bundle-webhook reports in the condition that it can read it.
+            // The condition Ready of the policy already reports whether bundle-webhook can read the
+            // ConfigMap.
             Observed::Forbidden(_) => None,
             Observed::Failed(message) => {
                 let message = format!("{name}: {message}");

@@ -86,7 +86,7 @@ struct Document {
 }
 
 impl Lock {
-    /// Creates a lock. Each image occurs once; images are sorted by name.
+    /// Creates a lock. Each image occurs once. Images are sorted by name.
     pub fn new(mut images: Vec<Locked>) -> Self {
         for image in &mut images {
             image.found_in.sort();

@@ -336,7 +336,8 @@ fn reports_differences_between_lock_and_manifests() {
     lock.images[1].found_in.clear();
     let said = lock.disagrees(&found).to_string();
     assert!(said.contains("does not list this field"), "{said}");
-    // A lock may omit a probable image, because its registry may not have it.
+    // The author can remove a probable image from a lock, for example if its registry does not have
+    // the image.
     lock.images.remove(1);
     assert!(lock.disagrees(&found).is_empty());
     let other = find(&objects(&deployment(&["nginx:1.26"])), None);
@@ -441,7 +442,7 @@ proptest! {
         let mut twice = once.clone();
         deploy(&mut twice, &lock);
         prop_assert_eq!(&once, &twice);
-        // Without the digests at the found fields, the objects are the original ones.
+        // If the added digests are removed again, the result equals the original objects.
         let mut undone = once.clone();
         for one in &found {
             for place in &one.places {

@@ -110,8 +110,8 @@ pub fn typed<T: DeserializeOwned>(value: Value) -> Result<T, JsonError> {
     T::deserialize(typed::Strict(value)).map_err(|error| JsonError::Shape(error.to_string()))
 }
 
-/// Normalizes a name as Go's `encoding/json` compares it: without case, and with two non-ASCII
-/// letters equal to `s` and `k`.
+/// Normalizes a name as Go's `encoding/json` compares it: ignores case, and treats the letters
+/// U+017F and U+212A like `s` and `k`.
 pub fn folded(name: &str) -> String {
     name.replace('\u{17f}', "s").to_lowercase()
 }

@@ -7,11 +7,11 @@
 pub struct Rejection<'a> {
     /// HTTP status code.
     pub code: u16,
-    /// `reason`.
+    /// Field `reason` of the `Status`.
     pub reason: &'a str,
-    /// `message`.
+    /// Field `message` of the `Status`.
     pub message: &'a str,
-    /// `details.causes[].field`.
+    /// Field paths in `details.causes[].field` of the `Status`.
     pub fields: &'a [&'a str],
 }
 
@@ -47,7 +47,8 @@ pub fn not_typed(code: u16, message: &str) -> Option<String> {
     if !matches!(code, 400 | 500) {
         return None;
     }
-    // The message has name and kind of the object in parentheses; both contain no parenthesis.
+    // The message has name and kind of the object in parentheses. Name and kind themselves contain
+    // no parenthesis.
     let (_, why) = message.strip_prefix(NOT_TYPED)?.split_once("): ")?;
     let lines: Vec<&str> = why.split_whitespace().collect();
     Some(lines.join(" "))

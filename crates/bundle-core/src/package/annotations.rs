@@ -76,8 +76,8 @@ pub fn annotations(package: &Package) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Maximum size of all annotations, in bytes. Registries accept manifests of 4 MiB, and a proof
-/// stores the manifest on the object.
+/// Maximum size of all annotations, in bytes. Registries accept manifests of 4 MiB. The annotation
+/// `core.rukpak.io/proof` of an object can contain the manifest, and must stay much smaller.
 pub(super) const MAX_BYTES: usize = 128 << 10;
 
 /// Returns the size of the package's annotations in bytes.
@@ -141,8 +141,8 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Parses annotations. An image without [`keys::FORMAT`] has no facts, because the title and
-    /// version of such an image can have any meaning.
+    /// Parses annotations. For an image without [`keys::FORMAT`] all fields of the result are
+    /// empty, because the title and version of such an image can have any meaning.
     pub fn from_annotations(annotations: &BTreeMap<String, String>) -> Result<Self, Finding> {
         let Some(format) = annotations.get(keys::FORMAT) else {
             return Ok(Self::default());

@@ -182,7 +182,8 @@ impl<'a> Fields<'a> {
         self.read(key, self.text(key)?, parse)
     }
 
-    /// Parses the value of a text field.
+    /// Parses `text`, the value of the field `key`, with `parse`. Errors get the location of the
+    /// field.
     pub(super) fn read<T>(
         &self,
         key: &str,

@@ -138,7 +138,7 @@ pub struct Package {
     pub about: PackageInfo,
 }
 
-/// Information about a package for users and tools; it has no effect in a cluster.
+/// Information about a package for users and tools. This information has no effect in a cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct PackageInfo {
     /// Maintainers.
@@ -226,8 +226,8 @@ pub struct Security {
 }
 
 impl Package {
-    /// Returns the paths of files that the package refers to, except resources, which are separate
-    /// layers.
+    /// Returns the paths of files that the package refers to. Resources are not included, because
+    /// they are separate layers.
     pub fn named_paths(&self) -> Vec<&str> {
         let config = self.config.as_ref();
         let icon = self.about.icon.as_deref();
@@ -280,7 +280,7 @@ pub struct Requirement {
     pub name: String,
     /// Range of the accepted versions.
     pub version: Range,
-    /// Required digest of the content.
+    /// Required digest of the content; `None` accepts each digest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
 }
@@ -289,10 +289,10 @@ pub struct Requirement {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Upgrades {
-    /// Range of the installed versions.
+    /// Range of the installed versions; `None` accepts each version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<Range>,
-    /// Lowest installed version from which an upgrade is possible.
+    /// Lowest installed version from which an upgrade is possible; `None` sets no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub minimum: Option<semver::Version>,
 }

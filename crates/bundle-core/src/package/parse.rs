@@ -127,7 +127,7 @@ fn patches(config: &Fields<'_>) -> Vec<ConfigPatch> {
     })
 }
 
-/// Patches need a schema, and a format whose objects have no other configuration.
+/// Rejects patches in a format other than plain+v0, and patches without a schema.
 fn check_patches(fields: &Fields<'_>, config: &Config, format: Format) {
     if config.patches.is_empty() {
         return;

@@ -44,7 +44,7 @@ pub(super) enum Text {
     OneOf(&'static [&'static str]),
     /// One line without control characters.
     Line,
-    /// Title of a part: one or more words, one line, not empty.
+    /// Name or title: one or more words in one line, not empty.
     Title,
     /// The name of a package.
     Name,

@@ -41,7 +41,7 @@ pub enum AuthorityKind {
 /// Identities with the trust root of their certificates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Keyless {
-    /// Identities; one match is enough.
+    /// Accepted identities. A certificate must match at least one of them.
     pub identities: Vec<Identity>,
     /// Trust root: certificate authority and logs.
     pub root: RootSource,

@@ -38,12 +38,12 @@ pub enum Unread {
         /// Largest size of a signature in bytes.
         limit: u64,
     },
-    /// The signatures before this one have reached the limit of the total size.
+    /// The signatures before this signature have reached the limit of the total size.
     Crowded {
         /// Maximum total size of all signatures, in bytes.
         limit: u64,
     },
-    /// The maximum number of signatures was reached before this one.
+    /// The maximum number of signatures was reached before this signature.
     Beyond {
         /// Maximum number of signatures.
         limit: usize,

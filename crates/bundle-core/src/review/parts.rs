@@ -18,7 +18,7 @@ use super::{
 pub struct PartRequesters {
     /// Requester of `provisionerClassName`.
     pub class: Requester,
-    /// Requester of three fields: `template`, and `targetNamespace` and `createNamespace`, which
+    /// Requester of `template`, `targetNamespace` and `createNamespace`. The last two fields
     /// determine the target of the content.
     pub template: Requester,
     /// Requester of `config`.

@@ -1,6 +1,6 @@
 //! Admission stamp: the requester of each part of a spec, with a MAC. Only the pod has the key of
-//! the MAC. A stamp is valid for one write and expires; a seal does not expire. The webhook
-//! provides key and clock.
+//! the MAC. A stamp is valid for one write, and expires. A seal does not expire. The webhook passes
+//! the key and the time.
 
 use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -71,7 +71,7 @@ pub enum StampError {
     /// The stamp cannot be parsed.
     #[error("invalid admission stamp: the annotation was changed, or an earlier version wrote it")]
     Unreadable,
-    /// The MAC is invalid: another key or another object.
+    /// The MAC is invalid. The stamp was made with another key or for another object.
     #[error("the admission stamp was created by another installation or for another object")]
     Forged,
     /// The stamp is for another spec.
@@ -162,7 +162,7 @@ pub(super) fn verify<T: DeserializeOwned>(
     if value["v"] != VERSION {
         return Err(StampError::Unreadable);
     }
-    // In constant time.
+    // The comparison takes constant time.
     mac(key, domain, &value)
         .verify_slice(&claimed)
         .map_err(|_| StampError::Forged)?;
@@ -170,7 +170,7 @@ pub(super) fn verify<T: DeserializeOwned>(
 }
 
 fn mac(key: &[u8], domain: &str, value: &Value) -> Hmac<Sha256> {
-    // HMAC takes keys of any length, an empty one too.
+    // HMAC accepts keys of any length, including an empty key.
     let mut mac = Hmac::<Sha256>::new_from_slice(key)
         .unwrap_or_else(|_| Hmac::<Sha256>::new(&hmac::digest::Key::<Hmac<Sha256>>::default()));
     mac.update(domain.as_bytes());

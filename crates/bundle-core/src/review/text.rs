@@ -1,4 +1,4 @@
-//! Text of a verdict in an admission response, which kubectl shows in a few lines.
+//! Text of a decision in an admission response. kubectl shows this text in a few lines.
 
 use super::judge::Verdict;
 use crate::diagnostic::{Code, Finding, codes};

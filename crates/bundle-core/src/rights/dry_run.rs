@@ -61,7 +61,8 @@ pub fn verdict(rejection: Rejection<'_>) -> DryRunVerdict {
     }
     match code {
         400 if contains("does not support dry run") => DryRunVerdict::Unsupported(text),
-        // Since 1.36 the verb may be a constrained one, such as `impersonate:user-info`.
+        // Since Kubernetes 1.36, the verb in the message can be a constrained verb such as
+        // `impersonate:user-info`.
         403 if contains("cannot impersonate") => DryRunVerdict::NotImpersonated(text),
         403 => DryRunVerdict::Refused {
             by_rbac: RBAC.iter().any(|part| contains(part)),

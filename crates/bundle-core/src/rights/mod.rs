@@ -1,5 +1,5 @@
 //! Permissions that a requester needs for the content of a bundle. The reconciler sends the access
-//! reviews; the permission to use a class is checked by admission.
+//! reviews. Admission checks only the permission to use a class.
 
 mod answer;
 mod compact;

@@ -261,9 +261,9 @@ mod tests {
     fn access_reviews_of_all_roles_of_a_content_are_bounded() {
         let mut budget = QuestionBudget::default();
         let take = |budget: &mut QuestionBudget, rule: &Value| budget.take(&[RoleRule(rule)]);
-        // 10^4 reviews of objects exceed the limit together with those of paths.
+        // 10^4 reviews for objects and the reviews for paths together exceed the limit.
         assert!(!take(&mut budget, &wide(10, 5)));
-        // 9^4 + 9^2 of 10,000 reviews.
+        // This rule needs 9^4 + 9^2 of the 10,000 reviews.
         assert!(take(&mut budget, &wide(9, 5)));
         assert!(!take(&mut budget, &wide(9, 5)));
         assert!(take(&mut budget, &wide(7, 5)));

@@ -27,8 +27,9 @@ pub struct Rule {
 }
 
 /// Returns the permission that the requester needs for objects that record their creator and act
-/// with the permissions of the creator: verb `impersonate` on the ServiceAccount `account`
-/// (namespace and name), which applies the objects. Returns `None` if there are no such objects.
+/// with the permissions of the creator. `account` (namespace and name) is the ServiceAccount that
+/// applies the objects. The permission is verb `impersonate` on this ServiceAccount. Returns `None`
+/// if there are no such objects.
 pub fn made_as<'a>(
     objects: impl IntoIterator<Item = &'a ObjectId>,
     account: (&str, &str),
@@ -68,8 +69,8 @@ pub struct RoleRef {
 /// `shortcut`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
-    /// Access review for verb `escalate` on a role, or `bind` on the role of a binding. If allowed,
-    /// no other is necessary.
+    /// Access review for verb `escalate` on a role, or `bind` on the role of a binding. If this
+    /// permission is allowed, the requester needs no other permission.
     pub shortcut: Question,
     /// Role whose rules are checked if `shortcut` is denied: in the namespace of the object, or for
     /// the whole cluster if the object has no namespace.

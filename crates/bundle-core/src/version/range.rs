@@ -130,7 +130,7 @@ fn conjunction(text: &str) -> Result<Vec<Span>, String> {
             .find(|c: char| !matches!(c, '<' | '>' | '=' | '!' | '~' | '^'))
             .unwrap_or(word.len());
         let (operator, rest) = word.split_at(split);
-        // `>= 1.31` is written as often as `>=1.31`.
+        // Users write `>= 1.31` as often as `>=1.31`.
         let version = if rest.is_empty() {
             words
                 .next()
@@ -168,7 +168,8 @@ struct Partial {
 impl Partial {
     fn parse(text: &str) -> Result<Self, String> {
         let bare = text.strip_prefix('v').unwrap_or(text);
-        // Charts write `>=1.31.0-0` to let vendors' suffixes in. Here they never keep anything out.
+        // Charts write `>=1.31.0-0` so that versions with a vendor's suffix match. This project
+        // ignores suffixes of versions, so `-0` has no effect.
         let bare = bare.strip_suffix("-0").unwrap_or(bare);
         let mut partial = Self {
             numbers: LOWEST,

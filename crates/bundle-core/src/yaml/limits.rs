@@ -15,11 +15,11 @@ pub const MAX_FILE_BYTES: usize = 10 * 1024 * 1024;
 /// Maximum number of nodes (scalars, lists, maps) in one document. Large CRDs have about 50,000.
 pub(super) const MAX_NODES: usize = 500_000;
 
-/// Nodes of a document with merge keys (`<<`). The parser stores the keys and events of such a
-/// document, up to 1,300 bytes for each node.
+/// Maximum number of nodes in a document with merge keys (`<<`). The parser stores the keys and
+/// events of such a document, up to 1,300 bytes for each node.
 pub(super) const MAX_STORED_NODES: usize = 8_000;
 
-/// Lists and maps within each other. The deepest CRDs reach about half of this limit.
+/// Maximum nesting of lists and maps. The deepest CRDs reach about half of this limit.
 pub(super) const MAX_DEPTH: usize = 128;
 
 /// Limit for the expansion of all aliases in one document, in parser events. The parser stores the

@@ -10,7 +10,7 @@ pub(super) struct Part<'a> {
     pub(super) line: usize,
 }
 
-/// Splits a file into documents, including those without content.
+/// Splits a file into documents, including documents without content.
 pub(super) fn parts(text: &str) -> Vec<Part<'_>> {
     let mut parts = Vec::new();
     let (mut start, mut first) = (0, 1);

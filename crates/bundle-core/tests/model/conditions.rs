@@ -1,4 +1,5 @@
-//! Conditions at the end of a reconcile, and the check that facts support them.
+//! Conditions at the end of a reconcile, and the check that these conditions state only observed
+//! facts.
 
 use std::collections::BTreeMap;
 

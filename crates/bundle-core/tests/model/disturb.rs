@@ -37,11 +37,11 @@ const DISTURBANCES: [Disturbance; 24] = [
             }
         }
     },
-    // Others change an object, delete it, or put it back.
+    // Another actor changes an object, deletes it, or restores it.
     |state| drift(state, Drift::Changed),
     |state| drift(state, Drift::Missing),
     |state| drift(state, Drift::None),
-    // A watch is lost: drift is not detected from here on.
+    // A watch is lost. Afterwards drift is not detected.
     |state| state.memory.is_blind = state.memory.known.is_some(),
     |state| state.cluster.has_foreign_resources = !state.cluster.has_foreign_resources,
     |state| state.cluster.is_held = !state.cluster.is_held,
@@ -50,7 +50,7 @@ const DISTURBANCES: [Disturbance; 24] = [
         state.cluster.is_reviewed = true;
         new_generation(state);
     },
-    // The same while the registrations are missing.
+    // A user deletes the BundleDeployment while the registrations are missing.
     |state| {
         state.cluster.is_deleted = true;
         new_generation(state);

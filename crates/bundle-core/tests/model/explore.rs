@@ -60,7 +60,7 @@ impl Seen {
 
     /// Adds a hash. Returns `true` if the hash is new.
     fn insert(&mut self, key: u64) -> bool {
-        // Zero stands for an empty slot.
+        // Zero marks an empty slot of the table, so a key is never zero.
         let key = key.max(1);
         if self.len * 4 >= self.slots.len() * 3 {
             let larger = vec![0; self.slots.len() * 2];

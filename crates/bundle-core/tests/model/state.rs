@@ -85,7 +85,7 @@ pub(crate) struct Record {
     pub(crate) is_deletion_accepted: bool,
 }
 
-/// Memory of the process, which is lost when the process dies.
+/// Memory of the process, which is lost when the process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Memory {
     /// Content that is known to be in place.
@@ -130,7 +130,7 @@ pub(crate) struct Run {
     pub(crate) was_verified: bool,
     pub(crate) was_allowed: bool,
     pub(crate) was_approved: bool,
-    /// `true` if `Installed` was about the generation that this run has read.
+    /// `true` if `Installed` described the generation that this run has read.
     pub(crate) was_present: bool,
     /// `true` if the spec is still the spec that this reconcile has read.
     pub(crate) is_current: bool,
@@ -247,7 +247,7 @@ impl State {
             return None;
         }
         state.reconcile = if self.cluster.is_deleted {
-            // From here on, deleted objects are no drift.
+            // The removal has begun, so deleted objects no longer count as drift.
             state.forget();
             Reconcile::Remove(Teardown::begin(self))
         } else {

@@ -125,13 +125,13 @@ pub enum Uploads {
     /// The response to the first request has neither `Location` nor name. Monolithic uploads with a
     /// digest work.
     Nameless,
-    /// The upload address is on another host.
+    /// The `Location` of the first response is this URL on another host.
     Elsewhere(String),
     /// Chunked uploads are rejected.
     OnlyWhole,
     /// Monolithic uploads are rejected.
     OnlyParts,
-    /// Requests with more bytes are rejected with 413.
+    /// Requests with more bytes than this number are rejected with 413.
     Small(usize),
     /// The connection breaks after this many bytes, in this many requests. Received bytes are kept.
     Broken {
@@ -158,7 +158,7 @@ pub enum Uploads {
     Lost,
     /// The upload succeeds, and the response declares another digest.
     Misnamed,
-    /// The last request is sent elsewhere.
+    /// The last request is redirected to this URL.
     Redirected(String),
     /// Mounts are rejected with this status.
     NoMounts(u16),

@@ -117,7 +117,8 @@ impl Registry {
             .fallback(answer::answer)
             .with_state(Arc::clone(&shared));
         let task = tokio::spawn(async move {
-            // The server ends with the runtime, or when it is dropped. Nobody waits for an error.
+            // The server ends with the runtime, or when the registry is dropped. No caller waits
+            // for an error.
             let _ = axum::serve(listener, router).await;
         });
         Ok(Self {
@@ -160,8 +161,8 @@ impl Registry {
             .collect()
     }
 
-    /// Stores an image of one layer; `tar` is the unchecked content of the layer. Returns the
-    /// digest of its manifest.
+    /// Stores an image of one layer. `tar` is the unchecked content of the layer. Returns the
+    /// digest of the manifest of the image.
     pub fn publish(&self, repository: &str, tag: &str, tar: &[u8]) -> Digest {
         lock(&self.shared.store).publish(repository, tag, tar)
     }

@@ -16,7 +16,7 @@ pub(super) use pattern::{Pattern, PatternError};
 pub(super) use unknown::{find as unknown_fields, prune};
 
 /// Maximum number of steps of a comparison. Schemas with alternatives multiply the steps, and an
-/// attacker could write such files.
+/// attacker could write such schemas.
 const STEPS: usize = 1_000_000;
 
 /// Problem with a field of an object.

@@ -99,8 +99,8 @@ fn translate(text: &str) -> Result<String, PatternError> {
                 class = Some(true);
             }
             ('{', None) => {
-                // The limit is longer than any valid repetition, so that the rest of the text is
-                // not read once for each brace.
+                // A valid repetition is shorter than this limit. Without the limit, the rest of the
+                // text would be read once for each brace.
                 let ahead: String = rest
                     .clone()
                     .take_while(|letter| *letter != '}')
@@ -186,7 +186,7 @@ fn escape(
         'Z' | 'u' | 'U' | 'h' | 'H' | 'R' | 'X' | 'K' | 'G' | 'k' => {
             return Err(PatternError::Bad(format!("`\\{letter}` is not an escape")));
         }
-        // Word boundaries in this library, and the characters themselves in Go.
+        // `\<` and `\>` are word boundaries in the crate `regex`, and ordinary characters in Go.
         '<' | '>' => out.push(letter),
         letter => {
             out.push('\\');

@@ -55,7 +55,7 @@ pub(in super::super) fn find(
                     || others == Some(&Value::Bool(true))
                     || (whole && IMPLIED.contains(&key.as_str()))
                 {
-                    // The value is kept.
+                    // The API server keeps this value.
                 } else {
                     let known: Vec<&str> = fields
                         .into_iter()

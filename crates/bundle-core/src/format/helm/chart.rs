@@ -26,7 +26,7 @@ pub struct Chart {
     pub name: String,
     /// Version of the chart.
     pub version: String,
-    /// `application`, or `library`, which cannot be installed.
+    /// `application` or `library`. A library chart cannot be installed.
     #[serde(rename = "type")]
     pub kind: String,
     /// Description, in one line.
@@ -63,7 +63,8 @@ pub struct Dependency {
     name: String,
 }
 
-/// Returns the chart in `files` and its folder: empty, or with a final `/`.
+/// Returns the chart in `files` and its folder. The folder is empty for the root, and otherwise
+/// ends with `/`.
 pub fn read(files: &Files) -> Result<(Chart, String), Findings> {
     let Some(folder) = folder(files) else {
         return Err(
@@ -153,7 +154,7 @@ impl Chart {
         let line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         Ok(Package {
             description: filled(&line(&self.description)),
-            // An invalid range is a warning of the content: `unreadable_range`.
+            // If the range is invalid, `unreadable_range` reports a warning about the content.
             kubernetes: helm::range(&self.kube_version)
                 .ok()
                 .map(|supported| Kubernetes {
@@ -190,8 +191,8 @@ impl Chart {
         }
     }
 
-    /// Returns a warning if `kubeVersion` is invalid, because the supported Kubernetes versions are
-    /// then unknown.
+    /// Returns a warning if `kubeVersion` is invalid. The supported Kubernetes versions are unknown
+    /// in this case.
     pub(super) fn unreadable_range(&self) -> Option<Finding> {
         let text = self.kube_version.trim();
         let error = helm::range(text).err().filter(|_| !text.is_empty())?;

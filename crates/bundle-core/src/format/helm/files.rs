@@ -1,5 +1,5 @@
-//! The files of a chart as helm gets them: without ignored files, and without functions that read
-//! a cluster or the clock.
+//! The files of a chart that helm reads. Ignored files are removed, and functions that read a
+//! cluster or the clock are replaced.
 
 use super::{
     bad,
@@ -17,9 +17,9 @@ const TEMPLATES: &str = "templates/";
 const SCHEMA: &str = "values.schema.json";
 /// Maximum product of the lengths of all patterns and all paths: about a second of comparisons.
 const COMPARISONS: usize = 1 << 30;
-/// Function that fails at each call with another number of arguments than one. It replaces calls
-/// of `lookup`, which has four, and of `now`, which has none. Thus a call is an error only where
-/// helm executes it.
+/// Function that returns an error unless it has exactly one argument. It replaces the functions
+/// `lookup` (four arguments) and `now` (no argument). A call is therefore an error only if helm
+/// executes the call.
 const FAIL: &[u8] = b"fail";
 
 /// A file of a chart.
@@ -94,8 +94,8 @@ impl ChartFiles {
         Ok(ChartFile::Content(content))
     }
 
-    /// Replaces functions, also in `NOTES.txt`: other templates can use its definitions, and it can
-    /// change the values.
+    /// Replaces functions that read a cluster or the clock. `NOTES.txt` is changed too: other
+    /// templates can use its definitions, and it can change the values.
     fn template(&mut self, content: Vec<u8>) -> Vec<u8> {
         let calls = template::calls(&content);
         if calls.is_empty() {
@@ -110,7 +110,7 @@ impl ChartFiles {
             }
             replaced.extend_from_slice(&content[from..place.start]);
             replaced.extend_from_slice(FAIL);
-            // Later columns of the line stay as they are.
+            // Spaces keep the column numbers of the rest of the line unchanged.
             let padding = place.len().saturating_sub(FAIL.len());
             replaced.resize(replaced.len() + padding, b' ');
             from = place.end;

@@ -1,6 +1,6 @@
-//! Hooks of a chart: objects that helm creates and removes at its own events. Objects of tests are
-//! left out. Programs that helm would run at an event are rejected, because an installation has no
-//! such events.
+//! Hooks of a chart: objects that helm creates and removes at events such as `pre-install`. Objects
+//! of tests are not installed. Programs that helm would run at an event are rejected, because a
+//! BundleDeployment has no such events.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! `values.schema.json` of a chart: helm reads the files and URLs that it refers to.
+//! `values.schema.json` of a chart: helm reads the files and URLs that the schema refers to.
 
 use serde_json::Value;
 
@@ -8,7 +8,8 @@ use crate::diagnostic::{Finding, codes};
 const BYTES: usize = 1 << 20;
 /// Keywords of references.
 const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
-/// Supported values of `$schema`, without scheme and final `#`. helm contains them.
+/// Supported values of `$schema`, without scheme and final `#`. helm contains these schemas and
+/// does not download them.
 const DRAFTS: [&str; 6] = [
     "json-schema.org/draft-04/schema",
     "json-schema.org/draft-06/schema",

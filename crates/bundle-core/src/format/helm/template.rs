@@ -2,14 +2,14 @@
 
 use std::ops::Range;
 
-/// A function that reads something other than the values of a rendering.
+/// Reason why the result of a function does not depend only on the values of the chart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Impurity {
     /// `lookup` reads objects of a cluster.
     Cluster,
     /// `now` reads the clock.
     Clock,
-    /// The result is random, or can be: `tpl` executes a text that is not known before.
+    /// The result is random, or can be random: `tpl` executes a text that is not known before.
     Random,
 }
 
@@ -44,7 +44,8 @@ const RANDOM: [&str; 27] = [
     "tpl",
     "uuidv4",
 ];
-/// Also a function without order; a common name of variables and fields, which do not count.
+/// The function `values`, whose result has no order. Many variables and fields have this name too,
+/// but only calls of the function count.
 const VALUES: &str = "values";
 
 impl Impurity {
@@ -103,7 +104,7 @@ fn quoted(text: &[u8], mut at: usize, quote: u8) -> usize {
     while let Some(&byte) = text.get(at) {
         match byte {
             b'\\' => at += 2,
-            // The text of a quote ends with its line.
+            // A text in quotes ends at the end of its line.
             b'\n' => return at,
             _ if byte == quote => return at + 1,
             _ => at += 1,

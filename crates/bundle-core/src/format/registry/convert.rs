@@ -60,11 +60,11 @@ pub(super) fn is_csv(object: &Manifest) -> bool {
     object.id.kind == "ClusterServiceVersion" && object.id.group == "operators.coreos.com"
 }
 
-/// Returns all objects in an order in which they can be installed. They are complete if `findings`
-/// has no errors.
+/// Returns all objects in an order in which they can be installed. The list is complete if
+/// `findings` has no errors.
 ///
-/// The suggested namespace is one of the objects, as in RukPak. The namespace of `target` is not:
-/// it must exist, or `spec.createNamespace` creates it.
+/// The list contains the suggested namespace, as in RukPak. The list does not contain the namespace
+/// of `target`: this namespace must exist, or `spec.createNamespace` creates it.
 pub(super) fn convert(
     operator: Operator,
     others: Vec<Manifest>,
@@ -204,7 +204,7 @@ impl Workloads<'_> {
         }
         let targets = Value::String(targets.annotation());
         annotations.insert(TARGET_NAMESPACES.to_owned(), targets);
-        // The operator reads them through the downward API, so they belong on its pods.
+        // The operator reads these annotations through the downward API, so its pods need them.
         merge(
             &mut deployment.spec,
             json!({
@@ -237,7 +237,7 @@ impl Workloads<'_> {
     }
 }
 
-/// Merges maps of `from` into those of `into`. Other values are replaced.
+/// Merges maps of `from` into the maps of `into`. Values of other types are replaced.
 fn merge(into: &mut Value, from: Value) {
     match (into, from) {
         (Value::Object(into), Value::Object(from)) => {

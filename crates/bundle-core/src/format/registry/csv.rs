@@ -1,5 +1,5 @@
-//! ClusterServiceVersion: install modes, permissions, deployments, webhooks and description.
-//! `validation` rejects unsupported ones.
+//! ClusterServiceVersion: install modes, permissions, deployments, webhooks and description. The
+//! module `validation` rejects unsupported values.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub struct Csv {
     pub name: String,
     /// Annotations.
     pub annotations: BTreeMap<String, String>,
-    /// File and line, for findings.
+    /// File and line of the ClusterServiceVersion, for findings.
     pub(super) place: (String, usize),
     /// `spec` of the ClusterServiceVersion.
     pub(super) spec: Spec,

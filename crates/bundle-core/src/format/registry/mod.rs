@@ -120,8 +120,8 @@ impl ContentFormat for RegistryV1 {
         path.starts_with(plain::FOLDER) || path == ANNOTATIONS
     }
 
-    /// Values of the bundle move into the objects that install it. While they move, some exist
-    /// twice.
+    /// Values of the bundle are moved into the objects that install the operator. During this move,
+    /// some values exist twice in memory.
     fn memory(&self, has_file: &dyn Fn(&str) -> bool, parsed: u64, weight: &Weight) -> u64 {
         if !has_file(ANNOTATIONS) {
             return parsed;
@@ -179,7 +179,7 @@ fn parts(
             }
         }),
         [] => {
-            // A file that could not be read may be the missing one.
+            // If a file could not be parsed, this file may contain the ClusterServiceVersion.
             if !findings.has_errors() {
                 findings.push(
                     refused("manifests/ has no ClusterServiceVersion")

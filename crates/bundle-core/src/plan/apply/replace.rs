@@ -25,15 +25,15 @@ impl ReplacePolicy {
         }
     }
 
-    /// Returns true if there is a state in which an object of this kind is replaced. Permissions
-    /// for a replacement are checked only for such objects.
+    /// Returns true if the policy can replace an object of this kind in at least one state.
+    /// Permissions for a replacement are checked only for such objects.
     pub fn may_replace(self, id: &ObjectId) -> bool {
         [true, false]
             .into_iter()
             .any(|is_finished| self.decide(id, is_finished) == Replacement::Replace)
     }
 
-    /// Decides if an object with a changed immutable field is replaced.
+    /// Decides whether an object with a changed immutable field is replaced.
     pub fn decide(self, id: &ObjectId, is_finished: bool) -> Replacement {
         let is_job = is_job(&id.group, &id.kind);
         match self {
@@ -149,7 +149,7 @@ fn is_immutability(cause: Cause<'_>) -> bool {
 }
 
 /// Returns a message about an object with changed immutable fields. The messages of the API server
-/// contain the values of the fields; this message omits them.
+/// contain the values of the fields. This message contains no values.
 pub fn sentence(fields: &[&str], reason: KeepReason) -> String {
     let mut fields = fields.to_vec();
     fields.sort_unstable();

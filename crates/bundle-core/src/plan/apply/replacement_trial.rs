@@ -35,7 +35,7 @@ pub fn remove_held_node_ports(id: &ObjectId, value: &mut Value, live: &Value) {
 }
 
 /// Returns true if the API server rejects the dry run only because a quota is exhausted. The
-/// deletion of the former object frees its share.
+/// deletion of the former object frees the quota that this object uses.
 ///
 /// Quotas are the last admission plugin, so all other plugins have accepted the request. Source:
 /// `AllOrderedPlugins` of Kubernetes' `pkg/kubeapiserver/options`.

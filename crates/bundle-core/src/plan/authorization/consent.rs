@@ -27,8 +27,8 @@ pub enum ActingAccount {
     /// The class names the ServiceAccount. Or `spec.serviceAccount` names it, and all requesters
     /// have permission to impersonate it.
     Granted,
-    /// Neither the class nor the spec names the ServiceAccount: it installed the content under an
-    /// earlier class.
+    /// Neither the class nor the spec names the ServiceAccount any more. This ServiceAccount
+    /// installed the content under an earlier class.
     Former,
     /// `spec.serviceAccount` names the ServiceAccount, but at least one requester has no permission
     /// to impersonate it. The text names these requesters.
@@ -168,7 +168,8 @@ mod tests {
         ObjectAction::Remove,
     ];
 
-    /// Class, acting account, `true` if the object is inside of the targets, acts, consent.
+    /// Columns: class, acting account, `true` if the object is inside of the targets, actions,
+    /// expected consent.
     type Row<'a> = (
         Option<&'a Class>,
         ActingAccount,
@@ -278,8 +279,8 @@ mod tests {
         let all_but_other = DecidedObjects::AllBut([other.to_string()].into());
         let dry_run = Consent::Requesters(RequesterCheck::DryRun);
         let review = Consent::Requesters(RequesterCheck::AccessReview);
-        // Class, objects that the class authorized, object, consent for installation, consent
-        // for all other actions.
+        // Columns: class, objects that the class authorized, object, consent for installation,
+        // consent for all other actions.
         let table = [
             (
                 &lends,

@@ -8,8 +8,8 @@ use crate::reference::Digest;
 
 const CHECKS: [BundleStep; 2] = [CheckAdmission, CheckProvisioner];
 
-/// Returns facts from letters: `d`eleted, fixed source (`x`), and the record of its content:
-/// `n`one, of the `s`ame or a `c`hanged spec.
+/// Returns facts from letters: `d` (deleted), `x` (fixed source), and the record of the content:
+/// `n` (none), `s` (same spec) or `c` (changed spec).
 fn observed(facts: &str) -> ObservedBundle {
     let is = |fact| facts.contains(fact);
     ObservedBundle {
@@ -40,7 +40,7 @@ fn steps_depend_on_observed_facts() {
         ("sx", with(&[RestoreStatus])),
         ("c", with(&[ReportContentChanged])),
         ("cx", with(&[ReportContentChanged])),
-        // It is being deleted.
+        // The Bundle is being deleted.
         ("d", removal.clone()),
         ("dn", removal.clone()),
         ("ds", removal.clone()),
@@ -129,8 +129,8 @@ fn status_depends_on_the_outcome() {
         source: "registry.example.com/web:1",
         now: &new,
     };
-    // Outcome; phase, whether the source is forgotten, conditions; whether an Event is sent, the
-    // attempt has succeeded, and it is repeated.
+    // Columns: outcome; phase, `true` if the source is removed from the status, conditions; `true`
+    // if an Event is sent, if the attempt has succeeded, and if the source is compared again.
     #[rustfmt::skip]
     let table = [
         (Pending { is_retry: false }, Some(Phase::Unpacking), false, [&["Unpacked=False Unpacking"][..], &not_checked].concat(), [false, false, false]),

@@ -316,7 +316,7 @@ mod tests {
             let rules = rules(None, upgrades);
             let found = rules.upgrade_refusals(&installed("web", version), "other", allowed);
             assert_eq!(texts(&found), expected, "{version:?} {allowed}");
-            // Another package, and the same content.
+            // Another package, and the same content, can always be replaced.
             let other = installed("shop", version);
             assert!(rules.upgrade_refusals(&other, "other", allowed).is_empty());
             let same = installed("web", version);

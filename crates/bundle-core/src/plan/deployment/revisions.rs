@@ -22,12 +22,12 @@ pub struct InstalledRevision<'a> {
     pub version: Option<&'a str>,
     /// Requester of the content.
     pub requested_by: &'a str,
-    /// `spec.config`; null without one.
+    /// `spec.config`; null if the installation had no configuration.
     pub config: &'a Value,
 }
 
-/// Returns the history after `new` is installed. It comes first and is the only active revision;
-/// the newest `history` superseded revisions follow.
+/// Returns the history after `new` is installed. `new` is the first revision and the only active
+/// one. The newest `history` superseded revisions follow.
 pub fn installed(
     revisions: &[Revision],
     new: &InstalledRevision<'_>,
@@ -87,8 +87,8 @@ pub fn contains(revisions: &[Revision], digest: &str) -> bool {
     revisions.iter().any(|revision| revision.digest == digest)
 }
 
-/// Returns the number of each revision. Revisions that earlier versions recorded have none; they
-/// are counted from the oldest one.
+/// Returns the number of each revision. A revision that an earlier version of this project recorded
+/// has no number, and is counted from the oldest one.
 pub fn numbers(revisions: &[Revision]) -> Vec<i64> {
     let recorded: Option<Vec<i64>> = revisions.iter().map(|revision| revision.number).collect();
     recorded.unwrap_or_else(|| {
@@ -103,8 +103,8 @@ pub fn config_digest(config: &Value) -> Digest {
     written_digest(config)
 }
 
-/// Returns true if the revision was installed with `config`. A revision that an earlier version
-/// recorded without a digest does not count.
+/// Returns true if the revision was installed with `config`. Returns false for a revision that an
+/// earlier version of this project recorded without a digest.
 pub fn has_config(revision: Option<&Revision>, config: &Value) -> bool {
     let recorded = revision.and_then(|revision| revision.config_digest.as_deref());
     recorded == Some(config_digest(config).as_str())
@@ -113,14 +113,14 @@ pub fn has_config(revision: Option<&Revision>, config: &Value) -> bool {
 /// The configuration of a revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecordedConfig<'a> {
-    /// The revision had this configuration; null without one.
+    /// The revision had this configuration. The value is null if there was no configuration.
     Known(&'a Value),
     /// The configuration is not recorded: it was too large.
     Omitted {
         /// Digest of the configuration.
         digest: &'a str,
     },
-    /// An earlier version recorded the revision without its configuration.
+    /// An earlier version of this project recorded the revision without its configuration.
     Unknown,
 }
 

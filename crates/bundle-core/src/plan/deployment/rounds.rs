@@ -55,7 +55,7 @@ impl ObservedRound {
             steps.push(RoundStep::WatchAll);
         }
         if self.phase.is_some() {
-            // The first write of a round is a replacement.
+            // `Replace` is the first write of a round. The checks must precede the first write.
             if self.is_authorization_old && !self.done.contains(&RoundStep::Replace) {
                 steps.extend([
                     RoundStep::CheckPreconditions,

@@ -7,9 +7,9 @@ use std::collections::HashMap;
 /// Largest numbers of recorded objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ObjectLimits {
-    /// Of all BundleDeployments.
+    /// Largest number for all BundleDeployments together.
     pub total: u64,
-    /// Of the BundleDeployments of one requester.
+    /// Largest number for all BundleDeployments of one requester together.
     pub requester: u64,
 }
 
@@ -27,7 +27,7 @@ pub enum TooManyObjects {
         added: u64,
         /// Recorded objects of the requester.
         recorded: u64,
-        /// Limit.
+        /// Largest number of objects of one requester.
         most: u64,
     },
     /// The limit of all requesters.
@@ -39,7 +39,7 @@ pub enum TooManyObjects {
         added: u64,
         /// Recorded objects of all requesters.
         recorded: u64,
-        /// Limit.
+        /// Largest number of objects of all requesters together.
         most: u64,
     },
 }
@@ -56,7 +56,7 @@ struct ObjectCount {
 #[derive(Debug)]
 pub struct ObjectCounts {
     limits: ObjectLimits,
-    /// By uid.
+    /// Number of objects of each BundleDeployment, by its uid.
     deployments: HashMap<String, ObjectCount>,
 }
 
@@ -83,8 +83,8 @@ impl ObjectCounts {
     }
 
     /// Reserves `objects` objects for the BundleDeployment and its requester, before the objects
-    /// are recorded. Fails if the number of objects would grow beyond a limit. Never fails if
-    /// `objects` is at most the recorded number.
+    /// are recorded. Fails if the number of objects would exceed a limit. Never fails if `objects`
+    /// is at most the number that is already recorded.
     pub fn reserve(
         &mut self,
         uid: &str,
@@ -125,7 +125,7 @@ impl ObjectCounts {
         Ok(())
     }
 
-    /// Removes a BundleDeployment that records nothing any more.
+    /// Removes a BundleDeployment that no longer records any objects.
     pub fn remove(&mut self, uid: &str) {
         self.deployments.remove(uid);
     }
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn objects_above_the_limit_stay_and_can_be_replaced_but_do_not_grow() {
         let mut counts = counts();
-        // As read after a restart with a lower limit.
+        // The process restarted with a lower limit, and reads the recorded number.
         counts.record("a", 80);
         counts.record("b", 90);
         for requester in ["ana", "ben"] {
@@ -191,7 +191,8 @@ mod tests {
             }
             counts.reserve("a", requester, 81).unwrap_err();
         }
-        // Smaller content leaves objects of the former content until they are pruned.
+        // After a change to smaller content, objects of the former content count until they are
+        // pruned.
         counts.reserve("a", "ana", 80).unwrap();
         counts.record("a", 40);
         counts.reserve("a", "ana", 41).unwrap_err();

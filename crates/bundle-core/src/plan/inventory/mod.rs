@@ -23,7 +23,7 @@ pub const MAX_OBJECTS: usize = 25_000;
 pub const MAX_NAMESPACES: usize = 10_000;
 /// Largest encoding in bytes, before compression.
 pub const MAX_BYTES: usize = 8 * 1024 * 1024;
-/// Version of the encoding.
+/// Version of the encoding of an inventory.
 const VERSION: u32 = 1;
 /// Tolerance for clock differences in seconds: an object may have been created this long before its
 /// intent, by the clock of the API server.
@@ -99,7 +99,8 @@ pub struct Inventory {
     /// Key of the creation marks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     creation_key: Option<CreationKey>,
-    /// Content from which each Job was last applied, and whether that Job has finished and expired.
+    /// Content from which each Job was last applied, and `true` for each Job that has finished and
+    /// expired.
     #[serde(default, skip_serializing_if = "JobRuns::is_empty")]
     pub job_runs: JobRuns,
 }
@@ -126,7 +127,7 @@ pub enum Claim {
     /// The inventory records another object of the same name. Another actor deleted that object and
     /// created this one.
     Replaced,
-    /// Not recorded.
+    /// The inventory has no record of an object with this name.
     Unrecorded,
 }
 
@@ -143,14 +144,14 @@ pub enum Reservation {
 /// Error of encoding or decoding an inventory.
 #[derive(Debug, thiserror::Error)]
 pub enum InventoryError {
-    /// More objects or namespaces than an inventory may have.
+    /// The inventory has more objects or namespaces than allowed.
     #[error("the inventory has {count} {what}, which is more than the limit of {most}")]
     TooMany {
         /// Number of objects or namespaces.
         count: usize,
         /// `objects` or `namespaces`.
         what: &'static str,
-        /// Limit.
+        /// Maximum number of objects or namespaces.
         most: usize,
     },
     /// The encoding exceeds the limit.
@@ -158,7 +159,7 @@ pub enum InventoryError {
     TooLarge {
         /// Size in bytes.
         bytes: usize,
-        /// Limit.
+        /// Maximum size in bytes.
         most: usize,
     },
     /// The encoding is invalid.
@@ -270,12 +271,14 @@ impl Inventory {
         self.objects.get(key)
     }
 
-    /// Returns true if the object `key` is recorded, as owned or about to be.
+    /// Returns true if the object `key` is recorded: as owned, or as an object that the next apply
+    /// creates or adopts.
     pub fn has(&self, key: &str) -> bool {
         self.objects.contains_key(key)
     }
 
-    /// Returns the recorded uid of the object `key`.
+    /// Returns the recorded uid of the object `key`; `None` if the inventory does not record the
+    /// object as owned.
     pub fn uid(&self, key: &str) -> Option<&str> {
         match self.objects.get(key)? {
             ObjectRecord::Uid(uid) => Some(uid),

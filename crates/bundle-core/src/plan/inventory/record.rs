@@ -1,6 +1,6 @@
-//! Record of the installation in an inventory: the installed content, the history, and seals. The
-//! status shows the same to users, but a user who writes the status cannot change decisions.
-//! Recorded objects are in [`super::Inventory`].
+//! Record of the installation in an inventory: the installed content, the history, and the seals of
+//! admission (`status.admission.seal`). The status shows the same data to users, but a user who
+//! writes the status cannot change decisions. Recorded objects are in [`super::Inventory`].
 
 use std::collections::BTreeMap;
 
@@ -67,7 +67,8 @@ pub struct InstalledContent {
     /// records of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terms: Option<String>,
-    /// [`crate::plan::drift::combined`] of all objects after the last apply, if known for each.
+    /// [`crate::plan::drift::combined`] of all objects after the last apply; `None` if the state of
+    /// an object is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fields_digest: Option<String>,
 }

@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::object::GroupKind;
 
-/// Returns the ApplySet id for this parent object; a label value.
+/// Returns the ApplySet id for this parent object, in the form of a label value.
 pub fn id(name: &str, namespace: &str, kind: &str, group: &str) -> String {
     let hash = Sha256::digest(format!("{name}.{namespace}.{kind}.{group}"));
     format!("applyset-{}-v1", URL_SAFE_NO_PAD.encode(hash))

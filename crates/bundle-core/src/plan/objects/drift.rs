@@ -178,7 +178,7 @@ pub fn combined(
 pub struct ObjectState {
     /// `None` if the object has no entry of this project.
     pub fingerprint: Option<Fingerprint>,
-    /// Hash that differs after any other write.
+    /// Hash that changes with every other write of the object.
     pub revision: ObjectRevision,
 }
 
@@ -188,10 +188,10 @@ pub enum DriftState {
     /// Unchanged since the last apply.
     InPlace,
     /// The object was written, and its metadata does not show which client wrote it. Another apply
-    /// restores the object. The apply has no effect if there was no drift.
+    /// restores the object. Without drift, the apply changes nothing.
     MustVerify,
-    /// Another actor owns a field or label of the content, or changed one under the same manager
-    /// name.
+    /// Another actor owns a field or label of the content, or changed a field or label under the
+    /// same manager name.
     Drifted,
     /// The object does not exist.
     Gone,

@@ -93,7 +93,7 @@ impl FailedAttempts {
     }
 }
 
-/// Failure to restore an object; it selects the longest delay.
+/// Failure to restore an object. The kind of failure selects the longest delay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RestoreFailure {
     /// The API server is busy or unreachable: up to 30 s.
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn restore_delay_depends_on_the_history_of_the_object() {
         use RestoreFailure::{Invalid, Passing, Refused};
-        // Previous attempts, milliseconds since the last attempt, milliseconds to wait.
+        // Columns: previous attempts, milliseconds since the last attempt, milliseconds to wait.
         let table = [
             (RestoreBackoff::default(), 0, 0),
             (restored(1), 0, 0),

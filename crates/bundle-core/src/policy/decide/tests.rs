@@ -112,8 +112,8 @@ type Row<'a> = (&'a [&'a str], Option<&'a [&'a str]>, &'a str, &'a str);
 #[test]
 fn decides_by_signatures_policies_and_class() {
     let down = Unavailable(Finding::error(codes::registry::UNREACHABLE, "no answer"));
-    // Policies, keys that signed (`None`: the registry does not respond), verdict under IfPolicy,
-    // verdict under Required.
+    // Columns: policies, keys that signed (`None`: the registry does not respond), decision under
+    // IfPolicy, decision under Required.
     let table: &[Row] = &[
         (&[], Some(&[]), "yes+w", "no"),
         (&[], Some(&["a"]), "yes+w", "no"),
@@ -286,8 +286,8 @@ fn identity_requires_issuer_subject_and_trust_root() {
     ] {
         assert!(!met(&exact, &signed(name, root)), "{name} under {root}");
     }
-    // One signature has the right issuer and the other one the right subject: neither identity is
-    // accepted.
+    // One signature has the right issuer, and another one has the right subject. Neither identity
+    // is accepted.
     let halves = [
         signed("google/eve@example.com", "public"),
         signed("evil/ann@example.com", "public"),
@@ -304,7 +304,7 @@ fn identity_requires_issuer_subject_and_trust_root() {
         &signed("google/ann@example.com.evil.com", "public")
     ));
     assert!(!met(&pattern, &signed("google/ann@exampleXcom", "public")));
-    // A key is never an identity, also if its name looks like one.
+    // A key is never an identity, even if its name looks like an identity.
     assert!(!met(&pattern, &found(&["google/ann@example.com"])));
 }
 

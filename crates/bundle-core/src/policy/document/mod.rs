@@ -71,8 +71,8 @@ impl Policy {
         policy
     }
 
-    /// Like [`read`](Self::read), but returns an error if the policy has any problem. For
-    /// `policy test` and the admission of SignaturePolicies.
+    /// Like [`read`](Self::read), but returns an error if the policy has any problem. `policy test`
+    /// and the admission of SignaturePolicies use this function.
     pub fn parse(name: &str, spec: &Value) -> Result<Self, Findings> {
         let policy = Self::read(name, spec);
         if policy.problems.is_empty() {
@@ -123,7 +123,7 @@ impl Policy {
             .is_none_or(|globs| globs.iter().any(|pattern| glob::matches(pattern, &name)))
     }
 
-    /// Returns the names of the Secrets with its keys, in the namespace of the pod.
+    /// Returns the names of the Secrets with keys of the policy, in the namespace of the pod.
     pub fn secrets(&self) -> BTreeSet<&KubeName> {
         self.authorities
             .iter()
@@ -134,7 +134,8 @@ impl Policy {
             .collect()
     }
 
-    /// Returns the names of the ConfigMaps with its trust roots, in the namespace of the pod.
+    /// Returns the names of the ConfigMaps with trust roots of the policy, in the namespace of the
+    /// pod.
     pub fn config_maps(&self) -> BTreeSet<&KubeName> {
         self.authorities
             .iter()
@@ -200,8 +201,8 @@ impl Policy {
         self
     }
 
-    /// Sets the trust root of authorities without one (`--trusted-root`). The default is the public
-    /// root.
+    /// Sets the trust root of all authorities that name no trust root (`--trusted-root`). The
+    /// default is the public root.
     #[must_use]
     pub fn with_default_root(mut self, text: &str) -> Self {
         for authority in &mut self.authorities {
@@ -214,7 +215,7 @@ impl Policy {
         self
     }
 
-    /// Returns the text, or adds the reason why the text is missing.
+    /// Returns the text in `named`, or adds the reason why the text is missing.
     fn take(&mut self, path: &str, what: &str, named: Option<&Named>) -> Option<String> {
         match named {
             Some(Named::Found(text)) => return Some(text.clone()),

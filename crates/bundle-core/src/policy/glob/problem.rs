@@ -144,7 +144,7 @@ fn meant(pattern: &str) -> Option<String> {
         }
         _ => text,
     };
-    // A pattern with the same meaning is no suggestion.
+    // A pattern with the same meaning as the original pattern is not suggested.
     let differs = canonical_pattern(&text) != canonical_pattern(pattern) || text == "docker.io/*/*";
     (differs && fault(&text).is_none()).then_some(text)
 }

@@ -174,7 +174,7 @@ fn rejects_patterns_without_match_and_suggests_a_correction() {
         ("team/web**", "docker.io/team/web**"),
         ("ghcr/**", "ghcr.io/**"),
         ("quay/team/*", "quay.io/team/*"),
-        // Tags, digests, schemes.
+        // Patterns with a tag, a digest or a scheme.
         ("registry.example.com/web:1.*", "registry.example.com/web"),
         ("registry.example.com/*:latest", "registry.example.com/*"),
         (
@@ -186,13 +186,13 @@ fn rejects_patterns_without_match_and_suggests_a_correction() {
             "registry.example.com:5000/web",
         ),
         ("https://registry.example.com/**", "registry.example.com/**"),
-        // Slashes.
+        // Patterns with missing or superfluous slashes.
         ("registry.example.com", "registry.example.com/**"),
         ("registry.example.com/", "registry.example.com/**"),
         ("registry.example.com/team/", "registry.example.com/team/**"),
         ("registry.example.com//web", "registry.example.com/web"),
         ("/team/web", "docker.io/team/web"),
-        // Letters.
+        // Patterns with invalid characters.
         (
             "registry.example.com/Team/**",
             "registry.example.com/team/**",

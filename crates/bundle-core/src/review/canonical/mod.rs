@@ -25,7 +25,7 @@ const OFF: [&str; 1] = ["createNamespace"];
 /// Rule for comparing the value of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MemberRule {
-    /// Without empty values.
+    /// Empty values inside of the value are ignored.
     Reduced,
     /// Unchanged: the value is user-defined.
     Opaque,
@@ -73,7 +73,7 @@ impl MemberRule {
             (Value::Object(left), Value::Object(right)) if self != Self::Opaque => {
                 same_members(left, right)
             }
-            // The position of an item counts.
+            // The position of an item matters, so items are compared one by one.
             (Value::Array(left), Value::Array(right)) if self != Self::Opaque => {
                 left.len() == right.len()
                     && (left.iter().zip(right)).all(|(left, right)| same(left, right))
@@ -247,7 +247,7 @@ impl<W: Write> MeaningWriter<'_, W> {
                 self.text(b"[");
                 for (index, item) in items.iter().enumerate() {
                     self.text(if index > 0 { b"," } else { b"" });
-                    // The position of an item counts, so none is dropped.
+                    // The position of an item matters, so no item is omitted.
                     if !self.node(MemberRule::Reduced, Node::Value(item)) {
                         self.text(b"null");
                     }

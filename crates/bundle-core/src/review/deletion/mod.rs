@@ -58,8 +58,8 @@ pub enum OwnerFact {
     Unavailable(Finding),
 }
 
-/// Results of the lookups for a deletion. A missing result counts as unknown, and the verdict is
-/// "cannot tell".
+/// Results of the lookups for a deletion. A missing result counts as unknown: the deletion is
+/// rejected for now, and a retry may succeed.
 #[derive(Debug, Clone, Default)]
 pub struct DeletionFacts {
     /// Requesters of all parts of the object, from its stamp or seal. The list is empty if the
@@ -79,8 +79,8 @@ pub struct DeletionFacts {
 }
 
 impl<'a> Deletion<'a> {
-    /// Returns `true` if the requester is a Kubernetes controller that only executes deletions
-    /// decided by others.
+    /// Returns `true` if the requester is a Kubernetes controller that only executes deletions.
+    /// Other users requested these deletions.
     fn is_by_controller(&self) -> bool {
         let user = self.requester.user.as_str();
         GARBAGE_COLLECTORS.contains(&user) || user == NAMESPACE_CONTROLLER
@@ -137,7 +137,7 @@ impl<'a> Deletion<'a> {
 
 impl Deletion<'_> {
     /// Returns `true` if the object belongs to another provisioner, which has its own rules.
-    /// Returns `false` if bundle-webhook has installed content for it.
+    /// Returns `false` if bundle-webhook has installed content for the object.
     pub fn is_foreign(&self, facts: &DeletionFacts) -> bool {
         let is_foreign = |name: &KubeName| {
             let class = facts.classes.get(name.as_str());
@@ -205,8 +205,8 @@ pub fn judge_deletion(deletion: &Deletion<'_>, facts: &DeletionFacts) -> Finding
 }
 
 /// Rules for Kubernetes controllers: a controller may only delete objects whose owner was deleted.
-/// An owner reference that was set while the registrations were missing does not count, because
-/// otherwise its author would decide about the deletion.
+/// An owner reference that was set while the registrations were missing is ignored. Otherwise, the
+/// user who set this reference could cause the deletion.
 fn controller(deletion: &Deletion<'_>, facts: &DeletionFacts, findings: &mut Findings) {
     let has_owners = owners_digest(deletion.object).is_some();
     // An object without a valid stamp was not reconciled, unless it has the finalizer.

@@ -1,8 +1,8 @@
 //! Deletion of a BundleDeployment that was observed on the cluster, and its acceptance.
 
-/// Shortest time in milliseconds between a deletion and the stamp of the write that admits it. The
-/// API server stores the time of a deletion in whole seconds, and its clock can differ from that of
-/// the pod.
+/// Shortest time in milliseconds between a deletion and the stamp of the write that admits the
+/// deletion. The API server stores the time of a deletion in whole seconds, and its clock can
+/// differ from the clock of the pod.
 pub const ADMITTED_AFTER: i64 = 6_000;
 
 /// Deletion of a BundleDeployment, and the evidence of its review. All times are in milliseconds

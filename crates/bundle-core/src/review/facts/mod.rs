@@ -243,9 +243,9 @@ pub enum DeploymentFact {
     Unavailable(Finding),
 }
 
-/// Facts that were looked up for a review. Only the map entries that [`needs`](needs::needs) lists
-/// are read. A missing entry counts as unknown, so the review ends with
-/// [`Outcome::CannotTell`](crate::diagnostic::Outcome::CannotTell).
+/// Facts that were looked up for a review. Of the maps, only the entries that
+/// [`needs`](needs::needs) lists are used. A missing entry counts as unknown, so the review ends
+/// with [`Outcome::CannotTell`](crate::diagnostic::Outcome::CannotTell).
 #[derive(Debug, Clone, Default)]
 pub struct Facts<'a> {
     /// User of the request.
@@ -272,8 +272,8 @@ pub struct Facts<'a> {
     pub policies: Vec<ReadyPolicy<'a>>,
     /// Version of the API server; `None` if the version is unknown.
     pub server: Option<ServerVersion>,
-    /// Namespace of the webhook: never a target namespace, and named in hints.
+    /// Namespace of the webhook. It cannot be a target namespace. Hints contain this name.
     pub system_namespace: String,
-    /// Namespace of the keys and inventories of the webhook: never a target namespace.
+    /// Namespace of the keys and inventories of the webhook. It cannot be a target namespace.
     pub state_namespace: String,
 }

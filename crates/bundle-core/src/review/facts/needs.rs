@@ -1,5 +1,5 @@
-//! Lookups that a verdict on a write requires. A write that does not change a checked spec requires
-//! no lookup.
+//! Lookups that the decision on a write requires. A write that does not change a checked spec
+//! requires no lookup.
 
 use std::collections::BTreeSet;
 
@@ -124,9 +124,10 @@ pub(in crate::review) fn is_checked(subject: &Subject<'_>) -> bool {
     subject.old.is_none() || subject.kind == Kind::BundleDeployment
 }
 
-/// Returns `true` if the content must be looked up. The lookup is not necessary in two cases: an
-/// update of a checked BundleDeployment keeps class and template, so that the content stays the
-/// same; or the object is being deleted and its spec is unchanged.
+/// Returns `true` if the content must be looked up. The lookup is not necessary in two cases:
+/// - An update of a checked BundleDeployment keeps class and template, so that the content stays
+///   the same.
+/// - The object is being deleted and its spec is unchanged.
 pub(in crate::review) fn content_is_checked(subject: &Subject<'_>) -> bool {
     if subject.is_removed_unchanged() {
         return false;
@@ -142,8 +143,8 @@ pub(in crate::review) fn content_is_checked(subject: &Subject<'_>) -> bool {
         .any(|member| !canonical::same(&old[member], &subject.spec()[member]))
 }
 
-/// Returns the lookups that a verdict on this write requires. Empty if the spec is invalid; the
-/// judge reports the errors.
+/// Returns the lookups that the decision on this write requires. For an invalid spec there are no
+/// lookups, and the judge reports the errors.
 pub fn needs(subject: &Subject<'_>) -> RequiredLookups {
     let mut needs = RequiredLookups::default();
     if !is_checked(subject) {

@@ -91,8 +91,8 @@ pub fn judge(subject: &Subject<'_>, facts: &Facts<'_>) -> Verdict {
     sort(&mut findings);
     match findings.outcome() {
         None => admit(findings, stamp),
-        // A write that keeps the spec changes nothing, so it is not rejected. The object is not
-        // reconciled either way.
+        // A write that keeps the spec changes nothing, so the write is not rejected. The object is
+        // not reconciled, with or without this write.
         Some(_) if subject.spec_is_kept() => {
             let warnings = findings.into_iter().map(|finding| Finding {
                 severity: Severity::Warning,
@@ -105,8 +105,8 @@ pub fn judge(subject: &Subject<'_>, facts: &Facts<'_>) -> Verdict {
     }
 }
 
-/// Returns `true` if the registry should be queried: not if the other facts already reject the
-/// write. `facts` must not contain the content.
+/// Returns `true` if the registry should be queried. Returns `false` if the other facts already
+/// reject the write. `facts` must not contain the content.
 pub fn can_read_image(subject: &Subject<'_>, facts: &Facts<'_>) -> bool {
     let verdict = judge(subject, facts);
     // A lookup is useful if the missing lookup is the only reason for a rejection.
@@ -155,7 +155,7 @@ fn not_vouched() -> Finding {
     .hint("its condition Ready names the annotation with which a user confirms the whole spec")
 }
 
-/// Sorts errors before warnings. Within each severity, the order of the rules stays.
+/// Sorts errors before warnings. Within each severity, the order of the rules is kept.
 fn sort(findings: &mut Findings) {
     findings.sort_by_key(|finding| finding.severity == Severity::Warning);
 }

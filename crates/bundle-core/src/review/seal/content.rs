@@ -26,7 +26,7 @@ pub struct SealedContent {
     pub commit: Option<String>,
 }
 
-/// Serialized form.
+/// Serialized form of a content seal.
 #[derive(Serialize, Deserialize)]
 struct ContentSealText {
     kind: String,

@@ -24,7 +24,7 @@ use crate::reference::Digest;
 /// reads the time of an update before it calls webhooks, and has its own clock.
 pub const EARLIER: i64 = 5_000;
 /// Maximum time from a stamp to its write, in milliseconds: the maximum duration of the review plus
-/// that of later webhooks.
+/// the maximum duration of later webhooks.
 pub const LATER: i64 = 15_000;
 /// Maximum age of a stamp at the time of sealing, in milliseconds.
 pub const SEALED_WITHIN: i64 = 300_000;
@@ -153,7 +153,7 @@ impl VouchState {
     }
 }
 
-/// Serialized form.
+/// Serialized form of a seal.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct SealText {
@@ -192,7 +192,7 @@ pub fn seal(key: &[u8], object: &StoredObject<'_>, vouched: &ConfirmedFacts) -> 
     sign(key, SEAL, &text)
 }
 
-/// Validates stamp and seal of `object` at that moment. A stamp that is newer than the seal takes
+/// Validates stamp and seal of `object` at `moment`. A stamp that is newer than the seal takes
 /// precedence.
 pub fn vouch_state(key: &[u8], object: &StoredObject<'_>, moment: &SealMoment) -> VouchState {
     let sealed = read_seal(key, object).filter(|(seal, age)| !is_replaced(key, object, seal, *age));
@@ -203,8 +203,8 @@ pub fn vouch_state(key: &[u8], object: &StoredObject<'_>, moment: &SealMoment) -
             _ => VouchState::Sealed(seal),
         },
         (_, Ok(stamp)) => VouchState::Unsealed(stamp),
-        // The generation changed although the spec is the same, and the write was reviewed: the
-        // seal still holds.
+        // The spec is the same although the generation changed, and the write was reviewed.
+        // Therefore the seal remains valid.
         (Some((seal, _)), Err(_))
             if is_intact(object.written, moment) || is_intact(Some(seal.time), moment) =>
         {
@@ -296,10 +296,10 @@ pub fn is_written_with(stamp: &Stamp, written: i64) -> bool {
 }
 
 /// Returns `true` if the object was observed so early that the update with `stamp` must have been
-/// made between the stamp and now. This is the proof if `managedFields` has no time for the update:
-/// Kubernetes removes the entry of a manager without fields, and does not track updates after the
-/// list was emptied. An entry with a later time belongs to a later write, for which the stamp is
-/// invalid.
+/// made between the stamp and now. This evidence is used if `managedFields` has no time for the
+/// update: Kubernetes removes the entry of a manager without fields, and does not track updates
+/// after the list was emptied. An entry with a later time belongs to a later write, for which the
+/// stamp is invalid.
 fn is_observed_with(stamp: &Stamp, object: &StoredObject<'_>, moment: &SealMoment) -> bool {
     let window = window(stamp);
     let is_later = |written: i64| written > *window.end();

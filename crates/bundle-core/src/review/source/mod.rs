@@ -27,7 +27,7 @@ pub struct CheckedBundleSpec {
     pub class: KubeName,
     /// Source of the content.
     pub source: Source,
-    /// Digest of the meaning of the spec; equal for specs with the same meaning.
+    /// Digest of the meaning of the spec. Specs with the same meaning have the same digest.
     pub digest: Digest,
 }
 
@@ -197,8 +197,8 @@ pub(super) fn class_name(field: &Field<'_>, findings: &mut Findings) -> Option<K
 
 const MEMBERS: [&str; 5] = ["image", "git", "configMaps", "upload", "http"];
 
-/// Maximum number of ConfigMaps of a source, as in the schema, which the API server checks after
-/// the mutating webhook.
+/// Maximum number of ConfigMaps of a source. The schema has the same limit, but the API server
+/// checks the schema only after the mutating webhook.
 const MAX_CONFIG_MAPS: usize = 256;
 
 struct SourceReader<'a> {
@@ -235,7 +235,7 @@ impl SourceReader<'_> {
             .and_then(Value::as_array)
             .is_some_and(Vec::is_empty);
         if (!body.is_set() || empty_list) && member != "upload" {
-            // The Go program that these texts come from wrote member and type in lower case.
+            // RukPak, which defined these texts, writes member and type in lower case.
             let lower = member.to_lowercase();
             let text = format!(
                 "{}.{}.{lower} must be set for source type \"{lower}\"",
@@ -254,8 +254,8 @@ impl SourceReader<'_> {
         }
     }
 
-    /// Checks that exactly one of `members` is set. The schema has the same rule; this check works
-    /// without an API server.
+    /// Checks that exactly one of `members` is set. The schema has the same rule. This check also
+    /// works without an API server.
     fn one_of(&mut self, field: &Field<'_>, members: &[&str], none_is_fine: bool) {
         let set: Vec<_> = members
             .iter()

@@ -80,7 +80,7 @@ pub fn of(group: &str) -> &'static [(&'static str, &'static str, Api)] {
 
 /// Returns `true` if the group (empty for the core group) is one of Kubernetes itself.
 ///
-/// The domain does not show it: `gateway.networking.k8s.io` is a group of
+/// The domain of a group does not decide this: `gateway.networking.k8s.io` is a group of
 /// CustomResourceDefinitions.
 pub fn is_built_in(group: &str) -> bool {
     !of(group).is_empty()
@@ -100,7 +100,8 @@ pub fn may_be_built_in(group: &str) -> bool {
     !group.contains('.') || group.ends_with(".k8s.io") || is_built_in(group)
 }
 
-/// Returns the API of this group (empty for the core group), version and kind.
+/// Returns the API of this group (empty for the core group), version and kind; `None` if the table
+/// does not contain the API.
 pub fn api(group: &str, version: &str, kind: &str) -> Option<&'static Api> {
     of(group)
         .iter()

@@ -56,9 +56,10 @@ pub(in crate::format::registry) struct Permissions {
 }
 
 impl Permissions {
-    /// Returns the roles and then their bindings, for ServiceAccounts in `namespace`. An operator
-    /// for all namespaces gets its namespaced permissions in every namespace, and may read and
-    /// list namespaces. Otherwise it gets them as Roles in each of its target namespaces.
+    /// Returns the roles and then their bindings, for ServiceAccounts in `namespace`. If the
+    /// operator watches all namespaces, it gets its namespaced permissions in every namespace, and
+    /// may read and list namespaces. Otherwise it gets the namespaced permissions as Roles in each
+    /// of its target namespaces.
     pub(in crate::format::registry) fn roles(
         self,
         csv: &str,
@@ -152,7 +153,7 @@ fn with_namespaces(mut permission: Permission) -> Permission {
     permission
 }
 
-/// Returns the permissions by the names of their roles. Equal permissions are one role.
+/// Returns the permissions by the names of their roles. Equal permissions share one role.
 fn by_name(csv: &str, permissions: Vec<Permission>) -> BTreeMap<String, Permission> {
     permissions
         .into_iter()

@@ -1,5 +1,6 @@
-//! The objects of operators in several shapes, compared with those that operator-controller (OLM v1)
-//! creates. The expected objects are written by its rules. `formats.md` lists the differences.
+//! The objects of operators in several shapes, compared with the objects that operator-controller
+//! (OLM v1) creates. The expected objects follow the rules of OLM v1. `formats.md` lists the
+//! differences.
 
 use serde_json::{Value, json};
 

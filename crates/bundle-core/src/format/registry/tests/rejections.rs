@@ -1,4 +1,5 @@
-//! Bundles that operator-framework's validation rejects, with its messages and those of RukPak.
+//! Bundles that operator-framework's validation rejects. The expected messages are those of
+//! operator-framework and RukPak.
 
 use super::*;
 

@@ -1,7 +1,7 @@
-//! Decisions of ProvisionerClasses: the class and the terms under which content was admitted for
-//! installation, and the objects that the decision covers. A decision of one class, or of earlier
-//! terms of a class, has no effect under another. Decisions are stored in the inventory
-//! ([`crate::plan::inventory::InstallationRecord`]).
+//! Decisions of ProvisionerClasses. A decision records the class and the terms under which content
+//! was admitted for installation, and the objects that the decision covers. A decision has no
+//! effect for another class, or after the terms of its class changed. Decisions are stored in the
+//! inventory ([`crate::plan::inventory::InstallationRecord`]).
 
 use std::collections::BTreeSet;
 
@@ -86,8 +86,8 @@ pub struct Decisions {
     /// last.
     #[serde(default)]
     of_content: Vec<Decision>,
-    /// Keys of recorded objects that are not part of the installed content, from content that
-    /// another decider admitted.
+    /// Keys of recorded objects that are not part of the installed content. These objects come from
+    /// content that another decider admitted.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     leftovers: BTreeSet<String>,
 }
@@ -159,7 +159,8 @@ impl Decisions {
             .partition(|decision| {
                 Some(decision.content.as_str()) == installed && decision.content != content
             });
-        // One other decision is enough: it shows that not all objects have the same decider.
+        // One decision of another decider is enough to show that not all objects have the same
+        // decider.
         let other = others.into_iter().find(|decision| !decision.is_by(by));
         kept.extend(other);
         kept.push(Decision {

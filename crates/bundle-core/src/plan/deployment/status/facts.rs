@@ -160,7 +160,7 @@ pub enum PermissionFact {
 
 impl PermissionFact {
     /// Returns the permission fact of a failure with `code` and `message`; `None` if the failure
-    /// has another subject.
+    /// has nothing to do with permissions.
     pub fn of_failure(code: Code, message: &str) -> Option<Self> {
         let about_rights = [
             (

@@ -139,7 +139,7 @@ impl DeploymentFacts {
             }
             return;
         };
-        // Installed content stays installed.
+        // A withdrawn permission does not change the condition `Installed` of installed content.
         if failure.reason == reason::RIGHTS_WITHDRAWN {
             return;
         }

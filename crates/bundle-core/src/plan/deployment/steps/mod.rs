@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-/// Content whose objects are applied, as far as this process knows. Unknown after a restart.
+/// Content whose objects are applied, as far as this process knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum AppliedContent {
     /// Unknown.
@@ -35,7 +35,7 @@ pub enum InstallStep {
     /// Verify the signatures of the content against the current policies.
     Verify,
     /// Check the rules of the package: required APIs and packages, and the installed versions that
-    /// it can replace.
+    /// the package can replace.
     CheckPackageRules,
     /// Compare each CustomResourceDefinition of the content with the one on the cluster.
     CheckDefinitions,
@@ -125,7 +125,7 @@ pub struct ObservedDeployment {
     pub is_active: bool,
     /// True if the same attempt failed before and is not due yet.
     pub is_held: bool,
-    /// Result of [`InstallStep::Compare`].
+    /// Result of [`InstallStep::Compare`]; `None` if this step did not run.
     pub is_as_recorded: Option<bool>,
     /// True if the result of [`InstallStep::Authorize`] is too old for a write.
     pub is_authorization_old: bool,
@@ -192,7 +192,8 @@ impl ObservedDeployment {
         steps.extend([InstallStep::CheckTargets, InstallStep::CheckApproval]);
         if self.is_first() {
             steps.extend([InstallStep::CheckSource, InstallStep::Verify]);
-            // To return from an incomplete upgrade must always be possible.
+            // It must always be possible to return from an incomplete upgrade. Therefore the former
+            // content is not checked.
             if !self.was_installed {
                 steps.push(InstallStep::CheckPackageRules);
             }

@@ -89,10 +89,11 @@ impl ConditionValue {
 pub struct Installation<'a> {
     /// `spec.paused`.
     pub is_paused: bool,
-    /// Reason and message of the failure, and `true` if the reconciler retries without a change.
+    /// Reason and message of the failure, and `true` if the reconciler retries without a change of
+    /// the object. `None` without a failure.
     pub error: Option<(&'a str, &'a str, bool)>,
-    /// Reason and message of a Bundle that cannot be installed; true if that can change without a
-    /// user's action.
+    /// Reason and message of a Bundle that cannot be installed, and `true` if this can change
+    /// without an action of a user. `None` if the Bundle can be installed.
     pub bundle: Option<(&'a str, &'a str, bool)>,
     /// True if the content of the current generation is installed.
     pub is_installed: bool,
@@ -195,8 +196,8 @@ impl ObservedObjects<'_> {
         ConditionValue::new(state, found, message)
     }
 
-    /// Returns the condition `Ready`: the worst of installation, missing objects, drift that is
-    /// corrected, and health.
+    /// Returns the condition `Ready`: the worst result of installation, missing objects, drift that
+    /// is corrected, and health.
     pub fn ready(&self, installation: &Installation<'_>) -> ConditionValue {
         if let Some((found, message, _)) = installation.error.or(installation.bundle) {
             return ConditionValue::new(ConditionStatus::False, found, message);

@@ -1,5 +1,6 @@
 //! Progress of a removal or prune: the remaining objects, the next deletions, and the result.
-//! [`crate::plan::consent`] has the required permissions; `webhook::reconcile` sends the requests.
+//! [`crate::plan::consent`] computes the required permissions. `webhook::reconcile` sends the
+//! requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,7 +34,7 @@ pub enum NextRemoval {
     /// Read these objects again. Finalizers block their deletion, and no other object can be
     /// deleted before these objects are gone.
     Await(Vec<ObjectId>),
-    /// Nothing: all objects are gone or remain for now.
+    /// No action: all objects are deleted, or remain for now.
     End,
 }
 
@@ -94,7 +95,7 @@ impl RemovalProgress {
         }
     }
 
-    /// Records the objects that are `gone`, and those that finalizers block.
+    /// Records the objects that are `gone`, and the objects that finalizers block.
     pub fn observe(
         &mut self,
         gone: &BTreeSet<ObjectId>,

@@ -41,7 +41,8 @@ pub enum RemovalStep {
     ForgetReplacedNamespaces,
     /// Check that the deletion was reviewed.
     CheckDeletion,
-    /// Record that the deletion is accepted. A later gap in admission does not count.
+    /// Record that the deletion is accepted. If the webhook registrations are missing later, the
+    /// deletion is still accepted.
     RecordAcceptance,
     /// Read the requesters of the content from the seal.
     ReadRequesters,
@@ -108,8 +109,8 @@ impl ObservedRemoval {
     }
 
     fn whole(&self) -> Vec<RemovalStep> {
-        // An earlier reconcile completed the removal, and ended before it deleted the inventory.
-        // The cleanup of inventories deletes that.
+        // An earlier reconcile removed the finalizer, and ended before it deleted the inventory.
+        // The cleanup of inventories deletes this inventory.
         if !self.has_finalizer && !self.done.contains(&RemovalStep::RemoveFinalizer) {
             return Vec::new();
         }
@@ -152,7 +153,7 @@ impl ObservedRemoval {
             return steps;
         }
         steps.push(RemovalStep::FindObjects);
-        // Without a usable ServiceAccount, no object is released either.
+        // Without a usable ServiceAccount, definitions in use cannot be released.
         if self.custom_resources != CustomResources::Delete && !is_withdrawn {
             steps.push(RemovalStep::FindDefinitionsInUse);
             match self.definitions_in_use {
@@ -166,7 +167,8 @@ impl ObservedRemoval {
             }
         }
         steps.push(RemovalStep::DeleteObjects);
-        // Last, because the objects in these namespaces are deleted now.
+        // Objects in these namespaces are deleted first. Only then it is known whether foreign
+        // objects remain.
         if !is_withdrawn {
             steps.push(RemovalStep::ReleaseNamespacesInUse);
         }
