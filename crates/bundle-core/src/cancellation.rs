@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct Cancellation(Arc<AtomicBool>);
 
 impl Cancellation {
-    /// Sets the flag.
+    /// Sets the flag. All clones then report the cancellation.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }

@@ -74,14 +74,14 @@ pub struct InspectedWebhook<'a> {
     pub name: &'static str,
     /// The webhook, if the registration contains it.
     pub found: Option<&'a Value>,
-    /// Faults that could let the API server skip the review of a write.
+    /// Differences because of which the API server could skip the review of a write.
     pub faults: Vec<String>,
 }
 
 /// Compares the webhooks of `registration` with the expected webhooks.
 ///
 /// `timeoutSeconds`, `reinvocationPolicy`, labels and annotations are not compared. Administrators
-/// may change them, because no value lets a write pass without a review.
+/// may change these fields, because the API server requests a review with every value.
 pub fn inspect<'a>(
     expected: &'static [ExpectedWebhook],
     registration: &'a Value,

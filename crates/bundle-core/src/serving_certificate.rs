@@ -1,6 +1,6 @@
 //! Certificates of the webhooks of operators: the objects that need a certificate, and the periods
 //! after which a certificate is renewed. The content has neither certificates nor keys. The pod
-//! issues them, and writes them into the objects that it applies.
+//! creates the certificates and keys, and writes them into the objects that it applies.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bundle_api::names as api;
@@ -20,18 +20,17 @@ const PERIOD: u64 = 60 * DAY;
 /// Time by which certificates are backdated, for API servers whose clock is behind.
 const SKEW: u64 = DAY;
 
-/// Service of webhooks.
+/// Service of an operator's webhooks.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WebhookService {
-    /// Namespace.
+    /// Namespace of the Service.
     pub namespace: String,
-    /// Name.
+    /// Name of the Service.
     pub name: String,
 }
 
 impl WebhookService {
-    /// Returns the DNS names of the Service. The first name is the one that the API server uses in
-    /// requests.
+    /// Returns the DNS names of the Service. The API server uses the first name in requests.
     pub fn dns_names(&self) -> [String; 2] {
         let Self { namespace, name } = self;
         [
@@ -44,12 +43,12 @@ impl WebhookService {
 /// Certificate of a Service, as PEM.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ServingCertificate {
-    /// Certificate.
+    /// Certificate with the DNS names of the Service.
     pub certificate: String,
     /// Private key, as PKCS#8.
     pub key: String,
-    /// Authorities of this certificate, of the former one and of the next one. API servers
-    /// therefore trust each certificate before it is served.
+    /// Authorities of this certificate, of the former certificate and of the next certificate.
+    /// Therefore API servers trust each certificate before it is served.
     pub authorities: String,
 }
 
@@ -105,13 +104,14 @@ impl CertificatePeriod {
     }
 
     /// Returns the end of the validity of the certificates of this period, in seconds since 1970.
-    /// It is one period later than the replacement of the certificates.
+    /// The certificates are valid for one period after their replacement.
     pub fn not_after(self) -> u64 {
         self.end().saturating_add(PERIOD)
     }
 }
 
-/// Returns the Service whose certificate or authorities belong into the object.
+/// Returns the Service of the certificate or authorities that the object must contain. Returns
+/// `None` if the object needs no certificate and no authorities.
 pub fn service(object: &Manifest) -> Option<WebhookService> {
     let annotation = |key: &str| object.value["metadata"]["annotations"][key].as_str();
     let (namespace, name) = match (object.id.group.as_str(), object.id.kind.as_str()) {

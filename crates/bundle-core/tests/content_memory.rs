@@ -21,8 +21,8 @@ use serde_json::{Value, json};
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
-/// Memory for keys and events that the parser stores, in bytes (`yaml::limits`). It does not depend
-/// on the content.
+/// Memory for keys and events that the parser stores, in bytes (`yaml::limits`). This memory does
+/// not depend on the content.
 const CONSTANT: usize = 12 << 20;
 /// Memory of a prepared object in addition to its tree, as the webhook counts it.
 const PER_OBJECT: u64 = 3 << 10;

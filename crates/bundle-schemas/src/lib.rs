@@ -16,7 +16,7 @@ use serde_json::Value;
 /// Generated table (`cargo xtask schemas`), compressed with gzip.
 const TABLE: &[u8] = include_bytes!("table.json.gz");
 
-/// Decompressed table.
+/// The table after decompression.
 #[derive(Debug, Default, Deserialize)]
 struct Stored {
     /// Kubernetes releases, oldest first: `1.36.3`.

@@ -73,7 +73,7 @@ impl FileServer {
         Self::start_with(|stream| async move { Ok(stream) }).await
     }
 
-    /// Starts a server whose connections `accept` prepares, for example with a TLS handshake.
+    /// Starts a server. `accept` prepares each connection, for example with a TLS handshake.
     pub async fn start_with<S, F>(
         accept: impl Fn(TcpStream) -> F + Send + Sync + 'static,
     ) -> io::Result<Self>

@@ -18,7 +18,8 @@ use crate::{
 /// Minor version from which new beta APIs are disabled by default.
 const BETA_IS_OFF: Minor = Minor(1, 24);
 
-/// Reports objects whose API version is not served by a supported Kubernetes version.
+/// Reports each object with an API version that is unknown, or that not all supported Kubernetes
+/// versions serve.
 pub(super) fn check(content: &Content, findings: &mut Findings) {
     let package = content.package.as_ref();
     let supported = Supported::new(package.and_then(|package| package.kubernetes.as_ref()));
@@ -229,8 +230,8 @@ impl Supported {
     }
 }
 
-/// Returns another version of this API group in which the newest Kubernetes serves the kind: the
-/// most stable one.
+/// Returns the most stable version of this API group in which the newest Kubernetes serves the
+/// kind. The given version is not considered.
 fn better(group: &str, version: &str, kind: &str) -> Option<&'static str> {
     apis::of(group)
         .iter()

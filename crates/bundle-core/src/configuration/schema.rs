@@ -50,7 +50,7 @@ const ALTERNATIVES: [&str; 2] = ["anyOf", "oneOf"];
 /// Maximum product of the number of patterns in the schema and the number of bytes in the
 /// configuration.
 const MATCHED_BYTES: u64 = 512 << 10;
-/// Bytes of a text that count like one value of a configuration.
+/// Number of bytes in a text or key that count as one value of a configuration.
 const VALUE_BYTES: usize = 64;
 /// Unsupported keywords:
 /// - keywords of references that depend on the path of the evaluation or on names other than
@@ -83,7 +83,7 @@ const MAX_ERRORS: usize = 100;
 /// Maximum length of a reported problem, in bytes.
 const MAX_MESSAGE: usize = 300;
 
-/// A compiled schema.
+/// JSON Schema of a configuration, compiled for validation.
 #[derive(Debug)]
 pub struct ConfigSchema {
     validator: Validator,
@@ -103,7 +103,7 @@ impl ConfigSchema {
         })
     }
 
-    /// Compiles a schema whose text has `bytes` bytes.
+    /// Compiles a schema. `bytes` is the length of its text in bytes.
     pub(crate) fn compile(schema: &Value, bytes: usize) -> Result<Self, String> {
         if bytes > BYTES {
             return Err(format!("the schema is larger than {BYTES} bytes"));

@@ -130,7 +130,7 @@ fn values_of_many_patches_are_limited_in_memory() {
 
 #[test]
 fn schemas_that_need_more_than_linear_time_are_rejected() {
-    // Each definition refers twice to the next one.
+    // Each definition refers twice to the next definition.
     let definitions: Vec<String> = (0..20)
         .map(|n| {
             let next = n + 1;

@@ -60,12 +60,12 @@ impl fmt::Display for Place {
     }
 }
 
-/// Error or warning.
+/// An error or a warning about content, an object, a file or a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// Code in the catalogue.
     pub code: Code,
-    /// `Error` stops the command or request; `Warning` does not.
+    /// `Error` stops the command or request. `Warning` does not.
     pub severity: Severity,
     /// Location of the problem.
     #[serde(rename = "where", skip_serializing_if = "is_nowhere")]
@@ -101,7 +101,7 @@ impl Finding {
         }
     }
 
-    /// Sets the file.
+    /// Sets the file of the location.
     #[must_use]
     pub fn in_file(mut self, file: impl Into<String>) -> Self {
         self.place.file = Some(file.into());
@@ -115,7 +115,7 @@ impl Finding {
         self
     }
 
-    /// Sets the field.
+    /// Sets the field path of the location.
     #[must_use]
     pub fn at_field(mut self, field: impl Into<String>) -> Self {
         self.place.field = Some(field.into());
@@ -129,7 +129,7 @@ impl Finding {
         self
     }
 
-    /// Sets the hint.
+    /// Sets the next step for the user.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());

@@ -122,7 +122,7 @@ pub fn clock(server: Option<i64>, local: i64) -> CheckResult {
 /// Result of the comparison of two program versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VersionSkew {
-    /// The minor versions differ by at most one.
+    /// The minor versions are equal, or differ by one.
     Supported,
     /// The versions are too far apart, and the plugin is older.
     PluginOlder,

@@ -1,5 +1,5 @@
-//! Checks of the CustomResourceDefinitions: they must exist, be served, and be equal to those of
-//! the plugin.
+//! Checks of the CustomResourceDefinitions: they must exist, be served, and be equal to the
+//! definitions in the plugin.
 
 use std::collections::{BTreeMap, BTreeSet};
 

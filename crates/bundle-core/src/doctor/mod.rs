@@ -32,7 +32,7 @@ pub enum CheckState {
 pub struct CheckResult {
     /// Name of the check, such as `registrations`.
     pub check: &'static str,
-    /// State.
+    /// State of the check.
     pub state: CheckState,
     /// Object, file or address that was examined.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -178,7 +178,7 @@ impl<T> Observed<T> {
 
 /// Returns the most permanent outcome of all problems and of all checks without a response. Returns
 /// `None` if there is no problem and no check without a response. Warnings and missing permissions
-/// do not count.
+/// are ignored.
 pub fn outcome(results: &[CheckResult]) -> Option<Outcome> {
     let counted = results
         .iter()

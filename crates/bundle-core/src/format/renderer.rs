@@ -35,7 +35,7 @@ pub struct RenderTarget {
 }
 
 impl RenderTarget {
-    /// Returns an installation of which only the namespace is known.
+    /// Returns an installation with only the namespace. All other parts are unknown.
     pub fn in_namespace(namespace: Option<&str>) -> Self {
         Self {
             namespace: namespace.map(str::to_owned),
@@ -101,7 +101,7 @@ impl RenderDependencies {
 }
 
 /// External command that renders a content. The caller writes the files of the content into one
-/// folder and the extra files into another one. The caller passes the output of the command to
+/// folder and the extra files into a second folder. The caller passes the output of the command to
 /// [`RenderInput::output`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RenderCommand {

@@ -70,7 +70,7 @@ pub fn find(objects: &[Manifest], package: Option<&Package>) -> Result<Vec<Found
 
 /// Remaining memory for the images of one content.
 pub(super) struct Allowance {
-    /// Remaining bytes.
+    /// Remaining memory in bytes.
     left: usize,
 }
 

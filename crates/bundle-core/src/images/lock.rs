@@ -27,7 +27,7 @@ const AGAIN: &str = "run `kubectl bundle build --lock`, and review the changes";
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Lock {
-    /// Images, sorted.
+    /// Images, sorted by the text in the manifests.
     pub images: Vec<Locked>,
 }
 

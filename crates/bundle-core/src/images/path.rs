@@ -13,7 +13,7 @@ pub enum Step {
     /// Item of a list.
     Item(usize),
     /// Text after the first `=` of an argument: `--image=` of `--image=web:1.4.0`. This step is
-    /// always the last one.
+    /// always the last step of a path.
     After(String),
 }
 

@@ -9,7 +9,7 @@ use crate::{
     reference::{Digest, Reference},
 };
 
-/// Default registry.
+/// Registry of a reference that names no registry.
 const DEFAULT_REGISTRY: &str = "docker.io";
 /// Repository folder of Docker's official images.
 const OFFICIAL: &str = "library/";

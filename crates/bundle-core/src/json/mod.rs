@@ -31,8 +31,8 @@ pub const DEEPEST: usize = 127;
 /// Reason for rejecting JSON.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JsonError {
-    /// The text is not JSON, has text after the end, or is nested deeper than [`DEEPEST`]; with
-    /// location and reason.
+    /// The text is not JSON, has text after the end, or is nested deeper than [`DEEPEST`]. Contains
+    /// the location and the reason.
     Malformed(String),
     /// An object has a duplicate key.
     Repeated,

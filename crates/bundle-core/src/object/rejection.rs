@@ -1,6 +1,6 @@
 //! Responses to an apply that depend only on the values of the object, so that the same request
-//! always fails. Rejections because of permissions, policies and webhooks can change; the module
-//! `rights` handles them.
+//! always fails. Rejections because of permissions, policies and webhooks can change. The module
+//! `rights` handles such rejections.
 
 /// Rejected apply, from its `Status`.
 #[derive(Debug, Clone, Copy)]
@@ -15,12 +15,13 @@ pub struct Rejection<'a> {
     pub fields: &'a [&'a str],
 }
 
-/// Prefix of the message about values that do not match the schema, whatever the values of the
-/// stored object are. The API server answers with status 500 and without a reason.
+/// Prefix of the message about values that do not match the schema. This message does not depend on
+/// the values of the stored object. The API server answers with status 500 and without a reason.
 ///
-/// Source: `k8s.io/apimachinery` `pkg/util/managedfields/internal/structuredmerge.go`, `Apply`; the
-/// rest of the message is from `sigs.k8s.io/structured-merge-diff` (`duplicate entries for key`,
-/// `field not declared in schema`, `expected list, got …`).
+/// Source of the prefix: `k8s.io/apimachinery`
+/// `pkg/util/managedfields/internal/structuredmerge.go`, `Apply`. Source of the rest of the
+/// message: `sigs.k8s.io/structured-merge-diff` (`duplicate entries for key`, `field not declared
+/// in schema`, `expected list, got …`).
 const NOT_TYPED: &str = "failed to create typed patch object (";
 
 /// Returns the reason why an object is invalid with these values, with the path of the field;

@@ -38,7 +38,7 @@ pub mod keys {
     pub const SOURCE: &str = "org.opencontainers.image.source";
     /// Commit of the source code.
     pub const REVISION: &str = "org.opencontainers.image.revision";
-    /// Licences.
+    /// Licences of the package, as an SPDX expression.
     pub const LICENSES: &str = "org.opencontainers.image.licenses";
     /// URL of more information.
     pub const URL: &str = "org.opencontainers.image.url";
@@ -49,7 +49,8 @@ pub mod keys {
     pub const RESOURCE_TYPE: &str = "io.rukpak.core.bundle.resource.type";
 }
 
-/// Returns the annotations of the OCI manifest of a package. They depend only on the package.
+/// Returns the annotations of the OCI manifest of a package. The annotations depend only on the
+/// package.
 pub fn annotations(package: &Package) -> BTreeMap<String, String> {
     let texts = [
         (keys::TITLE, Some(package.name.clone())),

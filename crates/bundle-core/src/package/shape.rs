@@ -25,13 +25,13 @@ pub(super) struct Field {
 
 /// Type of a field's value.
 pub(super) enum FieldType {
-    /// Text.
+    /// A text of this type.
     Text(Text),
-    /// A list of texts.
+    /// A list of texts of this type.
     Texts(Text),
-    /// A map.
+    /// A map with these fields.
     Map(&'static Shape),
-    /// A list of maps.
+    /// A list of maps with these fields.
     Maps(&'static Shape),
 }
 

@@ -7,7 +7,8 @@ use serde::Serialize;
 
 /// Maximum length of a pattern, in bytes.
 const LONGEST_PATTERN: usize = 1024;
-/// Maximum memory of a compiled pattern, in bytes. It is sufficient for patterns of identities.
+/// Maximum memory of a compiled pattern, in bytes. This memory is sufficient for patterns of
+/// identities.
 const PATTERN_MEMORY: usize = 256 * 1024;
 
 /// Matcher for an issuer or a subject.
@@ -189,7 +190,7 @@ mod tests {
         ] {
             assert!(!pattern.matches(other), "{other:?}");
         }
-        // Alternatives and flags stay inside of the anchors.
+        // Alternatives and flags in a pattern do not change the anchors.
         let either = Matcher::pattern("a|b").unwrap();
         assert!(either.matches("a") && !either.matches("ax") && !either.matches("xb"));
         let lines = Matcher::pattern("(?m)^a$").unwrap();

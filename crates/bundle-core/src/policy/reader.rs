@@ -1,4 +1,4 @@
-//! Reader for the fields of a SignaturePolicy; collects all errors.
+//! Reader for the fields of a SignaturePolicy. The reader collects all errors.
 
 use serde_json::{Map, Value};
 

@@ -23,13 +23,13 @@ pub trait Material {
 /// Parsed key or identities of an authority.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AcceptedSigner {
-    /// Key.
+    /// Accepted key.
     Key(KeyId),
     /// Certificate for one of these identities, valid under the trust root.
     Identities {
-        /// Identities; one match is enough.
+        /// Accepted identities. A certificate must match at least one of them.
         identities: Vec<Identity>,
-        /// Trust root.
+        /// Trust root under which the certificate must be valid.
         root: RootId,
     },
 }
@@ -52,7 +52,7 @@ impl AcceptedSigner {
 pub struct ReadyAuthority {
     /// Name of the authority.
     pub name: String,
-    /// Key or identities.
+    /// Key or identities that the authority accepts.
     pub who: AcceptedSigner,
     /// Predicate types of the required attestations.
     pub attestations: Vec<String>,

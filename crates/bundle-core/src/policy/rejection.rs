@@ -78,9 +78,9 @@ impl fmt::Display for Fault {
 pub enum Rejection {
     /// The signature exceeds the size limit.
     TooLarge {
-        /// Size in bytes.
+        /// Size of the signature in bytes.
         bytes: u64,
-        /// Limit in bytes.
+        /// Maximum size in bytes.
         limit: u64,
     },
     /// The number of signatures exceeds the limit.
@@ -110,7 +110,7 @@ pub enum Rejection {
     TooMuchEvidence(usize),
     /// The signature has a certificate, and a part of the certificate is invalid.
     Certificate {
-        /// Invalid part.
+        /// Invalid part of the certificate or of its evidence.
         fault: Fault,
         /// Message of the verifier.
         why: String,

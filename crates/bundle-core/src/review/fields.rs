@@ -55,7 +55,7 @@ fn start_of(message: impl fmt::Display) -> String {
     start.0
 }
 
-/// Optional field.
+/// Field of a spec, which may be absent.
 #[derive(Clone)]
 pub(super) struct Field<'v> {
     value: Option<&'v Value>,
@@ -107,7 +107,7 @@ impl<'v> Field<'v> {
         push(findings, finding.at_field(self.path.clone()));
     }
 
-    /// Checks that the value is an object; reports another type.
+    /// Checks that the value is an object. Reports a value of another type.
     pub(super) fn object(&self, findings: &mut Findings) -> bool {
         let is = self.value.is_some_and(Value::is_object);
         if self.is_set() && !is {

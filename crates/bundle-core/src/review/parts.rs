@@ -89,15 +89,16 @@ impl PartRequesters {
     reason = "each part changes independently of the others"
 )]
 pub struct ChangedParts {
-    /// `provisionerClassName`.
+    /// True if the write changes `provisionerClassName`.
     pub class: bool,
-    /// `template`, `targetNamespace` or `createNamespace`.
+    /// True if the write changes `template`, `targetNamespace` or `createNamespace`.
     pub template: bool,
-    /// `config`.
+    /// True if the write changes `config`.
     pub config: bool,
-    /// `serviceAccount`.
+    /// True if the write changes `serviceAccount`.
     pub service_account: bool,
-    /// `collision`, `crdUpgrades`, `drift.ignore`, `deletion` or `rollout.replace`.
+    /// True if the write changes `collision`, `crdUpgrades`, `drift.ignore`, `deletion` or
+    /// `rollout.replace`.
     pub settings: bool,
 }
 
@@ -146,7 +147,8 @@ impl ChangedParts {
         }
     }
 
-    /// Returns `true` if a part that determines the content changes. Settings do not count.
+    /// Returns `true` if a part that determines the content changes. Changes of settings are
+    /// ignored.
     pub fn any_of_content(self) -> bool {
         self.class || self.template || self.config || self.service_account
     }

@@ -125,8 +125,8 @@ pub fn admit_token(key: &[u8], kind: &str, name: &str, uid: &str, spec: &Value) 
     hex::encode(&mac.into_bytes()[..8])
 }
 
-/// Returns six hexadecimal digits for the name of a Bundle whose usual name exists already. Only
-/// the pod can compute these digits.
+/// Returns six hexadecimal digits for the name of a Bundle if another Bundle already has its usual
+/// name. Only the pod can compute these digits.
 pub fn alternative_hash(key: &[u8], uid: &str, template_hash: &str, attempt: u8) -> String {
     let text = serde_json::json!([uid, template_hash, attempt]);
     let mac = mac(key, "core.rukpak.io/bundle-name", &text).finalize();

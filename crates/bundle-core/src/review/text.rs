@@ -4,7 +4,7 @@ use super::judge::Verdict;
 use crate::diagnostic::{Code, Finding, codes};
 
 /// Maximum length of a warning, in characters. If all warnings of a request together exceed 4096
-/// characters, the API server truncates each warning to 256 characters, and drops the warnings
+/// characters, the API server truncates each warning to 256 characters. It then drops the warnings
 /// after 4096 characters.
 ///
 /// Source: `k8s.io/apiserver` `pkg/endpoints/filters/warning.go`, `truncateItemRunes` and
@@ -18,11 +18,11 @@ const WARNINGS_SHOWN: usize = 12;
 pub struct Refusal {
     /// `status.reason`, which kubectl prints in brackets.
     pub reason: String,
-    /// `status.message`
+    /// Value of `status.message`.
     pub message: String,
-    /// `status.code`
+    /// Value of `status.code`.
     pub status: u16,
-    /// `status.details.causes`: code, field and message of each error.
+    /// Value of `status.details.causes`: code, field and message of each error.
     pub causes: Vec<Cause>,
 }
 
@@ -33,7 +33,7 @@ pub struct Cause {
     pub code: Code,
     /// Path of the field.
     pub field: Option<String>,
-    /// Message.
+    /// Message of the error.
     pub message: String,
 }
 

@@ -77,13 +77,16 @@ pub fn verdict(rejection: Rejection<'_>) -> DryRunVerdict {
     }
 }
 
-/// Returns `true` if the API server rejected a write because of its user. Returns `false` if it
-/// rejects the write for every user, for example because the object is invalid.
+/// Returns `true` if the API server rejected a write because of its user. Returns `false` if the
+/// API server rejects the write for every user, for example because the object is invalid.
 ///
 /// Admission webhooks, policies and Pod Security may depend on the user, so their rejections return
-/// `true`. Sources: `k8s.io/apimachinery` `pkg/api/errors` ("is forbidden"), and in Kubernetes
-/// `plugin/pkg/admission` `resourcequota` ("exceeded quota", "failed quota"), `limitranger` ("usage
-/// per", "limit to request ratio") and `namespace/lifecycle` ("because it is being terminated").
+/// `true`.
+///
+/// Sources: `k8s.io/apimachinery` `pkg/api/errors` ("is forbidden"). In Kubernetes
+/// `plugin/pkg/admission`: `resourcequota` ("exceeded quota", "failed quota"), `limitranger`
+/// ("usage per", "limit to request ratio") and `namespace/lifecycle` ("because it is being
+/// terminated").
 pub fn concerns_rights(message: &str, by_rbac: bool) -> bool {
     let contains = |part: &&str| message.contains(*part);
     by_rbac

@@ -30,7 +30,7 @@ pub enum Question {
         verb: String,
         /// API group; empty for the core group, `*` for all.
         group: String,
-        /// Plural name; a subresource follows a slash: `pods/log`.
+        /// Plural name of the resource. A subresource follows a slash: `pods/log`.
         resource: String,
         /// Namespace; empty for cluster-scoped objects and for all namespaces.
         namespace: String,
@@ -39,7 +39,7 @@ pub enum Question {
     },
     /// Permission for a path of the API server that is not a resource.
     Path {
-        /// `get`, or `*` for all.
+        /// Verb: `get`, or `*` for all verbs.
         verb: String,
         /// Path, such as `/metrics` or `/healthz/*`.
         path: String,

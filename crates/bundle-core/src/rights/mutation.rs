@@ -275,7 +275,7 @@ mod tests {
             json!({"data": fields})
         };
         assert_eq!(fields(&many(1), &many(2), &many(1)).len(), MAX_FIELDS);
-        // Fields beyond the limit do not count as generated.
+        // Fields beyond the limit are not reported as differences.
         assert_eq!(fields(&many(1), &many(2), &many(3)).len(), 1);
         let long = |value: u32| {
             let inner: serde_json::Map<_, _> =

@@ -37,8 +37,8 @@ impl<'a> Need<'a> {
         self.question(None)
     }
 
-    /// Returns the access reviews for the single objects of the bundle. They are used if the review
-    /// for the kind is denied.
+    /// Returns the access reviews for the single objects of the bundle. These reviews are used if
+    /// the review for the kind is denied.
     pub fn by_name(&self) -> impl Iterator<Item = Question> + Send + use<'_, 'a> {
         self.names.iter().map(|name| self.question(Some(name)))
     }

@@ -29,7 +29,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// Parses a range. Comparisons separated by spaces or commas must all be satisfied; `||`
+    /// Parses a range. Comparisons separated by spaces or commas must all be satisfied. `||`
     /// separates alternatives.
     pub fn parse(text: &str) -> Result<Self, Finding> {
         let bad = |why: String| {
@@ -161,7 +161,7 @@ fn comparison(operator: &str, version: &Partial) -> Result<Vec<Span>, String> {
 /// Partial version: `1`, `1.31`, `1.31.x`, `1.31.4`, `*`.
 struct Partial {
     numbers: Numbers,
-    /// Number of components.
+    /// Number of components that the text contains: 0 to 3.
     given: usize,
 }
 

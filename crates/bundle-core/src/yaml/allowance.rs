@@ -44,7 +44,7 @@ impl Allowance {
     }
 }
 
-/// The nodes of one document. They are counted while the document is parsed.
+/// The number of nodes of one document. The nodes are counted while the document is parsed.
 pub(super) struct NodeCount<'a> {
     left: Cell<usize>,
     cancellation: &'a Cancellation,

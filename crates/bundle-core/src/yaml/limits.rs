@@ -5,7 +5,7 @@ use serde_saphyr::options::{DuplicateKeyPolicy, MergeKeyPolicy};
 
 use crate::diagnostic::{Finding, codes};
 
-/// Key whose value is merged into its map.
+/// Merge key: the entries of its value are merged into the map that contains the key.
 pub(super) const MERGE_KEY: &str = "<<";
 
 /// Largest manifest file in bytes (10 MiB). The API server accepts objects up to 3 MiB, and etcd up

@@ -25,7 +25,7 @@ pub use weigh::{Weight, weigh};
 /// Document of a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Document {
-    /// Content, as JSON.
+    /// Content of the document, as JSON.
     pub value: Value,
     /// First line of the content, from 1.
     pub line: usize,

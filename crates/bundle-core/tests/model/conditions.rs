@@ -15,7 +15,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::state::{Answer, Content, Drift, Plans, Run, Shown, State, bits};
 
-/// Current generation in each state; an older generation is smaller.
+/// Current generation in each state. An older generation has a smaller number.
 const GENERATION: i64 = 2;
 
 /// Values of the conditions; `None` means unknown.

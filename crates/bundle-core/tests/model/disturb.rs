@@ -115,7 +115,7 @@ impl State {
         for disturbance in DISTURBANCES {
             add(disturbance);
         }
-        // The process dies.
+        // The process ends.
         add(|state| {
             state.forget();
             state.reconcile = Reconcile::None;

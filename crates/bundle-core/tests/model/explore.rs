@@ -14,9 +14,9 @@ const STEPS: usize = 60;
 /// Order of the search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// Breadth first.
+    /// Breadth-first search.
     Breadth,
-    /// Depth first.
+    /// Depth-first search.
     Depth,
 }
 

@@ -60,7 +60,7 @@ pub(crate) struct Cluster {
     /// `true` if the API server rejects an object of the content for every user.
     pub(crate) is_invalid: bool,
     pub(crate) has_foreign_resources: bool,
-    /// `true` if a foreign finalizer holds an object.
+    /// `true` if a finalizer of another controller blocks the deletion of an object.
     pub(crate) is_held: bool,
     pub(crate) is_deleted: bool,
     /// `true` if admission reviewed the deletion.
@@ -125,7 +125,7 @@ pub(crate) struct Run {
     pub(crate) is_held: bool,
     pub(crate) is_as_recorded: Option<bool>,
     pub(crate) is_authorization_old: bool,
-    /// Bits of [`InstallStep`].
+    /// Completed steps, as bits of [`InstallStep`].
     pub(crate) done: u32,
     pub(crate) was_verified: bool,
     pub(crate) was_allowed: bool,
@@ -151,7 +151,7 @@ pub(crate) struct Teardown {
     pub(crate) handling: CustomResources,
     pub(crate) account: Option<Account>,
     pub(crate) definitions_in_use: Option<bool>,
-    /// Bits of [`RemovalStep`].
+    /// Completed steps, as bits of [`RemovalStep`].
     pub(crate) done: u32,
     pub(crate) is_half_deleted: bool,
 }
@@ -472,7 +472,7 @@ impl Hasher for StateHasher {
     }
 
     fn finish(&self) -> u64 {
-        // splitmix64
+        // The algorithm splitmix64.
         let mut hash = self.0;
         hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -7,7 +7,7 @@ use std::time::Duration;
 pub enum Fault {
     /// Manifests are altered and sent with their original digest.
     LyingManifest,
-    /// Blobs are altered.
+    /// Blobs are altered and sent for their original digest.
     LyingBlob,
     /// Blobs end after their first half, without an error.
     TruncatedBlob,
@@ -30,7 +30,7 @@ pub enum Fault {
     HugeManifest,
     /// The next requests get this status, with `Retry-After: 0`.
     Busy {
-        /// HTTP status.
+        /// HTTP status of the responses.
         status: u16,
         /// Number of requests that fail.
         times: u32,
@@ -49,11 +49,11 @@ pub enum Fault {
     /// The three locations of signatures return these statuses. With 200, the location responds
     /// correctly. With 204, the referrers API returns an empty list.
     Places {
-        /// The referrers API.
+        /// Status of the referrers API.
         api: u16,
-        /// Fallback tag.
+        /// Status of the fallback tag.
         list: u16,
-        /// Tags of cosign 2, `.sig` and `.att`.
+        /// Status of the tags of cosign 2, `.sig` and `.att`.
         older: u16,
     },
     /// The attestation tag of cosign 2, `.att`, returns this status.
@@ -90,7 +90,7 @@ pub enum Fault {
     HugeList,
     /// The next requests get this status and this `Retry-After`.
     BusyUntil {
-        /// HTTP status.
+        /// HTTP status of the responses.
         status: u16,
         /// Number of requests that fail.
         times: u32,
@@ -119,7 +119,7 @@ pub enum Ranges {
 /// Faults and unusual behavior of uploads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Uploads {
-    /// The response to the first request has no `Location`; the name of the upload is in
+    /// The response to the first request has no `Location`. The name of the upload is in
     /// `Docker-Upload-UUID`.
     OnlyNamed,
     /// The response to the first request has neither `Location` nor name. Monolithic uploads with a
@@ -165,7 +165,7 @@ pub enum Uploads {
     /// The last request of an upload gets this status, and its content is lost. The fault occurs
     /// this number of times.
     Failing {
-        /// HTTP status.
+        /// HTTP status of the response.
         status: u16,
         /// Number of requests that fail.
         times: u32,

@@ -36,9 +36,9 @@ pub struct Settings {
 /// Credentials that a registry accepts.
 #[derive(Debug, Clone)]
 pub struct Login {
-    /// Name.
+    /// Name of the user.
     pub user: String,
-    /// Password.
+    /// Password of the user.
     pub password: String,
     /// `true` for token authentication, `false` for basic authentication with each request.
     pub token: bool,
@@ -57,7 +57,7 @@ impl Default for Settings {
 /// Completed request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
-    /// `GET`, `PUT` and so on.
+    /// HTTP method, such as `GET` or `PUT`.
     pub method: String,
     /// Path and query.
     pub path: String,

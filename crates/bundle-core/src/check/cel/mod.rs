@@ -213,8 +213,8 @@ fn compile(rule: &str) -> Compiled {
     Compiled::Ready(program, facts)
 }
 
-/// Returns the greatest nesting depth of brackets and prefix operators, including those in string
-/// literals.
+/// Returns the greatest nesting depth of brackets and prefix operators. Brackets in string literals
+/// are counted too.
 fn depth(rule: &str) -> usize {
     let (mut now, mut most, mut signs) = (0_usize, 0, 0_usize);
     for byte in rule.bytes() {

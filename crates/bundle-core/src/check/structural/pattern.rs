@@ -7,7 +7,7 @@ const SIZE: usize = 4 << 20;
 /// Maximum repetition count that Go accepts.
 const REPEATS: u32 = 1000;
 
-/// Translated pattern.
+/// A Go pattern, translated to the syntax of the crate `regex`.
 pub(in super::super) struct Pattern(Regex);
 
 /// Reason why a pattern cannot be translated.
@@ -31,7 +31,8 @@ impl Pattern {
                     PatternError::Unknown("it is too large for this check".to_owned())
                 }
                 error => {
-                    // The last line has the reason; the lines before it show the position.
+                    // The last line contains the reason. The lines before the last line show the
+                    // position.
                     let text = error.to_string();
                     let last = text.lines().last().unwrap_or_default();
                     PatternError::Bad(last.trim_start_matches("error: ").to_owned())

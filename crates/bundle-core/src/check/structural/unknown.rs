@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{Problem, child, flag, item};
 use crate::package::nearest;
 
-/// Fields of `metadata`.
+/// Names of the fields of `metadata`.
 const META: &[&str] = &[
     "annotations",
     "creationTimestamp",

@@ -31,7 +31,7 @@ pub struct Chart {
     pub kind: String,
     /// Description, in one line.
     pub description: String,
-    /// Supported Kubernetes versions.
+    /// Supported Kubernetes versions, as the chart declares them; empty if it declares none.
     pub kube_version: String,
     /// URL of the home page.
     pub home: String,
@@ -41,7 +41,7 @@ pub struct Chart {
     pub keywords: Vec<String>,
     /// URLs of the source code.
     pub sources: Vec<String>,
-    /// Maintainers.
+    /// Maintainers of the chart.
     pub maintainers: Vec<Person>,
     /// Dependencies of the chart.
     pub dependencies: Vec<Dependency>,

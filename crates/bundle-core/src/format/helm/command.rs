@@ -20,8 +20,7 @@ const REMOVED_VARIABLES: [&str; 5] = [
 ];
 /// Environment variables that name folders with the user's settings of helm.
 const FOLDER_VARIABLES: [&str; 3] = ["HELM_CONFIG_HOME", "HELM_CACHE_HOME", "HELM_DATA_HOME"];
-/// Name of the release if the installation and the package are unknown. It is the default name of
-/// helm.
+/// Name of the release if the installation and the package are unknown. helm has the same default.
 const UNNAMED: &str = "release-name";
 /// Maximum length of the name of a release.
 const RELEASE_NAME: usize = 53;
@@ -30,7 +29,7 @@ const NAMESPACE: &str = "default";
 
 /// Returns the command `helm template`. Values come from the chart, then from the default
 /// configuration of the package, and then from the configuration of the installation. A later
-/// source overrides an earlier one.
+/// source overrides an earlier source.
 pub(super) fn command(
     files: &Files,
     package: Option<&Package>,

@@ -125,7 +125,7 @@ fn template(command: &RenderCommand, message: &str) -> Option<(String, Option<us
         Some((format!("{}{inner}", command.folder), line))
     });
     let places: Vec<_> = places.collect();
-    // helm writes several locations. The last location with a line is the innermost one.
+    // helm writes several locations. The last location with a line is the innermost location.
     let with_line = places.iter().rev().find(|(_, line)| line.is_some());
     with_line.or_else(|| places.first()).cloned()
 }

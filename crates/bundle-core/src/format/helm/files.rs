@@ -17,7 +17,7 @@ const TEMPLATES: &str = "templates/";
 const SCHEMA: &str = "values.schema.json";
 /// Maximum product of the lengths of all patterns and all paths: about a second of comparisons.
 const COMPARISONS: usize = 1 << 30;
-/// Function that returns an error unless it has exactly one argument. It replaces the functions
+/// Function that returns an error unless it has exactly one argument. The function replaces
 /// `lookup` (four arguments) and `now` (no argument). A call is therefore an error only if helm
 /// executes the call.
 const FAIL: &[u8] = b"fail";
@@ -32,7 +32,7 @@ pub enum ChartFile {
     Packed(Vec<u8>),
 }
 
-/// The files of a chart, one after the other.
+/// The files of a chart. They are prepared one after the other.
 #[derive(Debug)]
 pub struct ChartFiles {
     folder: String,
@@ -64,7 +64,7 @@ impl ChartFiles {
         Ok(())
     }
 
-    /// Returns `true` if helm gets the file at `path` of the bundle.
+    /// Returns `true` if helm reads the file at `path` of the bundle.
     pub fn includes(&self, path: &str) -> bool {
         let Some(path) = path.strip_prefix(self.folder.as_str()) else {
             return false;
@@ -77,7 +77,7 @@ impl ChartFiles {
         !is_ignored && !self.ignore.covers(path, false)
     }
 
-    /// Returns the content that helm gets for the file at `path` of the bundle, or of a packed
+    /// Returns the content that helm reads for the file at `path` of the bundle, or of a packed
     /// dependency.
     pub fn prepare(&mut self, path: &str, content: Vec<u8>) -> Result<ChartFile, Findings> {
         let inner = path.strip_prefix(self.folder.as_str()).unwrap_or(path);

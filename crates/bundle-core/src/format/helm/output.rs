@@ -114,7 +114,7 @@ fn object(text: &[u8]) -> &[u8] {
     object.trim_ascii_end()
 }
 
-/// Returns the objects that only one of two sorted lists contains, sorted.
+/// Returns the objects that are in only one of two sorted lists. The result is sorted.
 fn differing<'a>(first: Vec<Source<'a>>, second: Vec<Source<'a>>) -> Vec<Source<'a>> {
     let mut found = Vec::new();
     let (mut first, mut second) = (first.into_iter().peekable(), second.into_iter().peekable());

@@ -43,7 +43,8 @@ pub(super) fn check(path: &str, text: &[u8]) -> Result<(), Finding> {
     }
 }
 
-/// Returns a reference to another file, if there is one.
+/// Returns the first keyword of the schema that names another file or URL, with its text; `None` if
+/// there is no such keyword.
 fn foreign(value: &Value) -> Option<(&str, &str)> {
     match value {
         Value::Array(items) => items.iter().find_map(foreign),

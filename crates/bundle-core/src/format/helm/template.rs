@@ -44,8 +44,8 @@ const RANDOM: [&str; 27] = [
     "tpl",
     "uuidv4",
 ];
-/// The function `values`, whose result has no order. Many variables and fields have this name too,
-/// but only calls of the function count.
+/// The function `values`. Its result has no order. Many variables and fields have this name too, so
+/// only calls of the function are impure.
 const VALUES: &str = "values";
 
 impl Impurity {

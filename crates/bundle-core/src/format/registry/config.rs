@@ -90,7 +90,8 @@ fn validate(config: &Value) -> Result<(), Findings> {
     Ok(())
 }
 
-/// Returns the namespaces that the configuration names. Messages of RukPak stay as they are.
+/// Returns the namespaces that the configuration names. The messages are those of RukPak,
+/// unchanged.
 fn target_namespaces(
     config: &Value,
     modes: &SupportedModes<'_>,

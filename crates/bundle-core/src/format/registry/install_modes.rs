@@ -16,9 +16,9 @@ const MULTI_NAMESPACE: &str = "MultiNamespace";
 /// Namespaces that an operator watches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum TargetNamespaces {
-    /// All namespaces.
+    /// The operator watches all namespaces.
     All,
-    /// These namespaces, without duplicates, in the given order.
+    /// The operator watches these namespaces, without duplicates, in the given order.
     Listed(Vec<String>),
 }
 

@@ -44,7 +44,7 @@ const PACKAGE: &str = "operators.operatorframework.io.bundle.package.v1";
 pub struct Operator {
     /// Name of the package.
     pub package: String,
-    /// ClusterServiceVersion.
+    /// ClusterServiceVersion of the operator.
     pub csv: Csv,
 }
 

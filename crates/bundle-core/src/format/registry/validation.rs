@@ -19,8 +19,8 @@ use crate::{
 const MAX_COPIED_ANNOTATIONS: usize = 4 << 20;
 /// Memory of an annotation without its texts, in bytes.
 const ANNOTATION: usize = 100;
-/// API groups that rules of webhooks cannot name: all groups, and those of the programs that install
-/// the operator.
+/// API groups that rules of webhooks cannot name: all groups (`*`), and the groups of the programs
+/// that install the operator.
 const FORBIDDEN_GROUPS: [&str; 3] = ["*", "olm.operatorframework.io", "core.rukpak.io"];
 /// API group of webhook configurations.
 const ADMISSION_GROUP: &str = "admissionregistration.k8s.io";

@@ -102,12 +102,12 @@ pub struct Cause<'a> {
     pub reason: &'a str,
     /// Path of the field.
     pub field: &'a str,
-    /// Message. It may contain the whole value of the field.
+    /// Message of the cause. The message may contain the whole value of the field.
     pub message: &'a str,
 }
 
-/// Returns the immutable fields if a `Status` reports only changes of immutable fields; otherwise
-/// `None`.
+/// Returns the immutable fields if a `Status` reports only changes of immutable fields. Returns
+/// `None` for every other `Status`.
 ///
 /// Only the message of each cause shows that a field is immutable. Source: `ValidateImmutableField`
 /// of `k8s.io/apimachinery` ("field is immutable", also for Jobs and selectors) and

@@ -18,8 +18,8 @@ pub const FIRST_PAUSE: Duration = Duration::from_hours(1);
 /// The longest pause.
 pub const MAX_PAUSE: Duration = Duration::from_hours(24);
 
-/// Step that reads the whole content. Each step has its own records, because a process that ends
-/// during one step does not necessarily end during the other.
+/// Step that reads the whole content. Each step has its own records, because an attempt can end the
+/// process in one step and succeed in the other step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ParseStep {
     /// The memory of the content is estimated.
@@ -43,7 +43,7 @@ pub enum AttemptDecision {
 /// Attempts of one step during which the process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InterruptedAttempts {
-    /// Number of attempts.
+    /// Number of interrupted attempts.
     pub count: u32,
     /// Start of the last interrupted attempt.
     pub last: SystemTime,

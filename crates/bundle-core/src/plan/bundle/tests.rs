@@ -139,14 +139,15 @@ fn status_depends_on_the_outcome() {
         (Pending { is_retry: true }, None, false, not_checked.to_vec(), [false, false, false]),
         (NotUploaded, Some(Phase::Pending), true, [&["Unpacked=False UnpackPending"][..], &not_checked].concat(), [false, false, false]),
         (Failed(failure(lost, false)), Some(Phase::Failing), true, failed.clone(), [false, false, false]),
-        // Content that was unpacked stays unpacked, unless its record is not trusted.
+        // Content that was unpacked before is still available, unless its record is not trusted.
         (Failed(failure(lost, true)), None, false, not_checked.to_vec(), [false, false, false]),
         (Failed(failure(changed, true)), Some(Phase::Failing), true, failed.clone(), [false, false, false]),
         (Failed(failure(admitted, true)), Some(Phase::Failing), true, failed.clone(), [false, false, false]),
         (Failed(failure(admitted, false)), Some(Phase::Failing), true, failed.clone(), [false, false, false]),
         (Failed(verified(false)), Some(Phase::Failing), true, [&["Verified=False UnpackFailed"][..], &failed].concat(), [false, false, false]),
         (Failed(verified(true)), Some(Phase::Failing), true, [&["Verified=Unknown UnpackFailed"][..], &failed].concat(), [false, false, false]),
-        // A server that is not supported stops a BundleDeployment, and not the unpacking.
+        // An unsupported server prevents the installation by a BundleDeployment. It does not
+        // prevent the unpacking.
         (Unpacked(content), Some(Phase::Unpacked), false, vec!["Verified=True Signed", "Compatible=False Unsupported", "Unpacked=True UnpackSuccessful", "SourceMoved=False SourceUnchanged"], [true, true, true]),
         (Sealed(&old, SourceAnswer::Pending), Some(Phase::Unpacked), false, vec![sealed], [true, true, false]),
         (Sealed(&old, SourceAnswer::Unchanged), Some(Phase::Unpacked), false, vec![sealed, "SourceMoved=False SourceUnchanged"], [true, true, true]),

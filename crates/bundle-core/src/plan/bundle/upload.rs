@@ -1,11 +1,12 @@
-//! Decisions about an uploaded archive: whether a Bundle accepts it, and who can upload it. Texts and
-//! results are those of RukPak (`internal/uploadmgr/handler.go`).
+//! Decisions about an uploaded archive: whether a Bundle accepts the archive, and who can upload
+//! it. Texts and results are the same as in RukPak (`internal/uploadmgr/handler.go`).
 
 use crate::reference::Digest;
 use crate::review::{Requester, Source};
 use crate::rights::Question;
 
-/// Maximum number of groups of a requester on whose behalf another user uploads.
+/// Maximum number of groups of a requester. If the requester has more groups, another user cannot
+/// upload on behalf of this requester.
 const MAX_GROUPS: usize = 32;
 
 /// Reason why a Bundle does not accept an upload.
@@ -182,7 +183,7 @@ mod tests {
         };
         let ana = user("ana", &["team-a", "system:authenticated"]);
         assert_eq!(asked(&ana, &ana), Some(vec![]));
-        // The same user has left the group, or has a token without it.
+        // The same user has left the group, or has a token without the group.
         let expected = ["impersonate users /ana", "impersonate groups /team-a"];
         let expected = expected.map(str::to_owned);
         let left = user("ana", &["team-b", "system:authenticated"]);

@@ -26,8 +26,8 @@ pub struct InstalledRevision<'a> {
     pub config: &'a Value,
 }
 
-/// Returns the history after `new` is installed. `new` is the first revision and the only active
-/// one. The newest `history` superseded revisions follow.
+/// Returns the history after `new` is installed. `new` is the first revision, and no other revision
+/// is active. The newest `history` superseded revisions follow.
 pub fn installed(
     revisions: &[Revision],
     new: &InstalledRevision<'_>,
@@ -70,7 +70,8 @@ pub fn installed(
     history
 }
 
-/// Removes the configurations that exceed [`MAX_CONFIG_BYTES`] together with newer ones.
+/// Removes each configuration that, together with the newer configurations, exceeds
+/// [`MAX_CONFIG_BYTES`].
 fn limit_configs(history: &mut [Revision]) {
     let mut left = MAX_CONFIG_BYTES;
     for revision in history {
@@ -82,13 +83,14 @@ fn limit_configs(history: &mut [Revision]) {
     }
 }
 
-/// Returns true if the content with this digest is one of the revisions: it was installed before.
+/// Returns true if one of the revisions has content with this digest. Such content was installed
+/// before.
 pub fn contains(revisions: &[Revision], digest: &str) -> bool {
     revisions.iter().any(|revision| revision.digest == digest)
 }
 
 /// Returns the number of each revision. A revision that an earlier version of this project recorded
-/// has no number, and is counted from the oldest one.
+/// has no number. Such revisions are numbered from the oldest revision.
 pub fn numbers(revisions: &[Revision]) -> Vec<i64> {
     let recorded: Option<Vec<i64>> = revisions.iter().map(|revision| revision.number).collect();
     recorded.unwrap_or_else(|| {

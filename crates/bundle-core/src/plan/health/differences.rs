@@ -34,9 +34,9 @@ pub enum Verdict {
 /// Objects whose health the other project evaluates differently.
 #[derive(Debug, Clone, Copy)]
 pub struct Difference {
-    /// Name of the row; the scenarios have a condition of the same name.
+    /// Name of the row. The scenarios contain a condition with the same name.
     pub name: &'static str,
-    /// Other project.
+    /// Project with the other result.
     pub tool: HealthTool,
     /// Kinds with their groups, for the documentation.
     pub kinds: &'static str,

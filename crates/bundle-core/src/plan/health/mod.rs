@@ -1,5 +1,5 @@
-//! Health of installed objects. The rules are those of kstatus
-//! (`sigs.k8s.io/cli-utils/pkg/kstatus/status`), which Flux and kpt use too. [`kinds::KINDS`]
+//! Health of installed objects, by the rules of kstatus
+//! (`sigs.k8s.io/cli-utils/pkg/kstatus/status`). Flux and kpt use kstatus too. [`kinds::KINDS`]
 //! contains the rules of built-in kinds. [`differences::DIFFERENCES`] contains the differences from
 //! other projects. `docs/reference/health.md` is generated from both tables.
 

@@ -166,7 +166,7 @@ fn stateful_sets_follow_kstatus() {
             set(json!({}), json!({ "currentReplicas": 1 })),
             "1 of 2 replicas are of the current",
         ),
-        // Without a partition, the API server uses its default.
+        // Partition 0 is the default of the API server. All replicas must be updated.
         (
             set(
                 partition(0),

@@ -30,7 +30,7 @@ impl CreationKey {
     /// Returns the mark of the object `key`. The mark is secret until the object exists. Afterwards
     /// users can read the mark in the object.
     pub fn mark(&self, key: &str) -> CreationMark {
-        // HMAC takes keys of any length.
+        // HMAC accepts keys of any length.
         let mut mac = Hmac::<Sha256>::new_from_slice(self.0.as_bytes())
             .unwrap_or_else(|_| Hmac::<Sha256>::new(&hmac::digest::Key::<Hmac<Sha256>>::default()));
         mac.update(b"creation 1\0");

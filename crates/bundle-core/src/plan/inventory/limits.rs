@@ -61,7 +61,7 @@ pub struct ObjectCounts {
 }
 
 impl ObjectCounts {
-    /// Returns counts without objects.
+    /// Returns the numbers before any object is recorded: all numbers are zero.
     pub fn new(limits: ObjectLimits) -> Self {
         Self {
             limits,
@@ -70,12 +70,13 @@ impl ObjectCounts {
     }
 
     /// Sets the number of objects that the BundleDeployment with this uid records. This function
-    /// does not check the limit: recorded objects stay installed, also if the limit was lowered.
+    /// does not check the limit: recorded objects stay installed, even if the limit was lowered.
     pub fn record(&mut self, uid: &str, objects: u64) {
         self.deployments.entry(uid.to_owned()).or_default().objects = objects;
     }
 
-    /// Sets the requester for whom the recorded objects of the BundleDeployment count.
+    /// Sets the requester of the BundleDeployment. The recorded objects of the BundleDeployment
+    /// then count towards the limit of this requester.
     pub fn set_requester(&mut self, uid: &str, requester: &str) {
         if let Some(count) = self.deployments.get_mut(uid) {
             requester.clone_into(&mut count.requester);
@@ -191,8 +192,8 @@ mod tests {
             }
             counts.reserve("a", requester, 81).unwrap_err();
         }
-        // After a change to smaller content, objects of the former content count until they are
-        // pruned.
+        // After a change to smaller content, objects of the former content count towards the limit
+        // until they are pruned.
         counts.reserve("a", "ana", 80).unwrap();
         counts.record("a", 40);
         counts.reserve("a", "ana", 41).unwrap_err();

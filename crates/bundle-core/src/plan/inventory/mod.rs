@@ -124,8 +124,8 @@ pub enum Claim {
     /// The inventory records the object with this uid. Or the pod created the object, and a crash
     /// prevented the record of its uid.
     Ours,
-    /// The inventory records another object of the same name. Another actor deleted that object and
-    /// created this one.
+    /// The inventory records another object of the same name. Another actor deleted the recorded
+    /// object and created this object.
     Replaced,
     /// The inventory has no record of an object with this name.
     Unrecorded,
@@ -149,7 +149,7 @@ pub enum InventoryError {
     TooMany {
         /// Number of objects or namespaces.
         count: usize,
-        /// `objects` or `namespaces`.
+        /// Kind of the limit: `objects` or `namespaces`.
         what: &'static str,
         /// Maximum number of objects or namespaces.
         most: usize,
@@ -157,7 +157,7 @@ pub enum InventoryError {
     /// The encoding exceeds the limit.
     #[error("the inventory has {bytes} bytes, which is more than the limit of {most} bytes")]
     TooLarge {
-        /// Size in bytes.
+        /// Size of the encoding in bytes.
         bytes: usize,
         /// Maximum size in bytes.
         most: usize,
@@ -374,8 +374,8 @@ impl Inventory {
     }
 
     /// Removes the intent of the time `since`, after a creation that was not sent, or that the API
-    /// server rejected with certainty. An earlier intent stays, because its request may still have
-    /// created the object.
+    /// server rejected with certainty. An earlier intent is kept, because its request may still
+    /// have created the object.
     pub fn forget_intent(&mut self, key: &str, since: i64) {
         if self.objects.get(key) == Some(&ObjectRecord::Intent(since)) {
             self.objects.remove(key);

@@ -73,12 +73,12 @@ pub struct InstalledContent {
     pub fields_digest: Option<String>,
 }
 
-/// Seals of one object. They are stored because a user can remove them from the status of the
+/// Seals of one object. The seals are stored because a user can remove them from the status of the
 /// object. Each seal has a MAC and is valid for that object only.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RememberedSeals {
-    /// `status.admission.seal`.
+    /// Value of `status.admission.seal`.
     pub admission: String,
     /// `status.content.seal` of a Bundle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -86,7 +86,7 @@ pub struct RememberedSeals {
 }
 
 impl InstalledContent {
-    /// Returns the package of the content, if it has one.
+    /// Returns the package of the content; `None` for content without `bundle.yaml`.
     pub fn package(&self) -> Option<InstalledPackage> {
         Some(InstalledPackage {
             name: self.package.clone()?,

@@ -1,5 +1,6 @@
-//! Drift detection: compares an object on the cluster with its state after the last apply, by its
-//! metadata, or by its fields if the API server stores no `managedFields`.
+//! Drift detection: compares an object on the cluster with its state after the last apply. The
+//! comparison uses the metadata. If the API server stores no `managedFields`, the comparison uses
+//! the fields.
 
 use std::collections::BTreeMap;
 
@@ -100,9 +101,9 @@ pub struct ObjectRevision([u8; 16]);
 /// Metadata fields that an [`ObjectRevision`] covers.
 #[derive(Debug, Clone, Copy)]
 pub struct ObjectRevisionParts<'a> {
-    /// API group.
+    /// API group of the object; empty for the core group.
     pub group: &'a str,
-    /// Kind.
+    /// Kind of the object.
     pub kind: &'a str,
     /// `metadata.generation`.
     pub generation: Option<i64>,
@@ -154,8 +155,9 @@ fn first_half(hash: Sha256) -> [u8; 16] {
     first
 }
 
-/// Returns one digest over the fingerprints and revisions of all objects, in any order. It is
-/// stored in the inventory: after a restart, one comparison shows that no object has drifted.
+/// Returns one digest over the fingerprints and revisions of all objects, in any order. The
+/// inventory contains this digest. After a restart, one comparison shows that no object has
+/// drifted.
 pub fn combined(
     objects: impl IntoIterator<Item = (String, Fingerprint, ObjectRevision)>,
 ) -> Digest {

@@ -24,7 +24,7 @@ pub enum JobEnd {
     Finished(i64),
 }
 
-/// Returns true if group and kind are those of a Job.
+/// Returns true if group and kind are `batch` and `Job`.
 pub fn is_job(group: &str, kind: &str) -> bool {
     (group, kind) == ("batch", "Job")
 }
@@ -74,8 +74,9 @@ pub fn has_ended(status: &Value) -> bool {
         .any(|condition| condition["type"] == "Complete" || condition["type"] == "Failed")
 }
 
-/// Returns true if Kubernetes deleted a Job with this TTL in seconds because it had finished. A
-/// deletion that was not observed counts as such an expiry, because a Job must not run twice.
+/// Returns true if Kubernetes deleted a Job with this TTL in seconds because the Job had finished.
+/// If the deletion was not observed, the Job is treated as expired, because a Job must not run
+/// twice.
 pub fn has_expired(ttl: i64, end: JobEnd, now: i64) -> bool {
     match end {
         JobEnd::Running => false,

@@ -1,4 +1,5 @@
-//! Objects whose number of replicas an autoscaler owns, in the same content or on the cluster.
+//! Objects with a number of replicas that an autoscaler sets. The autoscaler is part of the same
+//! content, or exists on the cluster.
 
 use serde_json::Value;
 
@@ -91,7 +92,7 @@ pub enum ReplicasOwner<'a> {
 }
 
 /// Returns the owner of the replicas of an object through its subresource `scale`. A change with
-/// kubectl does not count, because it is drift.
+/// kubectl is ignored, because such a change is drift.
 pub fn replicas_owner<'a>(
     entries: impl IntoIterator<Item = FieldsEntry<'a>>,
 ) -> Option<ReplicasOwner<'a>> {

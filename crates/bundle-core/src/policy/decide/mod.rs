@@ -36,11 +36,11 @@ pub struct SignedBy {
     pub policy: String,
     /// Authority of the policy.
     pub authority: String,
-    /// Signer.
+    /// Key or identity that signed.
     pub signer: Signer,
     /// Signing time, if a trusted log or timestamp authority confirms it.
     pub signed_at: Option<SignedAt>,
-    /// Checks that succeeded.
+    /// Names of the checks that succeeded.
     pub checked: Vec<&'static str>,
     /// Required attestations that were found.
     pub attestations: Vec<String>,
@@ -51,7 +51,7 @@ pub struct SignedBy {
 pub struct Satisfied {
     /// Signers for each matching policy; empty if no policy matched.
     pub by: Vec<SignedBy>,
-    /// Warnings.
+    /// Warnings about the content.
     pub warnings: Findings,
     /// `false` if a lookup failed and only warnings depend on this lookup. In this case the result
     /// must not be cached.
@@ -63,9 +63,9 @@ pub struct Satisfied {
 /// Decision on a reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PolicyDecision {
-    /// Admitted.
+    /// The content is admitted.
     Satisfied(Satisfied),
-    /// Rejected, with all reasons.
+    /// The content is rejected. Contains all reasons.
     Refused(Findings),
     /// The result is unknown because a dependency did not respond. The content is rejected for now,
     /// and the result must not be cached.

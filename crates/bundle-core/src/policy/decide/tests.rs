@@ -39,7 +39,7 @@ fn certified(name: &str, root: &str, meaning: Meaning) -> SignatureFound {
     SignatureFound(Ok(accepted(Signer::Identity { name, roots }, meaning)))
 }
 
-/// Parser for tests: the text of a key or root is its identity; `?` is invalid.
+/// Parser for tests. The text of a key or root is its identity. The text `?` is invalid.
 struct AsWritten;
 
 impl Material for AsWritten {
@@ -58,7 +58,7 @@ impl Material for AsWritten {
     }
 }
 
-/// Returns a policy from `name[!]:threshold:keys`. `!` means warn mode; the key `?` is invalid.
+/// Returns a policy from `name[!]:threshold:keys`. `!` means warn mode. The key `?` is invalid.
 fn policy(text: &str) -> Policy {
     let mut parts = text.split(':');
     let name = parts.next().unwrap();
@@ -230,7 +230,7 @@ fn downgrades_are_forbidden_by_any_policy_that_matches() {
     assert_eq!(satisfied.no_downgrade, ["strict"]);
 }
 
-/// Returns a policy with authorities as `issuer/subject`; a leading `~` marks a regular expression.
+/// Returns a policy with authorities as `issuer/subject`. A leading `~` marks a regular expression.
 fn keyless(threshold: usize, identities: &[&[&str]], attestations: &[&str]) -> Policy {
     let half = |exact: &str, pattern: &str, text: &str| match text.strip_prefix('~') {
         Some(text) => (pattern.to_owned(), json!(text)),

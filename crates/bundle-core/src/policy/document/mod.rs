@@ -1,4 +1,4 @@
-//! SignaturePolicy objects. They are parsed field by field, so that all other fields apply if one
+//! SignaturePolicy objects. Each field is parsed separately, so that all other fields apply if one
 //! field is invalid.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,10 +22,10 @@ const MOST_AUTHORITIES: usize = 64;
 /// Effect of an unsatisfied policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// Reject.
+    /// The content is rejected.
     #[default]
     Enforce,
-    /// Warn, and admit.
+    /// The content is admitted with a warning.
     Warn,
 }
 

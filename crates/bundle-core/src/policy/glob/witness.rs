@@ -7,8 +7,8 @@ use std::net::Ipv6Addr;
 /// Characters that replace stars. In a name, one of these characters can replace every other
 /// character.
 const FILL: &[u8] = b"a.1:/";
-/// Registries that are compared as words: `localhost`, which has no dot, and the registries of
-/// Docker Hub, whose names have two components.
+/// Registries that are compared as words: `localhost`, and the registries of Docker Hub. The name
+/// `localhost` has no dot. Names in Docker Hub have two components.
 const WORDS: [&[u8]; 5] = [
     b"localhost",
     super::DOCKER_HUB.as_bytes(),
@@ -152,11 +152,11 @@ struct Host {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Label {
     Empty,
-    /// `0`
+    /// The label is `0`.
     Zero,
-    /// Digits only.
+    /// The label has digits only.
     Decimal,
-    /// `0x` and hexadecimal digits only.
+    /// The label has `0x` and hexadecimal digits only.
     Hexadecimal,
     Other,
     Dash,

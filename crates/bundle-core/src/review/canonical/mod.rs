@@ -115,7 +115,7 @@ pub fn spec_digest(spec: &Value) -> Digest {
 /// Input of a digest: an existing value, or an object that consists of several values.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Node<'v> {
-    /// Existing value.
+    /// A value that already exists in memory.
     Value(&'v Value),
     /// Fields of an object, sorted by name.
     Members(&'v [(&'v str, Node<'v>)]),
@@ -231,7 +231,7 @@ struct MeaningWriter<'a, W> {
 }
 
 impl<W: Write> MeaningWriter<'_, W> {
-    /// Writes the node; returns `false` and writes nothing if the node has no meaning.
+    /// Writes the node. Returns `false` and writes nothing if the node has no meaning.
     fn node(&mut self, rule: MemberRule, node: Node<'_>) -> bool {
         let value = match node {
             Node::Members(members) => return self.members(members.iter().copied()),

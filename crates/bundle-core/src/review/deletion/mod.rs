@@ -29,14 +29,14 @@ const GARBAGE_COLLECTORS: [&str; 2] = [
 /// User name of the controller that deletes the objects in a deleted namespace.
 const NAMESPACE_CONTROLLER: &str = "system:serviceaccount:kube-system:namespace-controller";
 
-/// Deletion to judge.
+/// Deletion that the rules of this module check.
 #[derive(Debug, Clone, Copy)]
 pub struct Deletion<'a> {
     /// Kind of the object.
     pub kind: Kind,
     /// Name of the object.
     pub name: &'a str,
-    /// Stored object.
+    /// Stored object that the deletion removes.
     pub object: &'a Value,
     /// Requester of the deletion.
     pub requester: &'a Requester,
@@ -153,11 +153,12 @@ pub fn has_finalizer(object: &Value, finalizer: &str) -> bool {
     finalizers.is_some_and(|all| all.iter().any(|found| found == finalizer))
 }
 
-/// Returns `true` if an update requires the same permissions as a deletion. These are updates of
-/// metadata that change owner references (the garbage collector follows them), remove `finalizer`
-/// (a deletion would then leave installed objects behind), or set the annotation `admit` (the
-/// writer becomes the requester). They also include all updates of the spec of a BundleDeployment,
-/// because the writer becomes a requester of installed content.
+/// Returns `true` if an update requires the same permissions as a deletion:
+/// - The update changes owner references, which the garbage collector follows.
+/// - The update removes `finalizer`. A deletion would then not remove the installed objects.
+/// - The update sets the annotation `admit`. The writer then becomes the requester.
+/// - The update changes the spec of a BundleDeployment. The writer then becomes a requester of
+///   installed content.
 pub fn is_guarded_update(
     kind: Kind,
     old: &Value,

@@ -18,8 +18,8 @@ pub struct ObservedDeletion {
     /// registration is missing or altered.
     pub enforced_since: Option<i64>,
     /// Time at which the review of the write with the annotation `core.rukpak.io/admit` for the
-    /// current spec began. The stamp or the seal records this time. The times of other stamps do
-    /// not count, because a write without a review can renew a stamp.
+    /// current spec began. The stamp or the seal records this time. The times of other stamps are
+    /// ignored, because a write without a review can renew a stamp.
     pub admitted: Option<i64>,
 }
 

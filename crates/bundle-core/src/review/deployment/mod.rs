@@ -179,7 +179,7 @@ fn template(field: &Field<'_>, written: &Value, findings: &mut Findings) -> Opti
     }
 }
 
-/// Optional fields.
+/// Optional fields of the spec. Absent fields have their default.
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each field is a separate setting of the API"

@@ -136,7 +136,7 @@ impl std::fmt::Display for CrdCheck {
 pub struct CrdException {
     /// Name of the definition.
     pub crd: String,
-    /// The check.
+    /// Check that is skipped for this definition.
     pub check: CrdCheck,
     /// Reason for the exception.
     pub reason: String,

@@ -20,11 +20,11 @@ use crate::{
 /// Kinds that admission reviews.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// Immutable content.
+    /// The kind `Bundle`: immutable content.
     Bundle,
-    /// Template of a Bundle, with the settings of its installation.
+    /// The kind `BundleDeployment`: template of a Bundle, with the settings of its installation.
     BundleDeployment,
-    /// Approval of content by a user.
+    /// The kind `BundleApproval`: approval of content by a user.
     BundleApproval,
 }
 
@@ -159,9 +159,9 @@ impl<'a> Subject<'a> {
 /// Result of an access review.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// Allowed.
+    /// The API server allows the request.
     Yes,
-    /// Denied.
+    /// The API server denies the request.
     No,
     /// The API server did not respond.
     Unavailable(Finding),
@@ -224,7 +224,7 @@ pub enum ContentFact {
 pub enum DeploymentFact {
     /// The BundleDeployment exists.
     Found {
-        /// UID.
+        /// Uid of the BundleDeployment.
         uid: String,
         /// Name of the class of the BundleDeployment.
         class: String,
@@ -272,8 +272,10 @@ pub struct Facts<'a> {
     pub policies: Vec<ReadyPolicy<'a>>,
     /// Version of the API server; `None` if the version is unknown.
     pub server: Option<ServerVersion>,
-    /// Namespace of the webhook. It cannot be a target namespace. Hints contain this name.
+    /// Namespace of the webhook. This namespace cannot be a target namespace. Hints contain this
+    /// name.
     pub system_namespace: String,
-    /// Namespace of the keys and inventories of the webhook. It cannot be a target namespace.
+    /// Namespace of the keys and inventories of the webhook. This namespace cannot be a target
+    /// namespace.
     pub state_namespace: String,
 }

@@ -16,7 +16,7 @@ use crate::{
 
 /// Source of content, with the classes that it must satisfy.
 pub(super) struct Sourced<'a> {
-    /// The Bundle's spec.
+    /// Parsed spec of the Bundle.
     pub(super) bundle: &'a CheckedBundleSpec,
     /// Names of the classes of the object.
     pub(super) classes: &'a [&'a str],
@@ -242,8 +242,8 @@ fn conclude(decision: PolicyDecision, findings: &mut Findings) {
     }
 }
 
-/// Rejects content whose format the class of its Bundle does not support. If the manifest does not
-/// declare the format, the reconciler checks the format after unpacking.
+/// Rejects content in a format that the class of its Bundle does not support. If the manifest does
+/// not declare the format, the reconciler checks the format after unpacking.
 fn format(package: &package::Facts, sourced: &Sourced<'_>, facts: &Facts<'_>) -> Option<Finding> {
     let Some(ClassFact::Known(class)) = facts.classes.get(sourced.bundle.class.as_str()) else {
         return None;

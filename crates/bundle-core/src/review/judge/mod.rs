@@ -21,7 +21,7 @@ use crate::{
 pub enum Verdict {
     /// The write is admitted.
     Admit {
-        /// Warnings.
+        /// Warnings about the write.
         warnings: Findings,
         /// Stamp to set on the object.
         stamp: Stamping,
@@ -261,7 +261,7 @@ fn target_namespace(spec: &CheckedDeploymentSpec, facts: &Facts<'_>, findings: &
 }
 
 /// Returns `true` if a class of the object belongs to another provisioner, which reconciles the
-/// object. Such an object gets no stamp.
+/// object. The webhook adds no stamp to such an object.
 fn leaves_alone(spec: &Spec, facts: &Facts<'_>) -> bool {
     let foreign = |name: &str| matches!(facts.classes.get(name), Some(ClassFact::Known(class)) if !class.is_ours());
     match spec {

@@ -49,19 +49,19 @@ pub struct StoredObject<'a> {
     /// Time of the last write, except writes of the status ([`last_written`]), in milliseconds
     /// since 1970.
     pub written: Option<i64>,
-    /// `true` if the object is being deleted. The deletion itself increments the generation by one.
+    /// `true` if the object is being deleted. The deletion increments the generation by one.
     pub deleting: bool,
     /// Spec of the object.
     pub spec: &'a Value,
     /// The annotation with the stamp.
     pub stamp: Option<&'a str>,
-    /// `status.admission.seal`.
+    /// Value of `status.admission.seal`.
     pub seal: Option<&'a str>,
 }
 
 /// Returns the latest of the times in `managedFields`, in milliseconds since 1970. Times more than
-/// [`EARLIER`] after `now` are ignored: the API server sets only the time of the field manager that
-/// writes, and clients can send any time for the entries of other field managers.
+/// [`EARLIER`] after `now` are ignored. The API server sets only the time of the field manager that
+/// writes. Clients can send any time for other field managers.
 pub fn last_written(times: impl IntoIterator<Item = i64>, now: i64) -> Option<i64> {
     let latest = now.saturating_add(EARLIER);
     times.into_iter().filter(|time| *time <= latest).max()

@@ -274,8 +274,8 @@ pub(super) fn check_directory(path: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Returns true if the content in `directory` is a bundle at the root of the repository, whose
-/// manifests are in `./manifests`.
+/// Returns true if the content in `directory` is a bundle at the root of the repository. The
+/// manifests of such a bundle are in `./manifests`.
 pub fn is_repository_root(directory: &str) -> bool {
     directory.is_empty() || directory == DEFAULT_DIRECTORY
 }

@@ -1,4 +1,4 @@
-//! Parser of `spec` of a Bundle. It returns the class and one source that can be fetched.
+//! Parser of `spec` of a Bundle. The parser returns the class and one source that can be fetched.
 
 pub mod git;
 mod http;
@@ -43,13 +43,13 @@ pub enum Source {
     },
     /// Directory of a git repository.
     Git {
-        /// URL.
+        /// URL of the repository.
         repository: GitUrl,
         /// Directory in the repository, relative and without `..`.
         directory: String,
         /// Revision to check out.
         checkout: GitRef,
-        /// Credentials and TLS.
+        /// Credentials and TLS settings.
         auth: Auth,
     },
     /// Files from ConfigMaps of the system namespace.
@@ -58,7 +58,7 @@ pub enum Source {
     Http {
         /// URL, http or https.
         url: String,
-        /// Credentials and TLS.
+        /// Credentials and TLS settings.
         auth: Auth,
     },
     /// Content that is uploaded later.
@@ -68,15 +68,15 @@ pub enum Source {
 /// Revision to check out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GitRef {
-    /// Branch.
+    /// Name of a branch.
     Branch(String),
-    /// Tag.
+    /// Name of a tag.
     Tag(String),
     /// Commit, as 40 lowercase hexadecimal digits.
     Commit(String),
 }
 
-/// Credentials and TLS of a git or http source.
+/// Credentials and TLS settings of a git or http source.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Auth {
     /// Secret in the system namespace.
@@ -132,7 +132,7 @@ impl Source {
         }
     }
 
-    /// Returns credentials and TLS of a source whose host the requester chooses.
+    /// Returns credentials and TLS settings of a git or http source; `None` for all other sources.
     pub fn auth(&self) -> Option<&Auth> {
         match self {
             Self::Git { auth, .. } | Self::Http { auth, .. } => Some(auth),
@@ -140,9 +140,9 @@ impl Source {
         }
     }
 
-    /// Returns the Secret in the system namespace whose credentials the host of the source
-    /// receives. The pull secret of an image is not such a Secret, because it names the hosts of
-    /// its credentials.
+    /// Returns the Secret in the system namespace with the credentials that the source sends to its
+    /// host. The pull secret of an image is not returned, because it names the hosts of its
+    /// credentials.
     pub fn credentials(&self) -> Option<&KubeName> {
         self.auth()?.secret.as_ref()
     }
@@ -420,7 +420,7 @@ enum PathError {
     Above,
 }
 
-/// Returns the path without `.` and `..`; `None` if the path leaves the root.
+/// Returns the path without `.` and `..`. Returns an error if the path is outside of the root.
 fn inside(path: &str) -> Result<String, PathError> {
     if path.starts_with('/') {
         return Err(PathError::Absolute);

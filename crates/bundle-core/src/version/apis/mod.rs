@@ -19,7 +19,7 @@ pub struct Api {
     pub deprecated: Option<Minor>,
     /// First minor version that does not serve the API.
     pub removed: Option<Minor>,
-    /// Replacement: `apps/v1/Deployment`.
+    /// API that replaces this API: `apps/v1/Deployment`.
     pub replacement: Option<&'static str>,
     /// `true` if the objects have a namespace.
     pub namespaced: bool,
@@ -28,7 +28,7 @@ pub struct Api {
 /// Version, kind and API.
 type Entry = (&'static str, &'static str, Api);
 
-/// Table by group; the core group is `core`.
+/// APIs by group. The core group has the key `core`.
 static TABLE: LazyLock<BTreeMap<&'static str, Vec<Entry>>> = LazyLock::new(|| {
     let mut table: BTreeMap<&'static str, Vec<Entry>> = BTreeMap::new();
     for (group, entry) in SERVED.lines().chain(GONE.lines()).filter_map(line) {
@@ -71,14 +71,14 @@ fn line(text: &'static str) -> Option<(&'static str, Entry)> {
 pub fn of(group: &str) -> &'static [(&'static str, &'static str, Api)] {
     let group = match group {
         "" => "core",
-        // The table calls the core group `core`; no API group has this name.
+        // The table uses the name `core` for the core group. No API group has this name.
         "core" => return &[],
         group => group,
     };
     TABLE.get(group).map_or(&[], Vec::as_slice)
 }
 
-/// Returns `true` if the group (empty for the core group) is one of Kubernetes itself.
+/// Returns `true` if Kubernetes itself has the group (empty for the core group).
 ///
 /// The domain of a group does not decide this: `gateway.networking.k8s.io` is a group of
 /// CustomResourceDefinitions.

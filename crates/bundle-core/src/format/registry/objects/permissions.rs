@@ -1,4 +1,4 @@
-//! ServiceAccounts of an operator, and the roles that they get.
+//! ServiceAccounts of an operator, and the roles that are bound to them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,8 +23,8 @@ fn account(name: &str) -> &str {
     if name.is_empty() { DEFAULT } else { name }
 }
 
-/// Returns the ServiceAccounts to create, each once: those that workloads run as, and those that
-/// get permissions.
+/// Returns the ServiceAccounts to create, each once: the ServiceAccounts that workloads run as, and
+/// the ServiceAccounts with permissions.
 pub(in crate::format::registry) fn accounts<'a>(
     permissions: &'a Permissions,
     deployments: &'a [Deployment],

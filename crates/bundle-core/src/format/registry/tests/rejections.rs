@@ -1,4 +1,4 @@
-//! Bundles that operator-framework's validation rejects. The expected messages are those of
+//! Bundles that operator-framework's validation rejects. The expected messages are the messages of
 //! operator-framework and RukPak.
 
 use super::*;

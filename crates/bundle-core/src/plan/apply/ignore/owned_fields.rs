@@ -35,7 +35,7 @@ impl<'f> OwnedFields<'f> {
         }
     }
 
-    /// Removes each owned leaf from `target`. Names and keys of list items stay.
+    /// Removes each owned field from `target`. Fields that identify a list item are not removed.
     pub(super) fn remove_from(&self, target: &mut Value) {
         self.remove_except(&[], target);
     }

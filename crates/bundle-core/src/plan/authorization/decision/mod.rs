@@ -81,9 +81,10 @@ impl Decision {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Decisions {
-    /// Up to three decisions, newest last: the decision about the installed content, a later
-    /// decision of another decider, and the decision about the content whose installation started
-    /// last.
+    /// Up to three decisions, newest last:
+    /// - the decision about the installed content
+    /// - a later decision of another decider
+    /// - the decision about the content of the last started installation
     #[serde(default)]
     of_content: Vec<Decision>,
     /// Keys of recorded objects that are not part of the installed content. These objects come from
@@ -95,15 +96,15 @@ pub struct Decisions {
 /// Objects that the current class authorized.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum DecidedObjects {
-    /// No objects.
+    /// The class authorized no objects.
     #[default]
     None,
-    /// All objects except those with these keys.
+    /// The class authorized all objects, except the objects with these keys.
     AllBut(BTreeSet<String>),
 }
 
 impl DecidedObjects {
-    /// All objects.
+    /// The class authorized all objects.
     pub const ALL: Self = Self::AllBut(BTreeSet::new());
 
     /// Returns `true` if the class authorized the object.
@@ -138,9 +139,8 @@ impl Decisions {
         }
     }
 
-    /// Records that `by` authorized `content`, before its first object is applied. `installed`
-    /// is the completely installed content; `has_objects` is true if the inventory records any
-    /// object.
+    /// Records that `by` authorized `content`, before its first object is applied. `installed` is
+    /// the completely installed content. `has_objects` is true if the inventory records any object.
     pub fn begin(
         &mut self,
         content: &str,

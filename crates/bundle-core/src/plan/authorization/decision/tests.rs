@@ -46,8 +46,8 @@ fn decision_counts_only_for_the_same_class_and_terms() {
         assert_ne!(decider("u", &more, &json!({})), one, "{more}");
     }
     assert_ne!(plain("v"), one);
-    // Explicit default values do not change the terms. `requesterCheck` does not change them
-    // either, because it applies to each later change.
+    // Explicit default values do not change the terms. `requesterCheck` is not part of the terms,
+    // because it applies to each later change.
     for more in [
         json!({"authorization": "Requester", "targets": {}}),
         json!({"requesterCheck": "AccessReview"}),

@@ -27,7 +27,7 @@ pub struct DeploymentFacts {
     pub is_in_place: bool,
     /// Failure that ended the reconcile.
     pub failure: Option<Failure>,
-    /// Installed objects.
+    /// State of the installed objects.
     pub objects: ObjectFacts,
 }
 
@@ -227,7 +227,7 @@ impl PermissionFact {
     }
 }
 
-/// Installed objects.
+/// State of the installed objects.
 #[derive(Debug, Clone)]
 pub struct ObjectFacts {
     /// Objects whose state is known.

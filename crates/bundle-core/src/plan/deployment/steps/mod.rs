@@ -1,14 +1,14 @@
 //! Plan of a reconcile of a BundleDeployment: its remaining steps in order, computed from the
 //! observed facts. The outcome of a step can change the plan, so the plan is computed again after
-//! each step. Clients can show the same plan. The steps are executed in webhook::reconcile;
-//! `status` computes the conditions.
+//! each step. Clients can show the same plan. webhook::reconcile executes the steps. `status`
+//! computes the conditions.
 
 use std::collections::BTreeSet;
 
 /// Content whose objects are applied, as far as this process knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum AppliedContent {
-    /// Unknown.
+    /// After a restart, the process does not know which content is applied.
     #[default]
     Unknown,
     /// Other content, or the same content with other settings.
@@ -37,7 +37,8 @@ pub enum InstallStep {
     /// Check the rules of the package: required APIs and packages, and the installed versions that
     /// the package can replace.
     CheckPackageRules,
-    /// Compare each CustomResourceDefinition of the content with the one on the cluster.
+    /// Compare each CustomResourceDefinition of the content with the CustomResourceDefinition on
+    /// the cluster.
     CheckDefinitions,
     /// Check the requesters' permissions for the installation, by access reviews and dry runs.
     Authorize,
@@ -109,8 +110,8 @@ pub struct ObservedDeployment {
     /// True if the inventory recorded, when the reconcile started, that the wanted content was
     /// installed completely, by the same ServiceAccount and into the same namespace.
     pub is_installed: bool,
-    /// True if the wanted content is the one that was completely installed last, even if an
-    /// installation of other content has started since.
+    /// True if the wanted content was completely installed last, even if an installation of other
+    /// content has started since then.
     pub was_installed: bool,
     /// True if `spec.config` is the configuration of the content that was completely installed last.
     /// Another configuration can change each object, as other content can.
@@ -192,7 +193,7 @@ impl ObservedDeployment {
         steps.extend([InstallStep::CheckTargets, InstallStep::CheckApproval]);
         if self.is_first() {
             steps.extend([InstallStep::CheckSource, InstallStep::Verify]);
-            // It must always be possible to return from an incomplete upgrade. Therefore the former
+            // Users must always be able to return from an incomplete upgrade. Therefore the former
             // content is not checked.
             if !self.was_installed {
                 steps.push(InstallStep::CheckPackageRules);

@@ -217,7 +217,7 @@ fn installation_steps_depend_on_observed_facts() {
             "uwidc",
             steps(&[&BEGIN, &[Authorize, Prune, RecordInstalled, WatchAll]]),
         ),
-        // Objects of an interrupted installation are not compared. They are deleted.
+        // Objects of an interrupted installation are not compared. These objects are deleted.
         (
             "uwidaf",
             steps(&[&BEGIN, &[Authorize, Prune, RecordInstalled, WatchAll]]),
@@ -242,7 +242,7 @@ fn installation_steps_depend_on_observed_facts() {
             "uiacf",
             steps(&[&BEGIN, &ASK, &FIRST, &DECISION, &[Watch], &INSTALL]),
         ),
-        // The content is applied, but neither decided nor recorded. It is treated as new.
+        // The content is applied, but neither decided nor recorded. Such content is treated as new.
         ("uw", all.clone()),
         ("uwa", all.clone()),
         ("uwc", all),

@@ -36,11 +36,11 @@ pub enum Coverage {
 pub enum Correction {
     /// Drifted objects are restored.
     Restored,
-    /// `spec.paused` is true.
+    /// Drift is not restored because `spec.paused` is true.
     Paused,
-    /// The requester lost required permissions.
+    /// Drift is not restored because the requester lost required permissions.
     RightsWithdrawn,
-    /// `spec.drift.mode` is `Report`.
+    /// Drift is not restored because `spec.drift.mode` is `Report`.
     Reported,
 }
 

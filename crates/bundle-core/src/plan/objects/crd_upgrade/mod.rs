@@ -1,6 +1,6 @@
-//! Safety of an upgrade of a CustomResourceDefinition: the new definition is compared with the one
-//! on the cluster. Names and texts of the checks are those of RukPak and OLM. A change that no
-//! check covers is unsafe. Objects on the cluster are not read.
+//! Safety of an upgrade of a CustomResourceDefinition: the new definition is compared with the
+//! definition on the cluster. Names and texts of the checks are the same as in RukPak and OLM. A
+//! change that no check covers is unsafe. Objects on the cluster are not read.
 
 mod constraints;
 mod schema;
@@ -118,7 +118,7 @@ pub fn is_disabled(new: &Value) -> bool {
     new["metadata"]["annotations"][ANNOTATION].as_str() == Some(DISABLED)
 }
 
-/// Failures under construction.
+/// Failures that were found so far.
 struct Failures<'a> {
     exceptions: BTreeMap<CrdCheck, &'a str>,
     found: CrdVerdict,

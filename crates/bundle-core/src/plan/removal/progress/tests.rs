@@ -54,7 +54,7 @@ fn each_step_waits_until_the_objects_of_the_previous_step_are_gone() {
     let mut progress = RemovalProgress::new([free(&namespace()), free(&config("a"))], []);
     assert_eq!(progress.next(), NextRemoval::Delete(vec![config("a")]));
     assert_eq!(progress.in_deletion(&[config("a")]), [config("a")]);
-    // A finalizer blocks the deletion of the ConfigMap. Its Namespace waits, and the ConfigMap is
+    // A finalizer blocks the deletion of the ConfigMap. The Namespace waits, and the ConfigMap is
     // not deleted again.
     let finalizers = BTreeMap::from([held(&config("a"))]);
     progress.observe(&BTreeSet::new(), finalizers);

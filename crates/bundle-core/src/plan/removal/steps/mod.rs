@@ -15,7 +15,7 @@ pub enum RecordedObjects {
     /// No inventory exists, but objects may have been applied, according to the status or the
     /// ApplySet annotations.
     Lost,
-    /// The inventory has no objects, or all its objects are gone.
+    /// The inventory has no objects, or no object in the inventory exists any more.
     Empty,
     /// The inventory has objects.
     Some,
@@ -52,19 +52,19 @@ pub enum RemovalStep {
     ReportNoAccount,
     /// Find the recorded objects that exist, and remove the records of missing objects.
     FindObjects,
-    /// Remove this project's labels from all objects. The objects stay.
+    /// Remove this project's labels from all objects. The objects are not deleted.
     ReleaseObjects,
     /// Find definitions with custom resources that were not installed by the deployment.
     FindDefinitionsInUse,
     /// Fail: custom resources would be lost.
     ReportDefinitionsInUse,
-    /// Remove this project's labels from definitions in use. These definitions stay.
+    /// Remove this project's labels from definitions in use. These definitions are not deleted.
     ReleaseDefinitionsInUse,
     /// Delete all objects except the namespaces that `spec.createNamespace` created.
-    /// [`Self::DeleteCreatedNamespaces`] deletes those.
+    /// [`Self::DeleteCreatedNamespaces`] deletes these namespaces.
     DeleteObjects,
     /// Remove this project's labels from the namespaces that `spec.createNamespace` created and
-    /// that contain foreign objects. These namespaces stay.
+    /// that contain foreign objects. These namespaces are not deleted.
     ReleaseNamespacesInUse,
     /// Delete the namespaces that `spec.createNamespace` created and that contain no foreign
     /// objects.

@@ -1,4 +1,4 @@
-//! Stamps: the writes that get a stamp, and the writes that are checked.
+//! Stamps: the writes to which the webhook adds a stamp, and the writes that are checked.
 
 use super::*;
 
