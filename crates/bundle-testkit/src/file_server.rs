@@ -45,7 +45,7 @@ pub enum FileResponse {
 pub struct FileRequest {
     /// Path and query.
     pub path: String,
-    /// `Authorization` header.
+    /// Value of the header `Authorization`; `None` if the request has no such header.
     pub authorization: Option<String>,
 }
 

@@ -51,7 +51,7 @@ pub(super) fn check(content: &Content, findings: &mut Findings) {
     }
 }
 
-/// Returns group and kind that a CustomResourceDefinition defines.
+/// Returns group and kind that a CustomResourceDefinition defines; `None` for other objects.
 fn defines(object: &Manifest) -> Option<(&str, &str)> {
     let (group, _, kind) = object.gvk();
     if (group, kind) != ("apiextensions.k8s.io", "CustomResourceDefinition") {
@@ -231,7 +231,7 @@ impl Supported {
 }
 
 /// Returns the most stable version of this API group in which the newest Kubernetes serves the
-/// kind. The given version is not considered.
+/// kind. The given version is not considered. Returns `None` if there is no such version.
 fn better(group: &str, version: &str, kind: &str) -> Option<&'static str> {
     apis::of(group)
         .iter()

@@ -23,7 +23,8 @@ pub use schema::ConfigSchema;
 
 /// Field of a BundleDeployment with the configuration.
 pub const FIELD: &str = "spec.config";
-/// Maximum size of a configuration as JSON, in bytes, also with the default of the package.
+/// Maximum size of a configuration as JSON, in bytes. The limit applies to `spec.config`, and to
+/// the result after the merge with the default of the package.
 pub const MAX_BYTES: usize = 64 << 10;
 /// Memory of a configuration, its validation and the values in the objects, in bytes. The memory of
 /// the schema and the default is not included: it is counted like that of other files.
@@ -42,7 +43,7 @@ pub fn resolve(
     resolve_at(config, files, given, FIELD, allowance)
 }
 
-/// Like [`resolve`], for a configuration that the field `place` contains.
+/// Like [`resolve`], for a configuration in the field `place` instead of `spec.config`.
 pub fn resolve_at(
     config: &Config,
     files: &Files,

@@ -22,7 +22,7 @@ const BYTES: usize = 256 << 10;
 const VALUES: usize = 20_000;
 /// Maximum number of patterns. A definition is counted for each `$ref` to the definition.
 const PATTERNS: usize = 100;
-/// Maximum nesting of a schema, including that of its references.
+/// Maximum nesting of a schema. The nesting of the definitions that it refers to is included.
 const DEPTH: usize = 100;
 /// Maximum size of a compiled pattern, in bytes.
 const COMPILED_PATTERN: usize = 32 << 10;

@@ -25,7 +25,7 @@ pub struct ContentId {
 pub struct ImageContent<'a> {
     reference: &'a Reference,
     digest: &'a Digest,
-    /// Secret with credentials, in the system namespace.
+    /// Secret with credentials, in the system namespace; `None` for anonymous access.
     pub pull_secret: Option<&'a KubeName>,
 }
 
@@ -73,7 +73,8 @@ impl ContentId {
         self
     }
 
-    /// Returns the commit that the content of a git repository is pinned to.
+    /// Returns the commit that the content of a git repository is pinned to; `None` for other
+    /// content.
     pub fn commit(&self) -> Option<&str> {
         match &self.source {
             Source::Git {

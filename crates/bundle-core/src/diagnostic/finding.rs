@@ -72,7 +72,7 @@ pub struct Finding {
     pub place: Place,
     /// Problem and the values that cause it, as one sentence without full stop.
     pub message: String,
-    /// Next step for the user.
+    /// Next step for the user; `None` if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
@@ -207,7 +207,7 @@ impl Findings {
         self.0.is_empty()
     }
 
-    /// Returns the first finding.
+    /// Returns the first finding; `None` if there are no findings.
     pub fn first(&self) -> Option<&Finding> {
         self.0.first()
     }

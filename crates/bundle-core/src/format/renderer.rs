@@ -21,13 +21,13 @@ use crate::{
 /// Installation for which a content is rendered. Unknown parts are empty.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RenderTarget {
-    /// Name of the BundleDeployment that installs the content.
+    /// Name of the BundleDeployment that installs the content; `None` if unknown.
     pub name: Option<String>,
-    /// Namespace of the installation (`spec.targetNamespace`).
+    /// Namespace of the installation (`spec.targetNamespace`); `None` if unknown.
     pub namespace: Option<String>,
-    /// Configuration (`spec.config`).
+    /// Configuration (`spec.config`); `None` if unknown.
     pub config: Option<Value>,
-    /// Kubernetes version: major, minor and patch.
+    /// Kubernetes version: major, minor and patch; `None` if unknown.
     pub kubernetes: Option<[u64; 3]>,
     /// API versions that the server serves, as in `helm template --api-versions`: `group/version`
     /// and `group/version/Kind`.

@@ -46,7 +46,7 @@ pub struct Locked {
     /// Platforms of an index, such as `linux/amd64`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub platforms: Vec<String>,
-    /// Size of the layers in bytes, for an image with one platform.
+    /// Size of the layers in bytes; `None` for an image with several platforms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
     /// Locations of the image, sorted. At a location that is only probable, the digest is set only
@@ -61,7 +61,8 @@ impl Locked {
         ImageReference::parse(&self.resolved)
     }
 
-    /// Returns `true` if the lock lists this place. The list is sorted ([`Lock::new`]).
+    /// Returns `true` if the lock lists this location of the image. The locations are sorted
+    /// ([`Lock::new`]).
     pub(super) fn is_found_in(&self, object: Option<&str>, field: &str) -> bool {
         let wanted = (object, field);
         self.found_in
@@ -164,7 +165,8 @@ impl Lock {
         format!("{HEAD}{}", yaml::write(&document))
     }
 
-    /// Returns the entry of an image as written in the manifests.
+    /// Returns the entry of an image as written in the manifests; `None` if the lock does not
+    /// contain the image.
     pub fn get(&self, image: &str) -> Option<&Locked> {
         let found = self
             .images

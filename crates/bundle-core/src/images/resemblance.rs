@@ -6,18 +6,20 @@ use super::{Evidence, ImageReference};
 /// Maximum length of a checked text, in bytes. References are shorter.
 const LONGEST: usize = 512;
 
-/// Returns the evidence that the value of an environment variable is an image.
+/// Returns the evidence that the value of an environment variable is an image; `None` without
+/// evidence.
 pub(super) fn variable(name: &str, value: &str) -> Option<Evidence> {
     judge(names_image(name, '_'), value)
 }
 
-/// Returns the evidence that the value of an argument is an image.
+/// Returns the evidence that the value of an argument is an image; `None` without evidence.
 pub(super) fn argument(flag: &str, value: &str) -> Option<Evidence> {
     let flag = flag.trim_start_matches('-').replace(['-', '.'], "_");
     judge(names_image(&flag, '_') || names_image_camel(&flag), value)
 }
 
-/// Returns the evidence that the text of a field of an unknown kind is an image.
+/// Returns the evidence that the text of a field of an unknown kind is an image; `None` without
+/// evidence.
 pub(super) fn field(name: &str, value: &str) -> Option<Evidence> {
     // The name alone is not sufficient: in many kinds, a field `image` contains a name without
     // registry or tag, or the URL of a picture.

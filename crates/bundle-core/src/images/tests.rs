@@ -356,7 +356,7 @@ fn deploys_at_the_found_fields_only() {
     );
     let mut all = objects(&text);
     let mut lock = lock_of(&find(&all, None));
-    // The author removed this place from the lock.
+    // The author removed the location of this image from the lock.
     let proxy = lock
         .images
         .iter_mut()

@@ -90,7 +90,7 @@ fn is_short(api: &Value) -> bool {
 }
 
 /// Returns the kind of a list: `List`, or a list of one kind as printed by `kubectl get`
-/// (`ConfigMapList`).
+/// (`ConfigMapList`). Returns `None` if the value is not a list.
 fn list_kind(value: &Value) -> Option<String> {
     let kind = value.get("kind")?.as_str()?;
     let is_list = match kind {

@@ -44,6 +44,7 @@ pub fn invalid(rejection: Rejection<'_>) -> Option<String> {
 }
 
 /// Returns the reason why values do not match the schema, from status code and message only.
+/// Returns `None` for other responses.
 pub fn not_typed(code: u16, message: &str) -> Option<String> {
     if !matches!(code, 400 | 500) {
         return None;

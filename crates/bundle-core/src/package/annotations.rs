@@ -108,7 +108,8 @@ fn documentation(links: &[Link]) -> Option<String> {
         .map(|link| link.url.clone())
 }
 
-/// Serializes a value. Types with only text and numbers cannot fail to serialize.
+/// Serializes a value; `None` if this fails. Types with only text and numbers cannot fail to
+/// serialize.
 fn json<T: Serialize>(value: &T) -> Option<String> {
     serde_json::to_string(value).ok()
 }

@@ -341,7 +341,8 @@ pub(super) fn semantic_version(text: &str) -> Result<semver::Version, Finding> {
     })
 }
 
-/// Converts a loose version to a semantic version: `v1.4` becomes `1.4.0`.
+/// Converts a loose version to a semantic version: `v1.4` becomes `1.4.0`. Returns `None` if the
+/// text has no such form.
 fn meant(text: &str) -> Option<semver::Version> {
     let text = text.trim().trim_start_matches(['v', 'V', '=']);
     let end = text

@@ -85,7 +85,7 @@ impl<'v> Field<'v> {
         Self::with_rule(MemberRule::of(name), value, path)
     }
 
-    /// Returns the value.
+    /// Returns the value; `None` if the field is absent.
     pub(super) fn value(&self) -> Option<&'v Value> {
         self.value
     }
@@ -125,7 +125,8 @@ impl<'v> Field<'v> {
         text.filter(|text| !text.is_empty())
     }
 
-    /// Parses a required text.
+    /// Parses a required text. Returns `None` if the field is missing or invalid, which is
+    /// reported.
     pub(super) fn required(&self, findings: &mut Findings) -> Option<&'v str> {
         let text = self.text(findings);
         let is_text = self.value.is_some_and(Value::is_string);
@@ -149,7 +150,7 @@ impl<'v> Field<'v> {
         }
     }
 
-    /// Parses a required name.
+    /// Parses a required name. Returns `None` if the name is missing or invalid, which is reported.
     pub(super) fn required_name(
         &self,
         kind: NameKind,
@@ -171,7 +172,7 @@ impl<'v> Field<'v> {
         }
     }
 
-    /// Parses a generation.
+    /// Parses a generation. Returns `None` if the field is absent or invalid.
     pub(super) fn generation(&self, findings: &mut Findings) -> Option<i64> {
         let generation = self.value?.as_i64().filter(|generation| *generation >= 1);
         if generation.is_none() {

@@ -163,8 +163,8 @@ struct PartRequestersText {
     template: usize,
     config: usize,
     service_account: usize,
-    /// Stamps and seals of earlier versions do not have this field. For such stamps and seals, the
-    /// requester of the template is used.
+    /// Index of the requester of the settings. Stamps and seals of earlier versions do not have
+    /// this field. For such stamps and seals, the requester of the template is used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     settings: Option<usize>,
 }

@@ -22,8 +22,8 @@ const GROWTH: usize = 16 << 10;
 /// Annotation that the webhook adds to a write.
 const STAMP: &str = "core.rukpak.io/stamp";
 
-/// Weights of the parts of an object, in bytes. The webhook uses the same estimate to limit
-/// responses of the API server.
+/// Estimated memory of the parts of an object (weight), in bytes. The webhook uses the same
+/// estimate to limit responses of the API server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ObjectWeight {
     /// Weight of `metadata`.
@@ -44,7 +44,7 @@ pub struct WeightLimits {
     pub whole: usize,
 }
 
-/// Object with its weight.
+/// Object with its estimated memory (weight).
 #[derive(Debug, Clone, Copy)]
 pub struct MeasuredObject<'a> {
     /// The object itself.

@@ -29,7 +29,7 @@ pub struct GeneratedFor {
     pub hash: String,
 }
 
-/// Content of a stamp for one write.
+/// Content of a stamp. A stamp (annotation `core.rukpak.io/stamp`) is valid for one write.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
     /// Start of the review, in milliseconds since 1970.
@@ -43,16 +43,18 @@ pub struct Stamp {
     pub target: Option<StampTarget>,
     /// Digest of the spec as written ([`canonical::written_digest`]).
     pub spec: Digest,
-    /// Requester of each part.
+    /// Requester of each part of the spec.
     pub parts: PartRequesters,
-    /// Approved terms of the BundleDeployment, for an approval ([`super::approval_terms`]).
+    /// Digest of the approved terms of the BundleDeployment ([`super::approval_terms`]); `None` if
+    /// the object is not a BundleApproval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approves: Option<Digest>,
-    /// BundleDeployment that a Bundle was generated for.
+    /// BundleDeployment that a Bundle was generated for; `None` for other objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generated_for: Option<GeneratedFor>,
-    /// Digest of the reviewed owner references ([`super::owners::owners_digest`]). Stamps of
-    /// earlier versions have no such digest, and cover no owner.
+    /// Digest of the reviewed owner references ([`super::owners::owners_digest`]); `None` if the
+    /// object had no owner references. Stamps of earlier versions have no such digest, and cover no
+    /// owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owners: Option<Digest>,
     /// Start of the review of the write that admitted the spec by the annotation
@@ -100,7 +102,7 @@ pub enum StampError {
 }
 
 const VERSION: u8 = 2;
-/// Maximum memory of a parsed stamp or seal.
+/// Maximum memory of a parsed stamp or seal, in bytes.
 const MOST: Footprint = Footprint(2 << 20);
 const STAMP: &str = "core.rukpak.io/stamp";
 

@@ -44,7 +44,8 @@ pub fn in_reserved_namespaces<'a>(
         .collect()
 }
 
-/// Returns the namespace of the object. For a Namespace, returns its own name.
+/// Returns the namespace of the object. For a Namespace, returns its own name. For other
+/// cluster-scoped objects, returns `None`.
 fn affected_namespace(id: &ObjectId) -> Option<&String> {
     let is_namespace = id.group.is_empty() && id.kind == "Namespace";
     id.namespace

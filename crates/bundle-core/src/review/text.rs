@@ -31,7 +31,7 @@ pub struct Refusal {
 pub struct Cause {
     /// Diagnostic code.
     pub code: Code,
-    /// Path of the field.
+    /// Path of the field; `None` if the error is not about one field.
     pub field: Option<String>,
     /// Message of the error.
     pub message: String,
@@ -61,7 +61,7 @@ pub fn warning(finding: &Finding) -> String {
     cut(&format!("{}: {}", finding.code, finding.message))
 }
 
-/// Returns all warnings of a verdict.
+/// Returns all warnings of a decision.
 pub fn warnings(verdict: &Verdict) -> Vec<String> {
     let all: Vec<_> = verdict.findings().warnings().collect();
     let mut texts: Vec<String> = all

@@ -12,7 +12,7 @@ use crate::diagnostic::{Finding, codes};
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Kubernetes {
     /// Minor version with which the bundle was developed and tested. All patches of this version
-    /// are supported.
+    /// are supported. `None` if the bundle declares no baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<Minor>,
     /// Range of supported versions; `None` if the bundle declares no range.

@@ -64,7 +64,7 @@ impl Range {
             .any(|(from, to)| *from <= version && version < *to)
     }
 
-    /// Returns the lowest version in `[from, to)` that the range contains.
+    /// Returns the lowest version in `[from, to)` that the range contains; `None` if there is none.
     pub fn first_within(&self, from: [u64; 3], to: [u64; 3]) -> Option<[u64; 3]> {
         self.spans
             .iter()

@@ -7,7 +7,7 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use super::{Allowance, allowance::NodeCount, keys, limits, problem, split, tree};
 use crate::{diagnostic::Finding, footprint::Footprint};
 
-/// Memory estimate of a file.
+/// Estimated memory of the parsed documents of a file (weight), and the numbers of their objects.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Weight {
     /// Memory of the parsed documents.

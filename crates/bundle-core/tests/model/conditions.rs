@@ -18,7 +18,7 @@ use super::state::{Answer, Content, Drift, Plans, Run, Shown, State, bits};
 /// Current generation in each state. An older generation has a smaller number.
 const GENERATION: i64 = 2;
 
-/// Values of the conditions; `None` means unknown.
+/// Values of the conditions; `None` means that the condition is unknown.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Claims {
     installed: Option<bool>,

@@ -10,7 +10,7 @@ use bundle_core::plan::steps::{AppliedContent, InstallStep, ObservedDeployment};
 
 /// One of two contents. Each has its own template.
 pub(crate) type Content = u8;
-/// One of two sets of terms of the class.
+/// Terms of the class. The model has two sets of terms, 0 and 1.
 pub(crate) type Terms = u8;
 
 /// Number of the objects of one content that exist on the cluster.
@@ -88,7 +88,7 @@ pub(crate) struct Record {
 /// Memory of the process, which is lost when the process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Memory {
-    /// Content that is known to be in place.
+    /// Content that this process knows to be applied; `None` if unknown.
     pub(crate) known: Option<Content>,
     pub(crate) is_partly_applied: bool,
     pub(crate) seen: Drift,
@@ -350,7 +350,7 @@ impl Plans {
         self.install.len() + self.removal.len()
     }
 
-    /// Returns the next step of an installation.
+    /// Returns the next step of an installation; `None` if no step remains.
     pub(crate) fn install(&mut self, run: &Run) -> Option<InstallStep> {
         let [is_compared, is_as_recorded] = known(run.is_as_recorded);
         let key = bits(&[
@@ -389,7 +389,7 @@ impl Plans {
         })
     }
 
-    /// Returns the next step of a removal.
+    /// Returns the next step of a removal; `None` if no step remains.
     pub(crate) fn removal(&mut self, state: &State, teardown: &Teardown) -> Option<RemovalStep> {
         let recorded = match state.record.objects {
             [false, false] => RecordedObjects::Empty,

@@ -61,9 +61,9 @@ pub struct Seen {
     pub method: String,
     /// Path and query.
     pub path: String,
-    /// `Authorization` header.
+    /// Value of the header `Authorization`; `None` if the request has no such header.
     pub authorization: Option<String>,
-    /// `Range` header.
+    /// Value of the header `Range`; `None` if the request has no such header.
     pub range: Option<String>,
 }
 
@@ -177,7 +177,7 @@ impl Registry {
         lock(&self.shared.store).put_blob(repository, bytes.into())
     }
 
-    /// Returns a stored blob.
+    /// Returns a stored blob; `None` if the repository does not contain it.
     pub fn blob(&self, repository: &str, digest: &Digest) -> Option<Bytes> {
         lock(&self.shared.store).blob(repository, digest.as_str())
     }
@@ -197,7 +197,7 @@ impl Registry {
         self.shared.slow.load(Ordering::Relaxed)
     }
 
-    /// Returns a stored manifest.
+    /// Returns a stored manifest; `None` if the repository does not contain it.
     pub fn manifest(&self, repository: &str, name: &str) -> Option<Vec<u8>> {
         let store = lock(&self.shared.store);
         let (_, bytes) = store.manifest(repository, name)?;

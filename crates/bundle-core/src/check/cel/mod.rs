@@ -1,4 +1,4 @@
-//! Compiles CEL rules and evaluates them against an object. If a rule needs a function that this
+//! Compiles CEL rules and evaluates them for an object. If a rule needs a function that this
 //! evaluator does not support, the rule is reported and not evaluated.
 
 mod convert;
@@ -170,7 +170,7 @@ impl Rules {
     }
 }
 
-/// Evaluates a message expression.
+/// Evaluates a message expression. Returns `None` if the evaluation fails.
 fn evaluate_message(source: &str, context: &Context<'_>) -> Option<String> {
     let Compiled::Ready(program, _) = compile(source) else {
         return None;

@@ -314,8 +314,8 @@ impl Scan {
     }
 }
 
-/// Splits a chain of field selections: returns the operand, and pushes the fields, last field
-/// first.
+/// Splits a chain of field selections such as `self.a.b`. Returns the operand (`self`), and adds
+/// the names of the fields to `fields`, last field first.
 fn chain<'a>(mut expression: &'a Expr, fields: &mut Vec<String>) -> &'a Expr {
     while let Expr::Select(select) = expression {
         fields.push(select.field.clone());

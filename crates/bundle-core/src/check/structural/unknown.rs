@@ -1,4 +1,4 @@
-//! Unknown fields. The API server drops them silently, unless field validation is strict.
+//! Unknown fields. The API server drops unknown fields silently, unless field validation is strict.
 
 use serde_json::Value;
 

@@ -56,7 +56,8 @@ pub(super) fn is_test(object: &Value) -> bool {
     events(object).is_some_and(|events| are_tests(&events))
 }
 
-/// Returns the events of a hook in lower case, as helm reads them.
+/// Returns the events of a hook in lower case, as helm reads them; `None` if the object is not a
+/// hook.
 fn events(object: &Value) -> Option<Vec<String>> {
     let events = object["metadata"]["annotations"][HOOK].as_str()?;
     let events = events.split(',');

@@ -222,7 +222,7 @@ mod tests {
         assert!(compared(&[test("1"), a.clone()], &[a.clone(), test("2")]));
         let mixed = |value| object("t", "test,pre-install", value);
         assert!(!compared(&[mixed("1")], &[mixed("2")]));
-        // The hook is in a part of another object.
+        // This object is not a hook: the annotation is in another field of the object.
         let nested = |value: &str| {
             format!(
                 "---\n# Source: web/templates/a.yaml\nkind: A\nspec: {{\n# Source: x\nmetadata: {{annotations: {{helm.sh/hook: test}}, a: {value}}}\n# Source: y\n}}\n"

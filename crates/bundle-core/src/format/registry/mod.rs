@@ -213,7 +213,8 @@ fn parts(
     ))
 }
 
-/// Returns the name of the package from the annotations.
+/// Returns the name of the package from the annotations. Returns `None` if the name is missing or
+/// invalid, which is added to `findings`.
 fn package_name(files: &Files, findings: &mut Findings) -> Option<String> {
     let Some(text) = files.get(ANNOTATIONS) else {
         findings.push(

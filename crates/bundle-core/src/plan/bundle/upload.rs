@@ -23,11 +23,11 @@ pub enum UploadRejection {
 /// Stored and unpacked content of a Bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct UploadState<'a> {
-    /// Digest of the content that was unpacked.
+    /// Digest of the content that was unpacked; `None` before the first unpacking.
     pub unpacked: Option<&'a Digest>,
     /// True if the cache contains the unpacked content.
     pub is_cached: bool,
-    /// Digest of the stored upload.
+    /// Digest of the stored upload; `None` without a stored upload.
     pub stored: Option<&'a Digest>,
 }
 

@@ -13,7 +13,7 @@ use crate::{
 pub struct InstalledPackage {
     /// Name of the package.
     pub name: String,
-    /// Version of the package.
+    /// Version of the package; `None` if unknown.
     pub version: Option<String>,
     /// Digest of the content.
     pub digest: String,

@@ -18,7 +18,7 @@ pub struct InstalledRevision<'a> {
     pub bundle: &'a str,
     /// Digest of the content.
     pub digest: &'a str,
-    /// Version of the package.
+    /// Version of the package; `None` if unknown.
     pub version: Option<&'a str>,
     /// Requester of the content.
     pub requested_by: &'a str,
@@ -143,7 +143,7 @@ pub fn recorded_config(revision: &Revision) -> RecordedConfig<'_> {
 pub struct Owned {
     /// Name of the Bundle.
     pub name: String,
-    /// Uid of the Bundle.
+    /// Uid of the Bundle; `None` if the API server returned no uid.
     pub uid: Option<String>,
     /// Creation time in RFC 3339, so that text order is time order.
     pub created: String,
@@ -156,7 +156,7 @@ pub struct RetainedBundles<'a> {
     pub wanted: &'a str,
     /// True if the content of the wanted Bundle is installed.
     pub wanted_is_installed: bool,
-    /// Name of the active Bundle.
+    /// Revisions that were installed before, newest first.
     pub active: Option<&'a str>,
     /// History of revisions.
     pub revisions: &'a [Revision],

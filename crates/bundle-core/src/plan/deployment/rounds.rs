@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 use crate::plan::phases::Phase;
 use crate::review::Class;
 
-/// Largest number of objects in one round.
+/// Largest number of objects in one round. Between rounds, outdated checks are repeated.
 pub const ROUND: usize = 100;
 
-/// Step of one round.
+/// Step of one round. A round applies up to [`ROUND`] objects of one phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RoundStep {
     /// Watch all kinds of the content. Kinds that the content defines are served by now.
@@ -33,7 +33,7 @@ pub enum RoundStep {
     Apply,
 }
 
-/// Facts of a round.
+/// Observed facts about a round, which determine its remaining steps.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ObservedRound {
     /// Phase of the next objects; `None` if all are applied.

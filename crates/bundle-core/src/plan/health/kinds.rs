@@ -24,7 +24,7 @@ pub struct KindRule {
     pub failed: &'static str,
 }
 
-/// Returns the entry of a kind.
+/// Returns the entry of a kind; `None` if the table does not contain the kind.
 pub fn find(group: &str, kind: &str) -> Option<&'static KindRule> {
     KINDS
         .iter()

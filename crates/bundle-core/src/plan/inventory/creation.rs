@@ -7,10 +7,10 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
-/// Length of a mark in bytes.
+/// Length of a creation mark, in bytes.
 const LENGTH: usize = 16;
 
-/// Secret key of one inventory for its creation marks.
+/// Secret key of one inventory. The creation marks of its objects are computed with this key.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CreationKey(String);

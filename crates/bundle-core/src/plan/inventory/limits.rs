@@ -21,7 +21,7 @@ pub enum TooManyObjects {
         "the content adds {added} objects to the {recorded} that are installed for requester {requester:?}, who can have {most}: remove BundleDeployments of this requester, or increase the memory of the webhook"
     )]
     OfRequester {
-        /// Requester of the content.
+        /// Requester of the content, as text for the message.
         requester: String,
         /// Objects that are not recorded yet.
         added: u64,

@@ -96,7 +96,7 @@ pub struct Inventory {
     /// the content.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     created_namespaces: BTreeSet<String>,
-    /// Key of the creation marks.
+    /// Secret key of the creation marks; `None` before the first installation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     creation_key: Option<CreationKey>,
     /// Content from which each Job was last applied, and `true` for each Job that has finished and
@@ -110,11 +110,11 @@ pub struct Inventory {
 pub struct LiveObject<'a> {
     /// Uid of the object.
     pub uid: &'a str,
-    /// `creationTimestamp` in seconds since 1970.
+    /// `creationTimestamp` in seconds since 1970; `None` if the object has no such field.
     pub created: Option<i64>,
     /// True if this project's field manager has exactly one `Apply` entry in `managedFields`.
     pub applied_by_us: bool,
-    /// Creation mark in the annotations.
+    /// Creation mark in the annotations; `None` if the object has no valid creation mark.
     pub mark: Option<CreationMark>,
 }
 
@@ -266,7 +266,7 @@ impl Inventory {
         live.applied_by_us && live.mark.is_some() && live.mark == self.mark(key)
     }
 
-    /// Returns the record of the object `key`.
+    /// Returns the record of the object `key`; `None` if the object is not recorded.
     pub fn get(&self, key: &str) -> Option<&ObjectRecord> {
         self.objects.get(key)
     }
@@ -413,7 +413,8 @@ impl Inventory {
             .collect()
     }
 
-    /// Returns the uid of namespace `name` at the time of installation.
+    /// Returns the uid of namespace `name` at the time of installation; `None` if the namespace is
+    /// not recorded.
     pub fn namespace(&self, name: &str) -> Option<&str> {
         self.namespaces.get(name).map(String::as_str)
     }

@@ -49,7 +49,7 @@ pub struct InstalledContent {
     /// Name of the package; `None` for content without `bundle.yaml`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub package: Option<String>,
-    /// Version of the package.
+    /// Version of the package; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// Number of applied objects.
@@ -80,7 +80,7 @@ pub struct InstalledContent {
 pub struct RememberedSeals {
     /// Value of `status.admission.seal`.
     pub admission: String,
-    /// `status.content.seal` of a Bundle.
+    /// Value of `status.content.seal`; `None` if the object has no such seal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
 }
@@ -97,7 +97,7 @@ impl InstalledContent {
 }
 
 impl InstallationRecord {
-    /// Returns the seals of the object with this uid.
+    /// Returns the seals of the object with this uid; `None` if no seals are recorded.
     pub fn seals(&self, uid: &str) -> Option<&RememberedSeals> {
         self.seals.get(uid)
     }

@@ -46,8 +46,8 @@ fn list(text: &str) -> impl Iterator<Item = &str> {
         .filter(|part| !part.is_empty())
 }
 
-/// Returns kind, namespace and name of a key: the text of a [`crate::object::ObjectId`], such as
-/// `Deployment.apps/team-a/web`.
+/// Returns kind, namespace and name of a key, which is the text of a [`crate::object::ObjectId`],
+/// such as `Deployment.apps/team-a/web`. Returns `None` for other texts.
 pub fn parts(key: &str) -> Option<(GroupKind, Option<&str>, &str)> {
     let mut parts = key.split('/');
     let kind = GroupKind::parse(parts.next()?);

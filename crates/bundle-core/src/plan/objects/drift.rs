@@ -30,7 +30,8 @@ pub struct FieldsEntry<'a> {
     pub subresource: &'a str,
     /// API version of the fields.
     pub api_version: &'a str,
-    /// Time of the manager's last change, in whole seconds since 1970.
+    /// Time of the manager's last change, in whole seconds since 1970; `None` if the entry has no
+    /// time.
     pub time: Option<i64>,
     /// Owned fields, as `fieldsV1`.
     pub fields: &'a Value,
@@ -105,7 +106,7 @@ pub struct ObjectRevisionParts<'a> {
     pub group: &'a str,
     /// Kind of the object.
     pub kind: &'a str,
-    /// `metadata.generation`.
+    /// `metadata.generation`; `None` if the API server sets none.
     pub generation: Option<i64>,
     /// `metadata.resourceVersion`.
     pub resource_version: &'a str,

@@ -215,7 +215,7 @@ impl Policy {
         self
     }
 
-    /// Returns the text in `named`, or adds the reason why the text is missing.
+    /// Returns the text in `named`. If the text is missing, adds the reason and returns `None`.
     fn take(&mut self, path: &str, what: &str, named: Option<&Named>) -> Option<String> {
         match named {
             Some(Named::Found(text)) => return Some(text.clone()),

@@ -57,7 +57,8 @@ fn fault(pattern: &str) -> Option<String> {
         .or_else(|| example(pattern).is_none().then(|| no_reference(registry)))
 }
 
-/// Returns an error for characters that neither registries nor repositories can contain.
+/// Returns an error for characters that neither registries nor repositories can contain; `None` if
+/// there are no such characters.
 fn letters(registry: &str, repository: &str) -> Option<String> {
     let stray = |text: &str, allowed: fn(u8) -> bool| {
         text.chars()

@@ -1,5 +1,5 @@
 //! Search for a name that a pattern matches, by walking the pattern and the grammar of names
-//! together. A pattern without such a name matches nothing.
+//! together. If there is no such name, the pattern matches no reference.
 
 use std::collections::{HashSet, VecDeque};
 use std::net::Ipv6Addr;
@@ -19,7 +19,8 @@ const WORDS: [&[u8]; 5] = [
 /// Words that mean Docker Hub, as bits.
 const HUB: u8 = 0b1_1110;
 
-/// Returns the shortest `registry/repository` that the canonical `pattern` matches.
+/// Returns the shortest `registry/repository` that the canonical `pattern` matches; `None` if the
+/// pattern matches no name.
 pub(super) fn shortest(pattern: &str) -> Option<String> {
     let (prefix, rest, start) = match pattern.strip_prefix('[') {
         None => ("", pattern, Name::START),
@@ -43,8 +44,8 @@ struct Node {
     from: Option<(usize, Option<u8>)>,
 }
 
-/// Breadth-first search, which finds the shortest name first. Each pair of positions is visited
-/// once, so the length of the pattern bounds the work.
+/// Breadth-first search, which finds the shortest name first. Returns `None` if there is no name.
+/// Each pair of positions is visited once, so the length of the pattern limits the work.
 fn search(pattern: &[u8], start: Name) -> Option<Vec<u8>> {
     let mut nodes: Vec<Node> = Vec::new();
     let mut queue = VecDeque::new();

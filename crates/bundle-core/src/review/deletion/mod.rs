@@ -69,9 +69,9 @@ pub struct DeletionFacts {
     pub classes: BTreeMap<String, ClassFact>,
     /// Result of the access review for verb `use`, by class.
     pub may_use: BTreeMap<String, Answer>,
-    /// Result of the access review for verb `manage` on the object.
+    /// Result of the access review for verb `manage` on the object; `None` if there was no review.
     pub may_manage: Option<Answer>,
-    /// State of the BundleDeployment of [`Deletion::owner`].
+    /// State of the BundleDeployment of [`Deletion::owner`]; `None` if there was no lookup.
     pub owner: Option<OwnerFact>,
     /// `true` if the owner references are covered by stamp or seal; `None` without a valid stamp or
     /// seal.
@@ -176,7 +176,7 @@ pub fn is_guarded_update(
     owners(old) != owners(new) || (guards(old) && !guards(new)) || is_admitted || is_changed
 }
 
-/// Judges a deletion. Every error is a reason to reject the deletion.
+/// Checks whether a deletion is allowed. Every error is a reason to reject the deletion.
 pub fn judge_deletion(deletion: &Deletion<'_>, facts: &DeletionFacts) -> Findings {
     let mut findings = Findings::default();
     if deletion.own {
@@ -237,9 +237,9 @@ fn controller(deletion: &Deletion<'_>, facts: &DeletionFacts, findings: &mut Fin
     }
 }
 
-/// Returns the error for a deletion at `now` that is so early that the reconciler could not
-/// distinguish it from an unreviewed deletion. Times are milliseconds since 1970. `enforced_since`
-/// is [`ObservedDeletion::enforced_since`].
+/// Returns the error for a deletion at `now` that is too early; otherwise `None`. A deletion is too
+/// early if the reconciler could not distinguish it from an unreviewed deletion. Times are
+/// milliseconds since 1970. `enforced_since` is [`ObservedDeletion::enforced_since`].
 pub fn too_early(
     deletion: &Deletion<'_>,
     now: i64,

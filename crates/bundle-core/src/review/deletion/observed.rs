@@ -34,7 +34,7 @@ impl ObservedDeletion {
             || self.admitted.is_some_and(|time| self.can_be_admitted(time))
     }
 
-    /// Returns true if a stamp of `time` can admit the deletion.
+    /// Returns true if a write with a stamp of this `time` can admit the deletion.
     pub(crate) fn can_be_admitted(&self, time: i64) -> bool {
         time >= self.deleted.saturating_add(ADMITTED_AFTER)
     }

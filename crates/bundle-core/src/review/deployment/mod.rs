@@ -32,7 +32,7 @@ pub struct CheckedDeploymentSpec {
     pub class: KubeName,
     /// Template of the Bundle.
     pub template: Template,
-    /// ServiceAccount that replaces the ServiceAccount of the class.
+    /// ServiceAccount that replaces the ServiceAccount of the class; `None` if the spec names none.
     pub service_account: Option<ServiceAccount>,
     /// Namespace for objects without a namespace.
     pub target_namespace: Option<KubeName>,
@@ -370,7 +370,8 @@ impl OptionalFieldReader<'_, '_> {
     }
 }
 
-/// Parses a ServiceAccount. Namespace and name are required.
+/// Parses a ServiceAccount. Namespace and name are required. Returns `None` if the field is absent
+/// or invalid.
 pub(super) fn service_account(
     field: &Field<'_>,
     findings: &mut Findings,
@@ -388,7 +389,8 @@ pub(super) fn service_account(
     })
 }
 
-/// Parses a duration as allowed by the schema: `10m`, `1h30m`, `500ms`.
+/// Parses a duration as allowed by the schema: `10m`, `1h30m`, `500ms`. Returns `None` for other
+/// texts.
 fn duration(text: &str) -> Option<Duration> {
     let mut total = Duration::ZERO;
     let mut rest = text;

@@ -6,15 +6,15 @@ use crate::object::GroupKind;
 /// One rule of `spec.drift.ignore`. An absent property matches all objects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct IgnoreRule {
-    /// Kind of the objects.
+    /// Kind of the objects; `None` matches all kinds.
     pub kind: Option<GroupKind>,
-    /// Namespace of the objects.
+    /// Namespace of the objects; `None` matches all objects.
     pub namespace: Option<String>,
-    /// Name of the objects.
+    /// Name of the objects; `None` matches all names.
     pub name: Option<String>,
     /// Fields that keep their value on the cluster, as JSON pointers.
     pub fields: Vec<String>,
-    /// Field manager that keeps all fields that it owns.
+    /// Field manager that keeps all fields that it owns; `None` if the rule names no manager.
     pub manager: Option<String>,
 }
 
@@ -98,7 +98,7 @@ impl CrdCheck {
         ("ServedVersionValidator", Self::ServedVersionValidator),
     ];
 
-    /// Parses the name of a check.
+    /// Parses the name of a check; `None` for an unknown name.
     pub fn parse(name: &str) -> Option<Self> {
         let named = Self::NAMES.iter().find(|(known, _)| *known == name);
         named.map(|(_, check)| *check)

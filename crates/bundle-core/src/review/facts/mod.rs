@@ -254,15 +254,16 @@ pub struct Facts<'a> {
     pub classes: BTreeMap<String, ClassFact>,
     /// Access reviews for verb `use`, by class.
     pub may_use: BTreeMap<String, Answer>,
-    /// Access review for verb `impersonate` on the ServiceAccount.
+    /// Access review for verb `impersonate` on the ServiceAccount; `None` if there was no review.
     pub may_impersonate: Option<Answer>,
-    /// Access review for verb `approve` on the class of `deployment`.
+    /// Access review for verb `approve` on the class of `deployment`; `None` if there was no
+    /// review.
     pub may_approve: Option<Answer>,
-    /// BundleDeployment of an approval.
+    /// BundleDeployment of an approval; `None` if there was no lookup.
     pub deployment: Option<DeploymentFact>,
     /// Access reviews for verb `get`, by ConfigMap.
     pub may_read: BTreeMap<String, Answer>,
-    /// Access review for verb `get` on the Secret of the source.
+    /// Access review for verb `get` on the Secret of the source; `None` if there was no review.
     pub may_read_secret: Option<Answer>,
     /// ConfigMaps by name.
     pub config_maps: BTreeMap<String, ConfigMapFact>,

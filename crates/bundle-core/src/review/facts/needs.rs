@@ -22,17 +22,19 @@ use crate::{
 pub struct RequiredLookups {
     /// Classes, by name. For each class: the spec, and an access review for verb `use`.
     pub classes: BTreeSet<KubeName>,
-    /// Access review for verb `impersonate` on this ServiceAccount.
+    /// Access review for verb `impersonate` on this ServiceAccount; `None` if no review is
+    /// required.
     pub impersonate: Option<ServiceAccount>,
-    /// BundleDeployment of this name, and an access review for verb `approve` on its class.
+    /// BundleDeployment of this name, and an access review for verb `approve` on its class; `None`
+    /// if no lookup is required.
     pub deployment: Option<KubeName>,
     /// Image in the registry: annotations of its manifest, and its signatures if a policy matches.
     pub image: Option<Image>,
     /// ConfigMaps in the system namespace. For each ConfigMap: an access review for verb `get`, and
     /// the field `immutable`.
     pub config_maps: BTreeSet<KubeName>,
-    /// Secret in the system namespace whose credentials the source uses: an access review for verb
-    /// `get`.
+    /// Secret in the system namespace with the credentials of the source: an access review for verb
+    /// `get`. `None` if no review is required.
     pub secret: Option<KubeName>,
 }
 
@@ -41,7 +43,7 @@ pub struct RequiredLookups {
 pub struct Image {
     /// Reference of the image.
     pub reference: Reference,
-    /// Secret with credentials, in the system namespace.
+    /// Secret with credentials, in the system namespace; `None` for anonymous access.
     pub pull_secret: Option<KubeName>,
 }
 
@@ -60,11 +62,12 @@ pub struct CheckedApprovalSpec {
     pub deployment: KubeName,
     /// Uid of the BundleDeployment.
     pub uid: String,
-    /// Generation of the BundleDeployment that the author of the approval reviewed.
+    /// Generation of the BundleDeployment that the author of the approval reviewed; `None` if the
+    /// approval names no generation.
     pub generation: Option<i64>,
     /// Digest of the content.
     pub digest: Digest,
-    /// Reason of the approval.
+    /// Reason of the approval; `None` if the author gave no reason.
     pub reason: Option<String>,
 }
 

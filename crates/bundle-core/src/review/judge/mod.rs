@@ -16,7 +16,7 @@ use crate::{
     reference::Digest,
 };
 
-/// Verdict on a write.
+/// Decision on a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// The write is admitted.
@@ -33,7 +33,8 @@ pub enum Verdict {
     CannotTell(Findings),
 }
 
-/// Stamp to set on an admitted object.
+/// Stamp to set on an admitted object. The stamp records the requesters of a write (annotation
+/// `core.rukpak.io/stamp`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stamping {
     /// Stamp of the requester for every part. All parts were checked for the requester.
@@ -52,7 +53,7 @@ pub enum Stamping {
 }
 
 impl Verdict {
-    /// Returns all findings, errors before warnings.
+    /// Returns all findings of the decision, errors before warnings.
     pub fn findings(&self) -> &Findings {
         match self {
             Self::Admit { warnings, .. } => warnings,
@@ -61,7 +62,8 @@ impl Verdict {
     }
 }
 
-/// Judges a write. The same input always has the same verdict, with its findings in the same order.
+/// Decides on a write. The same input always has the same decision, with its findings in the same
+/// order.
 pub fn judge(subject: &Subject<'_>, facts: &Facts<'_>) -> Verdict {
     let mut findings = Findings::default();
     if let Some(finding) = immutable(subject) {
@@ -120,7 +122,7 @@ fn admit(warnings: Findings, stamp: Stamping) -> Verdict {
     Verdict::Admit { warnings, stamp }
 }
 
-/// Returns the stamp for a write without checks.
+/// Returns the stamp for a write without checks of permissions and content.
 fn kept(subject: &Subject<'_>) -> Stamping {
     if subject.spec_is_untouched() {
         Stamping::Keep

@@ -26,7 +26,7 @@ pub const EARLIER: i64 = 5_000;
 /// Maximum time from a stamp to its write, in milliseconds: the maximum duration of the review plus
 /// the maximum duration of later webhooks.
 pub const LATER: i64 = 15_000;
-/// Maximum age of a stamp at the time of sealing, in milliseconds.
+/// Maximum age of a stamp when the leader makes the seal, in milliseconds.
 pub const SEALED_WITHIN: i64 = 300_000;
 
 const SEAL: &str = "core.rukpak.io/seal";
@@ -44,18 +44,18 @@ pub struct StoredObject<'a> {
     pub uid: &'a str,
     /// Generation of the object.
     pub generation: i64,
-    /// Creation time, in milliseconds since 1970.
+    /// Creation time, in milliseconds since 1970; `None` if unknown.
     pub created: Option<i64>,
     /// Time of the last write, except writes of the status ([`last_written`]), in milliseconds
-    /// since 1970.
+    /// since 1970. `None` if unknown.
     pub written: Option<i64>,
     /// `true` if the object is being deleted. The deletion increments the generation by one.
     pub deleting: bool,
     /// Spec of the object.
     pub spec: &'a Value,
-    /// The annotation with the stamp.
+    /// Value of the annotation `core.rukpak.io/stamp`; `None` if the object has none.
     pub stamp: Option<&'a str>,
-    /// Value of `status.admission.seal`.
+    /// Value of `status.admission.seal`; `None` if the object has none.
     pub seal: Option<&'a str>,
 }
 
@@ -67,7 +67,7 @@ pub fn last_written(times: impl IntoIterator<Item = i64>, now: i64) -> Option<i6
     times.into_iter().filter(|time| *time <= latest).max()
 }
 
-/// Time of a seal check.
+/// Time at which a seal is checked, and the state of the webhook registrations at this time.
 #[derive(Debug, Clone, Copy)]
 pub struct SealMoment {
     /// Now, in milliseconds since 1970.
@@ -80,11 +80,11 @@ pub struct SealMoment {
 /// Facts about an object that its seal or stamp confirms.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfirmedFacts {
-    /// Requester of each part.
+    /// Requester of each part of the spec.
     pub parts: PartRequesters,
-    /// Approved terms, for an approval.
+    /// Digest of the approved terms; `None` if the object is not a BundleApproval.
     pub approves: Option<Digest>,
-    /// BundleDeployment that a Bundle was generated for.
+    /// BundleDeployment that a Bundle was generated for; `None` for other objects.
     pub generated_for: Option<GeneratedFor>,
     /// The owner references that were reviewed; `None` if the object had no owner references.
     pub owners: Option<Digest>,
@@ -144,7 +144,8 @@ pub enum VouchState {
 }
 
 impl VouchState {
-    /// Returns the confirmed facts of a sealed or unsealed object.
+    /// Returns the confirmed facts of an object with a valid seal or stamp. Otherwise returns the
+    /// reason why neither is valid.
     pub fn vouched(self) -> Result<ConfirmedFacts, StampError> {
         match self {
             Self::Sealed(vouched) | Self::Unsealed(vouched) => Ok(vouched),
@@ -225,7 +226,7 @@ fn is_replaced(key: &[u8], object: &StoredObject<'_>, seal: &ConfirmedFacts, age
     stamp_of(key, object, behind).is_ok_and(|(stamp, _)| stamp.time > seal.time)
 }
 
-/// Generation of a seal, compared with the generation of the object.
+/// Generation of a seal, compared with the generation of the object: equal, or one lower.
 #[derive(Clone, Copy)]
 enum Age {
     Current,

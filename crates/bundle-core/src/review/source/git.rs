@@ -167,7 +167,8 @@ impl GitUrl {
 
 const OTHER_PROTOCOL: &str = "is neither an https nor an ssh URL";
 
-/// Returns the protocol, the rest of the URL, and the character with which its path begins.
+/// Returns the protocol, the rest of the URL, and the character with which its path begins. Returns
+/// `None` for other URLs.
 fn split_scheme(text: &str) -> Option<(GitTransport, &str, char)> {
     if let Some((scheme, rest)) = text.split_once("://") {
         let transport = match scheme.to_ascii_lowercase().as_str() {
@@ -195,10 +196,10 @@ fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
     }
 }
 
-/// Parses a DNS name or an address. Other notations of addresses, such as `0x7f.1`, are rejected,
-/// because programs read them differently. A name that ends with a dot is rejected too: old
-/// versions of curl do not find such a name among the checked addresses, and resolve the name
-/// again.
+/// Parses a DNS name or an address. Returns `None` if the host is invalid. Other notations of
+/// addresses, such as `0x7f.1`, are rejected, because programs read them differently. A name that
+/// ends with a dot is rejected too: old versions of curl do not find such a name among the checked
+/// addresses, and resolve the name again.
 fn parse_host(host: &str) -> Option<GitHost> {
     if let Some(address) = host.strip_prefix('[') {
         let address: Ipv6Addr = address.strip_suffix(']')?.parse().ok()?;

@@ -38,7 +38,7 @@ pub enum Source {
     Image {
         /// Reference of the image.
         reference: Reference,
-        /// Secret with credentials, in the system namespace.
+        /// Secret with credentials, in the system namespace; `None` for anonymous access.
         pull_secret: Option<KubeName>,
     },
     /// Directory of a git repository.
@@ -79,7 +79,7 @@ pub enum GitRef {
 /// Credentials and TLS settings of a git or http source.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Auth {
-    /// Secret in the system namespace.
+    /// Secret with credentials, in the system namespace; `None` for anonymous access.
     pub secret: Option<KubeName>,
     /// `true` if any TLS certificate or host key is accepted.
     pub insecure_skip_verify: bool,
@@ -141,8 +141,8 @@ impl Source {
     }
 
     /// Returns the Secret in the system namespace with the credentials that the source sends to its
-    /// host. The pull secret of an image is not returned, because it names the hosts of its
-    /// credentials.
+    /// host; `None` if there is none. The pull secret of an image is not returned, because it names
+    /// the hosts of its credentials.
     pub fn credentials(&self) -> Option<&KubeName> {
         self.auth()?.secret.as_ref()
     }
@@ -190,7 +190,8 @@ impl CheckedBundleSpec {
     }
 }
 
-/// Parses the name of a class: a DNS label, as in the schema.
+/// Parses the name of a class: a DNS label, as in the schema. Returns `None` if the name is missing
+/// or invalid.
 pub(super) fn class_name(field: &Field<'_>, findings: &mut Findings) -> Option<KubeName> {
     field.required_name(NameKind::Label, findings)
 }
@@ -438,7 +439,7 @@ fn inside(path: &str) -> Result<String, PathError> {
     Ok(parts.join("/"))
 }
 
-/// Returns host and port of `https://user@host:port/path`.
+/// Returns host and port of `https://user@host:port/path`; `None` for other texts.
 fn url_host(url: &str) -> Option<&str> {
     let (_, rest) = url.split_once("://")?;
     let authority = rest.split(['/', '?', '#']).next()?;

@@ -15,11 +15,12 @@ const GONE: &str = include_str!("gone.tsv");
 pub struct Api {
     /// First minor version that serves the API, if the sources of the table contain this version.
     pub introduced: Option<Minor>,
-    /// Minor version in which the API was or will be deprecated.
+    /// Minor version in which the API was or will be deprecated; `None` if the API is not
+    /// deprecated.
     pub deprecated: Option<Minor>,
-    /// First minor version that does not serve the API.
+    /// First minor version that does not serve the API; `None` if no known version removes the API.
     pub removed: Option<Minor>,
-    /// API that replaces this API: `apps/v1/Deployment`.
+    /// API that replaces this API, such as `apps/v1/Deployment`; `None` if there is none.
     pub replacement: Option<&'static str>,
     /// `true` if the objects have a namespace.
     pub namespaced: bool,
@@ -37,7 +38,8 @@ static TABLE: LazyLock<BTreeMap<&'static str, Vec<Entry>>> = LazyLock::new(|| {
     table
 });
 
-/// Parses a line of a table. A test checks that all lines are valid.
+/// Parses a line of a table. Returns `None` if the line is invalid. A test checks that all lines
+/// are valid.
 fn line(text: &'static str) -> Option<(&'static str, Entry)> {
     if text.starts_with('#') {
         return None;

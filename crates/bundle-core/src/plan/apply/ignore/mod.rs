@@ -83,8 +83,8 @@ fn keep_live_fields(desired: &mut Value, live: &Value, rules: &[&Rule]) {
     }
 }
 
-/// Returns the value at `pointer`. Calls `above` for each value that contains the value at
-/// `pointer`.
+/// Returns the value at `pointer`; `None` if there is none. Calls `above` for each value that
+/// contains the value at `pointer`.
 fn find<'v>(
     value: &'v Value,
     pointer: &str,

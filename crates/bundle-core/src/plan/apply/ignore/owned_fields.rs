@@ -100,7 +100,8 @@ impl<'f> OwnedFields<'f> {
     }
 }
 
-/// Returns the item of a set as JSON text, from its key `v:…` in `fieldsV1`.
+/// Returns the item of a set as JSON text, from its key `v:…` in `fieldsV1`. Returns `None` for
+/// other keys.
 fn member(key: &str) -> Option<String> {
     let value: Value = serde_json::from_str(key.strip_prefix("v:")?).ok()?;
     Some(value.to_string())

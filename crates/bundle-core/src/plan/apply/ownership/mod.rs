@@ -43,6 +43,7 @@ enum Segment {
 
 impl ListPath {
     /// Returns the innermost list in the field path of an error, such as `spec.ports[1].name`.
+    /// Returns `None` if the path contains no list.
     fn parse(field: &str) -> Option<Self> {
         let mut segments = Vec::new();
         let mut list = None;

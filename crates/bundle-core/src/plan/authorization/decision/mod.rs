@@ -13,7 +13,7 @@ use crate::policy::ClassSignatures;
 use crate::reference::Digest;
 use crate::review::class::{Approval, Authorization, Class};
 
-/// Class and terms of a decision.
+/// Class and terms that a decision is based on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Decider {
@@ -30,7 +30,7 @@ pub struct Decider {
 }
 
 impl Decider {
-    /// Returns the decider for `class` and a BundleDeployment with these approval terms.
+    /// Returns the class and terms for a decision on a BundleDeployment with these approval terms.
     pub fn new(class: &Class, approval_terms: &Digest) -> Self {
         let account = class.service_account.as_ref();
         let terms = json!({
@@ -58,14 +58,15 @@ impl Decider {
     }
 }
 
-/// Decision about one content.
+/// Decision of a class to install one content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Decision {
     /// Content, ServiceAccount and namespace, as in the first part of
     /// [`crate::plan::inventory::Inventory::installation`].
     content: String,
-    /// `None` if an earlier version of this project installed the content and recorded no decider.
+    /// Class and terms of the decision. `None` if an earlier version of this project installed the
+    /// content and did not record them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     by: Option<Decider>,
 }
@@ -88,7 +89,7 @@ pub struct Decisions {
     #[serde(default)]
     of_content: Vec<Decision>,
     /// Keys of recorded objects that are not part of the installed content. These objects come from
-    /// content that another decider admitted.
+    /// content that another class admitted, or the same class with other terms.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     leftovers: BTreeSet<String>,
 }

@@ -54,7 +54,7 @@ fn decision_counts_only_for_the_same_class_and_terms() {
     ] {
         assert_eq!(decider("u", &more, &json!({})), one, "{more}");
     }
-    // Settings of the BundleDeployment are terms if the class requires approval.
+    // If the class requires approval, settings of the BundleDeployment are part of the terms.
     let adopt = json!({"collision": "Adopt"});
     assert_eq!(decider("u", &json!({}), &adopt), one);
     let approved = decider("u", &approval, &json!({}));

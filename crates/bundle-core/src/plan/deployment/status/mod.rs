@@ -14,7 +14,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use crate::plan::conditions::{ConditionChange, ConditionStatus};
 use crate::plan::summary::{Correction, Installation, ObservedObjects};
 
-/// Message of conditions without facts.
+/// Message of conditions for which nothing was observed yet.
 const NOT_LOOKED_AT: &str = "not checked";
 
 /// Previous conditions, with the changes of this reconcile.

@@ -124,7 +124,7 @@ pub struct ObservedDeployment {
     /// True if the inventory recorded the Bundle of the template as installed when the reconcile
     /// started.
     pub is_active: bool,
-    /// True if the same attempt failed before and is not due yet.
+    /// True if the same attempt failed before, and its retry is not due yet.
     pub is_held: bool,
     /// Result of [`InstallStep::Compare`]; `None` if this step did not run.
     pub is_as_recorded: Option<bool>,
@@ -154,7 +154,8 @@ const COMPLETION: [InstallStep; 3] = [
 ];
 
 impl ObservedDeployment {
-    /// Returns true if the wanted content is completely installed, decided and recorded.
+    /// Returns true if the inventory records that the wanted content is completely installed and
+    /// that the class authorized it.
     fn is_recorded(&self) -> bool {
         self.is_installed && self.is_decided && self.is_active && !self.is_unfinished
     }

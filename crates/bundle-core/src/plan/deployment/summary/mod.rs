@@ -7,12 +7,12 @@ use bundle_api::names::reason;
 
 use crate::plan::conditions::{ConditionStatus, some_of};
 
-/// Reasons of conditions.
+/// Reason of conditions if drift may remain undetected.
 const BLIND: &str = reason::CREATE_DYNAMIC_WATCH_FAILED;
 const INSTALLED: &str = reason::INSTALLATION_SUCCEEDED;
 const INSTALLING: &str = "Installing";
 const PAUSED: &str = reason::PAUSED;
-/// Messages of conditions.
+/// Message of conditions while `spec.paused` is true.
 const NOTHING_CHANGED: &str = "spec.paused is true: nothing is changed";
 const NOT_IN_PLACE: &str = "the content is not installed yet";
 /// Largest number of objects in a message.
@@ -59,7 +59,7 @@ pub struct ObservedObjects<'a> {
     pub contested: &'a [String],
     /// Unhealthy objects, with the reason.
     pub unhealthy: &'a BTreeMap<String, String>,
-    /// Reason why drift may remain undetected.
+    /// Reason why drift may remain undetected; `None` if drift is detected.
     pub blind: Option<&'a str>,
 }
 

@@ -87,7 +87,7 @@ pub struct ObservedRemoval {
     pub custom_resources: CustomResources,
     /// Record of the objects.
     pub recorded: RecordedObjects,
-    /// Result of [`RemovalStep::FindAccount`].
+    /// Result of [`RemovalStep::FindAccount`]; `None` before this step.
     pub account: Option<Account>,
     /// Result of [`RemovalStep::FindDefinitionsInUse`]: true if definitions are in use.
     pub definitions_in_use: Option<bool>,
