@@ -67,12 +67,12 @@ pub const MUTATING: &[ExpectedWebhook] = &[
     expected("mbundleapprovals.core.rukpak.io", "bundleapprovals", WRITES),
 ];
 
-/// A webhook of a registration, with its faults.
+/// A webhook of a registration, with its differences from the expected webhook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InspectedWebhook<'a> {
     /// Name of the expected webhook.
     pub name: &'static str,
-    /// The webhook, if the registration contains it.
+    /// The webhook; `None` if the registration does not contain the webhook.
     pub found: Option<&'a Value>,
     /// Differences because of which the API server could skip the review of a write.
     pub faults: Vec<String>,

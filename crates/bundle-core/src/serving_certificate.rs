@@ -135,7 +135,7 @@ pub fn service(object: &Manifest) -> Option<WebhookService> {
     })
 }
 
-/// Writes the certificate of [`service`] into the object.
+/// Writes the certificate and key, or the authorities, of [`service`] into the object.
 pub fn write(object: &mut Value, issued: &ServingCertificate) {
     let encoded = |text: &str| Value::String(STANDARD.encode(text));
     match object["kind"].as_str() {

@@ -25,7 +25,7 @@ pub enum FileResponse {
     Protected(Bytes, (String, String)),
     /// These bytes, for requests with this bearer token.
     WithToken(Bytes, String),
-    /// A status line such as `503 Service Unavailable`, without content.
+    /// A status line such as `503 Service Unavailable`, and no content.
     Status(&'static str),
     /// A redirect to this URL.
     Redirect(String),
@@ -33,7 +33,7 @@ pub enum FileResponse {
     Html(&'static str),
     /// These bytes, with this value as `Content-Length`.
     WrongLength(Bytes, u64),
-    /// Content that never ends, without a length.
+    /// Content that never ends. The response declares no length.
     Endless,
     /// The first bytes of a response. Then the server sends no more bytes, and the connection stays
     /// open.

@@ -94,7 +94,7 @@ pub fn resolve_at(
 /// Returns the length of `value` as JSON, in bytes, without writing it into memory.
 pub(crate) fn json_bytes(value: &Value) -> usize {
     let mut count = CountingWriter(0);
-    // The writer never fails.
+    // Writing to this counter cannot fail.
     serde_json::to_writer(&mut count, value).ok();
     count.0
 }

@@ -35,8 +35,8 @@ const COMPARISONS: u64 = 50_000_000;
 /// Maximum of the same product for a list of errors, because each comparison can result in an
 /// error.
 const LISTED_COMPARISONS: u64 = 30_000;
-/// Supported values of `$schema`, with or without `#`. In older drafts other keywords change the base of
-/// references.
+/// Supported values of `$schema`, with or without `#`. In older drafts, other keywords change the
+/// base of references.
 const DRAFTS: [&str; 4] = [
     "http://json-schema.org/draft-06/schema",
     "http://json-schema.org/draft-07/schema",

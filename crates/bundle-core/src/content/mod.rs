@@ -90,8 +90,8 @@ impl ContentId {
         &self.source
     }
 
-    /// Returns the digest: of the OCI manifest for an image, of the archive for http and upload, else
-    /// of the files ([`FileIndex::digest`]).
+    /// Returns the digest of the content: of the OCI manifest for an image, of the archive for http
+    /// and upload, and of the files for all other sources ([`FileIndex::digest`]).
     pub fn digest(&self) -> &Digest {
         &self.digest
     }

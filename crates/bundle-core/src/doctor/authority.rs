@@ -25,9 +25,9 @@ pub enum CaBundle {
 pub struct Certificate {
     /// Fingerprint of the certificate, as text for messages.
     pub fingerprint: String,
-    /// Start of its validity.
+    /// Start of the validity, in Unix seconds.
     pub not_before: i64,
-    /// End of its validity.
+    /// End of the validity, in Unix seconds.
     pub not_after: i64,
 }
 

@@ -124,9 +124,9 @@ pub fn clock(server: Option<i64>, local: i64) -> CheckResult {
 pub enum VersionSkew {
     /// The minor versions are equal, or differ by one.
     Supported,
-    /// The versions are too far apart, and the plugin is older.
+    /// The difference of the versions is not supported, and the plugin is older.
     PluginOlder,
-    /// The versions are too far apart, and the pod is older.
+    /// The difference of the versions is not supported, and the pod is older.
     PodOlder,
 }
 

@@ -75,7 +75,7 @@ impl CheckResult {
         }
     }
 
-    /// Returns the result of a check that was not done, because of an earlier result.
+    /// Returns the result of a check that did not run because of an earlier result.
     pub fn skipped(
         check: &'static str,
         subject: impl Into<String>,

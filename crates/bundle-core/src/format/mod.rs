@@ -54,9 +54,9 @@ pub struct ReadFiles {
 
 impl ReadFiles {
     /// Returns the files that must be read for a bundle. `package` is the text of `bundle.yaml`;
-    /// `None` if the bundle has no such file. If this text needs more memory than
-    /// [`PACKAGE_MEMORY`], its configuration is ignored, because it is parsed before the memory of
-    /// the content is reserved.
+    /// `None` if the bundle has no such file. The memory of the content is reserved only after this
+    /// text is parsed. Therefore the configuration is ignored if the text needs more memory than
+    /// [`PACKAGE_MEMORY`].
     pub fn new(package: Option<&[u8]>) -> Self {
         let is_small = |text: &&[u8]| {
             let weight = yaml::weigh(text, package::FILE, &mut Allowance::default());

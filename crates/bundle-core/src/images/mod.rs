@@ -62,7 +62,7 @@ pub struct Place {
     pub file: String,
     /// First line of the object, from 1.
     pub line: usize,
-    /// Evidence that the location holds an image.
+    /// Evidence that the location contains an image.
     pub evidence: Evidence,
 }
 
@@ -87,7 +87,7 @@ pub struct StoredLocation {
     pub field: String,
 }
 
-/// Evidence that a location holds an image.
+/// Evidence that a location contains an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Evidence {

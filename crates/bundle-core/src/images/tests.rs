@@ -384,7 +384,7 @@ fn deploys_at_the_found_fields_only() {
     assert_eq!(value["metadata"]["annotations"]["note"], "nginx:1.25");
 }
 
-/// Returns arbitrary JSON values that contain words which matter for the search.
+/// Returns arbitrary JSON values that contain words that affect the search.
 fn any_value() -> impl Strategy<Value = Value> {
     let text = prop_oneof![
         Just("nginx:1.25".to_owned()),

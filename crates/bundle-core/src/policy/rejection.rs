@@ -95,7 +95,7 @@ pub enum Rejection {
         /// Number of public-key operations that the verification requires.
         operations: usize,
     },
-    /// The signatures before this one have reached the limit of the total size.
+    /// The signatures before this signature have reached the limit of the total size.
     Crowded {
         /// Maximum total size of all signatures, in bytes.
         limit: u64,

@@ -1,4 +1,5 @@
-//! Parser of `ProvisionerClass`: the provisioner of a class, and the rules for content of the class.
+//! Parser of `ProvisionerClass`: the provisioner of a class, and the rules for content of the
+//! class.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,15 +26,15 @@ pub struct Class {
     /// Parameters of the provisioner.
     pub parameters: BTreeMap<String, String>,
     /// ServiceAccount that installs content, unless a BundleDeployment names another
-    /// ServiceAccount.
+    /// ServiceAccount. `None` if the class names no ServiceAccount.
     pub service_account: Option<ServiceAccount>,
-    /// Identity whose permissions are required.
+    /// User whose permissions the content needs: the requester, or the ServiceAccount of the class.
     pub authorization: Authorization,
     /// Check of the requester's permissions, for [`Authorization::Requester`].
     pub requester_check: RequesterCheck,
     /// Required approval of content.
     pub approval: Approval,
-    /// Signature policy where no SignaturePolicy matches.
+    /// Requirement for signatures if no SignaturePolicy matches.
     pub signatures: ClassSignatures,
     /// Allowed source types; `None` allows all types.
     pub source_types: Option<Vec<String>>,
@@ -71,7 +72,7 @@ impl fmt::Display for Provisioner {
     }
 }
 
-/// Identity whose permissions are required.
+/// User whose permissions the content needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Authorization {
     /// Permissions of the requester, for every object.

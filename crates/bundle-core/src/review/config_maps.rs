@@ -1,6 +1,5 @@
-//! The guards of ConfigMaps that Bundles reference, with the texts of RukPak
-//! (`internal/webhook/configmaps.go`): a referenced ConfigMap is created immutable, and is not
-//! deleted.
+//! Rules that protect ConfigMaps to which Bundles refer, with the texts of RukPak
+//! (`internal/webhook/configmaps.go`): such a ConfigMap is created immutable, and is not deleted.
 
 use serde_json::Value;
 

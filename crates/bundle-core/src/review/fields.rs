@@ -116,7 +116,7 @@ impl<'v> Field<'v> {
         is
     }
 
-    /// Parses an optional text. An empty text counts as absent.
+    /// Parses an optional text; `None` if absent. An empty text counts as absent.
     pub(super) fn text(&self, findings: &mut Findings) -> Option<&'v str> {
         let text = self.value?.as_str();
         if text.is_none() {
@@ -136,7 +136,7 @@ impl<'v> Field<'v> {
         text
     }
 
-    /// Parses an optional name of an object. An empty text counts as absent.
+    /// Parses an optional name of an object; `None` if absent. An empty text counts as absent.
     pub(super) fn name(&self, kind: NameKind, findings: &mut Findings) -> Option<KubeName> {
         let text = self.text(findings)?;
         match KubeName::parse(kind, text) {

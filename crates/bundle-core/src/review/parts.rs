@@ -25,8 +25,9 @@ pub struct PartRequesters {
     pub config: Requester,
     /// Requester of `serviceAccount`.
     pub service_account: Requester,
-    /// Requester of `collision`, `crdUpgrades`, `drift.ignore`, `deletion` and `rollout.replace`. The content
-    /// requires no permissions of this requester. A user cannot approve their own settings.
+    /// Requester of `collision`, `crdUpgrades`, `drift.ignore`, `deletion` and `rollout.replace`.
+    /// The content requires no permissions of this requester. A user cannot approve their own
+    /// settings.
     pub settings: Requester,
 }
 

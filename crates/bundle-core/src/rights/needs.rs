@@ -1,6 +1,6 @@
 //! Access reviews for installing objects: one review for each verb, kind and namespace. If such a
-//! review is denied, reviews for the names of the objects follow. The module `roles` has the
-//! reviews for roles and bindings.
+//! review is denied, the next reviews are for the names of the objects. The module `roles` contains
+//! the reviews for roles and bindings.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -16,8 +16,8 @@ const MAX_QUESTION_TEXTS: usize = 1 << 20;
 /// of an object name.
 const MAX_TEXT: usize = 253;
 
-/// Access reviews that the roles of one content can still expand to. A role beyond this limit
-/// requires verb `escalate` or `bind`.
+/// Number of access reviews that the roles of one content can still expand to. A role beyond this
+/// limit requires verb `escalate` or `bind`.
 #[derive(Debug)]
 pub struct QuestionBudget {
     questions: usize,
@@ -58,7 +58,7 @@ impl QuestionBudget {
 #[derive(Debug, Clone, Copy)]
 pub struct RoleRule<'a>(&'a Value);
 
-/// Rule of an aggregated role before aggregation.
+/// Rule that allows everything. It is used for an aggregated role before its aggregation.
 static ALL_PERMISSIONS: LazyLock<Value> = LazyLock::new(
     || json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "nonResourceURLs": ["*"]}),
 );
@@ -267,7 +267,8 @@ mod tests {
         assert!(take(&mut budget, &wide(9, 5)));
         assert!(!take(&mut budget, &wide(9, 5)));
         assert!(take(&mut budget, &wide(7, 5)));
-        // Reviews with 253 bytes of each text exceed the length long before the number.
+        // Reviews with texts of 253 bytes exceed the limit of the length, but not the limit of the
+        // number.
         let mut budget = QuestionBudget::default();
         assert!(take(&mut budget, &wide(5, MAX_TEXT)));
         assert!(!take(&mut budget, &wide(5, MAX_TEXT)));

@@ -10,12 +10,12 @@ use super::Question;
 /// Rule of a Role or ClusterRole.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 pub struct Rule {
-    /// Allowed verbs.
+    /// Allowed verbs, such as `get`.
     pub verbs: Vec<String>,
-    /// API groups.
+    /// API groups; an empty text is the core group.
     #[serde(rename = "apiGroups", skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<String>,
-    /// Resources.
+    /// Plural names of the resources.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<String>,
     /// Names of objects. An empty list means all objects.

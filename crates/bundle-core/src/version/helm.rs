@@ -133,7 +133,7 @@ mod tests {
             // Without a patch version, the suffix does not change the range.
             (">1.31-0", &[[1, 32, 0]][..], &[[1, 31, 5]][..]),
             ("<=1.31-0", &[[1, 31, 5]], &[[1, 32, 0]]),
-            // Only the prerelease itself matches, and no release.
+            // The comparison matches only the prerelease itself, and no release.
             ("1.31.0-rc.1 || 1.32", &[[1, 32, 0]], &[[1, 31, 0]]),
             ("!=1.31.0-rc.1", &[[1, 31, 0]], &[]),
             ("!=1.31-rc.1", &[[1, 31, 4]], &[]),

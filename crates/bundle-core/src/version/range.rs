@@ -17,7 +17,7 @@ const LOWEST: Numbers = [0; 3];
 /// Version above every valid version.
 const HIGHEST: Numbers = [u64::MAX; 3];
 
-/// Half-open interval: the first version is included, the second is excluded.
+/// Half-open interval: the first version is included, and the second version is excluded.
 type Span = (Numbers, Numbers);
 
 /// Set of versions. Only major, minor and patch are compared.

@@ -85,14 +85,14 @@ pub(super) fn options(text: &str) -> Options {
             max_recorded_anchor_events: unfolded,
             max_recorded_anchor_bytes: MAX_ANCHOR_BYTES,
             max_total_scalar_bytes: MAX_FILE_BYTES * 2,
-            // The ratio of aliases to anchors is not relevant: the size of the expansion is limited
+            // The ratio of aliases to anchors is not limited. The size of the expansion is limited
             // instead.
             enforce_alias_anchor_ratio: false,
         },
         alias_limits: serde_saphyr::alias_limits! {
             max_total_replayed_events: unfolded,
         },
-        // Errors are rendered in one line by this project.
+        // This project renders errors in one line itself.
         with_snippet: false,
         legacy_octal_numbers: true,
         // JSON has no type for a custom tag.

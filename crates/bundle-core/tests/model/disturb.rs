@@ -9,12 +9,12 @@ type Disturbance = fn(&mut State);
 
 /// Changes that any user can revert. Each is one disturbance.
 const DISTURBANCES: [Disturbance; 24] = [
-    // A new template, or the previous one again.
+    // A user writes a new template, or the previous template again.
     |state| {
         state.cluster.wanted = 1 - state.cluster.wanted;
         new_generation(state);
     },
-    // Another class, or the same class with other terms.
+    // The spec names another class, or the terms of the class change.
     |state| state.cluster.terms = 1 - state.cluster.terms,
     |state| state.cluster.is_class_gone = !state.cluster.is_class_gone,
     |state| {
@@ -69,9 +69,9 @@ const DISTURBANCES: [Disturbance; 24] = [
     },
     |state| state.cluster.is_healthy = !state.cluster.is_healthy,
     |state| state.cluster.is_invalid = !state.cluster.is_invalid,
-    // Time passes: an attempt is due again.
+    // Time passes, and the retry of an attempt is due.
     |state| state.memory.is_held = false,
-    // A request of the step that is next fails.
+    // A request of the next step fails.
     |state| match state.reconcile {
         Reconcile::Install(run) if run.maintenance.is_none() => {
             *state = state.fail_installation(run);

@@ -30,7 +30,7 @@ pub(crate) struct Limits {
     pub(crate) order: Order,
 }
 
-/// The extent of a search.
+/// The number of explored states, and the depth of the search.
 #[derive(Debug)]
 pub(crate) struct Explored {
     pub(crate) states: usize,

@@ -65,7 +65,7 @@ fn a_million_states_on_long_paths_keep_the_invariants_and_converge() {
     assert!(!is_complete);
 }
 
-/// The search of `cargo xtask model`.
+/// Runs the search of `cargo xtask model`.
 #[test]
 #[ignore = "runs for minutes: cargo xtask model runs it"]
 fn states_within_the_limits_keep_the_invariants_and_converge() {

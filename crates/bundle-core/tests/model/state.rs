@@ -137,7 +137,7 @@ pub(crate) struct Run {
     /// `true` if the first round of applies is complete.
     pub(crate) is_half_applied: bool,
     pub(crate) has_failed: bool,
-    /// Results that the conditions will show.
+    /// Results that the conditions show at the end.
     pub(crate) rights: Answer,
     pub(crate) approval: Answer,
     /// Number of completed maintenance steps; `None` before the first step.

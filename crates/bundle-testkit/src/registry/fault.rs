@@ -5,9 +5,9 @@ use std::time::Duration;
 /// Fault of a registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// Manifests are altered and sent with their original digest.
+    /// Manifests are altered, and sent under their original digest.
     LyingManifest,
-    /// Blobs are altered and sent for their original digest.
+    /// Blobs are altered, and sent under their original digest.
     LyingBlob,
     /// Blobs end after their first half, without an error.
     TruncatedBlob,
@@ -53,7 +53,7 @@ pub enum Fault {
         api: u16,
         /// Status of the fallback tag.
         list: u16,
-        /// Status of the tags of cosign 2, `.sig` and `.att`.
+        /// Status of the tags `.sig` and `.att` of cosign 2.
         older: u16,
     },
     /// The attestation tag of cosign 2, `.att`, returns this status.
@@ -69,11 +69,11 @@ pub enum Fault {
     LostUpdates(u32),
     /// Blob requests are redirected to this URL.
     RedirectBlobs(String),
-    /// Blob responses break off after this number of bytes, for this number of responses.
+    /// Blob responses end early after this number of bytes, for this number of responses.
     BrokenBlob {
         /// Bytes of each response.
         after: usize,
-        /// Number of responses that break off.
+        /// Number of responses that end early.
         times: u32,
         /// Handling of the `Range` header.
         ranges: Ranges,
@@ -84,7 +84,7 @@ pub enum Fault {
     LyingHeader,
     /// Manifests are sent with this media type instead of their own.
     Mislabelled(String),
-    /// The next page of a list of referrers or tags is its first page.
+    /// A list of referrers or tags never ends: each next page is the first page again.
     LoopingList,
     /// Lists of referrers and tags of 400 MiB, sent in pieces without a declared length.
     HugeList,

@@ -1,4 +1,5 @@
-//! `Chart.yaml`: its fields, the folder of the chart in a bundle, and the package that it describes.
+//! `Chart.yaml`: its fields, the folder of the chart in a bundle, and the package that it
+//! describes.
 
 use std::collections::BTreeSet;
 

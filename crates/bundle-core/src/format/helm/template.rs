@@ -59,7 +59,8 @@ impl Impurity {
     }
 }
 
-/// Returns the places of the names of impure functions in the actions of a template, in order.
+/// Returns the positions of the names of impure functions in the actions of a template, in order. A
+/// function is impure if its result does not depend only on its arguments.
 pub(super) fn calls(text: &[u8]) -> Vec<(Range<usize>, Impurity)> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -69,7 +70,7 @@ pub(super) fn calls(text: &[u8]) -> Vec<(Range<usize>, Impurity)> {
     found
 }
 
-/// Reads an action from `at`, and returns the position after it.
+/// Reads an action from the position `at`, and returns the position after the action.
 fn action(text: &[u8], mut at: usize, found: &mut Vec<(Range<usize>, Impurity)>) -> usize {
     let start = at;
     if let [b'-', b' ' | b'\t' | b'\r' | b'\n', ..] = text[at..] {
@@ -113,7 +114,7 @@ fn quoted(text: &[u8], mut at: usize, quote: u8) -> usize {
     text.len()
 }
 
-/// Letters of other alphabets belong to names too.
+/// Letters of other alphabets can be part of a name too.
 fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii()
 }

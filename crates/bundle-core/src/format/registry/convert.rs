@@ -29,7 +29,8 @@ const SUGGESTED_NAMESPACE: &str = "operatorframework.io/suggested-namespace";
 const TARGET_NAMESPACES: &str = "olm.targetNamespaces";
 /// Maximum length of a namespace name.
 const MAX_NAMESPACE: usize = 63;
-/// Number of old ReplicaSets of an operator that are kept, as the Operator Lifecycle Manager sets it.
+/// Number of old ReplicaSets of an operator that are kept. The Operator Lifecycle Manager sets the
+/// same number.
 const REVISIONS: u32 = 1;
 
 /// Kinds that a bundle may contain in addition to the ClusterServiceVersion; `true` for namespaced
@@ -71,7 +72,7 @@ pub(super) fn convert(
     target: &RenderTarget,
     findings: &mut Findings,
 ) -> Vec<Manifest> {
-    // An invalid name was reported before. Each generated name would contain it.
+    // An invalid name was already reported. Each generated name would contain this invalid name.
     if !object::is_dns_subdomain(&operator.csv.name) {
         return Vec::new();
     }
@@ -107,7 +108,8 @@ pub(super) fn convert(
         made.push(
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
         );
-        // The invalid name is reported once, and not for each object in the namespace.
+        // A namespace with an invalid name is reported once, and not for each object in the
+        // namespace.
         if namespace.len() > MAX_NAMESPACE {
             return written(&place, made, findings);
         }

@@ -33,10 +33,10 @@ pub enum ParseStep {
 pub enum AttemptDecision {
     /// The attempt may start, also while other content is in memory.
     Try,
-    /// The attempt may start only while no other content is in memory. If it
-    /// succeeds, other content caused the former interruption, and the record is removed.
+    /// The attempt may start only while no other content is in memory. If the attempt succeeds,
+    /// other content caused the former interruption, and the record is removed.
     TryAlone,
-    /// The content is not tried before this time has passed.
+    /// The next attempt must not start before this time has passed.
     Wait(Duration),
 }
 

@@ -66,8 +66,9 @@ impl PackageRules {
         required.any(|required| required.name == name)
     }
 
-    /// Returns a finding for each requirement that the cluster does not meet. `is_served` answers
-    /// for each of [`Self::apis`], and `installed` are the packages of all BundleDeployments.
+    /// Returns a finding for each requirement that the cluster does not meet. `is_served` returns
+    /// `true` if the server serves an API. `installed` contains the packages of all
+    /// BundleDeployments.
     pub fn unmet(
         &self,
         is_served: impl Fn(&str) -> bool,

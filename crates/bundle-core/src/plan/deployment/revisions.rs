@@ -156,9 +156,9 @@ pub struct RetainedBundles<'a> {
     pub wanted: &'a str,
     /// True if the content of the wanted Bundle is installed.
     pub wanted_is_installed: bool,
-    /// Revisions that were installed before, newest first.
+    /// Name of the active Bundle; `None` if nothing is installed.
     pub active: Option<&'a str>,
-    /// History of revisions.
+    /// Revisions that were installed before, newest first.
     pub revisions: &'a [Revision],
 }
 

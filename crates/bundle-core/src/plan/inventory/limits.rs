@@ -16,7 +16,7 @@ pub struct ObjectLimits {
 /// A BundleDeployment would record more objects than a limit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TooManyObjects {
-    /// The limit of the requester.
+    /// The limit of one requester is exceeded.
     #[error(
         "the content adds {added} objects to the {recorded} that are installed for requester {requester:?}, who can have {most}: remove BundleDeployments of this requester, or increase the memory of the webhook"
     )]
@@ -30,7 +30,7 @@ pub enum TooManyObjects {
         /// Largest number of objects of one requester.
         most: u64,
     },
-    /// The limit of all requesters.
+    /// The limit of all requesters together is exceeded.
     #[error(
         "the content adds {added} objects to the {recorded} that are installed for all requesters, who can have {most} together: remove BundleDeployments, or increase the memory of the webhook"
     )]

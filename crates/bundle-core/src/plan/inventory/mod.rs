@@ -86,7 +86,7 @@ pub struct Inventory {
     /// earlier versions of this project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<InstallationRecord>,
-    /// Keys are [`crate::object::ObjectId`] as text.
+    /// Recorded objects. The keys are [`crate::object::ObjectId`] as text.
     #[serde(default)]
     objects: BTreeMap<String, ObjectRecord>,
     /// Uid of each namespace with recorded objects, by name.

@@ -63,8 +63,8 @@ pub struct InstalledContent {
     /// Approver of the content, if the class requires approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved_by: Option<String>,
-    /// [`crate::review::approval_terms`] of the spec with which the content was installed. `None` in
-    /// records of earlier versions.
+    /// [`crate::review::approval_terms`] of the spec with which the content was installed. `None`
+    /// in records of earlier versions of this project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terms: Option<String>,
     /// [`crate::plan::drift::combined`] of all objects after the last apply; `None` if the state of

@@ -179,7 +179,8 @@ pub fn combined(
 /// State of one object, from its metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ObjectState {
-    /// `None` if the object has no entry of this project.
+    /// Fingerprint of the object; `None` if the object has no entry of this project in
+    /// `managedFields`.
     pub fingerprint: Option<Fingerprint>,
     /// Hash that changes with every other write of the object.
     pub revision: ObjectRevision,
@@ -188,7 +189,7 @@ pub struct ObjectState {
 /// Drift of an installed object, from its metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DriftState {
-    /// Unchanged since the last apply.
+    /// The object is unchanged since the last apply.
     InPlace,
     /// The object was written, and its metadata does not show which client wrote it. Another apply
     /// restores the object. Without drift, the apply changes nothing.

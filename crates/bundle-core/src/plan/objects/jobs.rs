@@ -20,7 +20,7 @@ pub enum JobEnd {
     Unseen,
     /// The Job has not finished.
     Running,
-    /// Completed or failed at this time, in seconds since 1970.
+    /// The Job completed or failed at this time, in seconds since 1970.
     Finished(i64),
 }
 

@@ -105,8 +105,8 @@ fn next_step<'a>(
         .unwrap_or_default()
 }
 
-/// Returns true if an object can be deleted as soon as the objects of `going` are deleted. An
-/// example of `going` are objects that finalizers block.
+/// Returns true if an object can be deleted as soon as the objects of `going` are deleted. For
+/// example, finalizers can block the objects of `going`.
 fn waits_for<'a>(
     objects: impl IntoIterator<Item = &'a ObjectId>,
     going: impl Fn(&ObjectId) -> bool,

@@ -96,10 +96,10 @@ impl FailedAttempts {
 /// Failure to restore an object. The kind of failure selects the longest delay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RestoreFailure {
-    /// The API server is busy or unreachable: up to 30 s.
+    /// The API server is busy or unreachable. Longest delay: 30 s.
     Passing,
-    /// The API server rejected the request, for example because of missing permissions: up to 5
-    /// min.
+    /// The API server rejected the request, for example because of missing permissions. Longest
+    /// delay: 5 min.
     Refused,
     /// The API server rejects these values as invalid. Longest delay: 10 min.
     Invalid,

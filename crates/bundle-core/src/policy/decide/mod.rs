@@ -19,7 +19,7 @@ use crate::{
     reference::{PinnedReference, Reference},
 };
 
-/// Signature policy of a class where no policy matches (`ProvisionerClass.spec.signatures`).
+/// Requirement of a class for signatures if no policy matches (`ProvisionerClass.spec.signatures`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClassSignatures {
     /// Every image requires a signature that a policy accepts.

@@ -33,7 +33,8 @@ pub enum Mode {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     pub(super) name: String,
-    /// `None` if the patterns are invalid. A policy with invalid patterns matches every reference.
+    /// Patterns of the images that the policy applies to. `None` if the patterns are invalid: such
+    /// a policy matches every reference.
     globs: Option<Vec<String>>,
     mode: Mode,
     pub(super) threshold: usize,

@@ -123,7 +123,7 @@ fn spelled(nodes: &[Node], last: usize) -> Vec<u8> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Name {
     Host(Host),
-    /// After the address of an IPv6 host.
+    /// Position after the address of an IPv6 host.
     AfterBracket,
     Port {
         value: u32,

@@ -27,7 +27,7 @@ const OFF: [&str; 1] = ["createNamespace"];
 pub(super) enum MemberRule {
     /// Empty values inside of the value are ignored.
     Reduced,
-    /// Unchanged: the value is user-defined.
+    /// The value is compared unchanged, because it is user-defined.
     Opaque,
     /// Like `Reduced`, and `false` equals absent.
     Off,
@@ -49,7 +49,7 @@ impl MemberRule {
         }
     }
 
-    /// Returns `true` if the value has a meaning under this rule.
+    /// Returns `true` if the value is not equal to an absent field under this rule.
     pub(super) fn is_set(self, value: &Value) -> bool {
         match (self, value) {
             (_, Value::Null) | (Self::Off, Value::Bool(false)) => false,
@@ -356,7 +356,7 @@ mod tests {
             assert_eq!(spec_digest(&absent), spec_digest(&spec(nothing)));
         }
         assert!(!same(&absent, &spec(json!(true))));
-        // Other boolean fields, and the content of `config`, stay unchanged.
+        // Other boolean fields, and the content of `config`, are compared unchanged.
         assert!(!same(&json!({"paused": false}), &json!({})));
         let config = |value: Value| json!({"config": value});
         assert!(!same(

@@ -9,7 +9,8 @@ pub const ADMITTED_AFTER: i64 = 6_000;
 /// since 1970.
 #[derive(Debug, Clone, Copy)]
 pub struct ObservedDeletion {
-    /// `metadata.deletionTimestamp`, by the clock of the API server: the start of the second.
+    /// `metadata.deletionTimestamp`, by the clock of the API server. The API server stores whole
+    /// seconds.
     pub deleted: i64,
     /// True if the inventory records that the deletion was accepted.
     pub is_recorded: bool,

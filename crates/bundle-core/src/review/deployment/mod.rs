@@ -28,13 +28,13 @@ use crate::{
     reason = "each field is a separate setting of the API"
 )]
 pub struct CheckedDeploymentSpec {
-    /// Name of the ProvisionerClass that installs.
+    /// Name of the ProvisionerClass that installs the content.
     pub class: KubeName,
     /// Template of the Bundle.
     pub template: Template,
     /// ServiceAccount that replaces the ServiceAccount of the class; `None` if the spec names none.
     pub service_account: Option<ServiceAccount>,
-    /// Namespace for objects without a namespace.
+    /// Namespace for objects without a namespace; `None` if the spec sets none.
     pub target_namespace: Option<KubeName>,
     /// `true` if a missing target namespace is created.
     pub create_namespace: bool,
@@ -201,7 +201,7 @@ struct Optional {
 struct OptionalFieldReader<'a, 'v> {
     f: &'a Field<'v>,
     findings: &'a mut Findings,
-    /// Number of fields in the rules of `drift.ignore` parsed so far.
+    /// Number of fields in all rules of `drift.ignore` that were parsed so far.
     ignored_fields: usize,
 }
 

@@ -21,7 +21,7 @@ pub struct IgnoreRule {
 /// Policy for the replacement of objects with immutable fields.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ReplacePolicy {
-    /// Replace whenever such a field changes.
+    /// Replace whenever an immutable field changes.
     Always,
     /// Replace only Jobs that have completed or failed.
     #[default]
@@ -44,7 +44,7 @@ pub enum CrdCheck {
     NoExistingFieldRemoved,
     /// All changes of existing fields: the group of the following checks.
     ChangeValidator,
-    /// No value is removed from an enumeration, and none is added to a free field.
+    /// No value is removed from an enumeration, and no enumeration is added to an existing field.
     Enum,
     /// No field becomes required.
     Required,

@@ -17,7 +17,7 @@ use crate::{
     service_account::ServiceAccount,
 };
 
-/// Required lookups.
+/// Lookups that a review requires.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RequiredLookups {
     /// Classes, by name. For each class: the spec, and an access review for verb `use`.
@@ -29,6 +29,7 @@ pub struct RequiredLookups {
     /// if no lookup is required.
     pub deployment: Option<KubeName>,
     /// Image in the registry: annotations of its manifest, and its signatures if a policy matches.
+    /// `None` if no lookup is required.
     pub image: Option<Image>,
     /// ConfigMaps in the system namespace. For each ConfigMap: an access review for verb `get`, and
     /// the field `immutable`.

@@ -59,9 +59,9 @@ pub struct StoredObject<'a> {
     pub seal: Option<&'a str>,
 }
 
-/// Returns the latest of the times in `managedFields`, in milliseconds since 1970. Times more than
-/// [`EARLIER`] after `now` are ignored. The API server sets only the time of the field manager that
-/// writes. Clients can send any time for other field managers.
+/// Returns the latest of the times in `managedFields`, in milliseconds since 1970; `None` without
+/// times. Times more than [`EARLIER`] after `now` are ignored. The API server sets only the time of
+/// the field manager that writes. Clients can send any time for other field managers.
 pub fn last_written(times: impl IntoIterator<Item = i64>, now: i64) -> Option<i64> {
     let latest = now.saturating_add(EARLIER);
     times.into_iter().filter(|time| *time <= latest).max()
@@ -70,10 +70,10 @@ pub fn last_written(times: impl IntoIterator<Item = i64>, now: i64) -> Option<i6
 /// Time at which a seal is checked, and the state of the webhook registrations at this time.
 #[derive(Debug, Clone, Copy)]
 pub struct SealMoment {
-    /// Now, in milliseconds since 1970.
+    /// Current time, in milliseconds since 1970.
     pub now: i64,
     /// Start of the period in which the webhook registrations have been intact without
-    /// interruption, in milliseconds since 1970. `None` while they are not intact.
+    /// interruption, in milliseconds since 1970. `None` while the registrations are not intact.
     pub intact_since: Option<i64>,
 }
 

@@ -407,7 +407,7 @@ fn update_whose_time_nobody_noted_is_sealed_only_while_its_stamp_is_new() {
             assert_eq!(refusal(&update, &gap), StampError::Gap);
         }
     }
-    // A create always has a time.
+    // A CREATE always has a creation time.
     let text = stamp(&spec, None).text(KEY);
     let created = StoredObject {
         created: Some(NOON - EARLIER - 1),
@@ -431,7 +431,7 @@ fn seal_admits_only_what_its_stamp_admitted() {
         let sealed = seal(KEY, &fresh, &vouched);
         let found = state(&object(&spec, None, Some(&sealed))).vouched();
         assert_eq!(found.map(|sealed| sealed.admitted_at), Ok(admitted_at));
-        // Earlier versions wrote texts without this member.
+        // Stamps of earlier versions of this project have no field `admitted_at`.
         assert_eq!(text.contains("admitted_at"), admitted_at.is_some());
         assert_eq!(sealed.contains("admittedAt"), admitted_at.is_some());
     }

@@ -118,7 +118,8 @@ impl Source {
         }
     }
 
-    /// Returns the name for messages: the reference or URL in the spec, or a substitute.
+    /// Returns the name of the source for messages: the reference or URL in the spec, or a
+    /// description of the source.
     pub fn name(&self) -> String {
         match self {
             Self::Image { reference, .. } => reference.to_string(),

@@ -13,7 +13,8 @@ const GONE: &str = include_str!("gone.tsv");
 /// Built-in API of Kubernetes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Api {
-    /// First minor version that serves the API, if the sources of the table contain this version.
+    /// First minor version that serves the API; `None` if the sources of the table do not contain
+    /// this version.
     pub introduced: Option<Minor>,
     /// Minor version in which the API was or will be deprecated; `None` if the API is not
     /// deprecated.
@@ -124,7 +125,7 @@ pub fn newest() -> Minor {
 }
 
 /// Returns `true` if the objects of a built-in kind have a namespace; `None` if the kind is
-/// unknown. All versions of a kind agree.
+/// unknown. The result is the same for all versions of a kind.
 pub fn is_namespaced(group: &str, kind: &str) -> Option<bool> {
     of(group)
         .iter()

@@ -169,8 +169,8 @@ fn role_name(csv: &str, permission: &Permission) -> String {
     names::with_suffix(&format!("{csv}-{account}"), &hash[..10])
 }
 
-/// Returns the hash of `[csv, account, rules]` as JSON, in hexadecimal. One rule at a time is
-/// serialized.
+/// Returns the hash of `[csv, account, rules]` as JSON, in hexadecimal. Only one rule at a time is
+/// serialized, to limit the memory.
 fn hash(csv: &str, account: &str, rules: &[Value]) -> String {
     let mut hash = Sha256::new();
     hash.update(format!("[{},{},[", json!(csv), json!(account)));

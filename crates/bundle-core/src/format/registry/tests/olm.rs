@@ -13,7 +13,7 @@ const CERT_MANAGER: &str = "cert-manager.io/v1";
 /// Length of the hash at the end of the name of a role.
 const HASH: usize = 10;
 
-/// A shape: name, the bundle, the expected objects, and the configuration.
+/// Columns: name of the shape, bundle, expected objects, configuration.
 const SHAPES: [(&str, &str, &str, &str); 6] = [
     (
         "all namespaces",

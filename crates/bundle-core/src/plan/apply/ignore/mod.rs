@@ -105,7 +105,7 @@ fn find<'v>(
 
 /// Returns a message for each part of `rules`, in the order of `spec.drift.ignore`, that has no
 /// effect on these objects. If the maximum number of comparisons is reached, the last message
-/// states that.
+/// reports this.
 pub fn without_effect(rules: &[Rule], objects: &[(&ObjectId, &Value)]) -> Vec<String> {
     let mut lines = Vec::new();
     let mut left = COMPARISONS;

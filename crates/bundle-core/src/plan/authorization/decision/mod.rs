@@ -84,7 +84,7 @@ impl Decision {
 pub struct Decisions {
     /// Up to three decisions, newest last:
     /// - the decision about the installed content
-    /// - a later decision of another decider
+    /// - a later decision of another class, or of the same class with other terms
     /// - the decision about the content of the last started installation
     #[serde(default)]
     of_content: Vec<Decision>,

@@ -241,7 +241,7 @@ pub struct ObjectFacts {
     pub contested: Vec<String>,
     /// Unhealthy objects, with the reason.
     pub unhealthy: BTreeMap<String, String>,
-    /// Reason why drift may remain undetected; `None` if drift is detected.
+    /// Reason why drift may remain undetected; `None` if every drift is detected.
     pub blind: Option<String>,
 }
 

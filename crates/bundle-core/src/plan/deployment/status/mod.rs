@@ -205,8 +205,8 @@ impl DeploymentFacts {
             (condition::READY, observed.ready(&installation)),
         ];
         for (kind, condition) in conditions {
-            // `--wait` and scripts read the code. Messages of RukPak's own conditions are
-            // unchanged.
+            // The message ends with the diagnostic code, because `--wait` and scripts read the
+            // code. Messages of RukPak's own conditions are unchanged.
             let message = match failure {
                 Some(failure) if kind == condition::READY && !self.is_paused => {
                     format!("{} [{}]", condition.message, failure.code.id)

@@ -20,7 +20,7 @@ pub enum AppliedContent {
 /// Step of an installation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum InstallStep {
-    /// Report the error of the last attempt, which is not repeated yet.
+    /// Report the error of the last attempt. Its retry is not due yet.
     ReportHeldError,
     /// Compare the content with the content that was installed from the same template.
     CheckContent,
@@ -80,7 +80,7 @@ pub enum MaintenanceStep {
     /// Restore drift from the wanted content, and check health.
     Maintain,
     /// Restore the objects that an interrupted installation applied to the new content, and all
-    /// others to the previously installed content.
+    /// other objects to the previously installed content.
     MaintainPartial,
     /// Restore drift from the previously installed content.
     MaintainPrevious,
@@ -113,8 +113,8 @@ pub struct ObservedDeployment {
     /// True if the wanted content was completely installed last, even if an installation of other
     /// content has started since then.
     pub was_installed: bool,
-    /// True if `spec.config` is the configuration of the content that was completely installed last.
-    /// Another configuration can change each object, as other content can.
+    /// True if `spec.config` is the configuration of the content that was completely installed
+    /// last. Another configuration can change each object, in the same way as other content.
     pub has_installed_config: bool,
     /// True if the inventory recorded at the start an installation that is not complete.
     pub is_unfinished: bool,

@@ -59,7 +59,7 @@ pub struct ObservedObjects<'a> {
     pub contested: &'a [String],
     /// Unhealthy objects, with the reason.
     pub unhealthy: &'a BTreeMap<String, String>,
-    /// Reason why drift may remain undetected; `None` if drift is detected.
+    /// Reason why drift may remain undetected; `None` if every drift is detected.
     pub blind: Option<&'a str>,
 }
 

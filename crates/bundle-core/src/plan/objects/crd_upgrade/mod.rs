@@ -30,7 +30,7 @@ const MAX_TEXT: usize = 512;
 pub struct CrdFailure {
     /// Check that found the change.
     pub check: CrdCheck,
-    /// Text of the check.
+    /// Description of the change.
     pub text: String,
 }
 

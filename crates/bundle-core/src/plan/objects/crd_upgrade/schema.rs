@@ -103,7 +103,8 @@ fn node<'v>(
     }
 }
 
-/// Returns the schema of a child. An absent `additionalProperties` is not the same as `false`.
+/// Returns the schema of a child; `None` if the keyword is absent. An absent `additionalProperties`
+/// is not the same as `false`.
 fn child<'v>(schema: &'v Map<String, Value>, key: &str) -> Option<&'v Value> {
     schema.get(key).filter(|value| !value.is_null())
 }
@@ -120,7 +121,8 @@ fn unhandled<'v>(old: &'v Map<String, Value>, new: &'v Map<String, Value>) -> Ve
         .collect()
 }
 
-/// Returns the value of a keyword. The API server drops values that are empty or false.
+/// Returns the value of a keyword; `None` if the keyword is absent. The API server drops values
+/// that are empty or false.
 fn keyword<'v>(schema: &'v Map<String, Value>, key: &str) -> Option<&'v Value> {
     schema.get(key).filter(|value| match value {
         Value::Null | Value::Bool(false) => false,

@@ -89,7 +89,8 @@ pub struct ObservedRemoval {
     pub recorded: RecordedObjects,
     /// Result of [`RemovalStep::FindAccount`]; `None` before this step.
     pub account: Option<Account>,
-    /// Result of [`RemovalStep::FindDefinitionsInUse`]: true if definitions are in use.
+    /// Result of [`RemovalStep::FindDefinitionsInUse`]: true if definitions are in use. `None`
+    /// before this step.
     pub definitions_in_use: Option<bool>,
     /// Completed steps.
     pub done: BTreeSet<RemovalStep>,
