@@ -20,8 +20,8 @@ pub struct Rejection<'a> {
 ///
 /// Source of the prefix: `k8s.io/apimachinery`
 /// `pkg/util/managedfields/internal/structuredmerge.go`, `Apply`. Source of the rest of the
-/// message: `sigs.k8s.io/structured-merge-diff` (`duplicate entries for key`, `field not declared
-/// in schema`, `expected list, got …`).
+/// message: `sigs.k8s.io/structured-merge-diff` (`duplicate entries for key`,
+/// `field not declared in schema`, `expected list, got …`).
 const NOT_TYPED: &str = "failed to create typed patch object (";
 
 /// Returns the reason why an object is invalid with these values, with the path of the field;

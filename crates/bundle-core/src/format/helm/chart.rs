@@ -130,8 +130,8 @@ pub fn read(files: &Files) -> Result<(Chart, String), Findings> {
     Ok((chart, folder))
 }
 
-/// Returns the folder of the chart: the root, or the only folder with a `Chart.yaml`, as `helm
-/// package` writes it. Returns `None` if there is no such folder.
+/// Returns the folder of the chart: the root, or the only folder with a `Chart.yaml`, as
+/// `helm package` writes it. Returns `None` if there is no such folder.
 pub(super) fn folder(files: &Files) -> Option<String> {
     if files.contains_key(CHART) {
         return Some(String::new());

@@ -61,8 +61,8 @@ pub fn failure(command: &RenderCommand, stderr: &[u8]) -> Findings {
 }
 
 /// Returns an error for each value that does not match the schema of a chart. helm lists these
-/// values below the name of the chart: `- at '/a/b': MESSAGE`, or in earlier versions `- a.b:
-/// MESSAGE`.
+/// values below the name of the chart: `- at '/a/b': MESSAGE`, or in earlier versions
+/// `- a.b: MESSAGE`.
 fn of_values(command: &RenderCommand, text: &str) -> Findings {
     let mut findings = Findings::default();
     let mut chart = command.chart.as_str();

@@ -213,8 +213,8 @@ mod tests {
         let strict = class("Requester", "DryRun");
         let reviewed = class("Requester", "AccessReview");
         let lends = class("Class", "DryRun");
-        // `requesterCheck` belongs to `authorization: Requester`. A class with `authorization:
-        // Class` ignores this field.
+        // `requesterCheck` belongs to `authorization: Requester`. A class with
+        // `authorization: Class` ignores this field.
         let lends_reviewed = class("Class", "AccessReview");
         let deletions_and_repairs: &[ObjectAction] = &[Restore, Prune, Remove];
         let table: [Row<'_>; 18] = [
