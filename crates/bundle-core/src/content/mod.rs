@@ -25,7 +25,7 @@ pub struct ContentId {
 pub struct ImageContent<'a> {
     reference: &'a Reference,
     digest: &'a Digest,
-    /// Secret with credentials, in the system namespace; `None` for anonymous access.
+    /// Secret with credentials, in the system namespace; `None` if the source names no Secret.
     pub pull_secret: Option<&'a KubeName>,
 }
 

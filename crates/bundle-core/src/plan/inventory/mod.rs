@@ -96,7 +96,7 @@ pub struct Inventory {
     /// the content.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     created_namespaces: BTreeSet<String>,
-    /// Secret key of the creation marks; `None` before the first installation.
+    /// Secret key of the creation marks; `None` if no key was created yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     creation_key: Option<CreationKey>,
     /// Content from which each Job was last applied, and `true` for each Job that has finished and

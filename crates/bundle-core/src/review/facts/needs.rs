@@ -44,7 +44,7 @@ pub struct RequiredLookups {
 pub struct Image {
     /// Reference of the image.
     pub reference: Reference,
-    /// Secret with credentials, in the system namespace; `None` for anonymous access.
+    /// Secret with credentials, in the system namespace; `None` if the source names no Secret.
     pub pull_secret: Option<KubeName>,
 }
 

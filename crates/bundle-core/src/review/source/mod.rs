@@ -38,7 +38,7 @@ pub enum Source {
     Image {
         /// Reference of the image.
         reference: Reference,
-        /// Secret with credentials, in the system namespace; `None` for anonymous access.
+        /// Secret with credentials, in the system namespace; `None` if the source names no Secret.
         pull_secret: Option<KubeName>,
     },
     /// Directory of a git repository.
@@ -79,7 +79,7 @@ pub enum GitRef {
 /// Credentials and TLS settings of a git or http source.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Auth {
-    /// Secret with credentials, in the system namespace; `None` for anonymous access.
+    /// Secret with credentials, in the system namespace; `None` if the source names no Secret.
     pub secret: Option<KubeName>,
     /// `true` if any TLS certificate or host key is accepted.
     pub insecure_skip_verify: bool,
