@@ -81,7 +81,7 @@ pub struct InspectedWebhook<'a> {
 /// Compares the webhooks of `registration` with the expected webhooks.
 ///
 /// `timeoutSeconds`, `reinvocationPolicy`, labels and annotations are not compared. Administrators
-/// may change these fields, because the API server requests a review with every value.
+/// may change these fields: the API server calls the webhook whatever their values are.
 pub fn inspect<'a>(
     expected: &'static [ExpectedWebhook],
     registration: &'a Value,

@@ -110,8 +110,8 @@ impl CertificatePeriod {
     }
 }
 
-/// Returns the Service of the certificate or authorities that the object must contain. Returns
-/// `None` if the object needs no certificate and no authorities.
+/// Returns the Service of the certificate or CA certificates that the object must contain. Returns
+/// `None` if the object needs no certificate and no CA certificates.
 pub fn service(object: &Manifest) -> Option<WebhookService> {
     let annotation = |key: &str| object.value["metadata"]["annotations"][key].as_str();
     let (namespace, name) = match (object.id.group.as_str(), object.id.kind.as_str()) {

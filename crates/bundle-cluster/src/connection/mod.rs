@@ -51,7 +51,7 @@ pub enum ClusterError {
     NotInCluster {
         source: kube::config::InClusterError,
     },
-    #[error("cannot use the connection settings to the API server")]
+    #[error("cannot use the settings for the connection to the API server")]
     Client { source: kube::Error },
     #[error("`{}` cannot be the name of a ServiceAccount", account.user_name())]
     Account { account: ServiceAccount },

@@ -36,7 +36,7 @@ pub(super) struct WantedObject {
     pub(super) is_served: bool,
     /// Complete object.
     pub(super) value: Value,
-    /// `true` if the pod writes a certificate or authorities into the object.
+    /// `true` if the pod writes a serving certificate or CA certificates into the object.
     pub(super) has_certificate: bool,
 }
 
