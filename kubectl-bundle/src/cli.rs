@@ -30,7 +30,7 @@ use crate::ui::Ui;
     max_term_width = 110,
 )]
 pub(crate) struct Cli {
-    /// Verb.
+    /// Verb with its arguments.
     #[command(subcommand)]
     pub(crate) verb: Verb,
     /// Flags that every verb has.
@@ -45,7 +45,7 @@ macro_rules! verbs {
         |$environment:ident, $ui:ident|
         $( $(#[$attribute:meta])* $verb:ident($arguments:ty) => |$typed:ident| $run:expr, )*
     ) => {
-        /// Verbs.
+        /// Verbs of the command line.
         #[derive(Debug, Subcommand)]
         pub(crate) enum Verb {
             $( $(#[$attribute])* $verb($arguments), )*
@@ -151,7 +151,7 @@ verbs! {
 
 /// Returns clap's command.
 pub(crate) fn command() -> clap::Command {
-    // Helm's flag name works for verbs that read no other password.
+    // Helm's flag `--password-stdin` is an alias for verbs that have no flag with this name.
     Cli::command().mut_subcommands(|verb| {
         let has = |id: &str| verb.get_arguments().any(|argument| argument.get_id() == id);
         if has("registry_password_stdin") && !has("password_stdin") {

@@ -34,14 +34,15 @@ pub(crate) struct RegistrySettings {
     pub(crate) credentials: ConfigFiles,
     /// Files with mirrors and blocked registries.
     pub(crate) mirrors: ConfigFiles,
-    /// Deadline of a call; defaults to the client's limits.
+    /// Deadline of a call. `None` means the default deadlines of the client.
     pub(crate) deadline: Option<Duration>,
 }
 
 /// Credentials with a secret from standard input.
 #[derive(Debug, Clone)]
 pub(crate) struct ExplicitLogin {
-    /// Host and port; other registries never receive the secret.
+    /// Host and port of the registry that may receive the secret. Other registries never receive
+    /// the secret.
     pub(crate) registry: Option<String>,
     /// Kind of secret.
     pub(crate) secret: LoginSecret,
@@ -76,7 +77,7 @@ pub(crate) enum ConfigFiles {
 }
 
 impl RegistrySettings {
-    /// Restricts credentials from flags to the registry of this reference.
+    /// Restricts the credentials from flags to the registry of this reference.
     #[must_use]
     pub(crate) fn of(mut self, reference: &Reference) -> Self {
         if let Some(login) = &mut self.login {
@@ -115,7 +116,7 @@ impl ConfigFiles {
     fn list(&self) -> Outcome<Vec<PathBuf>> {
         match self {
             Self::Explicit(file) => {
-                // A file from a flag must exist, although missing files are ignored otherwise.
+                // A file from a flag must exist. Missing default files are ignored.
                 fs_err::metadata(file).map_err(|error| unreadable(&error))?;
                 Ok(vec![file.clone()])
             }
@@ -186,8 +187,8 @@ pub(crate) fn client(settings: &RegistrySettings) -> Outcome<Client> {
     Ok(Client::new(options).map_err(|error| error.finding())?)
 }
 
-/// Returns the signatures of the content for a decision. A failed lookup is returned as
-/// unavailable, never as an empty list.
+/// Returns the signatures of the content for a decision. A failed lookup is an error, never an
+/// empty list.
 pub(crate) async fn signatures(
     ui: &mut Ui,
     client: &Client,
@@ -197,8 +198,8 @@ pub(crate) async fn signatures(
     client.signatures(pinned).await.map_err(Unavailable::from)
 }
 
-/// Returns the reference with a digest: its own digest, or the current digest of its tag. The
-/// digest of a tag is printed.
+/// Returns the reference with a digest: its own digest, or the current digest of its tag. Prints
+/// the digest of a tag.
 pub(crate) async fn pin(
     ui: &mut Ui,
     client: &Client,

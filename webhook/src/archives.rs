@@ -1,5 +1,5 @@
-//! The archives of Bundles: the interface between the reconciler, which has the content, and the
-//! content service.
+//! The archives of Bundles. This interface connects the content service with the reconciler, which
+//! has the content.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,10 +13,10 @@ use crate::uploads::target::UploadTargets;
 
 /// The content of a Bundle as a gzipped tar.
 pub(crate) trait BundleArchive: Send {
-    /// Returns the size in bytes.
+    /// Returns the size of the archive in bytes.
     fn size(&self) -> u64;
 
-    /// Returns the digest of all bytes.
+    /// Returns the digest of all bytes of the archive.
     fn digest(&self) -> &Digest;
 
     /// Returns at least one byte, from `offset` on. Fails if the bytes were changed on disk.
@@ -25,7 +25,7 @@ pub(crate) trait BundleArchive: Send {
 
 /// The archives of Bundles that the leader has.
 pub(crate) trait BundleArchives: Send + Sync {
-    /// Opens the archive of `bundle` for `requester`, whose limits count.
+    /// Opens the archive of `bundle`. The required memory counts for the limits of `requester`.
     fn open<'a>(
         &'a self,
         bundle: &'a KubeName,
@@ -33,7 +33,7 @@ pub(crate) trait BundleArchives: Send + Sync {
     ) -> BoxFuture<'a, Result<Box<dyn BundleArchive>, ArchiveError>>;
 }
 
-/// The reason why no archive exists.
+/// The reason why no archive of a Bundle can be opened.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ArchiveError {
     /// The Bundle does not exist.
@@ -42,7 +42,7 @@ pub(crate) enum ArchiveError {
     /// The Bundle has no content yet, or its record is not valid.
     #[error("Bundle {0} is not unpacked: see its conditions")]
     NotUnpacked(KubeName),
-    /// The copy in the cache was lost.
+    /// The cache does not contain the content any more.
     #[error(
         "the content of Bundle {0} is not in the cache: it is fetched again when a BundleDeployment needs it"
     )]
@@ -50,10 +50,10 @@ pub(crate) enum ArchiveError {
     /// Other work uses the memory, or the content needs too much memory.
     #[error("not enough memory to read the content of Bundle {0}; try again")]
     Busy(KubeName),
-    /// The API server failed.
+    /// A request to the API server failed.
     #[error("cannot read Bundle {0}")]
     Api(KubeName, #[source] kube::Error),
-    /// The archive cannot be written.
+    /// The archive cannot be written to the volume of the cache.
     #[error("cannot store the archive of Bundle {0} in the cache")]
     Unstorable(KubeName, #[source] io::Error),
 }
@@ -67,7 +67,7 @@ impl<T: BundleArchives + UploadTargets> LeaderContent for T {}
 #[derive(Default)]
 pub(crate) struct LeaderArchives(Mutex<Option<Arc<dyn LeaderContent>>>);
 
-/// Removes the archives of a leader on drop.
+/// Removes the archives of the leader when it is dropped.
 pub(crate) struct Leading(Arc<LeaderArchives>);
 
 impl LeaderArchives {

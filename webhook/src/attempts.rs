@@ -1,6 +1,6 @@
 //! Records of running attempts to parse content, as empty files in the cache volume. The volume
-//! outlives the process, so a record of an earlier process shows that this process ended during the
-//! attempt. `bundle_core::plan::bundle::attempts` has the rules.
+//! exists longer than the process. Therefore a record of an earlier process shows that this process
+//! ended during the attempt. `bundle_core::plan::bundle::attempts` contains the rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -23,11 +23,11 @@ pub struct Attempts {
 
 #[derive(Debug)]
 struct State {
-    /// Interrupted attempts of earlier processes.
+    /// Attempts that the end of an earlier process interrupted.
     interrupted: BTreeMap<AttemptKey, InterruptedAttempts>,
     /// Records of attempts that have not ended.
     running: BTreeSet<PathBuf>,
-    /// True if the process stops, so that no further attempt begins.
+    /// True if the process is stopping. Then no further attempt begins.
     is_closed: bool,
 }
 
@@ -67,11 +67,11 @@ impl Attempts {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Each change is complete before a panic can occur.
+        // Each change is complete before a panic can occur, so the state is valid.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Decides on the next attempt.
+    /// Returns the decision whether the next attempt may begin now.
     pub fn decide(&self, key: &AttemptKey, now: SystemTime) -> AttemptDecision {
         attempts::decide(self.lock().interrupted.get(key).copied(), now)
     }
@@ -86,7 +86,7 @@ impl Attempts {
         let number = earlier.saturating_add(1);
         let record = self.folder.join(key.record(number));
         fs_err::create_dir_all(&self.folder)?;
-        // The file survives the end of the process without a synchronization to the disk.
+        // The file remains after the process ends. A synchronization to the disk is not necessary.
         fs_err::File::create(&record)?;
         state.running.insert(record);
         drop(state);

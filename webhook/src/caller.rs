@@ -41,7 +41,7 @@ impl Token {
         &self.0
     }
 
-    /// Compares in constant time.
+    /// Compares both tokens in constant time.
     fn is(&self, other: &Self) -> bool {
         self.0.as_bytes().ct_eq(other.0.as_bytes()).into()
     }
@@ -56,11 +56,11 @@ impl fmt::Debug for Token {
 /// The tokens that all replicas share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tokens {
-    /// The token for registrations.
+    /// The token that registrations must contain.
     pub(crate) current: Token,
     /// The previous token, which reviews in flight can still use.
     pub(crate) previous: Option<Token>,
-    /// Creation time of `current`.
+    /// Time at which `current` was created.
     pub(crate) rotated: Timestamp,
 }
 
@@ -134,7 +134,7 @@ mod tests {
         assert_ne!(one, other);
         assert_eq!(Token::parse(one.as_str()), Some(one.clone()));
         assert!(!format!("{one:?}").contains(one.as_str()));
-        // A label of DNS, as the API server requires of a Service's path.
+        // The API server requires a DNS label for each segment of `clientConfig.service.path`.
         let is_valid = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
         assert!(one.as_str().bytes().all(is_valid));
         assert_eq!(one.as_str().len(), 64);

@@ -1,5 +1,6 @@
 //! The pod: the admission webhook for bundles, and the reconciler that installs bundles. Each
-//! long-running task has its own module. The rules are in `bundle-core` and `bundle-trust`.
+//! long-running task has its own module. The crates `bundle-core` and `bundle-trust` contain the
+//! rules.
 
 pub mod admission;
 mod api_server;

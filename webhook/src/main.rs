@@ -15,15 +15,16 @@ use clap::{CommandFactory as _, Parser as _};
 use tokio::runtime::Builder;
 use tokio_util::sync::CancellationToken;
 
-/// Number of worker threads. Reviews are short and reconciles mostly wait; each thread needs
-/// memory.
+/// Number of worker threads. A small number is sufficient, because reviews are short and reconciles
+/// mostly wait. Each thread needs memory.
 const WORKERS: usize = 2;
 /// Maximum number of threads for blocking work. Name lookups, parsing and transfers have their own
 /// smaller limits, so that this limit does not delay them.
 const BLOCKING_THREADS: usize = 128;
 
 fn main() -> ExitCode {
-    // All connections need one TLS provider. The call only fails if one is installed already.
+    // All connections need one TLS provider. The call fails only if a provider is already
+    // installed.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let settings = match Settings::from_args(Args::parse()) {
         Ok(settings) => settings,
@@ -63,7 +64,7 @@ fn live(settings: Settings) -> Result<(), BoxError> {
             () = signals.second(shutdown) => Err("a second signal stopped the shutdown".into()),
         }
     });
-    // Tasks that do not end are aborted.
+    // Tasks that are still running are aborted.
     runtime.shutdown_background();
     ended
 }

@@ -46,8 +46,8 @@ impl<T> ObjectCache<T> {
         self.generation.subscribe()
     }
 
-    /// Returns true if all objects were loaded once. Before that, an object that is missing in the
-    /// cache may exist.
+    /// Returns true if all objects were loaded once. Before the first load, the cluster may contain
+    /// objects that the cache does not contain.
     pub fn is_synced(&self) -> bool {
         self.synced.load(Ordering::Acquire)
     }

@@ -39,7 +39,7 @@ pub struct Readiness {
 }
 
 impl Readiness {
-    /// Opens a gate.
+    /// Opens a gate. It stays open.
     pub fn open(&self, gate: Gate) {
         self.gates.fetch_or(1 << gate as u8, Ordering::AcqRel);
     }
@@ -49,7 +49,7 @@ impl Readiness {
         self.gates.load(Ordering::Acquire) & (1 << gate as u8) != 0
     }
 
-    /// Reports not ready from now on, because the process ends.
+    /// Reports the replica as not ready from now on, because the process is ending.
     pub fn drain(&self) {
         self.gates.fetch_or(DRAINING, Ordering::AcqRel);
     }

@@ -1,4 +1,4 @@
-//! The life cycle of the pod: start, join and shutdown of its tasks.
+//! The life cycle of the pod: starts its tasks, waits for them, and ends them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -28,9 +28,9 @@ use crate::shared::Shared;
 use crate::telemetry::metrics::Metrics;
 use crate::{BoxError, api_server, certs, reconcile, watches};
 
-/// Time between the deadline of a review and the deadline of its HTTP request.
+/// Time that is added to the deadline of a review. The sum is the deadline of its HTTP request.
 const DEADLINE_MARGIN: Duration = Duration::from_secs(2);
-/// Time limit for tasks to end, in addition to the time for reviews in flight.
+/// Time limit for tasks to end, in addition to the time limit for reviews in progress.
 const END_MARGIN: Duration = Duration::from_secs(5);
 
 /// The reason why the process ends early.
@@ -57,7 +57,7 @@ pub enum RunError {
 
 type Tasks = JoinSet<(&'static str, Result<(), BoxError>)>;
 
-/// The result types of tasks.
+/// The possible results of a task.
 trait TaskResult {
     fn result(self) -> Result<(), BoxError>;
 }
@@ -74,7 +74,7 @@ impl<E: Into<BoxError>> TaskResult for Result<(), E> {
     }
 }
 
-/// `None` if the task never started.
+/// The result of a task. `None` means that the task never started.
 impl<T: TaskResult> TaskResult for Option<T> {
     fn result(self) -> Result<(), BoxError> {
         self.map_or(Ok(()), TaskResult::result)
@@ -99,7 +99,7 @@ pub async fn run(
     let metrics = Metrics::default();
     let end = settings.drain_delay + settings.drain_timeout + END_MARGIN;
     let mut tasks = Tasks::new();
-    // The health endpoint is available until the end.
+    // The health endpoint is the last part that ends.
     let last = CancellationToken::new();
     let listen =
         |address| listener::bind(address).map_err(|source| RunError::Listen { address, source });
@@ -198,7 +198,7 @@ fn start(
         content_listener::serve(listeners.content, gated, access, drain, shutdown.clone());
     spawn(tasks, "content", serving);
 
-    // Tasks that read the project's own kinds wait until these are served.
+    // Tasks that read the project's own kinds wait until the API server serves these kinds.
     let served = CancellationToken::new();
     let discovery = {
         let (shared, shutdown, served) = (shared.clone(), shutdown.clone(), served.clone());
@@ -246,7 +246,7 @@ async fn run_leader_tasks(shared: Arc<Shared>, stop: CancellationToken) -> Resul
     }
 }
 
-/// Runs `task` after `before`. Returns `None` if `shutdown` came first.
+/// Runs `task` after `before`. Returns `None` if `shutdown` is cancelled first.
 async fn after<T>(
     before: CancellationToken,
     shutdown: CancellationToken,
@@ -258,8 +258,8 @@ async fn after<T>(
     }
 }
 
-/// Joins all tasks. The first task that ends, or `shutdown`, ends all others, and health last.
-/// Returns the first error.
+/// Waits for all tasks. When the first task ends or `shutdown` is cancelled, ends all other tasks.
+/// The health endpoint ends last. Returns the first error.
 async fn join(
     mut tasks: Tasks,
     readiness: &Readiness,
@@ -309,7 +309,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
-    /// Spawns a task that ends when its token is cancelled.
+    /// Starts a task for a test. The task ends when its token is cancelled.
     fn obedient(tasks: &mut Tasks, name: &'static str, token: &CancellationToken) {
         spawn(tasks, name, token.clone().cancelled_owned());
     }

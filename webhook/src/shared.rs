@@ -33,11 +33,11 @@ use crate::registrations::Integrity;
 use crate::telemetry::metrics::Metrics;
 use crate::uploads::UploadStore;
 
-/// The shared state. One exists per process, behind an `Arc`.
+/// The shared state. Each process has one shared state, in an `Arc`.
 pub struct Shared {
-    /// The settings.
+    /// The settings of the process, from flags and environment.
     pub settings: Settings,
-    /// The metrics.
+    /// The metrics of the process.
     pub metrics: Metrics,
     /// The readiness of this replica.
     pub readiness: Arc<Readiness>,
@@ -46,12 +46,13 @@ pub struct Shared {
     pub registrations: Integrity,
     /// The accepted tokens of webhook paths.
     pub paths: Paths,
-    /// The ProvisionerClasses of the cluster. An invalid class has its findings instead.
+    /// The ProvisionerClasses of the cluster. For an invalid class, the cache contains its
+    /// findings.
     pub classes: ObjectCache<Result<Class, Findings>>,
-    /// The SignaturePolicies of the cluster, also policies with problems, with the keys of their
-    /// Secrets.
+    /// The SignaturePolicies of the cluster, with the keys of their Secrets. Policies with problems
+    /// are included.
     pub policies: ObjectCache<Policy>,
-    /// The cached examinations of signatures.
+    /// The cached results of signature checks.
     pub examinations: proof::Memory,
     /// The memory budget of reviews and reconciles.
     pub budget: Arc<Budget>,
@@ -61,7 +62,7 @@ pub struct Shared {
     pub(crate) recent_archives: RecentDigests,
     /// The archives of Bundles while this replica is the leader.
     pub(crate) leader_archives: Arc<LeaderArchives>,
-    /// The uploaded archives of Bundles. Only the leader has any.
+    /// The uploaded archives of Bundles. Only the leader has uploaded archives.
     pub(crate) uploads: Arc<UploadStore>,
     clients: ReplicaClients,
     registries: Registries,
@@ -146,7 +147,7 @@ impl Shared {
         RequesterDryRun::new(self.client(), requester)
     }
 
-    /// Returns the registry client without credentials. Clones share connections.
+    /// Returns the registry client without credentials. Clones use the same connection pool.
     pub fn registry(&self) -> &registry::Client {
         self.registries.anonymous()
     }
@@ -176,7 +177,7 @@ impl Shared {
         self.helm.clone()
     }
 
-    /// Returns the resolver of host names. A requester can use a part of its threads.
+    /// Returns the resolver of host names. Each requester can use a limited part of its threads.
     pub(crate) fn resolver(&self) -> &LimitedResolver {
         self.registries.resolver()
     }

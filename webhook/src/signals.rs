@@ -1,19 +1,19 @@
-//! SIGTERM and SIGINT: the first starts a graceful shutdown, the second ends the process
-//! immediately.
+//! SIGTERM and SIGINT. The first signal starts a graceful shutdown. The second signal ends the
+//! process immediately.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// Both signals.
+/// The streams of both signals.
 pub struct Signals {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Signals {
-    /// Replaces the default handlers, which end the process.
+    /// Replaces the default signal handlers, which would end the process.
     pub fn listen() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
@@ -21,7 +21,7 @@ impl Signals {
         })
     }
 
-    /// Cancels `shutdown` at the first signal, and returns at the second.
+    /// Cancels `shutdown` at the first signal, and returns at the second signal.
     pub async fn second(mut self, shutdown: CancellationToken) {
         self.next().await;
         shutdown.cancel();

@@ -1,4 +1,4 @@
-//! The parts of a stored object that its seal and stamp depend on. They are read from two forms of
+//! The parts of a stored object on which its seal and stamp depend. They are read from two forms of
 //! the object: the JSON of a review, and the object that the reconciler reads.
 
 use bundle_api::names::ANNOTATION_STAMP;
@@ -99,7 +99,8 @@ mod tests {
                 "managedFields": [
                     entry("2026-01-01T00:00:01Z", ""),
                     entry("2026-01-01T00:00:02Z", "scale"),
-                    // Not written by a client of the spec, and in the future.
+                    // The first entry is a write of the status. The second entry is in the future.
+                    // Both are ignored.
                     entry("2026-01-01T00:00:03Z", "status"),
                     entry("2027-01-01T00:00:00Z", ""),
                 ],

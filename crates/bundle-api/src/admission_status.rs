@@ -1,14 +1,17 @@
-//! `status.admission`: the sealed result of admission. `bundle_core::review::seal` verifies it.
+//! `status.admission`: the result of admission with its seal. `bundle_core::review::seal` verifies
+//! the seal.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Sealed result of admission for this generation of the object.
+/// Result of admission for this generation of the object. Its seal records who requested this
+/// generation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AdmissionStatus {
-    /// Requesters of each part of this generation, under a MAC with a key that only the pod has. An
-    /// object without a valid seal is not reconciled. A copy is invalid on any other object.
+    /// Requesters of each part of this generation, with a MAC. Only the pod has the key of the MAC.
+    /// The pod does not reconcile an object without a valid seal. A copy of the seal is invalid on
+    /// any other object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seal: Option<String>,
     /// Value for the annotation `core.rukpak.io/admit`. The user who sets this value becomes the

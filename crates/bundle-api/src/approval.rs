@@ -1,4 +1,4 @@
-//! `BundleApproval`: a named person's approval of one content digest for one BundleDeployment.
+//! `BundleApproval`: the approval of one content digest for one BundleDeployment.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 #[cfg(feature = "resources")]
@@ -64,9 +64,10 @@ pub struct DeploymentRef {
     /// approval.
     pub uid: String,
     /// `metadata.generation` of the BundleDeployment that the author of the approval reviewed. The
-    /// approval is rejected if the BundleDeployment has another generation at that moment. Required
-    /// if the BundleDeployment sets ServiceAccount, target namespace, config, `collision`,
-    /// `crdUpgrades`, `drift.ignore`, `deletion` or `rollout.replace`.
+    /// approval is rejected if the BundleDeployment has another generation when the approval is
+    /// created. This field is required if the BundleDeployment sets ServiceAccount, target
+    /// namespace, config, `collision`, `crdUpgrades`, `drift.ignore`, `deletion` or
+    /// `rollout.replace`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub generation: Option<i64>,
@@ -76,8 +77,8 @@ pub struct DeploymentRef {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BundleApprovalStatus {
-    /// Sealed requester of this generation. An object without a seal was written while admission
-    /// was off, and is not reconciled.
+    /// Requester of this generation, recorded in a seal. An object without a seal was written while
+    /// admission was off. The pod does not reconcile it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admission: Option<AdmissionStatus>,
     /// Generation of the spec that this status describes.

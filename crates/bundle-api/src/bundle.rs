@@ -58,19 +58,19 @@ pub struct BundleSpec {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BundleStatus {
-    /// Sealed requester of this generation. An object without a seal was written while admission
-    /// was off, and is not reconciled.
+    /// Requester of this generation, recorded in a seal. An object without a seal was written while
+    /// admission was off. The pod does not reconcile it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admission: Option<AdmissionStatus>,
     /// `Pending`, `Unpacking`, `Failing` or `Unpacked`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
-    /// Source, pinned to the unpacked content: a digest for an image, a commit for git. Empty
-    /// unless the phase is `Unpacked`.
+    /// Source, pinned to the unpacked content: a digest for an image, a commit for git. This field
+    /// is empty unless the phase is `Unpacked`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved_source: Option<BundleSource>,
-    /// URL of the unpacked content inside the cluster, as a gzipped tar. Callers need permission
-    /// `get` on the path of this URL. ClusterRole `bundle-reader` has this permission.
+    /// URL inside the cluster that returns the unpacked content as a gzipped tar. Callers need
+    /// permission `get` on the path of this URL. ClusterRole `bundle-reader` has this permission.
     #[serde(
         default,
         rename = "contentURL",
@@ -80,7 +80,8 @@ pub struct BundleStatus {
     /// Generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Content that was unpacked first. Other content is never accepted for this Bundle.
+    /// Content that was unpacked first for this Bundle. The pod never accepts other content for
+    /// this Bundle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<BundleContent>,
     /// Signers of the content that satisfied policies.
@@ -93,12 +94,12 @@ pub struct BundleStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// Content that was unpacked first.
+/// Content that was unpacked first for a Bundle.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BundleContent {
-    /// Digest of the content: of the OCI manifest for `image`, of the archive for `http` and
-    /// `upload`, of the files for `git` and `configMaps`.
+    /// Digest of the content: the digest of the OCI manifest for `image`, of the archive for `http`
+    /// and `upload`, of the files for `git` and `configMaps`.
     pub digest: String,
     /// Digest of the Bundle's spec at the time of unpacking.
     pub spec_digest: String,
@@ -117,13 +118,13 @@ pub struct BundleContent {
     /// Size of the files in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// MAC over digest, version and spec digest, with a key that only the pod has. Content without
-    /// a valid seal is unpacked again.
+    /// MAC over digest, version and spec digest. Only the pod has the key of the MAC. If the MAC is
+    /// invalid, the pod unpacks the content again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seal: Option<String>,
 }
 
-/// Authority of a policy whose signature was found.
+/// Authority of a SignaturePolicy that signed the content.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SignedBy {

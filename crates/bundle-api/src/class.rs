@@ -45,7 +45,7 @@ use crate::service_account::ServiceAccountName;
 #[serde(rename_all = "camelCase")]
 pub struct ProvisionerClassSpec {
     /// The provisioner: `core.rukpak.io/plain`, `core.rukpak.io/registry` or `core.rukpak.io/helm`.
-    /// Objects of a class with any other provisioner are ignored.
+    /// The pod ignores objects of a class with any other provisioner.
     pub provisioner: String,
     /// Parameters of the provisioner. The documentation of each provisioner lists its parameters.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -56,22 +56,22 @@ pub struct ProvisionerClassSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account: Option<ServiceAccountName>,
     /// Identity whose permissions are required. `Requester`: the requester must be allowed to write
-    /// every object in the content. `Class`: verb `use` is enough; all other permissions are
-    /// delegated to the ServiceAccount of the class. Default: `Requester`.
+    /// every object in the content. `Class`: the requester needs verb `use` on the class only. The
+    /// ServiceAccount of the class needs all other permissions. Default: `Requester`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authorization: Option<Authorization>,
-    /// Check of the requester's permission to write the objects of the content, under
-    /// `authorization: Requester`. `DryRun` uses access reviews and a server-side dry run of each
-    /// object as the requester, so that admission policies and checks of the API server apply to
-    /// the requester. `AccessReview` uses only access reviews, for clusters with admission webhooks
-    /// that do not support dry runs. Default: `DryRun`.
+    /// Check of the requester's permission to write the objects of the content. Used with
+    /// `authorization: Requester`. `DryRun` uses access reviews, and a server-side dry run of each
+    /// object as the requester. With the dry run, admission policies and checks of the API server
+    /// apply to the requester. `AccessReview` uses only access reviews. It is for clusters with
+    /// admission webhooks that do not support dry runs. Default: `DryRun`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requester_check: Option<RequesterCheck>,
     /// Approval of content before it is installed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<Approval>,
     /// Signature policy of this class for content that no SignaturePolicy matches. `IfPolicy`
-    /// admits such content with a warning. `Required` rejects such content, and rejects every
+    /// admits this content with a warning. `Required` rejects this content, and rejects every
     /// source that cannot be signed. Default: `IfPolicy`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signatures: Option<Signatures>,
@@ -84,28 +84,28 @@ pub struct ProvisionerClassSpec {
 }
 
 /// Identity whose permissions are required. `Requester`: the requester must be allowed to write
-/// every object in the content. `Class`: verb `use` is enough; all other permissions are delegated
-/// to the ServiceAccount of the class. Default: `Requester`.
+/// every object in the content. `Class`: the requester needs verb `use` on the class only. The
+/// ServiceAccount of the class needs all other permissions. Default: `Requester`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Authorization {
     /// Permissions of the requester, for every object.
     #[default]
     Requester,
-    /// Permissions of the class's ServiceAccount; the requester needs verb `use` only.
+    /// Permissions of the class's ServiceAccount. The requester needs verb `use` only.
     Class,
 }
 
-/// Check of the requester's permission to write the objects of the content, under `authorization:
-/// Requester`. `DryRun` uses access reviews and a server-side dry run of each object as the
-/// requester, so that admission policies and checks of the API server apply to the requester.
-/// `AccessReview` uses only access reviews, for clusters with admission webhooks that do not
-/// support dry runs. Default: `DryRun`.
+/// Check of the requester's permission to write the objects of the content. Used with
+/// `authorization: Requester`. `DryRun` uses access reviews, and a server-side dry run of each
+/// object as the requester. With the dry run, admission policies and checks of the API server apply
+/// to the requester. `AccessReview` uses only access reviews. It is for clusters with admission
+/// webhooks that do not support dry runs. Default: `DryRun`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum RequesterCheck {
-    /// Access reviews and dry runs.
+    /// Check by access reviews and dry runs.
     #[default]
     DryRun,
-    /// Access reviews only.
+    /// Check by access reviews only.
     AccessReview,
 }
 
@@ -116,7 +116,7 @@ pub struct Approval {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<ApprovalMode>,
     /// `AnotherPerson`: anyone with verb `approve` on the class, except the requester. Default:
-    /// Anyone with verb `approve` on the class.
+    /// `Anyone`, which means anyone with verb `approve` on the class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<ApprovalBy>,
 }
@@ -132,7 +132,7 @@ pub enum ApprovalMode {
 }
 
 /// `AnotherPerson`: anyone with verb `approve` on the class, except the requester. Default:
-/// `Anyone` with verb `approve` on the class.
+/// `Anyone`, which means anyone with verb `approve` on the class.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ApprovalBy {
     /// Anyone with verb `approve`.
@@ -143,8 +143,8 @@ pub enum ApprovalBy {
 }
 
 /// Signature policy of this class for content that no SignaturePolicy matches. `IfPolicy` admits
-/// such content with a warning. `Required` rejects such content, and rejects every source that
-/// cannot be signed. Default: IfPolicy.
+/// this content with a warning. `Required` rejects this content, and rejects every source that
+/// cannot be signed. Default: `IfPolicy`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Signatures {
     /// Unsigned content is admitted with a warning.
@@ -161,12 +161,13 @@ pub struct Sources {
     /// Source types: `image`, `git`, `http`, `configMaps`, `upload`. Default: all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub types: Option<Vec<String>>,
-    /// Hosts of registries, repositories and URLs, with an optional port: `registry.example.com`,
-    /// `*.example.com`, `registry.example.com:5000`. A host without port matches every port.
-    /// Default: `*`, every host.
+    /// Allowed hosts of registries, repositories and URLs, with an optional port:
+    /// `registry.example.com`, `*.example.com`, `registry.example.com:5000`. A host without port
+    /// matches every port. Default: `*`, every host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosts: Option<Vec<String>>,
-    /// Loopback, link-local and private addresses in `git` and `http` sources. Default: `Deny`.
+    /// Permission for loopback, link-local and private addresses in `git` and `http` sources.
+    /// Default: `Deny`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schemas::allow_or_deny")]
     pub private_addresses: Option<AllowDeny>,
@@ -176,25 +177,25 @@ pub struct Sources {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Targets {
-    /// Allowed namespaces; `*` matches any run of characters. Default: `*`, every namespace.
+    /// Allowed namespaces. `*` matches any run of characters. Default: `*`, every namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespaces: Option<Vec<String>>,
-    /// Cluster-scoped objects in content. Default: `Allow`.
+    /// Permission for cluster-scoped objects in content. Default: `Allow`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schemas::allow_or_deny")]
     pub cluster_scoped: Option<AllowDeny>,
 }
 
-/// Permission of a class: `Allow` or `Deny`.
+/// Permission of a class for one feature: `Allow` or `Deny`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum AllowDeny {
-    /// Allowed.
+    /// The class allows the feature.
     Allow,
-    /// Denied.
+    /// The class denies the feature.
     Deny,
 }
 
-/// Observed state of an object that is either usable or not.
+/// Observed state of an object that can be used or not, such as a class.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReadyStatus {

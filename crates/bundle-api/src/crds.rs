@@ -67,8 +67,8 @@ fn unions(bundle_spec: &mut Value) {
 }
 
 /// Removes schema keywords that the derive macro adds and Kubernetes does not support: `nullable`
-/// (the API server drops null values), unsigned integer formats (the API server warns about them),
-/// defaults and line breaks.
+/// (the API server removes null values), unsigned integer formats (the API server warns about
+/// them), defaults and line breaks.
 fn tidy(value: &mut Value) {
     match value {
         Value::Object(members) => {
@@ -91,15 +91,16 @@ fn tidy_members(members: &mut Map<String, Value>) {
             _ => {}
         }
     }
-    // Doc comments are wrapped for the reader of the source; `kubectl explain` wraps for itself.
+    // Doc comments have line breaks for the reader of the source. `kubectl explain` breaks lines
+    // itself, so the description has no line breaks except between paragraphs.
     if let Some(Value::String(text)) = members.get_mut("description") {
         *text = text
             .replace("\n\n", "\u{0}")
             .replace('\n', " ")
             .replace('\u{0}', "\n\n");
     }
-    // The rules that read a field provide its default. A default in the schema would be written
-    // into the objects of users.
+    // The code that reads a field provides the default of the field. A default in the schema would
+    // be written into the objects of users.
     if members.contains_key("type") && members.contains_key("default") {
         members.remove("default");
     }

@@ -33,11 +33,11 @@ pub const FIELD_MANAGER: &str = "bundle-webhook";
 /// Field manager of the status of this project's kinds.
 pub const STATUS_MANAGER: &str = "bundle-webhook-status";
 
-/// Label on Bundles and installed objects: the kind of the owner.
+/// Label on Bundles and installed objects with the kind of the owner.
 pub const LABEL_OWNER_KIND: &str = "core.rukpak.io/owner-kind";
-/// Label on Bundles and installed objects: the name of the owner.
+/// Label on Bundles and installed objects with the name of the owner.
 pub const LABEL_OWNER_NAME: &str = "core.rukpak.io/owner-name";
-/// Label on a Bundle made from a template: the hash of that template.
+/// Label on a Bundle of a template with the hash of the template.
 pub const LABEL_TEMPLATE_HASH: &str = "core.rukpak.io/bundle-template-hash";
 /// Label on a template and its Bundle: the first digits of the digest of the archive that
 /// `kubectl bundle run` uploads.
@@ -63,7 +63,8 @@ pub const SEAL_MANAGER: &str = "bundle-webhook-seal";
 pub const UNREADABLE_MANAGER: &str = "bundle-webhook-unreadable";
 
 /// Annotation with the admission stamp: the requester of this spec, with a MAC. Only the pod has
-/// the key of the MAC. The annotation is removed after the object is sealed.
+/// the key of the MAC. The pod removes the annotation after it has written the seal into the
+/// status.
 pub const ANNOTATION_STAMP: &str = "core.rukpak.io/stamp";
 /// Annotation that admits an object without stamp or seal. The user who sets it becomes the
 /// requester of the whole spec. The value is valid for one spec of one object.
@@ -72,13 +73,15 @@ pub const ANNOTATION_ADMIT: &str = "core.rukpak.io/admit";
 /// annotation an admission review needs no registry.
 pub const ANNOTATION_PROOF: &str = "core.rukpak.io/proof";
 /// Annotation on installed objects: a mark that distinguishes objects of the pod from objects that
-/// other clients created under the same name. The pod reads the mark only after a crash.
+/// other clients created under the same name. The pod reads the mark only if it does not know
+/// whether its own request created the object.
 pub const ANNOTATION_CREATION_MARK: &str = "core.rukpak.io/creation-mark";
 /// Annotation of a Secret in an operator's content: name of the Service in the same namespace for
 /// which the pod issues its certificate and key.
 pub const ANNOTATION_SERVING_CERTIFICATE: &str = "core.rukpak.io/serving-certificate";
-/// Annotation of a webhook configuration or CustomResourceDefinition in an operator's content:
-/// `NAMESPACE/NAME` of the Service whose certificate authorities the pod writes into its `caBundle`.
+/// Annotation of a webhook configuration or CustomResourceDefinition in an operator's content. The
+/// value is `NAMESPACE/NAME` of a Service. The pod writes the certificate authorities of this
+/// Service into `caBundle`.
 pub const ANNOTATION_INJECT_AUTHORITY: &str = "core.rukpak.io/inject-authority";
 
 /// Finalizer of a Bundle: removes its unpacked content from the cache.
@@ -87,13 +90,13 @@ pub const FINALIZER_CACHED_BUNDLE: &str = "core.rukpak.io/delete-cached-bundle";
 /// `spec.deletion`.
 pub const FINALIZER_INSTALLED: &str = "core.rukpak.io/delete-installed-objects";
 
-/// `status.phase` of a Bundle whose content was not uploaded yet.
+/// `status.phase` of a Bundle that waits for the upload of its content.
 pub const PHASE_PENDING: &str = "Pending";
-/// `status.phase` of a Bundle whose content is being pulled.
+/// `status.phase` of a Bundle while its content is being pulled.
 pub const PHASE_UNPACKING: &str = "Unpacking";
-/// `status.phase` of a Bundle whose content could not be unpacked.
+/// `status.phase` of a Bundle after unpacking its content failed.
 pub const PHASE_FAILING: &str = "Failing";
-/// `status.phase` of a Bundle whose content is unpacked.
+/// `status.phase` of a Bundle after its content was unpacked.
 pub const PHASE_UNPACKED: &str = "Unpacked";
 
 /// Condition types.
@@ -104,8 +107,8 @@ pub mod condition {
     pub const VERIFIED: &str = "Verified";
     /// Bundle: the content's Kubernetes range includes this server.
     pub const COMPATIBLE: &str = "Compatible";
-    /// Bundle: the source refers to other content than was first unpacked. True if a tag moved; the
-    /// content stays unchanged.
+    /// Bundle: the source now refers to other content than the content that was first unpacked, for
+    /// example because a tag moved. The unpacked content does not change.
     pub const SOURCE_MOVED: &str = "SourceMoved";
     /// BundleDeployment: a Bundle of the current template is unpacked.
     pub const HAS_VALID_BUNDLE: &str = "HasValidBundle";
@@ -121,7 +124,8 @@ pub mod condition {
     pub const DRIFTED: &str = "Drifted";
     /// BundleDeployment: an installation or upgrade is in progress.
     pub const PROGRESSING: &str = "Progressing";
-    /// All kinds: the condition that kstatus, Flux, Argo CD and `kubectl wait` read.
+    /// All kinds: the object is reconciled or valid. kstatus, Flux, Argo CD and `kubectl wait` read
+    /// this condition.
     pub const READY: &str = "Ready";
     /// BundleApproval: the approval is valid.
     pub const ACCEPTED: &str = "Accepted";
@@ -129,13 +133,13 @@ pub mod condition {
 
 /// Reasons of conditions. Reasons of RukPak keep their meaning.
 pub mod reason {
-    /// Unpacked: not started.
+    /// Unpacked: unpacking has not started.
     pub const UNPACK_PENDING: &str = "UnpackPending";
-    /// Unpacked: in progress.
+    /// Unpacked: unpacking is in progress.
     pub const UNPACKING: &str = "Unpacking";
-    /// Unpacked: succeeded.
+    /// Unpacked: unpacking succeeded.
     pub const UNPACK_SUCCESSFUL: &str = "UnpackSuccessful";
-    /// Unpacked: failed.
+    /// Unpacked: unpacking failed.
     pub const UNPACK_FAILED: &str = "UnpackFailed";
     /// HasValidBundle, Installed: the Bundle's content could not be loaded.
     pub const BUNDLE_LOAD_FAILED: &str = "BundleLoadFailed";
@@ -145,7 +149,7 @@ pub mod reason {
     pub const ERROR_GETTING_CLIENT: &str = "ErrorGettingClient";
     /// Installed: the first installation failed.
     pub const INSTALL_FAILED: &str = "InstallFailed";
-    /// Installed: an upgrade failed; the previous content stays installed.
+    /// Installed: an upgrade failed. The previous content is still installed.
     pub const UPGRADE_FAILED: &str = "UpgradeFailed";
     /// Installed: the package requires APIs or packages that are missing on the cluster.
     pub const REQUIREMENTS_MISSING: &str = "RequirementsMissing";
@@ -155,7 +159,7 @@ pub mod reason {
     pub const INVALID_CONFIGURATION: &str = "InvalidConfiguration";
     /// Installed: a watch on installed objects could not be opened.
     pub const CREATE_DYNAMIC_WATCH_FAILED: &str = "CreateDynamicWatchFailed";
-    /// Installed: succeeded.
+    /// Installed: the installation succeeded.
     pub const INSTALLATION_SUCCEEDED: &str = "InstallationSucceeded";
     /// Any kind: the object has neither a valid seal nor a recent admission stamp. The object was
     /// written while admission was off, or its stamp was changed.
@@ -163,7 +167,7 @@ pub mod reason {
     /// Authorized, Ready: the requester of the installed content has lost permissions that the
     /// content requires. The content stays installed and is not changed any more.
     pub const RIGHTS_WITHDRAWN: &str = "RightsWithdrawn";
-    /// Any: the object is larger than the webhook reads, and is not reconciled.
+    /// Any kind: the object is larger than the webhook reads, and is not reconciled.
     pub const TOO_LARGE_TO_READ: &str = "TooLargeToRead";
     /// SourceMoved: the source now refers to other content.
     pub const SOURCE_MOVED: &str = "SourceMoved";

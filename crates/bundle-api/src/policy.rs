@@ -40,11 +40,11 @@ use crate::source::LocalName;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct SignaturePolicySpec {
-    /// References that this policy applies to; one match is enough.
+    /// References to which this policy applies. One match is sufficient.
     #[schemars(length(min = 1))]
     pub images: Vec<ImagePattern>,
-    /// `enforce` rejects content that does not satisfy the policy; `warn` admits such content with
-    /// a warning. Default: enforce.
+    /// `enforce` rejects content that does not satisfy the policy. `warn` admits this content with
+    /// a warning. Default: `enforce`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<PolicyMode>,
     /// Number of distinct authorities that must have signed. Default: 1.
@@ -55,28 +55,28 @@ pub struct SignaturePolicySpec {
     /// authority.
     #[schemars(length(min = 1))]
     pub authorities: Vec<Authority>,
-    /// Allowed changes of the version.
+    /// Allowed changes of the version when new content replaces installed content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub versions: Option<Versions>,
 }
 
-/// Pattern for references.
+/// Pattern for image references.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ImagePattern {
     /// Pattern for registry and repository, never for the tag: `registry.example.com/team/**`. `*`
-    /// matches any run of characters except `/`, `**` any run.
+    /// matches any run of characters except `/`. `**` matches any run of characters.
     pub glob: String,
 }
 
-/// `enforce` rejects content that does not satisfy the policy; `warn` admits such content with a
-/// warning. Default: enforce.
+/// `enforce` rejects content that does not satisfy the policy. `warn` admits this content with a
+/// warning. Default: `enforce`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PolicyMode {
-    /// Reject.
+    /// Reject content that does not satisfy the policy.
     #[default]
     Enforce,
-    /// Admit with a warning.
+    /// Admit content that does not satisfy the policy, with a warning.
     Warn,
 }
 
@@ -86,10 +86,10 @@ pub struct Authority {
     /// Name of the authority in messages and in the status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// A public key.
+    /// Public key of the signer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<Key>,
-    /// Identities in short-lived certificates.
+    /// Identities in short-lived certificates. One of these identities must have signed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keyless: Option<Keyless>,
     /// Attestations that are also required, signed by the same authority.
@@ -97,7 +97,7 @@ pub struct Authority {
     pub attestations: Vec<Attestation>,
 }
 
-/// Public key: either inline text or a reference to a Secret.
+/// Public key: inline text or a reference to a Secret.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Key {
@@ -114,29 +114,29 @@ pub struct Key {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Keyless {
-    /// Accepted identities; one match is enough.
+    /// Accepted identities. One match is sufficient.
     #[schemars(length(min = 1))]
     pub identities: Vec<Identity>,
-    /// Trust root of certificate authority and log. Default: the public Sigstore instance, whose
-    /// root is built in.
+    /// Trust root of certificate authority and log. Default: the built-in trust root of the public
+    /// Sigstore instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trust_root: Option<TrustRoot>,
 }
 
-/// Identity: an issuer and a subject, each given as exact text or as a regular expression.
+/// Identity: an issuer and a subject. Each of the two is an exact text or a regular expression.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Identity {
-    /// Issuer, as exact text.
+    /// Issuer of the identity, as exact text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer: Option<String>,
-    /// Issuer, as a regular expression that must match the whole text.
+    /// Issuer of the identity, as a regular expression that must match the whole text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer_reg_exp: Option<String>,
-    /// Subject, as exact text.
+    /// Subject of the identity, as exact text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
-    /// Subject, as a regular expression that must match the whole text.
+    /// Subject of the identity, as a regular expression that must match the whole text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject_reg_exp: Option<String>,
 }
@@ -149,15 +149,15 @@ pub struct TrustRoot {
     pub config_map_ref: LocalName,
 }
 
-/// Required attestation.
+/// Attestation that must exist for the content.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Attestation {
-    /// Predicate type, as a URI: `https://slsa.dev/provenance/v1`.
+    /// Predicate type of the attestation, as a URI such as `https://slsa.dev/provenance/v1`.
     pub predicate_type: String,
 }
 
-/// Allowed changes of the version.
+/// Allowed changes of the version when new content replaces installed content.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Versions {

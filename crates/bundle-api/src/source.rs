@@ -14,14 +14,15 @@ pub struct BundleSource {
     /// Type of the source: `image`, `git`, `configMaps`, `http` or `upload`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Image in a registry whose file system is the content. The only source that can be signed.
+    /// Image in a registry. The file system of the image is the content. An image is the only
+    /// source that can be signed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<ImageSource>,
     /// Directory of a git repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub git: Option<GitSource>,
-    /// ConfigMaps of the system namespace whose entries are the files. Each ConfigMap must have
-    /// `immutable: true`. The requester needs verb `get` on each ConfigMap.
+    /// ConfigMaps of the system namespace. Their entries are the files of the content. Each
+    /// ConfigMap must have `immutable: true`. The requester needs verb `get` on each ConfigMap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub config_maps: Option<Vec<ConfigMapSource>>,
@@ -38,7 +39,7 @@ pub struct BundleSource {
 #[serde(rename_all = "camelCase")]
 pub struct ImageSource {
     /// Reference of the image, `REGISTRY/REPOSITORY@sha256:…` or `REGISTRY/REPOSITORY:TAG`. A tag
-    /// is resolved when the Bundle is first unpacked; later moves of the tag are ignored.
+    /// is resolved when the Bundle is first unpacked. Later moves of the tag are ignored.
     #[serde(rename = "ref")]
     pub reference: String,
     /// Name of a Secret of type `kubernetes.io/dockerconfigjson` in the system namespace, for a
@@ -62,7 +63,7 @@ pub struct GitSource {
     /// Revision to check out: exactly one of `branch`, `tag` and `commit`.
     #[serde(rename = "ref")]
     pub reference: GitRef,
-    /// Credentials and TLS.
+    /// Credentials and TLS settings for the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth: Option<Authorization>,
 }
@@ -101,7 +102,7 @@ pub struct ConfigMapSource {
 pub struct HttpSource {
     /// URL of the archive, `http` or `https`.
     pub url: String,
-    /// Credentials and TLS.
+    /// Credentials and TLS settings for the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth: Option<Authorization>,
 }
@@ -114,9 +115,9 @@ pub struct UploadSource {}
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Authorization {
-    /// Secret in the system namespace: `username` and `password`, for http also `token`, for git
-    /// over SSH `ssh-privatekey` and `ssh-knownhosts`. The requester needs verb `get` on this
-    /// Secret.
+    /// Secret in the system namespace with the credentials. Its keys are `username` and `password`,
+    /// or `token` (only http), or `ssh-privatekey` and `ssh-knownhosts` (only git over SSH). The
+    /// requester needs verb `get` on this Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<LocalName>,
     /// Accept any TLS certificate or host key. With `true`, anyone on the network path can replace

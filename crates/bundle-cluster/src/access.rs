@@ -52,8 +52,8 @@ pub async fn has_own_permission(client: &Client, question: &Question) -> Result<
     Ok(is_allowed(answer.status.as_ref()))
 }
 
-/// Returns the identity of `client` in the form that admission gets. The user name is empty if the
-/// API server does not return it.
+/// Returns the identity of `client`, in the form of the requester in an admission request. The user
+/// name is empty if the API server does not return it.
 pub async fn own_identity(client: &Client) -> Result<Requester, kube::Error> {
     let api: Api<SelfSubjectReview> = Api::all(client.clone());
     let answer = api
@@ -94,7 +94,7 @@ fn requester(user: UserInfo) -> Requester {
     }
 }
 
-/// `denied` overrides `allowed`.
+/// Returns true if the API server allows the request. `denied` overrides `allowed`.
 fn is_allowed(status: Option<&SubjectAccessReviewStatus>) -> bool {
     status.is_some_and(|status| status.allowed && status.denied != Some(true))
 }
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     /// Checks `question` for user ana on a server that returns `status`. Returns the result and the
-    /// spec that was sent.
+    /// spec of the review that was sent.
     async fn asked(question: &Question, status: Value) -> (bool, Value) {
         let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
         let answering = tokio::spawn(async move {

@@ -10,30 +10,31 @@ use kube::{Client, api::DynamicObject};
 
 use crate::{ByName, namespaced};
 
-/// A requester that is a ServiceAccount which no longer exists with the recorded uid. The requester
-/// has lost its permissions, even if another ServiceAccount has the same name.
+/// Reason why a ServiceAccount that is a requester has lost its permissions: no ServiceAccount has
+/// its name and the recorded uid. A new ServiceAccount with the same name does not inherit the
+/// permissions.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DepartedAccount {
-    /// No ServiceAccount has this name, or the ServiceAccount is being deleted.
+    /// No ServiceAccount has the recorded name, or the ServiceAccount is being deleted.
     #[error("ServiceAccount {0} no longer exists")]
     Deleted(String),
-    /// Another ServiceAccount has this name.
+    /// Another ServiceAccount has the recorded name.
     #[error(
         "ServiceAccount {path} was recreated: its uid is {found}, and the recorded uid is {recorded}"
     )]
     Recreated {
-        /// Namespace and name.
+        /// Namespace and name of the ServiceAccount.
         path: String,
         /// Uid of the stored ServiceAccount.
         found: String,
-        /// Uid of the requester.
+        /// Recorded uid of the requester.
         recorded: String,
     },
 }
 
 /// Returns the reason if `requester` is a ServiceAccount that was deleted or recreated since the
-/// request; `None` for all other users. `client` needs verb `get` on `serviceaccounts`. The result
-/// is read from the API server each time.
+/// request. Returns `None` for all other users. `client` needs verb `get` on `serviceaccounts`.
+/// Each call reads the ServiceAccount from the API server.
 ///
 /// Access reviews and impersonation use only user name and groups, and do not compare the uid. Call
 /// this function before access reviews and impersonation.
@@ -45,7 +46,7 @@ pub async fn departed(
         return Ok(None);
     };
     let Ok(account) = ServiceAccount::parse(namespace, name) else {
-        // No ServiceAccount has such a name.
+        // The name is invalid, so no ServiceAccount can have it.
         return Ok(Some(DepartedAccount::Deleted(format!(
             "{namespace}/{name}"
         ))));
@@ -80,7 +81,7 @@ mod tests {
 
     const PATH: &str = "/api/v1/namespaces/team-a/serviceaccounts/deployer";
 
-    /// Returns the result for a requester on a server with this response, and the number of
+    /// Returns the result for a requester on a server that returns `response`, and the number of
     /// requests.
     async fn result(
         user: &str,

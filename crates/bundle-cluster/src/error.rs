@@ -23,7 +23,7 @@ pub fn chain(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// Returns the text of one error, without the dump of the whole response that some libraries add.
+/// Returns the text of one error, without the whole response that some libraries append.
 fn describe(error: &(dyn Error + 'static)) -> String {
     let status = |status: &Status| {
         if status.message.is_empty() {
@@ -81,14 +81,14 @@ pub fn is_passing(error: &kube::Error) -> bool {
     }
 }
 
-/// Returns true if the request definitely had no effect. For other errors that is unknown.
+/// Returns true if the request definitely had no effect. For other errors the effect is unknown.
 pub fn is_definite(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status)
         if matches!(status.code, 400..=499) && status.code != 408
             || rejection::exceeds_storage_limit(status.code, &status.message))
 }
 
-/// Returns the reason why the API server cannot store an object with these values; `None` if the
+/// Returns the reason why the API server rejects the values of the object. Returns `None` if the
 /// same request may succeed later.
 pub fn invalid(error: &kube::Error) -> Option<String> {
     let kube::Error::Api(status) = error else {
@@ -112,8 +112,8 @@ pub fn error_message(error: &kube::Error) -> String {
     }
 }
 
-/// Returns the message about a rejection because of immutable fields, without the values that the
-/// API server repeats; otherwise the message of the API server.
+/// Returns the message of a rejection. For immutable fields, the message does not contain the
+/// values that the API server repeats. Otherwise it is the message of the API server.
 pub fn rejection_message(status: &Status) -> String {
     immutable(status).map_or_else(
         || status.message.clone(),

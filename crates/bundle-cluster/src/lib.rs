@@ -2,8 +2,8 @@
 //!
 //! The client library puts names and namespaces into URLs unchanged, so that a name with `/` or `?`
 //! would select another resource. In this crate each name is parsed first ([`ByName`],
-//! [`namespaced`], [`ObjectUrl`]). The methods of the client library with names are banned
-//! everywhere else (`clippy.toml`).
+//! [`namespaced`], [`ObjectUrl`]). Outside of this crate, `clippy.toml` bans the methods of the
+//! client library that expect a name.
 
 pub mod access;
 pub mod account;

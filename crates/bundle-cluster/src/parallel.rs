@@ -1,4 +1,4 @@
-//! Bounded parallel requests.
+//! Runs requests in parallel, up to a limit.
 
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _};
@@ -8,7 +8,7 @@ const AT_A_TIME: usize = 16;
 
 /// Runs all futures and returns the results in the order of completion.
 ///
-/// This function boxes the futures, because lifetimes are known at this point: inside a controller,
+/// This function boxes the futures, because their lifetimes are known here. Inside a controller,
 /// the compiler cannot prove that closures over references are `Send`.
 pub fn all<'a, I, F>(work: I) -> BoxFuture<'a, Vec<F::Output>>
 where

@@ -14,7 +14,8 @@ pub(crate) fn object_name(text: &str) -> Result<KubeName, kube::Error> {
 
 fn parse(kind: NameKind, text: &str) -> Result<KubeName, RequestError> {
     KubeName::parse(kind, text).map_err(|why| {
-        // A name can be as large as the object that contains it.
+        // The error quotes only the start, because a name can be as long as the object that
+        // contains it.
         let start: String = text.chars().take(80).collect();
         RequestError::Validation(format!("{start:?} is not a valid name: {why}"))
     })
@@ -68,7 +69,7 @@ impl ObjectUrl {
         Request::new(self.collection.clone())
     }
 
-    /// Returns the name of the object, for these requests.
+    /// Returns the name of the object. The caller passes it to the methods of the request builder.
     pub fn name(&self) -> &str {
         self.name.as_str()
     }

@@ -5,7 +5,7 @@ use http::HeaderMap;
 /// Returns the texts of the `Warning` headers of a response.
 pub fn warnings(headers: &HeaderMap) -> impl Iterator<Item = String> {
     let headers = headers.get_all(http::header::WARNING).iter();
-    // Texts are UTF-8 on the wire, which `to_str` rejects.
+    // The header texts are UTF-8. `to_str` would reject UTF-8.
     headers.map(|header| text(&String::from_utf8_lossy(header.as_bytes())))
 }
 

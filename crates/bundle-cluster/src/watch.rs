@@ -12,8 +12,8 @@ use serde::de::DeserializeOwned;
 
 type Events<K> = BoxStream<'static, watcher::Result<Event<K>>>;
 
-/// Watches all objects of `api` that `config` selects, without end. Only a complete list or an
-/// event resets the delay, not the start of a list.
+/// Watches all objects of `api` that `config` selects, without end. A complete list or an event
+/// resets the delay. The start of a list does not reset it.
 pub fn watch_events<K>(
     api: Api<K>,
     config: watcher::Config,
@@ -24,8 +24,8 @@ where
     relisting(move || watcher(api.clone(), config.clone()).boxed())
 }
 
-/// Returns the events of a stream that `open` opens, and opens again after an event that does not
-/// parse.
+/// Returns the events of a stream. `open` opens the stream, and opens it again after an event that
+/// does not parse.
 fn relisting<K: Send + 'static>(
     mut open: impl FnMut() -> Events<K> + Send + 'static,
 ) -> impl Stream<Item = watcher::Result<Event<K>>> + Send + 'static {
@@ -57,8 +57,8 @@ fn relisting<K: Send + 'static>(
 }
 
 /// Returns true if an event was received that does not parse. Without this check, the watcher would
-/// continue without the change of this event. If a line does not parse as the object of an event,
-/// the client tries to parse it as a [`kube::core::Status`].
+/// ignore the change in this event. If a line does not parse as the object of an event, the client
+/// tries to parse it as a [`kube::core::Status`].
 fn is_lost_event(error: &watcher::Error) -> bool {
     matches!(
         error,

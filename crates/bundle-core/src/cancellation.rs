@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A flag that ends work early. Clones share the flag.
+/// A flag that requests the early end of work. Clones share the flag.
 #[derive(Debug, Clone, Default)]
 pub struct Cancellation(Arc<AtomicBool>);
 
 impl Cancellation {
-    /// Sets the flag.
+    /// Sets the flag. All clones then report the cancellation.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }

@@ -31,7 +31,7 @@ pub struct Footprint(pub u64);
 impl Footprint {
     /// Returns the footprint of a value in memory.
     pub fn of(value: &Value) -> Self {
-        // A value has no invalid parts.
+        // Reading from a `Value` cannot fail, because a `Value` is always valid.
         Self::deserialize(value).unwrap_or(Self(u64::MAX))
     }
 

@@ -1,6 +1,5 @@
 //! Rules of kubectl-bundle as pure functions over plain data: parsing, policies, admission, install
-//! steps.
-//! The crate does no I/O and reads no clock; time and random values are arguments.
+//! steps. The crate does no I/O and reads no clock. Callers pass the time and random values.
 
 pub mod cancellation;
 pub mod check;

@@ -99,12 +99,13 @@ impl Reference {
         &self.repository
     }
 
-    /// Returns the tag. A reference has a tag, a digest or both.
+    /// Returns the tag; `None` if the reference has only a digest.
     pub fn tag(&self) -> Option<&str> {
         self.tag.as_deref()
     }
 
-    /// Returns the digest. With tag and digest, the digest selects the content.
+    /// Returns the digest; `None` if the reference has only a tag. With tag and digest, the digest
+    /// selects the content.
     pub fn digest(&self) -> Option<&Digest> {
         self.digest.as_ref()
     }
@@ -126,7 +127,7 @@ impl Reference {
         }
     }
 
-    /// Returns the pinned reference if this reference has a digest.
+    /// Returns the pinned reference; `None` if this reference has no digest.
     pub fn pinned(&self) -> Option<PinnedReference> {
         self.digest.clone().map(|digest| self.pin(digest))
     }
@@ -153,8 +154,8 @@ fn is_registry(text: &str) -> bool {
         .strip_prefix('[')
         .and_then(|rest| rest.strip_suffix(']'))
         .is_some_and(|address| address.parse::<std::net::Ipv6Addr>().is_ok());
-    // A connection treats `0x7f.1` and `2130706433` as addresses, but comparisons treat them as
-    // other names.
+    // Network libraries resolve `0x7f.1` and `2130706433` as IP addresses. Comparisons of hosts do
+    // not recognise these addresses, so such hosts are rejected.
     let last = host.rsplit('.').next().unwrap_or_default();
     let digits = last.strip_prefix("0x").or_else(|| last.strip_prefix("0X"));
     let number = match digits {
@@ -341,7 +342,7 @@ mod tests {
             ("registry.example.com/../web:1", "not a repository"),
             ("registry.example.com//web:1", "not a repository"),
             ("registry.example.com:0/web:1", "not a host"),
-            // Forms of addresses that only some programs accept.
+            // Forms of IP addresses that only some programs accept.
             ("127.1:5000/web:1", "not a host"),
             ("0x7f.0.0.1:5000/web:1", "not a host"),
             ("0x7f000001:5000/web:1", "not a host"),

@@ -67,21 +67,21 @@ pub const MUTATING: &[ExpectedWebhook] = &[
     expected("mbundleapprovals.core.rukpak.io", "bundleapprovals", WRITES),
 ];
 
-/// A webhook of a registration, with its faults.
+/// A webhook of a registration, with its differences from the expected webhook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InspectedWebhook<'a> {
     /// Name of the expected webhook.
     pub name: &'static str,
-    /// The webhook, if the registration contains it.
+    /// The webhook; `None` if the registration does not contain the webhook.
     pub found: Option<&'a Value>,
-    /// Faults that could let the API server skip the review of a write.
+    /// Differences because of which the API server could skip the review of a write.
     pub faults: Vec<String>,
 }
 
 /// Compares the webhooks of `registration` with the expected webhooks.
 ///
 /// `timeoutSeconds`, `reinvocationPolicy`, labels and annotations are not compared. Administrators
-/// may change them, because no value lets a write pass without a review.
+/// may change these fields: the API server calls the webhook whatever their values are.
 pub fn inspect<'a>(
     expected: &'static [ExpectedWebhook],
     registration: &'a Value,
@@ -118,7 +118,8 @@ fn faults(expected: &ExpectedWebhook, found: &Value) -> Vec<String> {
         ("matchPolicy", &["Equivalent"]),
         ("sideEffects", &["None", "NoneOnDryRun"]),
     ] {
-        // The API server sets defaults, which for the first two fields are the allowed values.
+        // The API server sets an absent field to its default. For the first two fields, the default
+        // is the allowed value.
         let value = found[field].as_str().unwrap_or(allowed[0]);
         if !allowed.contains(&value) {
             faults.push(format!("{field} is {value}, not {}", allowed[0]));

@@ -6,9 +6,9 @@ use crate::names::{KubeName, NameError, NameKind};
 /// forms: the user name in RBAC, and the path in messages.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ServiceAccount {
-    /// Namespace.
+    /// Namespace of the ServiceAccount.
     pub namespace: KubeName,
-    /// Name.
+    /// Name of the ServiceAccount.
     pub name: KubeName,
 }
 

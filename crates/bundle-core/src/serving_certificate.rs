@@ -1,6 +1,6 @@
-//! Certificates of the webhooks of operators: the objects that need one, and the periods after which
-//! it is renewed. The content has neither certificates nor keys; the pod issues them, and writes
-//! them into the objects that it applies.
+//! Certificates of the webhooks of operators: the objects that need a certificate, and the periods
+//! after which a certificate is renewed. The content has neither certificates nor keys. The pod
+//! creates the certificates and keys, and writes them into the objects that it applies.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bundle_api::names as api;
@@ -17,20 +17,20 @@ pub const KEY: &str = "tls.key";
 const DAY: u64 = 24 * 60 * 60;
 /// Length of a period, in seconds. Each period has a certificate and an authority of its own.
 const PERIOD: u64 = 60 * DAY;
-/// Time by which certificates are backdated, for API servers whose clock is late.
+/// Time by which certificates are backdated, for API servers whose clock is behind.
 const SKEW: u64 = DAY;
 
-/// Service of webhooks.
+/// Service of an operator's webhooks.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WebhookService {
-    /// Namespace.
+    /// Namespace of the Service.
     pub namespace: String,
-    /// Name.
+    /// Name of the Service.
     pub name: String,
 }
 
 impl WebhookService {
-    /// Returns the DNS names of the Service, that of the API server's requests first.
+    /// Returns the DNS names of the Service. The API server uses the first name in requests.
     pub fn dns_names(&self) -> [String; 2] {
         let Self { namespace, name } = self;
         [
@@ -43,12 +43,12 @@ impl WebhookService {
 /// Certificate of a Service, as PEM.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ServingCertificate {
-    /// Certificate.
+    /// Certificate with the DNS names of the Service.
     pub certificate: String,
     /// Private key, as PKCS#8.
     pub key: String,
-    /// Authorities of this certificate, of the former one and of the next one. API servers
-    /// therefore trust each certificate before it is served.
+    /// Authorities of this certificate, of the former certificate and of the next certificate.
+    /// Therefore API servers trust each certificate before it is served.
     pub authorities: String,
 }
 
@@ -97,18 +97,21 @@ impl CertificatePeriod {
         self.start().saturating_add(PERIOD)
     }
 
-    /// Returns the beginning of the validity of its certificates.
+    /// Returns the beginning of the validity of the certificates of this period, in seconds since
+    /// 1970.
     pub fn not_before(self) -> u64 {
         self.start().saturating_sub(SKEW)
     }
 
-    /// Returns the end of the validity: one period later than the certificates are replaced.
+    /// Returns the end of the validity of the certificates of this period, in seconds since 1970.
+    /// The certificates are valid for one period after their replacement.
     pub fn not_after(self) -> u64 {
         self.end().saturating_add(PERIOD)
     }
 }
 
-/// Returns the Service whose certificate or authorities belong into the object.
+/// Returns the Service of the certificate or CA certificates that the object must contain. Returns
+/// `None` if the object needs no certificate and no CA certificates.
 pub fn service(object: &Manifest) -> Option<WebhookService> {
     let annotation = |key: &str| object.value["metadata"]["annotations"][key].as_str();
     let (namespace, name) = match (object.id.group.as_str(), object.id.kind.as_str()) {
@@ -132,7 +135,7 @@ pub fn service(object: &Manifest) -> Option<WebhookService> {
     })
 }
 
-/// Writes the certificate of [`service`] into the object.
+/// Writes the certificate and key, or the authorities, of [`service`] into the object.
 pub fn write(object: &mut Value, issued: &ServingCertificate) {
     let encoded = |text: &str| Value::String(STANDARD.encode(text));
     match object["kind"].as_str() {

@@ -1,7 +1,7 @@
 //! Shortening of texts and lists in messages.
 
-/// Returns `text`, cut at a character boundary to at most `limit` bytes. The mark ` …` shows the
-/// cut.
+/// Returns `text`, truncated at a character boundary to at most `limit` bytes. The mark ` …` shows
+/// that the text was truncated.
 pub fn bounded(text: &str, limit: usize) -> String {
     const MARK: &str = " …";
     if text.len() <= limit {

@@ -1,8 +1,10 @@
 //! Limits of the memory that the program allocates for content. The *weight* of content is an upper
-//! estimate of the memory of its parsed and rendered objects. Calculating the weight allocates no
-//! more than a constant. Parsing and rendering allocate no more than the weight and the same
-//! constant, or the content is rejected. The calculation of the permissions that roles grant
-//! allocates no more than a constant.
+//! estimate of the memory of its parsed and rendered objects.
+//!
+//! - Calculating the weight allocates at most a constant amount of memory.
+//! - Parsing and rendering allocate at most the weight and this constant amount. Otherwise the
+//!   content is rejected.
+//! - Calculating the permissions that roles grant allocates at most a constant amount of memory.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -21,12 +23,13 @@ use serde_json::{Value, json};
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
-/// Keys and events that the parser stores, in bytes (`yaml::limits`).
+/// Memory for keys and events that the parser stores, in bytes (`yaml::limits`). This memory does
+/// not depend on the content.
 const CONSTANT: usize = 12 << 20;
 /// Memory of a prepared object in addition to its tree, as the webhook counts it.
 const PER_OBJECT: u64 = 3 << 10;
 
-/// Access reviews of the roles of one content, merged into rules, in bytes.
+/// Memory for the access reviews of the roles of one content, merged into rules, in bytes.
 const PERMISSIONS: usize = 16 << 20;
 
 /// The allocator counts all threads, so one test runs at a time.
@@ -167,7 +170,7 @@ fn document_that_the_parser_stores_is_limited_and_a_large_map_is_not() {
     }
 }
 
-/// An operator with these deployments and permissions.
+/// Returns an operator with these deployments and permissions.
 fn operator(deployments: &[Value], permissions: &[Value]) -> Files {
     let annotations = "annotations:\n  operators.operatorframework.io.bundle.mediatype.v1: registry+v1\n  operators.operatorframework.io.bundle.package.v1: op\n";
     let csv = json!({
@@ -196,7 +199,7 @@ fn operator(deployments: &[Value], permissions: &[Value]) -> Files {
     ])
 }
 
-/// An operator with one deployment and this number of admission webhooks.
+/// Returns an operator with one deployment and this number of admission webhooks.
 #[expect(clippy::unwrap_used, reason = "the file is JSON of this test")]
 fn operator_with_webhooks(count: usize) -> Files {
     let webhooks = (0..count).map(|number| {
@@ -214,7 +217,7 @@ fn operator_with_webhooks(count: usize) -> Files {
     files
 }
 
-/// An operator with one deployment of this number of containers.
+/// Returns an operator with one deployment of this number of containers.
 fn operator_with_containers(count: usize) -> Files {
     let containers = (0..count).map(|number| json!({"name": format!("c{number}")}));
     let containers: Value = containers.collect();

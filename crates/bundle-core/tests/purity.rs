@@ -41,7 +41,7 @@ fn dependencies_contain_no_io_crate() {
     assert!(tree.contains("serde-saphyr "), "{tree}");
     let found: Vec<&str> = tree
         .lines()
-        // kube-cel evaluates expressions; it is no Kubernetes client.
+        // kube-cel evaluates expressions and is not a Kubernetes client.
         .filter(|line| !line.starts_with("kube-cel "))
         .filter(|line| FORBIDDEN.iter().any(|name| line.starts_with(name)))
         .collect();

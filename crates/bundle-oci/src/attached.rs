@@ -12,8 +12,8 @@ pub(crate) fn legacy_tag(digest: &Digest, kind: &str) -> String {
     format!("sha256-{}.{kind}", digest.hex())
 }
 
-/// Returns the digest to which a tag of this form belongs, and the kind of the tag. For a list of
-/// referrers the kind is empty. `name` is a tag, or ends with a tag.
+/// Returns the digest and the kind in a tag of the form `sha256-HEX.KIND`, or `None` for any other
+/// tag. `name` is a tag, or ends with a tag. A fallback tag `sha256-HEX` has an empty kind.
 pub(crate) fn subject_of_tag(name: &str) -> Option<(Digest, &str)> {
     let tag = name.rsplit_once(':').map_or(name, |(_, tag)| tag);
     let rest = tag.strip_prefix("sha256-")?;
@@ -22,8 +22,8 @@ pub(crate) fn subject_of_tag(name: &str) -> Option<(Digest, &str)> {
     (kind.is_empty() && !rest.ends_with('.') || LEGACY.contains(&kind)).then_some((digest, kind))
 }
 
-/// Returns `true` if the name has this form. The manifest under such a tag belongs to another
-/// image.
+/// Returns `true` if the name has the form `sha256-HEX` or `sha256-HEX.KIND`. The manifest under
+/// such a tag belongs to another image.
 pub(crate) fn is_attachment_tag(name: &str) -> bool {
     subject_of_tag(name).is_some()
 }

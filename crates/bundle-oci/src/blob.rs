@@ -1,5 +1,5 @@
-//! A blob with its descriptor. The bytes of the blob are in memory, in a part of a file, or can be
-//! opened again from a remote source.
+//! A blob with its descriptor. The bytes of the blob are in memory, in a part of a file, or in a
+//! remote source.
 
 use std::fmt;
 use std::io::{self, Read, Seek as _, SeekFrom, Write as _};
@@ -46,7 +46,7 @@ pub enum BlobContent {
     Remote(Arc<dyn OpenBlob>),
 }
 
-/// Content that can be read more than once.
+/// Content whose bytes can be read more than once, for example after a failed transfer.
 pub trait OpenBlob: fmt::Debug + Send + Sync {
     /// Returns the bytes from `offset` to the end of the content.
     fn open(&self, offset: u64) -> ByteStream;
@@ -67,8 +67,8 @@ enum FileOwner {
 }
 
 impl FilePart {
-    /// Refers to the part of the file at `path` that begins at `offset`. The blob's descriptor has
-    /// its length.
+    /// Refers to the part of the file at `path` that begins at `offset`. The descriptor of the blob
+    /// contains the length of the part.
     pub fn new(path: impl Into<PathBuf>, offset: u64) -> Self {
         Self {
             file: Arc::new(FileOwner::Kept(path.into())),
@@ -128,10 +128,10 @@ impl Blob {
         }
     }
 
-    /// Returns the bytes from `offset` on.
+    /// Returns the bytes from `offset` to the end.
     ///
-    /// The stream has exactly the length in the descriptor, or ends in an error. The caller has to
-    /// compare the digest.
+    /// The stream has exactly the length in the descriptor, or ends in an error. The stream does
+    /// not compare the digest. The caller has to compare it.
     pub fn open(&self, offset: u64) -> ByteStream {
         let length = self.descriptor.size.saturating_sub(offset);
         let digest = self.descriptor.digest.clone();
@@ -147,7 +147,7 @@ impl Blob {
         exact_length(pieces, length, digest)
     }
 
-    /// Returns a blocking reader; only for blobs in memory and in files.
+    /// Returns a blocking reader. Returns an error for remote content.
     pub fn reader(&self) -> io::Result<Box<dyn Read + Send>> {
         match &self.content {
             BlobContent::Memory(bytes) => Ok(Box::new(io::Cursor::new(bytes.clone()))),
@@ -246,7 +246,7 @@ pub(crate) fn changed_content(expected: &Digest, found: &str) -> Finding {
     .hint("the content changed after it was read; build or pull it again")
 }
 
-/// Reads a file ahead of the consumer, on a blocking thread.
+/// Reads a file on a blocking thread, before the consumer requests the next piece.
 fn file_pieces(part: FilePart, offset: u64, length: u64) -> ByteStream {
     stream::once(async move { ahead(part, offset, length) })
         .flatten()
@@ -263,7 +263,8 @@ fn ahead(part: FilePart, offset: u64, length: u64) -> ByteStream {
                 let mut piece = Vec::with_capacity(next);
                 let read = reader.by_ref().take(next as u64).read_to_end(&mut piece)?;
                 left -= read as u64;
-                // The receiver is gone, or the file ended early, which the receiver detects.
+                // The receiver was dropped, or the file ended early. The receiver detects a short
+                // file.
                 if read == 0 || pieces.blocking_send(Ok(Bytes::from(piece))).is_err() {
                     return Ok(());
                 }
@@ -275,7 +276,7 @@ fn ahead(part: FilePart, offset: u64, length: u64) -> ByteStream {
                 codes::usage::FILE_UNREADABLE,
                 format!("cannot read `{}`: {error}", part.path().display()),
             );
-            // The receiver is gone: nobody needs the error.
+            // The receiver was dropped, so the error is not needed.
             let _ = pieces.blocking_send(Err(finding));
         }
     });

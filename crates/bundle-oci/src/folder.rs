@@ -19,9 +19,9 @@ const METADATA: &str = "metadata";
 
 /// Reads the folder of a bundle.
 ///
-/// Files whose names begin with a dot are skipped, because editors, version control and operating
-/// systems create such files. Missing files are skipped too; `bundle_core::format` reports missing
-/// files.
+/// Files with a dot at the beginning of the name are skipped, because editors, version control and
+/// operating systems create such files. Missing files are skipped too. `bundle_core::format`
+/// reports missing files.
 pub fn read(folder: &Path, limits: &Limits) -> Result<Files, Findings> {
     let mut reading = FolderReader::new(folder, limits);
     match fs_err::metadata(folder) {
@@ -47,7 +47,8 @@ pub fn read(folder: &Path, limits: &Limits) -> Result<Files, Findings> {
             reading.take(METADATA);
         }
     }
-    // Resources become layers of their own, of any size.
+    // Reads only the paths that `bundle.yaml` names. Resources have layers of their own, of any
+    // size.
     for path in package.iter().flat_map(Package::named_paths) {
         reading.take(path.trim_end_matches('/'));
     }
@@ -153,7 +154,7 @@ impl<'a> FolderReader<'a> {
         };
         let kind = found.file_type();
         if self.ignore.covers(path, kind.is_dir()) || place.join("oci-layout").is_file() {
-            // Files that match the author's ignore patterns, and output of `build`.
+            // Skips files that match the author's ignore patterns, and OCI layouts from `build`.
             return;
         }
         if kind.is_symlink() {

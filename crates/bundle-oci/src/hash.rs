@@ -7,8 +7,8 @@ use bundle_core::reference::Digest;
 
 /// An incremental SHA-256.
 ///
-/// The implementation is aws-lc-rs: it is as fast as `sha2` on processors with SHA instructions,
-/// and faster on other processors. TLS already depends on aws-lc-rs.
+/// The implementation is aws-lc-rs. On processors with SHA instructions it is as fast as `sha2`,
+/// and on other processors it is faster. TLS already depends on aws-lc-rs.
 #[derive(Clone)]
 pub struct Hasher(Context);
 

@@ -1,5 +1,5 @@
-//! OCI image layouts in a folder. A layout is written completely or not at all. The content of a
-//! layout that is read is untrusted.
+//! OCI image layouts in a folder. A write produces a complete layout, or no layout. The content of
+//! a layout that is read is untrusted.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};

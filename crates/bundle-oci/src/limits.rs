@@ -1,11 +1,12 @@
 //! Limits on the memory and time that untrusted input can use.
 
 /// Maximum size of a manifest, index or image configuration, in bytes. Registries have the same
-/// limit.
+/// limit for manifests.
 pub const MANIFEST_BYTES: u64 = 4 << 20;
 /// Maximum size of a signature bundle, in bytes.
 pub const SIGNATURE_BYTES: u64 = 1 << 20;
-/// Maximum size of the manifest of a referrer, in bytes. Such a manifest names one layer or a few.
+/// Maximum size of the manifest of a referrer, in bytes. The manifest of a referrer names only a
+/// few layers.
 pub const REFERRER_BYTES: u64 = 256 << 10;
 /// Maximum total size of the signatures of one digest and their annotations, in bytes.
 pub const SIGNATURES_BYTES: u64 = 16 << 20;
@@ -28,8 +29,8 @@ pub(crate) const CREDENTIAL_BYTES: u64 = 4 << 20;
 /// Maximum number of redirects of one request.
 pub(crate) const REDIRECTS: usize = 5;
 
-/// Maximum total length of the paths of one bundle, in bytes. Unpacking onto a disk holds only
-/// these in memory.
+/// Maximum total length of the paths of one bundle, in bytes. An unpacker that writes to disk keeps
+/// only these paths in memory.
 pub const NAMES: usize = 512 << 10;
 
 /// Limits on the content of one bundle, packed and unpacked.
@@ -46,8 +47,9 @@ pub struct Limits {
     pub total: u64,
     /// Number of entries of all layers.
     pub entries: usize,
-    /// Maximum compression ratio, applied above 8 MiB. A tar of thousands of small files compresses
-    /// about 50 times, a decompression bomb 1000 times.
+    /// Maximum ratio of unpacked to compressed size. It is checked only above 8 MiB of unpacked
+    /// size. A tar of thousands of small files compresses about 50 times, a decompression bomb 1000
+    /// times.
     pub ratio: u64,
 }
 

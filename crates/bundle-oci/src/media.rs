@@ -18,9 +18,9 @@ pub const SIGSTORE_BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json
 pub const SIGSTORE_BUNDLE_PREFIX: &str = "application/vnd.dev.sigstore.bundle";
 /// Payload that cosign 2 signs: a layer of the image under the `.sig` tag.
 pub const SIMPLE_SIGNING: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
-/// DSSE envelope: an attestation of cosign 2, with its evidence in annotations.
+/// DSSE envelope: an attestation of cosign 2. The certificate and the log entry are in annotations.
 pub const DSSE_ENVELOPE: &str = "application/vnd.dsse.envelope.v1+json";
-/// Artifact type of the referrer in which cosign 2 stores such layers.
+/// Artifact type of the referrer in which cosign 2 stores signatures.
 pub const COSIGN_SIGNATURE: &str = "application/vnd.dev.cosign.artifact.sig.v1+json";
 
 /// Docker's media type of an image manifest. Older build tools write this media type.
@@ -51,7 +51,7 @@ pub fn is_config(media_type: &str) -> bool {
 }
 
 /// Returns `true` for the media types of layers that must not be distributed or are fetched from
-/// elsewhere, as in old images of Windows.
+/// elsewhere, for example in old Windows images.
 pub fn is_foreign(media_type: &str) -> bool {
     media_type.contains(".nondistributable.")
         || media_type.starts_with("application/vnd.docker.image.rootfs.foreign.")

@@ -1,6 +1,7 @@
-//! The OpenAPI schemas of Kubernetes' own kinds, of one release for each supported minor version,
-//! as a compressed table in the program. Only `kubectl-bundle` contains this table, because the API
-//! server makes these checks for the pod. `bundle_core::check` compares objects with schemas.
+//! The OpenAPI schemas of Kubernetes' own kinds, of one release for each supported minor version.
+//! The schemas are a compressed table in the program. Only `kubectl-bundle` contains this table,
+//! because the API server makes these checks for the pod. `bundle_core::check` compares objects
+//! with schemas.
 
 use std::collections::HashMap;
 use std::io::Read as _;
@@ -15,7 +16,7 @@ use serde_json::Value;
 /// Generated table (`cargo xtask schemas`), compressed with gzip.
 const TABLE: &[u8] = include_bytes!("table.json.gz");
 
-/// Decompressed table.
+/// The table after decompression.
 #[derive(Debug, Default, Deserialize)]
 struct Stored {
     /// Kubernetes releases, oldest first: `1.36.3`.
@@ -37,7 +38,7 @@ struct Table {
 
 static LOADED: LazyLock<Table> = LazyLock::new(|| {
     let mut text = String::new();
-    // A table that cannot be read is an empty one; the tests read all of it.
+    // If the table cannot be read, an empty table is used. The tests read the whole table.
     let stored: Stored = GzDecoder::new(TABLE)
         .read_to_string(&mut text)
         .ok()
@@ -109,7 +110,8 @@ impl Table {
                     .map(|(key, value)| (key.clone(), self.inline(value)));
                 Value::Object(fields.collect())
             }
-            // Lists in a schema are texts and numbers: the table has no alternatives.
+            // The lists in these schemas contain only texts and numbers, and no alternatives.
+            // Therefore they contain no references.
             other => other.clone(),
         }
     }

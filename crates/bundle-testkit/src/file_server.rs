@@ -19,23 +19,24 @@ const LIMIT: usize = 16 << 10;
 /// Response to a request for one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileResponse {
-    /// The bytes.
+    /// Status 200 with these bytes.
     File(Bytes),
-    /// The bytes, for requests with this user and password.
+    /// These bytes, for requests with this user and password.
     Protected(Bytes, (String, String)),
-    /// The bytes, for requests with this bearer token.
+    /// These bytes, for requests with this bearer token.
     WithToken(Bytes, String),
-    /// A status line such as `503 Service Unavailable`, without content.
+    /// A status line such as `503 Service Unavailable`, and no content.
     Status(&'static str),
     /// A redirect to this URL.
     Redirect(String),
     /// An HTML page.
     Html(&'static str),
-    /// The bytes, and a `Content-Length` of this value.
+    /// These bytes, with this value as `Content-Length`.
     WrongLength(Bytes, u64),
-    /// Content that never ends, without a length.
+    /// Content that never ends. The response declares no length.
     Endless,
-    /// A part of a response, and then no more bytes.
+    /// The first bytes of a response. Then the server sends no more bytes, and the connection stays
+    /// open.
     Stalled,
 }
 
@@ -44,7 +45,7 @@ pub enum FileResponse {
 pub struct FileRequest {
     /// Path and query.
     pub path: String,
-    /// `Authorization` header.
+    /// Value of the header `Authorization`; `None` if the request has no such header.
     pub authorization: Option<String>,
 }
 
@@ -72,7 +73,7 @@ impl FileServer {
         Self::start_with(|stream| async move { Ok(stream) }).await
     }
 
-    /// Starts a server whose connections `accept` prepares, for example with a TLS handshake.
+    /// Starts a server. `accept` prepares each connection, for example with a TLS handshake.
     pub async fn start_with<S, F>(
         accept: impl Fn(TcpStream) -> F + Send + Sync + 'static,
     ) -> io::Result<Self>

@@ -1,5 +1,5 @@
 //! Test doubles with faults that real servers do not produce on demand: registries that send wrong
-//! bytes, stall or truncate. A dev-dependency only.
+//! bytes, stall or truncate. Other crates use this crate only as a dev-dependency.
 
 pub mod file_server;
 pub mod registry;

@@ -1,6 +1,6 @@
-//! Benchmark of a verdict from the proof annotation, compared with the signature verifications
-//! alone that the verdict contains. Run by `cargo xtask bench trust`. The input folder is an
-//! argument. The output is one line of JSON per measurement on stdout.
+//! Benchmark of a decision on signed content from the proof annotation. The time is compared with
+//! the time of the signature verifications alone. Run by `cargo xtask bench trust`. The input
+//! folder is an argument. The output is one line of JSON per measurement on stdout.
 #![allow(
     clippy::print_stdout,
     reason = "its results go to stdout; it has no printer"
@@ -89,7 +89,7 @@ fn read(folder: &Path, name: &str) -> Outcome<Case> {
     })
 }
 
-/// Decides from the text of the annotation to a verdict, like admission and the reconciler.
+/// Makes the decision from the text of the annotation, like admission and the reconciler.
 fn decide(case: &Case, memory: &Memory) -> Outcome {
     let (pinned, carried) = proof_annotation::open(&case.proof, &case.reference)?;
     let class = ClassSignatures::Required;
@@ -104,7 +104,8 @@ fn decide(case: &Case, memory: &Memory) -> Outcome {
     }
 }
 
-/// Measures `count` rounds of bare verifications, each over a message with the size of a statement.
+/// Measures only the signature verifications, `count` times. Each verifies a message with the size
+/// of a statement.
 fn bare(wanted: &[(usize, Curve)], count: usize) -> Outcome<Vec<Duration>> {
     let message = [7; 512];
     let mut signed = Vec::new();

@@ -1,5 +1,5 @@
-//! Formats of a signature: a Sigstore bundle that contains a DSSE envelope with an in-toto
-//! statement.
+//! Formats of a signature: a Sigstore bundle contains a DSSE envelope, and the envelope contains an
+//! in-toto statement.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};

@@ -1,4 +1,5 @@
-//! JSON parser of this crate: `bundle_core::json`, whose errors become rejections of a signature.
+//! JSON parser of this crate. It calls `bundle_core::json`, and converts errors to rejections of a
+//! signature.
 
 use bundle_core::json::{self, JsonError};
 use bundle_core::policy::Rejection;

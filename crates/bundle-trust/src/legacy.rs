@@ -1,6 +1,6 @@
-//! Signatures of cosign 2: the payload is a layer, signature and evidence are annotations. A
-//! signature with a certificate is converted into a Sigstore bundle and verified as such:
-//! certificate, SCT, SET, timestamps.
+//! Signatures of cosign 2. The payload is a layer; signature and evidence are annotations. A
+//! signature with a certificate is converted into a Sigstore bundle, and its certificate, SCT, SET
+//! and timestamps are verified in that form.
 
 use bundle_core::policy::{RawSignature, Rejection};
 use serde::Deserialize;
@@ -15,7 +15,8 @@ use crate::{certified, der, dsse, json};
 /// Media type of the payload.
 pub(crate) const SIMPLE_SIGNING: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 
-/// Media type of an attestation: a DSSE envelope, with its evidence in annotations.
+/// Media type of an attestation of cosign 2: a DSSE envelope. The certificate and the log entry are
+/// in annotations.
 pub(crate) const ENVELOPE: &str = "application/vnd.dsse.envelope.v1+json";
 
 pub(crate) const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
@@ -103,8 +104,8 @@ pub(crate) fn bundle_of_envelope(
     raw: &RawSignature,
     envelope: &Envelope,
 ) -> Result<Bundle, Rejection> {
-    // cosign 2 requests a timestamp for the whole envelope, while a Sigstore bundle has one for the
-    // signature.
+    // cosign 2 requests a timestamp for the whole envelope. A Sigstore bundle has a timestamp for
+    // the signature alone.
     if text(raw, TIMESTAMP).is_some() {
         return Err(unreadable(
             "an attestation with a timestamp of its envelope, which is not supported",
@@ -130,7 +131,8 @@ fn bundle_of(raw: &RawSignature, field: &str, content: &Value) -> Result<Bundle,
     if certificates.len() != 1 {
         return Err(unreadable("its certificate is not exactly one certificate"));
     }
-    // cosign stores the whole chain with its root. Only a trust root may define a root.
+    // cosign stores the whole chain with the root certificate. Only a trust root may define a root
+    // certificate.
     let chain = self::certificates(raw, CHAIN)?;
     certificates.extend(chain.into_iter().filter(|der| !der::is_self_issued(der)));
     let certificates: Vec<Value> = certificates

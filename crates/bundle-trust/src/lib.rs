@@ -1,4 +1,5 @@
-//! Keys, signatures and their verification. Only this crate can construct a `Verified<T>`.
+//! Keys, signatures and their verification. Only this crate can construct a `Verified<T>`, the type
+//! of verified content.
 
 #![cfg_attr(
     test,

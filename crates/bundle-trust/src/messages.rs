@@ -1,5 +1,5 @@
-//! Messages about proofs and trust roots. `cargo xtask gen` copies `messages.txt` to the page about
-//! diagnostics.
+//! Messages about proof annotations and trust roots. `cargo xtask gen` copies `messages.txt` to the
+//! page about diagnostics.
 
 use bundle_core::diagnostic::rendered;
 use bundle_core::policy::RawSignature;

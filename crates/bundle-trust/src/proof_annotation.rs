@@ -1,7 +1,6 @@
-//! Proof annotation of an object: the manifest and its signatures, so that an admission review
-//! needs no registry.
-//! The annotation is untrusted, like a response of a registry, and its signatures are verified in
-//! the same way.
+//! Proof annotation of an object. It contains the manifest and its signatures, so that an admission
+//! review needs no registry. The annotation is untrusted. Its signatures are verified like
+//! signatures from a registry.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -18,10 +17,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::json;
 
-/// The longest annotation that is written or read, in bytes. All annotations of an object together
-/// may have 256 KiB.
+/// Maximum length of the annotation, in bytes. All annotations of an object together may have 256
+/// KiB.
 pub const LIMIT: usize = 64 << 10;
-/// Largest unpacked size in bytes. Signatures are text that compresses tenfold at best.
+/// Maximum unpacked size in bytes. Signatures are text, which gzip reduces to a tenth at most.
 const UNPACKED: u64 = 1 << 20;
 /// Maximum memory of the parsed proof, in bytes: the texts of the proof, and a few short texts for
 /// each signature.
@@ -31,7 +30,8 @@ const MANIFEST_MEMORY: u64 = 2 << 20;
 /// Maximum number of signatures in one annotation.
 const SIGNATURES: usize = 32;
 
-/// Content of a proof annotation. Only the digest of the manifest is verified.
+/// Content of a proof annotation. Only the digest of the manifest is verified. The signatures are
+/// not verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AnnotatedProof {
     /// Manifest. The digest of the manifest is verified.
@@ -103,7 +103,7 @@ fn pack(document: &Document) -> std::io::Result<String> {
 }
 
 /// Decodes the proof annotation of an object that refers to `reference`. Returns an error if
-/// `reference` has no digest or the annotation is not a proof for that digest.
+/// `reference` has no digest, or if the annotation is for another digest.
 pub fn open(
     text: &str,
     reference: &Reference,
@@ -129,7 +129,7 @@ pub fn as_ignored(mut why: Finding) -> Finding {
 }
 
 /// Decodes the annotation of an object that refers to `expected`. Returns an error if the
-/// annotation is not a proof for that digest.
+/// annotation is invalid or is for another digest.
 pub fn decode(text: &str, expected: &Digest) -> Result<AnnotatedProof, Finding> {
     let mut unpacked = Vec::new();
     unpack(text, &mut unpacked)?;
@@ -141,8 +141,8 @@ pub fn decode(text: &str, expected: &Digest) -> Result<AnnotatedProof, Finding> 
             document.signatures.len()
         )));
     }
-    // Images without a proof have manifests of any size; their memory is reserved when they are
-    // read.
+    // Only manifests in a proof have this limit. For other manifests, memory is reserved when they
+    // are read.
     let parsed = footprint::of_json(document.manifest.as_bytes());
     if parsed.is_ok_and(|parsed| parsed.0 > MANIFEST_MEMORY) {
         return Err(too_large(&format!(
@@ -172,10 +172,12 @@ pub fn decode(text: &str, expected: &Digest) -> Result<AnnotatedProof, Finding> 
     })
 }
 
-/// Returns an upper bound of the memory that the proof and the parsed signatures need, without
-/// storing the content of the proof. Returns an error if the proof is too large or damaged.
+/// Returns an upper bound of the memory for the proof annotation and its parsed signatures. The
+/// content is decompressed to count its bytes, but not stored. Returns an error if the annotation
+/// is too large or damaged.
 pub fn memory(text: &str) -> Result<u64, Finding> {
-    /// Unpacked bytes, the parsed document, the parsed manifest, and one parsed signature.
+    /// Number of copies in memory: the unpacked bytes, the parsed document, the parsed manifest,
+    /// and one parsed signature.
     const FORMS: u64 = 4;
     let length = unpack(text, &mut std::io::sink())?;
     Ok(length.saturating_mul(FORMS))

@@ -35,7 +35,7 @@ struct Subject {
 /// Maximum length of a predicate type, in bytes. A predicate type is a URI.
 pub(crate) const LONGEST_TYPE: usize = 512;
 
-/// Reads a statement, whose only subject must be the digest.
+/// Reads a statement. The only subject of the statement must be the digest.
 pub(crate) fn read(payload: &[u8], digest: &Digest) -> Result<(Meaning, Annotations), Rejection> {
     let statement: Statement = json::read(payload, "not an in-toto statement")?;
     let signed = statement.predicate_type == dsse::SIGNED;
@@ -72,8 +72,8 @@ pub(crate) fn predicate(payload: &[u8]) -> Option<Value> {
     Some(statement.predicate)
 }
 
-/// Returns the sha256 that the first subject of a statement names. The value is not verified;
-/// [`read`] checks it later.
+/// Returns the sha256 of the first subject in a statement. The value is not verified; [`read`]
+/// checks it later.
 pub(crate) fn claimed_digest(payload: &[u8]) -> Option<[u8; 32]> {
     let statement: Statement = json::read(payload, "not an in-toto statement").ok()?;
     let hex = statement.subject.first()?.digest.get("sha256")?;

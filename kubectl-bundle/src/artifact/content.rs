@@ -1,4 +1,5 @@
-//! Content of an artifact, rendered for an installation with the code of the reconciler.
+//! Reads the content of an artifact and renders it for an installation, with the code of the
+//! reconciler.
 
 use std::path::Path;
 
@@ -34,7 +35,8 @@ pub(crate) async fn render(
         return Ok(content);
     }
     let options = BuildOptions {
-        // Only `build` rejects names of images.
+        // All images are allowed here. Only `build` rejects images with a moving tag or without a
+        // tag.
         allowed: Allowed {
             patterns: vec!["**".to_owned()],
         },

@@ -24,7 +24,8 @@ pub(crate) struct CheckedFolder {
     folder: PathBuf,
     packing: Packing,
     input: Input,
-    /// Existing lock file that is ignored.
+    /// Content of the existing lock file, which is ignored. `None` if the lock file is used or
+    /// missing.
     forgotten: Option<Vec<u8>>,
     /// Parsed content.
     pub(crate) content: Content,
@@ -52,7 +53,7 @@ pub(crate) enum LockFileUse {
     Ignore,
 }
 
-/// Options for reading, checking and packing a folder. The default is that of `push DIR` and
+/// Options for reading, checking and packing a folder. The default is used for `push DIR` and
 /// `inspect DIR`.
 #[derive(Debug, Default)]
 pub(crate) struct BuildOptions {
@@ -86,14 +87,15 @@ pub(crate) fn open(ui: &mut Ui, path: &Path, options: BuildOptions) -> Outcome<C
     let mut all = packing.content(&input.files)?;
     let content = input.content(&all, &target).map_err(located)?;
     let warnings = content.warnings.iter().cloned().map(|mut finding| {
-        // A built bundle cannot be changed; here the lock file can be written again.
+        // In a folder, the author can write the lock file again, so these warnings are errors. A
+        // built bundle cannot be changed.
         if [codes::images::NOT_LOCKED, codes::images::UNKNOWN_LOCKED].contains(&finding.code) {
             finding.severity = Severity::Error;
         }
         finding
     });
     let mut found: Findings = warnings.collect();
-    // For a packed chart, the git checkout and other files are those of its parent folder.
+    // The git checkout and other files of a packed chart are in its parent folder.
     let folder = match path.parent() {
         Some(parent) if path.is_file() => parent,
         _ => path,
@@ -132,12 +134,12 @@ pub(crate) fn open(ui: &mut Ui, path: &Path, options: BuildOptions) -> Outcome<C
 }
 
 impl CheckedFolder {
-    /// Sets the lock. If `keep` is set and the lock changes, the file next to `bundle.yaml` is
-    /// written.
+    /// Sets the lock of the images. If `keep` is set and the lock changes, the file
+    /// `images.lock.yaml` next to `bundle.yaml` is written.
     pub(crate) fn lock(&mut self, lock: &Lock, keep: bool) -> Outcome {
         let text = lock.to_yaml().into_bytes();
         if keep && self.forgotten.as_ref() != Some(&text) {
-            // The name identifies the file, whatever its content.
+            // A file with this name is a lock file, so it is replaced whatever its content is.
             files::replace(&self.folder.join(images::LOCK_FILE), &text, |_| true)?;
         }
         self.input.files.insert(images::LOCK_FILE.to_owned(), text);
@@ -188,8 +190,9 @@ pub(crate) fn packed(ui: &mut Ui, location: &ArtifactLocation) -> Outcome<Packed
     build(ui, &path).map(|built| built.packed)
 }
 
-/// Returns the findings of `build` on the files of a built bundle, for a BundleDeployment with
-/// these settings; without them, for a Bundle. The content is rendered for `target`.
+/// Returns the findings of `build` on the files of a built bundle. With `installation`, the checks
+/// are for a BundleDeployment with these settings. With `None`, the checks are for a Bundle. The
+/// content is rendered for `target`.
 pub(crate) fn findings(
     files: &Files,
     installation: Option<&Installation<'_>>,

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use crate::system::process::{self, ProcessError, ProcessGroup, ProcessLimits};
 
-/// Limits far above the time that git takes for the largest checkouts.
+/// Limits of a git command: time, and bytes of stdout and stderr. They are far above the needs of
+/// the largest checkouts.
 const LIMITS: ProcessLimits = ProcessLimits {
     time: Duration::from_secs(600),
     output: 256 << 20,
@@ -19,7 +20,7 @@ const LIMITS: ProcessLimits = ProcessLimits {
 pub(crate) struct GitOrigin {
     /// URL of the remote `origin`, without credentials.
     pub(crate) source: Option<String>,
-    /// Commit, if the files are unmodified.
+    /// Commit. `None` if files are modified.
     pub(crate) revision: Option<String>,
     /// Notes about missing values and their reasons.
     pub(crate) notes: Vec<String>,
@@ -31,7 +32,7 @@ pub(crate) fn origin(folder: &Path, paths: &[String]) -> GitOrigin {
     let Ok(folder) = fs_err::canonicalize(folder) else {
         return GitOrigin::default();
     };
-    // Most folders are in no checkout; then git is not run.
+    // git is not run for a folder without a checkout, which is the most common case.
     if !folder.ancestors().any(|above| above.join(".git").exists()) {
         return GitOrigin::default();
     }
@@ -65,7 +66,8 @@ pub(crate) fn origin(folder: &Path, paths: &[String]) -> GitOrigin {
             return origin;
         }
     };
-    // Not `remote get-url`, which rewrites URLs by the configuration of this machine.
+    // `git remote get-url` is not used, because it rewrites URLs by the configuration of this
+    // machine.
     if let Ok(Some(url)) = run(
         &folder,
         &["config", "--local", "--get", "remote.origin.url"],
@@ -119,7 +121,7 @@ fn runs_programs(setting: &str) -> bool {
 /// Returns git's output; `None` if git fails.
 fn run(folder: &Path, arguments: &[&str]) -> io::Result<Option<String>> {
     let mut command = Command::new("git");
-    // No pager, hooks, helpers or prompts, and unquoted paths.
+    // These settings disable the pager, hooks, helpers and prompts, and the quoting of paths.
     for setting in [
         "core.pager=cat",
         "core.hooksPath=/dev/null",
@@ -127,12 +129,12 @@ fn run(folder: &Path, arguments: &[&str]) -> io::Result<Option<String>> {
         "core.quotePath=true",
         "credential.helper=",
         "core.sshCommand=false",
-        // A repository in a folder of the checkout is content and may have a hostile configuration.
+        // A folder of the checkout can itself be a bare repository with a hostile configuration.
         "safe.bareRepository=explicit",
     ] {
         command.args(["-c", setting]);
     }
-    // Variables that make git use another repository.
+    // Removes the variables with which git could use another repository.
     for (name, _) in std::env::vars_os() {
         let name_text = name.to_string_lossy();
         if name_text.starts_with("GIT_") {
@@ -164,8 +166,8 @@ fn run(folder: &Path, arguments: &[&str]) -> io::Result<Option<String>> {
         .map(|text| text.trim_end().to_owned()))
 }
 
-/// Returns a public URL, which is the same for every protocol of the clone: without credentials,
-/// and with `https` instead of ssh on its default port.
+/// Returns the URL that is the same for every protocol of the clone. It has no credentials. `https`
+/// replaces ssh on the default port of ssh. `None` if the address has no public form.
 fn public(address: &str) -> Option<String> {
     let plain = |text: &str| !text.chars().any(|c| c.is_control() || c.is_whitespace());
     if !plain(address) {

@@ -26,7 +26,7 @@ pub(crate) enum ArtifactLocation {
     Folder(PathBuf),
 }
 
-/// Prefixes of other copy tools for layouts, archives and references.
+/// Prefixes with which other copy tools mark layouts, archives and references.
 const LAYOUT: &str = "oci:";
 const ARCHIVE: &str = "oci-archive:";
 const REGISTRY: &str = "docker://";
@@ -57,7 +57,7 @@ impl ArtifactLocation {
                 let finding = if bare.contains([':', '@']) {
                     finding
                 } else {
-                    // Without tag and digest, it is most likely meant as a path.
+                    // A text without tag and digest is most likely a path.
                     Finding {
                         message: format!("{}, and no such file or folder exists", finding.message),
                         ..finding
@@ -67,8 +67,8 @@ impl ArtifactLocation {
             })
     }
 
-    /// Parses a target. An existing path, a text that looks like a path (`./…`, `/…`, `….oci`,
-    /// `….tar`), and a text with a path prefix are on disk.
+    /// Parses a target. The target is on disk if the text is an existing path, looks like a path
+    /// (`./…`, `/…`, `….oci`, `….tar`), or has a path prefix.
     pub(crate) fn target(text: &str) -> Outcome<Self> {
         if let Some(reference) = text.strip_prefix(REGISTRY) {
             return Ok(Self::Registry(reference.parse()?));
@@ -87,7 +87,7 @@ impl ArtifactLocation {
             None => {
                 return match text.parse() {
                     Ok(reference) => Ok(Self::Registry(reference)),
-                    // Without a registry, it can only be a path.
+                    // A text without a registry can only be a path.
                     Err(finding) if text.contains([':', '@']) => Err(finding.into()),
                     Err(_) => Ok(Self::on_path(text.into(), ImageSelector::Only)),
                 };
@@ -129,8 +129,8 @@ impl ArtifactLocation {
             .into())
     }
 
-    /// Returns the image at this location; `None` for a folder of manifests, which has to be built
-    /// first. In a registry, the manifest is read.
+    /// Returns the image at this location. `None` for a folder of manifests, which has to be built
+    /// first. For a registry, the manifest is read.
     pub(crate) async fn open(&self, client: &Client) -> Outcome<Option<LocatedImage>> {
         match self {
             Self::Registry(reference) => {
@@ -171,7 +171,8 @@ impl fmt::Display for ArtifactLocation {
     }
 }
 
-/// Returns the existing path and the selected image; the longest path wins.
+/// Returns the existing path and the selected image. If several parts of the text are existing
+/// paths, the longest path is used.
 fn on_disk(text: &str) -> Option<(PathBuf, ImageSelector)> {
     if Path::new(text).exists() {
         return Some((text.into(), ImageSelector::Only));
@@ -194,9 +195,9 @@ fn pick(text: &str) -> Option<ImageSelector> {
     Some(ImageSelector::Name(name.to_owned()))
 }
 
-/// Splits `PATH:NAME` or `PATH@DIGEST`, also if `PATH` does not exist.
+/// Splits `PATH:NAME` or `PATH@DIGEST`. `PATH` need not exist.
 fn split(text: &str) -> (PathBuf, ImageSelector) {
-    // A drive letter is not a path.
+    // A drive letter such as `C:` is not a path.
     let from = if text
         .get(1..3)
         .is_some_and(|rest| rest == ":\\" || rest == ":/")

@@ -32,7 +32,7 @@ pub(crate) fn set_date(text: Option<String>) {
 /// Additions to the content of a folder.
 #[derive(Debug, Default)]
 pub(crate) struct Packing {
-    /// Resources in addition to those of `bundle.yaml`.
+    /// Resources in addition to the resources in `bundle.yaml`.
     pub(crate) resources: Vec<Resource>,
     /// Base image.
     pub(crate) base: Option<BaseImage>,
@@ -198,7 +198,7 @@ pub(crate) async fn base(
     for layer in &manifest.layers {
         layers.push(source.blob(layer)?.into_local().await?);
     }
-    // A path is a name only on this machine.
+    // A path is not recorded as the name, because it is valid only on this machine.
     let name = match location {
         ArtifactLocation::Registry(reference) => Some(match reference.tag() {
             Some(tag) => format!("{}:{tag}", reference.name()),

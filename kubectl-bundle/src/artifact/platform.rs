@@ -9,7 +9,7 @@ use crate::failure::Outcome;
 /// Maximum depth of nested indexes.
 const DEPTH: usize = 3;
 
-/// Returns the manifest of the image.
+/// Returns the manifest of a single image. From an index, selects the entry for `platform`.
 pub(crate) async fn choose(
     located: &LocatedImage,
     platform: Option<&Platform>,

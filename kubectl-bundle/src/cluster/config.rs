@@ -25,11 +25,11 @@ pub(crate) enum Kubeconfig {
 pub(crate) struct KubeSettings {
     /// Location of the kubeconfig.
     pub(crate) kubeconfig: Kubeconfig,
-    /// Context; `None` is the current context of the file.
+    /// Context; `None` means the current context of the file.
     pub(crate) context: Option<String>,
     /// Namespace; `None` means the namespace of the context.
     pub(crate) namespace: Option<String>,
-    /// Timeout of one request; `None` is no limit.
+    /// Timeout of one request; `None` means no limit.
     pub(crate) request_timeout: Option<Duration>,
     /// User to impersonate.
     pub(crate) act_as: Option<String>,
@@ -139,8 +139,8 @@ pub(super) async fn choose(settings: &KubeSettings) -> Outcome<SelectedCluster> 
             (!settings.as_groups.is_empty()).then(|| settings.as_groups.clone());
     }
     chosen.config.connect_timeout = settings.request_timeout;
-    // kube retries a 503 up to fifteen times and discards the webhook's message. Users see the
-    // message and can retry themselves.
+    // kube would retry a 503 up to fifteen times and discard the webhook's message. Without
+    // retries, users see the message and can retry the command.
     chosen.config.default_retry = false;
     Ok(chosen)
 }

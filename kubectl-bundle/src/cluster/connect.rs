@@ -1,5 +1,5 @@
-//! Connection to an API server. It collects the warnings of the API server and limits the time of
-//! each request.
+//! Connection to an API server. The connection collects the warnings of the API server and limits
+//! the time of each request.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -55,7 +55,7 @@ impl Cluster {
                     &error,
                 )
             })?
-            // The innermost layer, so that each attempt is logged.
+            // This layer is the innermost layer, so that each attempt is logged.
             .with_layer(&RequestLogLayer::new(&server))
             // Retried requests must be cloned, which kube's own stack does not support.
             .with_layer(&BufferLayer::new(64))
@@ -104,7 +104,7 @@ impl Cluster {
 
     fn explain(&self, error: kube::Error) -> Failure {
         match error {
-            // The body for a path that the API server does not serve is plain text.
+            // For a path that the API server does not serve, the response body is plain text.
             kube::Error::Api(status)
                 if status.code == 404 && status.message.starts_with("404 page not found") =>
             {

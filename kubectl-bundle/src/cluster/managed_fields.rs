@@ -49,7 +49,8 @@ fn owned(value: &Value, fields: &Value) -> Value {
     }
 }
 
-/// Returns `true` if `path` selects this item: `k:{…}` by its keys, `v:…` by its whole value.
+/// Returns `true` if `path` selects this item. `k:{…}` selects an item by its keys, and `v:…` by
+/// its whole value.
 fn is_item(item: &Value, path: &str) -> bool {
     let parse = |text: &str| serde_json::from_str::<Value>(text).ok();
     if let Some(value) = path.strip_prefix("v:") {

@@ -23,9 +23,9 @@ const EVALUATION_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) enum Wait {
     /// The command does not wait.
     No,
-    /// Without a timeout.
+    /// The command waits without a timeout.
     Forever,
-    /// With this timeout.
+    /// The command waits with this timeout.
     AtMost(Duration),
 }
 
@@ -38,8 +38,9 @@ pub(crate) enum WaitState {
 }
 
 impl Cluster {
-    /// Watches the object `name` until `question` returns an end state. `None` is a missing object.
-    /// `timeout_error` returns the finding for a timeout.
+    /// Watches the object `name` until `question` returns [`WaitState::Met`] or an error.
+    /// `question` gets `None` if the object does not exist. `timeout_error` returns the finding for
+    /// a timeout.
     pub(crate) async fn wait_for<K>(
         &self,
         api: &Api<K>,
@@ -85,7 +86,7 @@ impl Cluster {
                 .timeout(WATCH_SECONDS);
             let stream = self.ask(api.watch(&watch, &version)).await?;
             let mut stream = std::pin::pin!(stream);
-            // A watch that ends or fails is opened again: only the condition and the timeout end
+            // A watch that ends or fails is opened again. Only the condition and the timeout end
             // the wait.
             loop {
                 match tokio::time::timeout(EVALUATION_INTERVAL, stream.try_next()).await {

@@ -14,12 +14,13 @@ pub(crate) fn in_runtime(work: impl Future<Output = Outcome>) -> Outcome {
         .build()
         .map_err(|error| no_runtime(&error))?;
     let outcome = runtime.block_on(work);
-    // An external command for credentials can block a thread beyond the deadline of its caller.
+    // `shutdown_background` does not wait for an external command for credentials, which can block
+    // a thread for too long.
     runtime.shutdown_background();
     outcome
 }
 
-/// Runs work that SIGINT or SIGTERM interrupts; temporary files are removed before the program
+/// Runs work that SIGINT or SIGTERM interrupts. Temporary files are removed before the program
 /// ends.
 pub(crate) async fn interruptible<T>(work: impl Future<Output = Outcome<T>>) -> Outcome<T> {
     let signal = Box::pin(signal());
@@ -29,7 +30,7 @@ pub(crate) async fn interruptible<T>(work: impl Future<Output = Outcome<T>>) -> 
     }
 }
 
-/// Returns the failure if the operating system provides no resources for network access.
+/// Returns the failure for a runtime that the operating system cannot create.
 pub(super) fn no_runtime(error: &io::Error) -> Failure {
     Failure::caused(
         Finding::error(

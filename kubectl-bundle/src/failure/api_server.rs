@@ -65,14 +65,14 @@ pub(crate) fn hint(status: &Status) -> Option<&'static str> {
         .then_some("another field manager owns these fields; --force-conflicts takes them over")
 }
 
-/// Returns `true` if an admission webhook denied the request, as opposed to a webhook that could
-/// not be called.
+/// Returns `true` if an admission webhook denied the request. Returns `false` if the API server
+/// could not call a webhook.
 fn denied_by_webhook(status: &Status) -> bool {
     status.message.contains("admission webhook \"") && status.message.contains("denied the request")
 }
 
-/// Returns 3 for a denial, 4 for an error of the server, and 1 for all others (not found,
-/// conflict).
+/// Returns exit code 3 for a denial, and 4 for an error of the server. Returns 1 for all other
+/// errors, such as "not found" and conflicts.
 pub(crate) fn exit(status: &Status) -> Exit {
     // The webhook of this project responds with 5xx or 429 if it could not decide.
     match status.code {

@@ -15,7 +15,7 @@ pub(crate) enum Exit {
     Usage,
     /// A rule rejected the input.
     Refused,
-    /// The result is unknown; retry later.
+    /// The result is unknown because a dependency did not respond. Retry later.
     CannotTell,
     /// `diff` found differences.
     Different,

@@ -24,7 +24,7 @@ pub(crate) enum Failure {
     Server(Box<Status>),
     /// The output is complete. Only the exit code is returned.
     Reported(Exit),
-    /// The reader of stdout has closed it: no error is printed.
+    /// The program that reads stdout has closed it. No error is printed.
     BrokenPipe,
 }
 
@@ -38,7 +38,8 @@ impl Failure {
         let mut next = Some(source);
         while let Some(error) = next {
             let text = error.to_string();
-            // Many libraries repeat the source in their own text; it is printed once.
+            // Many libraries repeat the text of the source in their own text. The repetition is not
+            // printed.
             if !causes.last().is_some_and(|last| last.contains(&text)) {
                 causes.push(text);
             }
@@ -98,7 +99,7 @@ impl Failure {
     }
 }
 
-/// Returns the finding with the file as its subject.
+/// Adds the file to the finding.
 pub(crate) fn in_file(finding: Finding, path: &std::path::Path) -> Finding {
     finding.in_file(path.display().to_string())
 }

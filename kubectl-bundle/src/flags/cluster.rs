@@ -1,5 +1,5 @@
-//! Flags for the cluster, which is selected by flags, else `KUBECONFIG`, else the default file,
-//! else the ServiceAccount of the pod.
+//! Flags for the cluster. The cluster comes from the first of these sources: flags, `KUBECONFIG`,
+//! the default file, the ServiceAccount of the pod.
 
 use std::path::PathBuf;
 

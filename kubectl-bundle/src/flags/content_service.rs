@@ -15,8 +15,8 @@ use crate::failure::Outcome;
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Content service options")]
 pub(crate) struct ContentServiceFlags {
-    /// Act as this ServiceAccount, with a token that is requested for it. Needed if the kubeconfig
-    /// has a client certificate, because bundle-webhook accepts only tokens
+    /// Act as this ServiceAccount, with a requested token. Needed if the kubeconfig has a client
+    /// certificate, because bundle-webhook accepts only tokens
     #[arg(long, value_name = "NAMESPACE/NAME")]
     pub(crate) as_service_account: Option<String>,
     /// URL of the content service of bundle-webhook, for a direct connection [default: its pods,
@@ -27,7 +27,7 @@ pub(crate) struct ContentServiceFlags {
     /// of the webhook registration]
     #[arg(long, value_name = "FILE")]
     pub(crate) content_ca: Option<PathBuf>,
-    /// Namespace of the pods [default: that of the webhook registration]
+    /// Namespace of the pods [default: the namespace in the webhook registration]
     #[arg(long, value_name = "NAME")]
     pub(crate) system_namespace: Option<String>,
 }

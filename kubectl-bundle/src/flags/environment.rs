@@ -1,4 +1,4 @@
-//! All environment variables and other properties of the process, read once at the start.
+//! All environment variables and other properties of the process. They are read once at the start.
 
 use std::env;
 use std::ffi::OsString;
@@ -25,7 +25,7 @@ pub(crate) struct Environment {
     pub(crate) no_color: bool,
     /// `CLICOLOR_FORCE` is set and not 0.
     pub(crate) force_color: bool,
-    /// `TERM=dumb`.
+    /// `TERM` is `dumb`: the terminal does not support escape sequences.
     pub(crate) dumb_terminal: bool,
     /// Stdout is a terminal.
     pub(crate) stdout_is_terminal: bool,
@@ -55,7 +55,8 @@ pub(crate) struct Environment {
     registries_conf: Option<PathBuf>,
     /// `SOURCE_DATE_EPOCH`: timestamp of builds.
     pub(crate) source_date: Option<String>,
-    /// `BUNDLE_PASSWORD`, else `COSIGN_PASSWORD`. An empty value is a password too.
+    /// `BUNDLE_PASSWORD`, or else `COSIGN_PASSWORD`. An empty value is an empty password. `None` if
+    /// both variables are unset.
     pub(crate) password: Option<String>,
     /// `KUBECTL_EXTERNAL_DIFF`: program for differences.
     pub(crate) external_diff: Option<String>,
@@ -184,20 +185,21 @@ impl Environment {
             config: self.config_folder()?,
             cache: self.cache.clone().or_else(home)?,
         };
-        // Relative folders are ignored: files in the current folder are untrusted.
+        // Relative folders are ignored, because files in the current folder are untrusted.
         let absolute = folders.config.is_absolute() && folders.cache.is_absolute();
         absolute.then_some(folders)
     }
 
-    /// Returns the folders with certificates by registry of podman and docker, the user's first.
+    /// Returns the folders of podman and docker with certificates by registry. The folders of the
+    /// user are first.
     pub(crate) fn certificate_folders(&self) -> Vec<PathBuf> {
         let own = self.containers().map(|folder| folder.join("certs.d"));
         let shared = ["/etc/containers/certs.d", "/etc/docker/certs.d"].map(PathBuf::from);
         own.into_iter().chain(shared).collect()
     }
 
-    /// Returns podman's files with mirrors. The user's main file replaces the main file of the
-    /// system. Drop-in folders are read in addition, and the last entry has precedence.
+    /// Returns podman's files with mirrors. The main file of the user replaces the main file of the
+    /// system. The files in drop-in folders are read too, and the last entry has precedence.
     pub(crate) fn mirror_files(&self) -> ConfigFiles {
         if let Some(file) = &self.registries_conf {
             return ConfigFiles::Explicit(file.clone());
@@ -214,8 +216,8 @@ impl Environment {
         }
     }
 
-    /// Returns the source of a password: standard input if requested, else the environment, else a
-    /// prompt.
+    /// Returns the source of a password: standard input if `stdin` is set, else the environment,
+    /// else a prompt.
     pub(crate) fn password_source(&self, stdin: bool) -> PasswordSource {
         match &self.password {
             _ if stdin => PasswordSource::Stdin,

@@ -9,8 +9,8 @@ use crate::failure::Outcome;
 /// Flag for container images.
 #[derive(Debug, Args)]
 pub(crate) struct ImageFlags {
-    /// Allow images with a moving tag or without a tag, in all repositories or in those that match
-    /// (`registry/path/**`)
+    /// Allow images with a moving tag or without a tag, in all repositories or in the repositories
+    /// that match (`registry/path/**`)
     #[arg(
         long,
         value_name = "PATTERN",
@@ -22,7 +22,7 @@ pub(crate) struct ImageFlags {
 }
 
 impl ImageFlags {
-    /// Returns the images that may have a moving tag or none.
+    /// Returns the images that may have a moving tag or no tag.
     pub(crate) fn settings(self) -> Outcome<Allowed> {
         for pattern in &self.allow_mutable_tags {
             if let Some(why) = bundle_core::policy::glob::problem(pattern) {

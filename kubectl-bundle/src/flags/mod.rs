@@ -1,4 +1,5 @@
-//! Flags that several verbs share, and the environment. Each converts to settings.
+//! Flags that several verbs share, and the environment. Each group of flags is converted to
+//! settings.
 
 pub(crate) mod cluster;
 mod content_service;

@@ -43,7 +43,7 @@ pub(crate) struct DestinationFlags {
 }
 
 impl DestinationFlags {
-    /// Returns the path `to` of `--to` and the format.
+    /// Returns the path from `to` (the value of `--to`), and the format.
     pub(crate) fn destination(
         self,
         to: Option<PathBuf>,

@@ -92,14 +92,15 @@ impl RegistryFlags {
 /// Parses a reference.
 pub(crate) fn reference(text: &str) -> Outcome<Reference> {
     let read: Result<Reference, Finding> = text.parse();
-    // An existing path, or a text that can only be a path, is not looked up in a registry.
+    // An existing path is not looked up in a registry. The same is true for a text that can only be
+    // a path.
     if let Some(finding) = path_instead(text, read.as_ref().err()) {
         return Err(finding.into());
     }
     Ok(read?)
 }
 
-/// Returns the finding for a path in place of a reference.
+/// Returns the finding for a path that was passed instead of a reference.
 fn path_instead(text: &str, error: Option<&Finding>) -> Option<Finding> {
     let exists = Path::new(text).exists();
     let is_meant = exists || text.starts_with(['.', '/', '~']);
@@ -119,7 +120,7 @@ fn path_instead(text: &str, error: Option<&Finding>) -> Option<Finding> {
     })
 }
 
-/// Parses a reference, with a hint for a file, which another flag accepts.
+/// Parses a reference. The error for a file has a hint about the flag that accepts files.
 pub(crate) fn reference_or_file(text: &str) -> Outcome<Reference> {
     let read: Result<Reference, Finding> = text.parse();
     let path = Path::new(text);

@@ -12,7 +12,7 @@ use crate::ui::password::PasswordSource;
 /// Reads the file, gets the password, and opens the key.
 pub(super) fn open(file: &Path, password: &PasswordSource) -> Outcome<PrivateKey> {
     let pem = files::read_text(file)?;
-    // No password is requested for a key without one.
+    // A public key is rejected before the password is requested.
     if keys::PublicKey::parse(&pem).is_ok() {
         return Err(Finding::error(
             codes::trust::KEY_UNREADABLE,

@@ -36,24 +36,24 @@ pub(crate) struct KeySettings {
 
 /// A signer that is ready.
 pub(crate) enum Signer {
-    /// With a long-lived key.
+    /// Signer with a long-lived key.
     Key {
         /// File of the key, or the name of the key at a plugin.
         name: String,
         /// Key, or the plugin that has the key.
         key: Box<dyn sign::Signer>,
     },
-    /// With an ephemeral key and a certificate.
+    /// Signer with an ephemeral key and a certificate.
     Certificate(Box<Services>),
 }
 
 /// Content to sign.
 pub(crate) enum Payload {
-    /// In-toto statement; the result is a Sigstore bundle.
+    /// In-toto statement. The result is a Sigstore bundle.
     Statement(Vec<u8>),
-    /// Payload of cosign 2; the result are annotations.
+    /// Payload of cosign 2. The signature is stored in annotations.
     Simple(Vec<u8>),
-    /// The content itself; the result is a Sigstore bundle.
+    /// The content itself. The result is a Sigstore bundle.
     Content,
 }
 
@@ -76,14 +76,13 @@ pub(crate) struct SignerInfo {
     identity: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     issuer: Option<String>,
-    /// As text: `with release.key (ECDSA P-256, …)`.
+    /// Description of the signer: `with release.key (ECDSA P-256, …)`.
     #[serde(skip)]
     pub(crate) text: String,
 }
 
 impl SignerSettings {
-    /// Opens the key or gets the token, so that these errors occur before any request to the
-    /// registry.
+    /// Opens the key or gets the token. Errors occur here, before any request to the registry.
     pub(crate) async fn open(self, ui: &mut Ui) -> Outcome<Signer> {
         Ok(match self {
             Self::Key(secret) => {
@@ -98,7 +97,8 @@ impl SignerSettings {
 }
 
 impl KeySettings {
-    /// Opens the key. Returns the name of the key, and the key or the plugin that has it.
+    /// Opens the key. Returns the name of the key, and the key itself or the plugin that signs with
+    /// it.
     pub(crate) fn open(self) -> Outcome<(String, Box<dyn sign::Signer>)> {
         let name = self.location.to_string();
         Ok(match self.location {
@@ -109,8 +109,8 @@ impl KeySettings {
 }
 
 impl Signer {
-    /// Signs `payload` for `content`, unless `already` finds a signature of this signer. The result
-    /// has been verified.
+    /// Signs `payload` for `content`, unless `already` finds a signature of this signer. The new
+    /// signature is verified before it is returned.
     pub(crate) async fn sign(
         &self,
         ui: &mut Ui,
@@ -240,7 +240,7 @@ fn simple_signing(bytes: Vec<u8>) -> RawSignature {
     }
 }
 
-/// Returns the time for verification, with a tolerance for services whose clocks are ahead.
+/// Returns the time for verification. A tolerance is added for services with clocks that are ahead.
 fn now() -> Timestamp {
     Timestamp::now() + Duration::from_secs(300)
 }

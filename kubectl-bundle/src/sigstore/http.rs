@@ -1,5 +1,5 @@
-//! HTTP client for signing services: TLS (or loopback), limits on time and size, no redirects, and
-//! the service's error message.
+//! HTTP client for signing services. It requires TLS except on loopback, limits time and size,
+//! follows no redirects, and reads the service's error message.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub(super) struct ServiceRequest {
     pub(super) url: Result<Url, ParseError>,
     /// Media type of the body.
     pub(super) media_type: &'static str,
-    /// Body; if empty, the method is GET.
+    /// Body of the request. If it is empty, the method is GET.
     pub(super) content: Vec<u8>,
     /// Credentials.
     pub(super) bearer: Option<Credentials>,
@@ -130,8 +130,8 @@ impl HttpClients {
         Ok(answer.body)
     }
 
-    /// Sends a request and returns the body and whether the status is a success, for services whose
-    /// error bodies are needed.
+    /// Sends a request. Returns the body, and `true` if the status is a success. Unlike
+    /// [`send`](Self::send), this function returns the body of an error response.
     pub(super) async fn ask(&self, ask: ServiceRequest) -> Outcome<(bool, Vec<u8>)> {
         let answer = self.exchange(ask).await?;
         Ok((answer.status.is_success(), answer.body))

@@ -34,7 +34,8 @@ pub(crate) struct Settings {
     pub(crate) token: TokenSource,
     /// Audience of the token: the client ID of the login.
     pub(crate) audience: String,
-    /// Issuer for the login.
+    /// Issuer for the login. `None` means the issuer in the signing config or of the public
+    /// instance.
     pub(crate) issuer: Option<String>,
     /// File of the signing config.
     pub(crate) config: Option<PathBuf>,
@@ -42,7 +43,7 @@ pub(crate) struct Settings {
     pub(crate) fulcio: Option<String>,
     /// URL of the transparency log.
     pub(crate) rekor: Option<String>,
-    /// Version of this log, or of the log to select.
+    /// Version of the log at `rekor`, or of the log to select from the signing config.
     pub(crate) rekor_version: Option<LogVersion>,
     /// URL of the timestamp authority.
     pub(crate) timestamps: Option<String>,
@@ -83,7 +84,7 @@ impl Services {
             issuer: urls.issuer.as_deref(),
         };
         let text = settings.token.get(&http, ui, &wanted).await?;
-        // The login may have taken minutes.
+        // The login may have taken minutes, so the time is read again.
         let now = Timestamp::now();
         Ok(Self {
             token: Token::parse(text.expose(), &settings.audience, now.as_second())?,
@@ -129,7 +130,7 @@ impl Services {
             check_timestamp(&answer)?;
             evidence.timestamps.push(answer);
         }
-        // The logs last, as entries are permanent.
+        // The log entries are last, because they are permanent.
         for (url, version) in &self.urls.logs {
             let answer = self
                 .http

@@ -1,4 +1,4 @@
-//! URLs of the services: flags override the signing config, and the public instance is the default.
+//! URLs of the services. Flags override the signing config. The default is the public instance.
 
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_trust::keyless::{LogVersion, SigningConfig};
@@ -27,7 +27,7 @@ pub(super) struct ServiceUrls {
 }
 
 impl ServiceUrls {
-    /// Returns `true` if the identity of the signer becomes public.
+    /// Returns `true` if a public service would publish the identity of the signer.
     pub(super) fn is_public_log(&self) -> bool {
         let logs = self.logs.iter().map(|(log, _)| log);
         logs.chain([&self.fulcio]).any(is_public_service)
@@ -35,8 +35,8 @@ impl ServiceUrls {
 }
 
 impl ServiceUrls {
-    /// Reads the URLs. The signing config of the trust root is used if neither an authority nor a
-    /// log is given. The public instance is used only with its own trust root.
+    /// Reads the URLs. The signing config of the trust root is used if no flag sets a service. The
+    /// public instance is used only with its own trust root.
     pub(super) fn read(settings: &Settings, root: &SelectedRoot, now: Timestamp) -> Outcome<Self> {
         let located = |finding: Finding| match &settings.config {
             Some(path) => failure::in_file(finding, path),
@@ -61,7 +61,8 @@ impl ServiceUrls {
             (None, Some(config)) => config.authority(now).map_err(located)?,
             (None, None) => FULCIO,
         };
-        // A token for the public authority must not be sent to another one.
+        // A token for the public certificate authority must not be sent to another certificate
+        // authority.
         let issuer = match (&settings.issuer, config) {
             (Some(url), _) => Some(url.as_str()),
             (None, Some(config)) => config.issuer(now).map_err(located)?,
@@ -117,7 +118,7 @@ impl ServiceUrls {
     }
 }
 
-/// Returns `true` if the content of this service is public.
+/// Returns `true` if this service publishes its content.
 fn is_public_service(service: &Url) -> bool {
     let host = service.host_str().unwrap_or_default();
     ["sigstore.dev", "sigstage.dev"].iter().any(|domain| {
@@ -126,9 +127,9 @@ fn is_public_service(service: &Url) -> bool {
     })
 }
 
-/// Returns an error if a public service would be used unintentionally: with only one service or
-/// with a private trust root given, the other services must be given too. Otherwise an identity
-/// token or an entry would be sent to the public instance.
+/// Returns an error if a public service would be used unintentionally. If a flag sets only one
+/// service, or the trust root is private, flags must set the other services too. Otherwise an
+/// identity token or an entry would be sent to the public instance.
 fn reject_unintended_public_services(settings: &Settings, root: &SelectedRoot) -> Outcome {
     let missing = match (&settings.fulcio, &settings.rekor) {
         (Some(_), Some(_)) => return Ok(()),

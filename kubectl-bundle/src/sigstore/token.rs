@@ -26,18 +26,18 @@ pub(super) struct TokenRequirements<'a> {
 pub(crate) enum TokenSource {
     /// Text of the flag: a token, a file with a token, or `-` for standard input.
     Given(Secret),
-    /// Environment variable, as set by GitLab and others.
+    /// Token in an environment variable, as GitLab sets it.
     Environment(Secret),
-    /// File that a cluster refreshes.
+    /// File with a token that the cluster refreshes.
     File(PathBuf),
-    /// GitHub Actions, which issues one on request.
+    /// GitHub Actions, which issues a token on request.
     GitHub {
         /// URL of the request.
         url: String,
         /// Token for the request.
         token: Secret,
     },
-    /// Buildkite, whose agents issue one on request.
+    /// Buildkite, whose agents issue a token on request.
     Buildkite {
         /// URL of the agent API.
         endpoint: String,

@@ -10,7 +10,7 @@ pub(crate) enum CommandLookup {
     Program(PathBuf),
     /// A file that is not executable.
     NotExecutable(PathBuf),
-    /// Not found.
+    /// No file with this name.
     Missing,
 }
 
@@ -24,7 +24,7 @@ impl CommandLookup {
     }
 }
 
-/// Searches for a command. `name` is without the extension that some operating systems use.
+/// Searches for a command. `name` has no file extension, which some operating systems require.
 pub(crate) fn find(name: &str) -> CommandLookup {
     let folders: Vec<PathBuf> = env::var_os("PATH")
         .map(|path| env::split_paths(&path).collect())

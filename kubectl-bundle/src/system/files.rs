@@ -9,7 +9,7 @@ use crate::failure::{Failure, Outcome};
 
 /// Mode of a file that only its owner can read.
 pub(crate) const SECRET: u32 = 0o600;
-/// Mode of a file that everyone can read.
+/// Mode of a file that all users can read.
 pub(crate) const OPEN: u32 = 0o644;
 
 /// Maximum size of files with keys, policies or manifests, in bytes.
@@ -55,7 +55,7 @@ pub(crate) fn read_text(path: &Path) -> Outcome<String> {
     })
 }
 
-/// Kind of an I/O error as text, without the path that the error's own text repeats.
+/// Kind of an I/O error as text. The error's own text repeats the path.
 #[derive(Debug)]
 struct IoErrorText(std::io::ErrorKind);
 
@@ -97,7 +97,7 @@ pub(crate) fn unreadable(name: &str, error: &std::io::Error) -> Failure {
     )
 }
 
-/// Creates a file with this mode, where the operating system has modes. Returns an error if it
+/// Creates a file with this mode, if the operating system has modes. Returns an error if the file
 /// exists.
 pub(crate) fn create(path: &Path, content: &[u8], mode: u32) -> Outcome {
     temporary(path, content, mode)
@@ -135,7 +135,7 @@ pub(crate) fn create_all(targets: &[(PathBuf, Vec<u8>)], overwrite: bool) -> Out
         let before = fs_err::read(path).ok();
         if let Err(error) = put(path, content, overwrite) {
             for (path, before) in done {
-                // An error while restoring is not reported; the first error is the cause.
+                // The first error is the cause, so an error of the restoration is ignored.
                 let _ = match before {
                     Some(before) => put(path, &before, true),
                     None => fs_err::remove_file(path),
@@ -185,8 +185,8 @@ fn temporary(path: &Path, content: &[u8], mode: u32) -> std::io::Result<tempfile
     Ok(file)
 }
 
-/// Writes a file and its missing parent folders. An existing file is replaced only if
-/// `may_replace` returns `true` for its beginning.
+/// Writes a file and its missing parent folders. An existing file is replaced only if `may_replace`
+/// returns `true` for its content.
 pub(crate) fn replace(path: &Path, content: &[u8], may_replace: impl Fn(&[u8]) -> bool) -> Outcome {
     if path.exists() && !may_replace(&read(path)?) {
         return Err(Finding::error(

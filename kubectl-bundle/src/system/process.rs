@@ -1,4 +1,5 @@
-//! Runner of all external commands: limits time and output, and leaves no process running.
+//! Runs all external commands with limits on time and output. After a command, none of its
+//! processes is running.
 
 use std::io::{self, Read, Write as _};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -23,7 +24,7 @@ pub(crate) struct ProcessLimits {
 /// Process group and terminal access of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProcessGroup {
-    /// The command keeps the terminal, and its stderr is not captured.
+    /// The command uses the terminal, and its stderr is not captured.
     Terminal,
     /// The process group of this program: Ctrl-C ends this program and the command.
     Shared,
@@ -91,7 +92,8 @@ fn wait_for_output(
 ) -> Result<CommandOutput, ProcessError> {
     let end = Instant::now() + limits.time;
     if let (Some(mut stdin), Some(input)) = (child.stdin.take(), input) {
-        // On a thread, as a command that does not read would block the write.
+        // The input is written on a thread. A command that does not read its input would block the
+        // write.
         thread::spawn(move || drop(stdin.write_all(&input)));
     }
     let (sender, received) = mpsc::channel();
@@ -118,7 +120,7 @@ fn wait_for_output(
             (bytes, false) => stderr = bytes,
         }
     }
-    // Its pipes are closed; the output is valid when it has exited.
+    // The pipes of the command are closed. The output is complete when the command has exited.
     let status = loop {
         match child.try_wait().map_err(ProcessError::Io)? {
             Some(status) => break status,
@@ -146,7 +148,7 @@ fn read(
     thread::spawn(move || {
         let mut bytes = Vec::new();
         let mut pipe = pipe.take(limit + 1);
-        // The bytes before an error are kept.
+        // After an error, the bytes before it are used.
         let _ = pipe.read_to_end(&mut bytes);
         if !is_output {
             let _ = io::copy(&mut pipe.into_inner(), &mut io::sink());
@@ -155,8 +157,8 @@ fn read(
     });
 }
 
-/// Kills the command and, in its own group, its child processes. This program has not waited for
-/// the command yet, so the process ID cannot have been reused.
+/// Kills the command. For a command in its own group, kills its child processes too. This program
+/// has not waited for the command yet, so the process ID cannot belong to another process.
 fn kill(child: &mut Child, group: ProcessGroup) {
     #[cfg(unix)]
     if group == ProcessGroup::Own {
@@ -164,7 +166,7 @@ fn kill(child: &mut Child, group: ProcessGroup) {
             .ok()
             .and_then(rustix::process::Pid::from_raw);
         if let Some(group) = group {
-            // An error means that no process is left.
+            // An error means that no process of the group exists any more.
             let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
         }
     }
@@ -223,9 +225,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for (index, script) in [
             "sleep 60 & echo $! > PIDS; wait",
-            // Closes its pipes and continues.
+            // The command closes its pipes and does not exit.
             "exec >&- 2>&- <&-; echo $$ > PIDS; sleep 60",
-            // Exits and leaves a process that holds the pipe.
+            // The command exits, but a child process keeps the pipe open.
             "sleep 60 & echo $! > PIDS",
         ]
         .into_iter()
@@ -242,7 +244,7 @@ mod tests {
             let pid = std::fs::read_to_string(&pids).unwrap();
             let status = PathBuf::from(format!("/proc/{}/stat", pid.trim()));
             let end = Instant::now() + Duration::from_secs(10);
-            // Exited, or a zombie.
+            // The process has exited, or is a zombie.
             while std::fs::read_to_string(&status).is_ok_and(|text| !text.contains(") Z ")) {
                 assert!(Instant::now() < end, "{script}: still there");
                 thread::yield_now();

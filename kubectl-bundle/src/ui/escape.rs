@@ -1,5 +1,5 @@
-//! Escapes untrusted text for a terminal, which must not move the cursor, change colours or reverse
-//! the reading order.
+//! Escapes untrusted text for a terminal. The text must not move the cursor, change colours or
+//! reverse the reading order.
 
 /// Maximum length of a field, in characters.
 const MAX_CHARS: usize = 400;

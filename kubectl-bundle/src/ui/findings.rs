@@ -13,7 +13,7 @@ const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 const HINT: Style = AnsiColor::Cyan.on_default().bold();
 const CODE: Style = Style::new().dimmed();
 
-/// Returns all findings as text; `causes` belong to the last error.
+/// Returns all findings as text. `causes` are the causes of the last error.
 pub(crate) fn findings(findings: &Findings, causes: &[String]) -> String {
     let mut text = String::new();
     let last_error = findings

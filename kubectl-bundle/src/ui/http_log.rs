@@ -1,5 +1,5 @@
-//! `-v=6` and above: prints each HTTP request with status and duration on stderr, like kubectl;
-//! `-v=7` adds headers. Credentials are never printed.
+//! With `-v=6` and above, prints each HTTP request with status and duration on stderr, like
+//! kubectl. With `-v=7`, prints headers too. Credentials are never printed.
 
 use std::fmt::{Debug, Write as _};
 use std::io::Write as _;
@@ -20,7 +20,7 @@ pub(crate) fn install(verbosity: u8) {
         } else {
             Level::DEBUG
         };
-        // Fails only if there is a subscriber already, and nothing else sets one.
+        // The call fails only if a subscriber exists already, and no other code sets a subscriber.
         let _ = tracing::subscriber::set_global_default(HttpLog { level });
     }
 }
@@ -34,7 +34,8 @@ struct HttpLog {
 impl Subscriber for HttpLog {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         let target = metadata.target();
-        // Checks of enabled levels are neither spans nor events.
+        // tracing also calls this function to check if a level is enabled. The metadata is then no
+        // span and no event.
         !metadata.is_span()
             && *metadata.level() <= self.level
             && (target.starts_with("bundle_oci::") || target.starts_with("kubectl_bundle::"))

@@ -25,11 +25,11 @@ pub(crate) use table::Table;
 /// Verbosity of messages on stderr.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verbosity {
-    /// Errors only.
+    /// Prints errors only.
     Quiet,
-    /// Errors, warnings and notes.
+    /// Prints errors, warnings and notes.
     Normal,
-    /// Each step in addition.
+    /// Prints also each step.
     Verbose,
 }
 
@@ -108,7 +108,7 @@ impl Ui {
             .map_err(|error| Failure::stdout(&error))
     }
 
-    /// Copies bytes to stdout, also those that a terminal would interpret.
+    /// Copies bytes to stdout unchanged, including bytes that a terminal would interpret.
     pub(crate) fn binary(&mut self, input: &mut impl io::Read) -> Outcome {
         self.out
             .flush()
@@ -127,12 +127,12 @@ impl Ui {
         }
     }
 
-    /// Prints a request to the user that the command depends on, even with `--quiet`.
+    /// Prints a text that the user must read to continue, even with `--quiet`.
     pub(crate) fn prompt(&mut self, line: impl std::fmt::Display) {
         self.write_stderr(&format!("{line}\n"));
     }
 
-    /// Prints a finding: errors always, warnings unless `--quiet` is set.
+    /// Prints a finding. Errors are always printed. Warnings are printed unless `--quiet` is set.
     pub(crate) fn finding(&mut self, finding: &Finding) {
         if finding.severity == Severity::Error || self.verbosity >= Verbosity::Normal {
             self.write_stderr(&findings::finding(&self.for_verb(finding), &[]));
@@ -178,8 +178,8 @@ impl Ui {
         self.write_stderr(text);
     }
 
-    /// Returns a progress line on stderr, drawn only on a terminal. With `-v`, each step is also
-    /// printed.
+    /// Returns a progress line on stderr, which is drawn only on a terminal. With `-v`, each step
+    /// is printed too.
     pub(crate) fn progress(&mut self, message: &str) -> Progress {
         if self.verbosity >= Verbosity::Verbose {
             self.write_stderr(&format!("{message}\n"));
@@ -187,8 +187,8 @@ impl Ui {
         Progress::start(self.progress, message)
     }
 
-    /// Returns the steps of a wait on stderr: a changing line on a terminal, otherwise one line
-    /// each.
+    /// Returns the steps of a wait on stderr: a changing line on a terminal, otherwise one line for
+    /// each step.
     pub(crate) fn steps(&mut self, first: &str) -> StepProgress {
         if !self.progress {
             self.note(first);

@@ -40,7 +40,7 @@ impl PasswordSource {
                     .map_err(|error| {
                         Failure::caused(no_password("cannot read standard input"), &error)
                     })?;
-                // An empty line is an empty password; no line is an error.
+                // An empty line is an empty password. A missing line is an error.
                 if read == 0 {
                     return Err(no_password("standard input has no password").into());
                 }
@@ -48,8 +48,8 @@ impl PasswordSource {
                 line.truncate(end);
                 Ok(line)
             }
-            // The prompt uses the terminal itself, as standard input may provide the key. A user is
-            // present if stdin or stderr is a terminal.
+            // The prompt opens the terminal itself, because standard input may provide the key. A
+            // user is present if stdin or stderr is a terminal.
             Self::Prompt if std::io::stdin().is_terminal() || std::io::stderr().is_terminal() => {
                 rpassword::prompt_password(format!("{prompt}: "))
                     .map(Zeroizing::new)
@@ -64,7 +64,7 @@ impl PasswordSource {
         }
     }
 
-    /// Returns the password for a new key. A prompt asks twice.
+    /// Returns the password for a new key. A prompt requests the password twice.
     pub(crate) fn choose(&self) -> Outcome<Password> {
         let first = self.get("Password for the private key")?;
         if matches!(self, Self::Prompt) && *self.get("Repeat the password")? != *first {

@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
-    /// Starts a progress line; draws nothing unless `visible`.
+    /// Starts a progress line. Nothing is drawn if `visible` is `false`.
     pub(crate) fn start(visible: bool, message: &str) -> Self {
         let target = if visible {
             ProgressDrawTarget::stderr()
@@ -47,7 +47,7 @@ pub(crate) struct StepProgress {
 }
 
 impl StepProgress {
-    /// Starts with the first step. `is_drawn`: on a terminal.
+    /// Starts with the first step. `is_drawn` is `true` on a terminal.
     pub(super) fn start(is_drawn: bool, first: &str) -> Self {
         Self {
             line: Progress::start(is_drawn, first),
@@ -56,7 +56,7 @@ impl StepProgress {
         }
     }
 
-    /// Sets the next step. A repeated step prints nothing.
+    /// Sets the next step. If the step is the same as before, nothing is printed.
     pub(crate) fn now(&mut self, ui: &mut super::Ui, step: &str) {
         if self.last == step {
             return;
@@ -75,7 +75,7 @@ impl StepProgress {
 pub(crate) struct TransferProgress(ProgressBar);
 
 impl TransferProgress {
-    /// Starts a progress bar; draws nothing unless `visible`.
+    /// Starts a progress bar. Nothing is drawn if `visible` is `false`.
     pub(crate) fn start(visible: bool, message: &str) -> Self {
         let target = if visible {
             ProgressDrawTarget::stderr()

@@ -1,4 +1,4 @@
-//! Commands and flags of other tools, with their counterparts in this program.
+//! Commands and flags of other tools, with the corresponding commands and flags of this program.
 
 use bundle_core::diagnostic::{Finding, codes};
 use clap::Command;
@@ -51,7 +51,7 @@ fn flags(hint: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Flags of a verb, and the verbs that have other flags.
+/// Flags of the current verb, and of all other verbs.
 pub(crate) struct VerbFlags {
     root: Command,
     path: Vec<String>,
@@ -75,7 +75,8 @@ impl VerbFlags {
         Self { root, path }
     }
 
-    /// Returns `hint` with the verb of each flag that the current verb does not have.
+    /// Returns `hint`. For each flag that the current verb does not have, the hint names a verb
+    /// with this flag.
     pub(crate) fn complete(&self, hint: &str) -> String {
         let mut verb = Some(&self.root);
         for name in &self.path {
@@ -186,7 +187,7 @@ mod tests {
         let mut hints = 0;
         for (path, text) in sources() {
             for part in text.split(".hint(").skip(1) {
-                // The string literal, also within format!.
+                // Finds the string literal, also as an argument of `format!`.
                 let part = part
                     .trim_start()
                     .trim_start_matches("format!(")
@@ -214,7 +215,7 @@ mod tests {
         let mut commands = 0;
         for (path, text) in sources() {
             for part in text.split("kubectl bundle ").skip(1) {
-                // Up to the end of the command or the sentence.
+                // The command ends at the end of the code or of the sentence.
                 let line = part
                     .split(['\n', '`', '"', '|', ';', ',', '(', ')'])
                     .next()

@@ -32,7 +32,7 @@ impl Table {
         );
     }
 
-    /// Returns the text; each row ends with a newline.
+    /// Returns the table as text. Each row ends with a newline.
     pub(crate) fn render(&self) -> String {
         let columns = self.rows.first().map_or(0, Vec::len);
         let widths: Vec<usize> = (0..columns)

@@ -1,4 +1,5 @@
-//! Test context: a folder, a clean environment, and filters for output that differs between runs.
+//! Test context: a folder, a clean environment, and replacements for output that differs between
+//! runs.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -75,7 +76,7 @@ impl Context {
         path
     }
 
-    /// Replaces a text that differs between runs by a name in snapshots.
+    /// Replaces a text that differs between runs. Snapshots contain `name` instead.
     pub(crate) fn replace(&mut self, text: String, name: &str) {
         self.replaced.push((text, name.to_owned()));
     }

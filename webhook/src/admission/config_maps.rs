@@ -1,5 +1,5 @@
-//! Reviews of ConfigMaps in the system namespace, if they are registered (RukPak:
-//! `vconfigmaps.core.rukpak.io`). The rule is in `bundle_core::review::config_maps`.
+//! Reviews of ConfigMaps in the system namespace, if they are registered (the webhook
+//! `vconfigmaps.core.rukpak.io` of RukPak). The rule is in `bundle_core::review::config_maps`.
 
 use bundle_core::diagnostic::Findings;
 use bundle_core::review::config_maps::{ConfigMapOperation, judge_config_map};
@@ -8,7 +8,7 @@ use bundle_core::review::{Stamping, Verdict};
 use super::review::Request;
 use super::{Admission, Lookups};
 
-/// A reviewed ConfigMap.
+/// A ConfigMap in a review, and whether it is created or deleted.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ReviewedConfigMap<'a> {
     name: &'a str,
@@ -31,7 +31,8 @@ impl<'a> ReviewedConfigMap<'a> {
             "DELETE" => (ConfigMapOperation::Delete, &request.old_object),
             _ => return None,
         };
-        // The request has no name if it is generated, or if a collection is deleted.
+        // The request has no name if the API server generates the name, or if a collection is
+        // deleted.
         let name = match request.name.as_str() {
             "" => object["metadata"]["name"].as_str()?,
             name => name,
@@ -41,7 +42,7 @@ impl<'a> ReviewedConfigMap<'a> {
 }
 
 impl<L: Lookups> Admission<L> {
-    /// Returns the verdict on a ConfigMap.
+    /// Returns the decision on a ConfigMap.
     pub(super) async fn config_map(&self, reviewed: &ReviewedConfigMap<'_>) -> Verdict {
         let ReviewedConfigMap { name, operation } = *reviewed;
         let admitted = || Verdict::Admit {

@@ -66,7 +66,8 @@ impl<L: Lookups> Admission<L> {
         let judging = async {
             let own = self.lookups.own_user().await;
             let requester = &request.requester;
-            // The name is empty if a collection is deleted object by object.
+            // When a collection is deleted, the API server sends one request per object, and the
+            // name in each request is empty.
             let name = match request.name.as_str() {
                 "" => request.old_object["metadata"]["name"].as_str(),
                 name => Some(name),
@@ -76,7 +77,8 @@ impl<L: Lookups> Admission<L> {
                 name: name.unwrap_or_default(),
                 object: &request.old_object,
                 requester,
-                // A person who runs the pod with their own credentials is the requester.
+                // A person can run this program with their own credentials. Then the person, and
+                // not the pod, is the requester.
                 own: own.as_deref() == Some(requester.user.as_str())
                     && requester.service_account().is_some(),
                 is_finalized: has_finalizer(&request.old_object, FINALIZER_INSTALLED),
@@ -117,7 +119,7 @@ impl<L: Lookups> Admission<L> {
             .as_ref()
             .map(|vouched| vouched.covers_owners(deletion.object));
         let owner = deletion.owner().map(async |(name, uid)| {
-            // The owner reference has an invalid name, so no such object exists.
+            // The owner reference contains an invalid name, so no object can have this name.
             let Ok(name) = KubeName::parse(NameKind::Subdomain, name) else {
                 return OwnerFact::Going;
             };

@@ -1,6 +1,6 @@
 //! Admission: a router with `/validate` and `/mutate`, which share one review. A review writes
-//! nothing, and each wait has a limit. `bundle_core::review` has the rules, and `server` has the
-//! listener.
+//! nothing, and each wait has a limit. `bundle_core::review` contains the rules, and `server`
+//! contains the listener.
 
 mod config_maps;
 mod configuration;
@@ -36,14 +36,14 @@ use lookups::cache::ReviewCache;
 use received::Received;
 use review::Request;
 
-/// The state that the handlers share.
+/// The state that the handlers of `/validate` and `/mutate` share.
 pub struct Admission<L> {
     lookups: L,
     metrics: Metrics,
     /// Time limit of one review.
     deadline: Duration,
     memory: ReviewCache,
-    /// Memory of reviews.
+    /// The memory limits for reviews.
     budget: Arc<Budget>,
 }
 
@@ -110,7 +110,7 @@ async fn mutate<L: Lookups>(
     let request = &received.request;
     let mutated = admission.mutated(request).instrument(request.span()).await;
     let review = match mutated {
-        // The validating call reports rejections and warnings.
+        // The response to the validating call reports rejections and warnings.
         Ok(patch) => review::allowed(&request.uid, &[], &patch),
         Err(refusal) => review::denied(&request.uid, &refusal, &[]),
     };
@@ -118,7 +118,7 @@ async fn mutate<L: Lookups>(
 }
 
 impl<L: Lookups> Admission<L> {
-    /// Logs and counts a verdict.
+    /// Logs the decision of a review, and counts it in the metrics.
     fn record_verdict(&self, request: &Request, verdict: &Verdict, started: Instant) {
         let outcome = match verdict {
             Verdict::Admit { .. } => ReviewOutcome::Admitted,

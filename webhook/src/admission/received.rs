@@ -32,10 +32,10 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(2);
 /// Minimum rate of a body, in bytes per second. API servers are in the same network.
 const MIN_BODY_RATE: u64 = 1 << 20;
 
-/// Maximum length of the reason why a body is not a review, in bytes.
+/// Maximum length of the message about an invalid review, in bytes.
 const MESSAGE_BYTES: usize = 512;
 
-/// A parsed review, with its memory.
+/// A parsed review, with its reserved memory.
 pub(super) struct Received {
     pub(super) request: Request,
     /// Time at which the last byte of the review arrived.
@@ -43,7 +43,8 @@ pub(super) struct Received {
     share: Share,
 }
 
-/// The body of a review, with its share of memory. The share is dropped after the body.
+/// The body of a review, with its reserved memory. The memory is released after the body is
+/// dropped.
 struct HeldBody {
     bytes: Vec<u8>,
     _share: Share,
@@ -61,9 +62,9 @@ impl<L: Lookups> FromRequest<Arc<Admission<L>>> for Received {
 }
 
 impl<L: Lookups> Admission<L> {
-    /// Returns the response to a review. The memory of the response counts for the requester until
-    /// the response is sent: the share of the review, and a further share for a longer response. If
-    /// no memory is free for the further share, the response is a short message to retry.
+    /// Returns the response to a review. The response uses the reserved memory of the review until
+    /// the response is sent. A longer response reserves further memory of the requester. If no
+    /// memory is free, the response is a short message to retry.
     pub(super) fn respond(&self, received: Received, review: &Value) -> Response {
         let Received {
             request, mut share, ..
@@ -92,8 +93,8 @@ impl<L: Lookups> Admission<L> {
         response
     }
 
-    /// Returns the time limit of the wait for memory. The other half of the deadline is for the
-    /// review itself.
+    /// Returns the time limit of the wait for memory. It is half of the deadline. The other half is
+    /// for the review itself.
     fn memory_timeout(&self) -> Duration {
         self.deadline / 2
     }
@@ -117,7 +118,7 @@ impl<L: Lookups> Admission<L> {
             let message = "too many reviews arrive at once".to_owned();
             self.invalid(StatusCode::TOO_MANY_REQUESTS, message, received)
         };
-        // A review beyond the number that can wait does not wait.
+        // If too many reviews already wait, this review is rejected at once.
         let arrival = arrivals.try_take(1, Budget::by_address(arrivals, address));
         let arrival = arrival.ok_or_else(too_many)?;
         let share = pool.take(length as u64, Budget::by_address(pool, address));
@@ -158,9 +159,9 @@ impl<L: Lookups> Admission<L> {
         })
     }
 
-    /// Runs `read` over the body, on another thread if the body is large. The thread owns the body
-    /// and `memory`, the share for the result, until the thread ends, even if the review was
-    /// cancelled.
+    /// Runs `read` over the body, on another thread if the body is large. That thread owns the body
+    /// and `memory`, the reserved memory for the result. It owns both until it ends, even if the
+    /// review was cancelled.
     async fn parsed<T: Send + 'static, M: Send + 'static>(
         &self,
         (body, memory): (HeldBody, M),
@@ -179,7 +180,7 @@ impl<L: Lookups> Admission<L> {
     }
 
     /// Reserves the memory of the parsed request for the requester. The short texts of the request
-    /// count with the size of the body.
+    /// count as part of the size of the body.
     async fn tree_share(
         &self,
         envelope: &Envelope,
@@ -275,7 +276,7 @@ impl<L: Lookups> Admission<L> {
 
     /// Returns the response to a body that is not a valid review.
     fn malformed(&self, why: &str, started: Instant) -> Response {
-        // The error of the parser can contain a text of the body.
+        // The error of the parser can quote text of the body, which can be long.
         let why = &bounded(why, MESSAGE_BYTES);
         let verdict = Verdict::Refuse(rejections::malformed(why).into());
         self.count(ReviewOutcome::Invalid, codes::review::MALFORMED, started);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bundle_core::diagnostic::{Finding, codes};
 
-/// Next step of a requester whose review was not decided.
+/// Next step for a requester if the review ended without a decision.
 const RETRY: &str = "try again; no decision was made";
 
 /// Returns the finding for a review that exceeded its deadline.
@@ -44,7 +44,8 @@ pub(super) fn no_memory(timeout: Duration) -> Finding {
     .hint(RETRY)
 }
 
-/// Returns the finding for a requester whose other reviews use its part of the memory.
+/// Returns the finding for a review that must wait because other reviews of its requester use the
+/// memory of this requester.
 pub(super) fn memory_of_requester_in_use() -> Finding {
     Finding::error(
         codes::review::BUSY,
@@ -53,25 +54,26 @@ pub(super) fn memory_of_requester_in_use() -> Finding {
     .hint("try again, with fewer large objects at a time; no decision was made")
 }
 
-/// Returns the finding for an image whose metadata needs more memory than is left.
+/// Returns the finding for an image with metadata that needs more memory than is free.
 pub(super) fn no_memory_for_image() -> Finding {
     let why = "not enough memory for the response of the registry about the image";
     Finding::error(codes::review::BUSY, why).hint(RETRY)
 }
 
-/// Returns the finding for a review whose proof got no memory.
+/// Returns the finding for a review that got no memory for its proof.
 pub(super) fn no_memory_for_proof() -> Finding {
     let why = "no memory became available for the proof of this review";
     Finding::error(codes::review::BUSY, why).hint(RETRY)
 }
 
-/// Returns the finding for a review whose response is longer than the memory that is left.
+/// Returns the finding for a review with a response that needs more memory than is free.
 pub(super) fn no_memory_for_response() -> Finding {
     let why = "not enough memory for the response to this review";
     Finding::error(codes::review::BUSY, why).hint(RETRY)
 }
 
-/// Returns the finding for a review whose verification did not begin within `timeout`.
+/// Returns the finding for a review in which the verification of signatures did not begin within
+/// `timeout`.
 pub(super) fn no_verification_slot(timeout: Duration) -> Finding {
     let why = format!(
         "the verification of the signatures did not begin within {timeout:?}, because other reviews verify signatures"

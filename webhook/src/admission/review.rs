@@ -14,13 +14,14 @@ use serde_json::{Value, json};
 use crate::clients::cluster;
 use crate::telemetry::spans;
 
-/// Maximum length of the uid of a request, in bytes. API servers send UUIDs of 36.
+/// Maximum length of the uid of a request, in bytes. API servers send UUIDs with a length of 36
+/// bytes.
 const UID_BYTES: usize = 128;
 /// Maximum memory of the groups and extra fields of a requester: about 8,000 groups. API servers
 /// receive groups and extra fields in tokens, certificates and headers, which are far shorter.
 const MAX_USER: Footprint = Footprint(1 << 20);
 
-/// The request of a review.
+/// The request in an AdmissionReview.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Request {
@@ -28,10 +29,10 @@ pub(super) struct Request {
     pub(super) kind: GroupVersionKind,
     #[serde(default)]
     pub(super) sub_resource: String,
-    /// Empty if the API server generates the name.
+    /// Name of the object. Empty if the API server generates the name.
     #[serde(default)]
     pub(super) name: String,
-    /// Empty for cluster-scoped objects.
+    /// Namespace of the object. Empty for cluster-scoped objects.
     #[serde(default)]
     pub(super) namespace: String,
     pub(super) operation: String,
@@ -111,7 +112,7 @@ pub(super) struct RequestEnvelope {
     pub(super) uid: String,
     #[serde(default)]
     pub(super) user_info: UserEnvelope,
-    /// Memory of the parsed object.
+    /// Memory that the object needs after parsing.
     #[serde(default)]
     pub(super) object: Footprint,
     #[serde(default)]
@@ -130,7 +131,7 @@ pub(super) struct UserEnvelope {
 }
 
 impl RequestEnvelope {
-    /// Returns the memory of the parsed request, without its short texts.
+    /// Returns the memory of the parsed request. The short texts of the request are not included.
     pub(super) fn memory(&self) -> Footprint {
         let objects = self.object.plus(self.old_object);
         objects.plus(self.user_info.memory())
@@ -147,7 +148,7 @@ impl UserEnvelope {
 pub(super) fn weigh(body: &[u8]) -> Result<Envelope, String> {
     let envelope: Envelope = serde_json::from_slice(body)
         .map_err(|error| format!("the body is not an AdmissionReview: {error}"))?;
-    // The response repeats it.
+    // The response contains the uid, so the length of the uid is limited.
     let uid = envelope.request.as_ref().map_or("", |request| &request.uid);
     if uid.len() > UID_BYTES {
         return Err(format!(
@@ -242,7 +243,8 @@ fn answer(response: &Value) -> Value {
     json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
 }
 
-/// Returns true if the request stores an object of the project's own kinds, whose size is limited.
+/// Returns true if the request stores an object of the project's own kinds. The size of these
+/// objects is limited.
 fn is_limited(request: &Request) -> bool {
     request.kind.group == GROUP
         && request.sub_resource.is_empty()

@@ -27,9 +27,9 @@ struct ReviewedWrite<'a> {
     vouched: Option<ConfirmedFacts>,
     /// True if the stored object has a seal.
     is_sealed: bool,
-    /// The facts that a Bundle inherits.
+    /// The facts that a Bundle inherits from its BundleDeployment.
     inherited: Option<InheritedStamp>,
-    /// Start of the review.
+    /// Time at which the review began.
     began: Timestamp,
 }
 
@@ -87,15 +87,15 @@ impl<L: Lookups> Admission<L> {
         let until = Instant::now() + self.deadline;
         let write = self.reviewed_write(request, kind, name, until).await;
         let verdict = self.judged(&write.subject, &request.requester, until).await;
-        // The schema rejects such names before the validating call, with a message that depends on
-        // the version of the API server.
+        // The schema rejects a name that is too long before the validating call. The message
+        // depends on the version of the API server.
         let too_long = |finding: &Finding| finding.code == codes::review::NAME_TOO_LONG;
         if verdict.findings().errors().any(too_long) {
             return text::refusal(&verdict).map_or(Ok(Vec::new()), Err);
         }
         let stamping = match &verdict {
             Verdict::Admit { stamp, .. } => stamp,
-            // The validating call rejects it.
+            // The validating call rejects the write.
             Verdict::Refuse(_) | Verdict::CannotTell(_) => &Stamping::None,
         };
         let wanted = Self::wanted(stamping, &write);
@@ -157,7 +157,8 @@ impl<L: Lookups> Admission<L> {
                 new: &request.object,
                 stamp_state,
                 admits,
-                // A person who runs the pod with their own credentials is the requester.
+                // A person can run this program with their own credentials. Then the person, and
+                // not the pod, is the requester.
                 own: own && request.requester.user.starts_with("system:serviceaccount:"),
             },
             requester: request.requester.clone(),
@@ -180,7 +181,7 @@ impl<L: Lookups> Admission<L> {
     /// Returns the facts that a Bundle inherits if the pod creates the Bundle.
     async fn inherited(&self, bundle: &Value, moment: &SealMoment) -> Option<InheritedStamp> {
         let owner = OwnerDeployment::read(bundle)?;
-        // The requester controls this reference.
+        // The requester controls the owner reference, so the name may be invalid.
         let name = owner.name.parse().ok()?;
         let deployment = match self.lookups.deployment(&name).await {
             Ok(found) => found?,
@@ -221,8 +222,8 @@ impl<L: Lookups> Admission<L> {
         .wanted(stamping)
     }
 
-    /// Rejects an admitted object whose stamp was not created for this write. A foreign stamp could
-    /// have been valid earlier, and an object without a stamp would never be reconciled.
+    /// Rejects an admitted object if its stamp was not created for this write. A stamp of another
+    /// write may have been valid earlier. An object without a stamp would never be reconciled.
     fn stamp_unchanged(&self, verdict: Verdict, write: &ReviewedWrite<'_>) -> Verdict {
         let Verdict::Admit { stamp, .. } = &verdict else {
             return verdict;
@@ -266,7 +267,7 @@ pub(super) fn kind(request: &Request) -> Option<Kind> {
         .find(|kind| known && kind.as_str() == request.kind.kind)
 }
 
-/// Returns the verdict on all other requests.
+/// Returns the verdict on a request that this module does not review.
 fn unjudged(request: &Request) -> Verdict {
     let ours = request.kind.group == bundle_api::names::GROUP;
     let writes = request.sub_resource.is_empty() && request.operation != "DELETE";

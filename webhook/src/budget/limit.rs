@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// The mount point of cgroups.
+/// The directory at which cgroups are mounted.
 const ROOT: &str = "/sys/fs/cgroup";
 /// The file with the cgroups of this process.
 const MEMBERSHIP: &str = "/proc/self/cgroup";
-/// Smallest value that means no limit, in bytes. Version 1 uses the largest page-aligned number.
+/// Smallest value that means no limit, in bytes. Version 1 of cgroups uses the largest page-aligned
+/// number for no limit.
 const NO_LIMIT: u64 = 1 << 50;
 
 /// An amount of memory in bytes, in the notation of manifests: `128Mi`, `1Gi`, `134217728`.

@@ -26,7 +26,7 @@ const SMALL_PARTS: u64 = 4;
 pub struct LookupMemory {
     /// Memory for ordinary images, which large or stalled lookups of other requesters do not delay.
     small: Pool,
-    /// Memory of reviews.
+    /// The pool of memory for reviews.
     trees: Pool,
     requester: String,
     timeout: Duration,
@@ -41,7 +41,8 @@ struct Held {
 }
 
 impl LookupMemory {
-    /// Creates the memory of a lookup of `requester`. Each share is awaited for at most `timeout`.
+    /// Creates the memory of a lookup of `requester`. Each reservation of memory waits for at most
+    /// `timeout`.
     pub fn new(budget: &Budget, requester: &str, timeout: Duration) -> Self {
         Self {
             small: budget.small_lookups.clone(),
@@ -54,7 +55,7 @@ impl LookupMemory {
     }
 
     /// Reserves the memory that a lookup needs before its first response, if this memory is not
-    /// reserved yet. Returns `false` if the memory exceeds the limit.
+    /// reserved yet. Returns `false` if the memory is not available.
     pub async fn begin(&self) -> bool {
         let is_begun = self.held.lock().await.bytes > 0;
         is_begun || self.grow(OVERHEAD).await
@@ -118,9 +119,9 @@ mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
-    /// Documents of an ordinary image, as received and as parsed.
+    /// Size of the documents of an ordinary image, in bytes, as received and as parsed.
     const ORDINARY: u64 = 20 << 10;
-    /// Documents of a small lookup, just below the maximum.
+    /// Size of the documents of a small lookup, in bytes. It is just below the maximum.
     const STALLED: u64 = 250 << 10;
 
     fn budget(trees: u64) -> Budget {
@@ -134,8 +135,8 @@ mod tests {
         LookupMemory::new(budget, requester, Duration::from_secs(2))
     }
 
-    /// Begins a lookup whose response has `bytes` bytes. Returns the lookup if its memory is free
-    /// now, without a wait.
+    /// Begins a lookup with a response of `bytes` bytes. Returns the lookup if its memory is free
+    /// without a wait.
     fn begun(budget: &Budget, requester: &str, bytes: u64) -> Option<LookupMemory> {
         let lookup = lookup_memory(budget, requester);
         // Otherwise tokio would interrupt a test with many lookups.
@@ -152,7 +153,7 @@ mod tests {
         let second = lookup_memory(&budget, "ana");
         assert!(!second.grow(8 * MIB).await);
         assert!(second.is_refused() && !first.is_refused());
-        // Ordinary images have memory of their own.
+        // The separate pool for ordinary images still has free memory.
         assert!(begun(&budget, "ana", ORDINARY).is_some());
         assert!(lookup_memory(&budget, "bob").grow(4 * MIB).await);
         drop(first);
@@ -189,7 +190,7 @@ mod tests {
                 (budget.small_lookups.capacity(), 12 * MIB)
             };
             assert!(used.0 <= most.0 && used.1 <= most.1, "{used:?}, {most:?}");
-            // Every lookup counts, also one that waits for its first response.
+            // Every lookup counts, including a lookup that waits for its first response.
             assert!(used.0 + used.1 >= held.len() as u64 * (OVERHEAD + STALLED));
             drop(held);
             assert_eq!((budget.small_lookups.used(), budget.trees.used()), (0, 0));

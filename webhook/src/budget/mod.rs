@@ -1,5 +1,5 @@
-//! The limits of the process: memory, transfers from registries, and threads for long work. Work
-//! reserves its share before it allocates.
+//! The limits of the process: memory, transfers from registries, and threads for long work. Each
+//! task reserves its part of a limit before it allocates memory.
 
 pub mod limit;
 pub mod lookups;
@@ -33,17 +33,17 @@ const LARGE_BODIES: u64 = 9 * MIB;
 const SMALL_BODIES: u64 = MIB;
 /// Maximum size of a small body, in bytes.
 pub const SMALL_BODY: usize = 64 << 10;
-/// Maximum number of reviews whose small bodies wait for memory or arrive. The buffers of a
+/// Maximum number of reviews with small bodies that arrive or wait for memory. The buffers of a
 /// connection hold up to 10 KiB of each body.
 const SMALL_ARRIVALS: u64 = 256;
-/// Reviews whose large bodies wait for memory or arrive.
+/// Maximum number of reviews with large bodies that arrive or wait for memory.
 const LARGE_ARRIVALS: u64 = 64;
 /// Memory of one transfer, in bytes: received data before it is unpacked, buffers, and the list of
 /// files (`bundle_oci::limits::NAMES`).
 pub const TRANSFER: u64 = 3 * MIB;
 /// Number of equal parts of the memory of reviews. One part is for small image lookups (`lookups`).
 const SMALL_LOOKUP_PARTS: u64 = 16;
-/// Concurrent transfers from one registry.
+/// Maximum number of concurrent transfers from one registry.
 const PER_REGISTRY: u64 = 2;
 /// Memory limit of the process for each watch of installed objects, in bytes. A watch needs less
 /// than a quarter of this value: 88 watches, with the installation of their objects, added 10 MiB.
@@ -51,11 +51,11 @@ const WATCH_PART: u64 = 512 << 10;
 /// Memory limit of the process for each installed object, in bytes. An object needs less than half
 /// of this value: 11,000 objects, with their installation, added 38 MiB.
 const OBJECT_PART: u64 = 8 << 10;
-/// Concurrent verifications of signatures in reviews. One requester can have one verification, so
-/// that another requester waits for at most one verification.
+/// Maximum number of concurrent signature verifications in reviews. Each requester can run one of
+/// them, so that another requester waits for at most one verification.
 const VERIFICATIONS: u64 = 2;
-/// Concurrent threads of one [`WorkerThread`]. The value is 1, so that on two cores one core
-/// remains for reviews and the reconciler while content is parsed.
+/// Number of concurrent threads of one [`WorkerThread`]. The value is 1, so that on two cores one
+/// core remains for reviews and the reconciler while content is parsed.
 const BLOCKING_THREADS: usize = 1;
 
 /// Minimum memory limit of the process, in bytes.
@@ -64,8 +64,8 @@ pub const SMALLEST_LIMIT: u64 = PROCESS_RESERVE + MIN_SHARED;
 pub const DEFAULT_LIMIT: u64 = 128 * MIB;
 
 /// Returns the name for which limits of a requester count: the user, or the group of all
-/// ServiceAccounts of a namespace. A user who can create ServiceAccounts in a namespace could
-/// otherwise multiply the shares.
+/// ServiceAccounts of a namespace. Otherwise, a user who can create ServiceAccounts in a namespace
+/// could multiply their limits.
 pub fn limited_requester(requester: &str) -> String {
     match service_account(requester) {
         Some((namespace, _)) => format!("system:serviceaccounts:{namespace}"),
@@ -84,34 +84,35 @@ pub struct Budget {
     /// Memory for large bodies of reviews until the bodies are parsed, in bytes, by client address.
     /// This memory is always reserved before [`Budget::trees`].
     pub bodies: Pool,
-    /// Small bodies of reviews, in bytes, by client address.
+    /// Memory for small bodies of reviews, in bytes, by client address.
     pub small_bodies: Pool,
-    /// Reviews with large bodies that were not received to their end, by client address.
+    /// Number of reviews with large bodies that are still being received, by client address.
     pub large_arrivals: Pool,
-    /// Reviews with small bodies that were not received to their end, by client address.
+    /// Number of reviews with small bodies that are still being received, by client address.
     pub small_arrivals: Pool,
-    /// Small bodies that wait for other reviews of their requester, in bytes, by requester.
+    /// Memory for small bodies that wait for other reviews of their requester, in bytes, by
+    /// requester.
     pub waiting_bodies: Pool,
-    /// Parsed objects of reviews, and registry responses about their images (`lookups`), in bytes,
-    /// by requester.
+    /// Memory for parsed objects of reviews, and for registry responses about their images
+    /// (`lookups`), in bytes, by requester.
     pub trees: Pool,
-    /// Registry responses about ordinary images, in bytes, by requester.
+    /// Memory for registry responses about ordinary images, in bytes, by requester.
     pub small_lookups: Pool,
-    /// Parsed content of bundles and its files, in bytes, by requester.
+    /// Memory for parsed content of bundles and its files, in bytes, by requester.
     pub content: Pool,
-    /// Transfers from registries, by requester and by registry.
+    /// Number of transfers from registries, by requester and by registry.
     pub transfers: Pool,
-    /// Watches of installed objects, by requester.
+    /// Number of watches of installed objects, by requester.
     pub watches: Pool,
-    /// Verifications of signatures in reviews, by requester.
+    /// Number of signature verifications in reviews, by requester.
     pub verifications: Pool,
-    /// Numbers of installed objects.
+    /// Maximum numbers of installed objects.
     pub installed_objects: ObjectLimits,
     content_thread: Arc<Semaphore>,
     object_thread: Arc<Semaphore>,
 }
 
-/// A thread for long work. Work on one thread never waits for work on the other.
+/// A thread for long work. Work on one thread never waits for work on the other thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkerThread {
     /// Thread that weighs, parses and renders content. One bundle can use this thread for seconds.
@@ -121,7 +122,7 @@ pub enum WorkerThread {
 }
 
 impl Budget {
-    /// Divides `limit`, in bytes, into shares.
+    /// Divides a memory limit of `limit` bytes into pools.
     pub fn new(limit: u64) -> Self {
         let shared = limit
             .saturating_sub(PROCESS_RESERVE)
@@ -173,9 +174,9 @@ impl Budget {
         }]
     }
 
-    /// Returns the memory that one content can need, in bytes: seven eighths of the pool. A share
-    /// can be held as long as the content is installed, and smaller content of another requester
-    /// still fits into the pool.
+    /// Returns the memory that one content can need, in bytes: seven eighths of the pool. Content
+    /// can hold its memory as long as it is installed. The rest of the pool is for smaller content
+    /// of another requester.
     pub fn largest_content(&self) -> u64 {
         self.content.capacity() / 8 * 7
     }
@@ -206,9 +207,10 @@ impl Budget {
 
     /// Runs `work` on `thread`, when `thread` is free. Returns `None` if the thread panicked.
     ///
-    /// If the future is dropped, started work sees its cancellation. The thread is free for other
-    /// work only when that work ends. A share of memory that `work` uses must be moved into `work`
-    /// and returned with the result, so that the share is not released earlier.
+    /// If the future is dropped, `work` that has started is cancelled through its argument. The
+    /// thread is free for other work only when the cancelled work ends. The caller must move the
+    /// share of memory that `work` uses into `work`, and `work` returns the share with the result.
+    /// Otherwise the share would be released too early.
     pub async fn blocking<T: Send + 'static>(
         &self,
         thread: WorkerThread,
@@ -325,13 +327,13 @@ mod tests {
         drop(work);
         assert_eq!(budget.content_thread.available_permits(), 0);
         assert_eq!(budget.content.used(), MIB);
-        // Reviews and restores have a thread of their own.
+        // Reviews and restores run on another thread, which is free.
         budget
             .blocking(WorkerThread::Objects, |_| ())
             .await
             .unwrap();
         end.send(()).unwrap();
-        // Both wait until the work has ended.
+        // Both requests wait until the cancelled work has ended.
         budget
             .blocking(WorkerThread::Content, |_| ())
             .await
@@ -347,7 +349,7 @@ mod tests {
         let text = format!("a: [{}]\n", "0,".repeat(1_000));
         let work = budget.blocking(WorkerThread::Content, move |cancellation| {
             start.send(()).unwrap();
-            // Without cancellation it never ends.
+            // Without cancellation this loop never ends.
             loop {
                 let mut allowance = Allowance::new(cancellation);
                 if let Err(finding) = yaml::weigh(text.as_bytes(), "a.yaml", &mut allowance) {

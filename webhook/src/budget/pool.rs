@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-/// The limit of one key.
+/// The maximum number of units for one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cap {
     /// A requester, a registry, or another name for which shares are counted.
@@ -27,15 +27,15 @@ struct State {
     /// Total number of units. This number does not change.
     capacity: u64,
     used: u64,
-    /// The units that are free limit each key ([`Pool::divided`]).
+    /// True if the limit of each key depends on the number of free units ([`Pool::divided`]).
     is_divided: bool,
     held: HashMap<String, u64>,
     waiting: VecDeque<Waiter>,
     next: u64,
-    /// Number of the latest grant to each key. Only the first key of a share counts. Keys without
-    /// shares and waiters are removed.
+    /// Number of the latest grant to each key. Only the first key of a share counts. A key that has
+    /// neither shares nor waiters is removed.
     served: HashMap<String, u64>,
-    /// Number of grants so far.
+    /// Number of shares that were granted since the start.
     grants: u64,
 }
 
@@ -59,9 +59,9 @@ pub struct Share {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{wanted} exceeds the capacity of {capacity}")]
 pub struct ShareTooLarge {
-    /// The requested weight.
+    /// The requested weight, in units of the pool.
     pub wanted: u64,
-    /// The capacity.
+    /// The capacity of the pool, in units.
     pub capacity: u64,
 }
 
@@ -98,10 +98,10 @@ impl Pool {
         Self::with(capacity, false)
     }
 
-    /// Creates a pool that limits each key. A key gets a further share if afterwards the number of
-    /// free units is at least the number of units of the key. Therefore one key can have half of
-    /// the units, and a second key can have half of the remaining units. A few keys cannot use all
-    /// units.
+    /// Creates a pool that limits each key by the number of free units. A key gets a further share
+    /// only if the number of free units afterwards is at least the number of units of the key.
+    /// Therefore one key can have half of the units, and a second key can have half of the
+    /// remaining units. A few keys cannot use all units.
     pub fn divided(capacity: u64) -> Self {
         Self::with(capacity, true)
     }
@@ -117,7 +117,7 @@ impl Pool {
         }
     }
 
-    /// Returns the capacity.
+    /// Returns the capacity of the pool, in units.
     pub fn capacity(&self) -> u64 {
         lock(&self.state).capacity
     }
@@ -127,7 +127,7 @@ impl Pool {
         lock(&self.state).used
     }
 
-    /// Returns the units that the shares of `key` have.
+    /// Returns the number of units in the shares of `key`.
     pub fn held(&self, key: &str) -> u64 {
         lock(&self.state).held.get(key).copied().unwrap_or_default()
     }
@@ -138,10 +138,10 @@ impl Pool {
         !lock(&self.state).fits(weight, caps)
     }
 
-    /// Waits for a share of this weight under these limits. The next waiter is the waiter whose
-    /// first key has the smallest share. If several keys have the same share, the key that was
-    /// served longest ago is next, and then the oldest waiter. Dropping the future removes the
-    /// waiter.
+    /// Waits for a share of this weight under these limits. The first key of a waiter decides: the
+    /// waiter with the fewest units of its first key is next. If several keys have the same number
+    /// of units, the key that was served longest ago is next. If this key has several waiters, the
+    /// oldest waiter is next. Dropping the future removes the waiter.
     pub async fn take(&self, weight: u64, caps: Vec<Cap>) -> Result<Share, ShareTooLarge> {
         let too_large = ShareTooLarge {
             wanted: weight,
@@ -153,12 +153,12 @@ impl Pool {
         let (place, share) = self.enqueue(weight, caps);
         let share = share.await;
         drop(place);
-        // The sender is dropped only after a send, or with its place in the queue, which this
-        // function holds.
+        // The sender is dropped in two cases: after a send, or with the place in the queue. This
+        // function holds the place in the queue.
         share.map_err(|_| too_large)
     }
 
-    /// Returns a share of this weight under these limits if [`Self::take`] would not wait for it.
+    /// Returns a share of this weight under these limits if it is available without a wait.
     pub fn try_take(&self, weight: u64, caps: Vec<Cap>) -> Option<Share> {
         let (_place, mut share) = self.enqueue(weight, caps);
         share.try_recv().ok()
@@ -205,7 +205,8 @@ impl State {
             .unwrap_or_default()
     }
 
-    /// Returns the number of the latest grant to the waiter's first key; 0 if the key had no grant.
+    /// Returns the number of the latest grant to the waiter's first key. Returns 0 if the key had
+    /// no grant.
     fn last_served(&self, waiter: &Waiter) -> u64 {
         let first = waiter.caps.first();
         first
@@ -222,9 +223,9 @@ impl State {
         }
     }
 
-    /// Grants as many shares as possible. The next waiter in order is not overtaken if the pool has
-    /// too few units for it. Only waiters that their own limit blocks are overtaken. The caller
-    /// delivers the shares after it has released the lock.
+    /// Grants as many shares as possible. If the pool has too few units for the next waiter, later
+    /// waiters do not overtake it. Later waiters overtake only waiters that are blocked by their
+    /// own limit. The caller delivers the shares after it has released the lock.
     fn grant(&mut self, shared: &Arc<Mutex<Self>>) -> Vec<(oneshot::Sender<Share>, Share)> {
         let mut granted = Vec::new();
         loop {
@@ -271,13 +272,13 @@ impl State {
 
 fn deliver(granted: Vec<(oneshot::Sender<Share>, Share)>) {
     for (waiter, share) in granted {
-        // If the receiver is gone, the share is in the error and is dropped.
+        // If the receiver was dropped, the error contains the share, which is dropped here.
         drop(waiter.send(share));
     }
 }
 
 impl Share {
-    /// Returns the weight.
+    /// Returns the weight of this share, in units of the pool.
     pub fn weight(&self) -> u64 {
         self.weight
     }
@@ -382,7 +383,7 @@ mod tests {
             held.push(taken);
         }
         assert_eq!(pool.used(), 8);
-        // A waiter of a key with the fewest units comes first.
+        // The waiter of a key with the fewest units is next.
         let mut more = Box::pin(pool.take(1, by("a", 8)));
         let mut first = Box::pin(pool.take(1, by("e", 8)));
         assert!(more.as_mut().now_or_never().is_none());
@@ -418,7 +419,8 @@ mod tests {
 
     #[tokio::test]
     async fn share_is_tried_without_waiting() {
-        // More than the operations after which tokio interrupts a task.
+        // The test takes more shares than the number of operations after which tokio interrupts a
+        // task.
         let pool = Pool::new(1_000);
         let shares: Vec<_> = (0..1_001)
             .map(|_| pool.try_take(1, by("a", 1_000)))
@@ -437,7 +439,7 @@ mod tests {
         let held = pool.take(1, by("a", 4)).await.unwrap();
         let mut large = Box::pin(pool.take(4, by("b", 4)));
         assert!(large.as_mut().now_or_never().is_none());
-        // It is behind the other in the queue.
+        // The small waiter is behind the large waiter in the queue.
         let mut small = Box::pin(pool.take(1, by("c", 4)));
         assert!(small.as_mut().now_or_never().is_none());
         drop(large);

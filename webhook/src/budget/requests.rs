@@ -25,10 +25,11 @@ use bundle_cluster::connection::IMPERSONATE_USER;
 const CAPACITY: u64 = 10 << 20;
 /// Size from which requests are counted, in bytes.
 const SMALL_REQUEST: u64 = 64 << 10;
-/// Number of copies of a request: as sent, as received, and as parsed from the response.
+/// Number of copies of one object in memory: in the request, in the response, and parsed from the
+/// response.
 const FORMS: u64 = 3;
-/// Time that a request holds its share without a response. After this time the bytes of the request
-/// have been sent, and the share is released. An API server that waits for a slow webhook must not
+/// Time for which a request without a response holds its memory. After this time the request has
+/// been sent, and the memory is released. An API server that waits for a slow webhook must not
 /// block requests of other users.
 const UNANSWERED: Duration = Duration::from_secs(2);
 
@@ -57,7 +58,7 @@ impl<S> Layer<S> for RequestMemory {
     }
 }
 
-/// A service with this layer.
+/// A service that reserves memory for each large request.
 #[derive(Debug, Clone)]
 pub struct LimitedService<S> {
     inner: S,
@@ -89,7 +90,7 @@ where
             &self.pool,
             user.map_or("", |user| user.to_str().unwrap_or_default()),
         );
-        // The request is sent when the future is first polled.
+        // The request is sent when the returned future is first polled.
         let answer = self.inner.call(request);
         let pool = self.pool.clone();
         async move {
@@ -97,8 +98,8 @@ where
                 let response = answer.await.map_err(Into::into)?;
                 return Ok(response.map(|body| body.map_frame(holding::<B>(None))));
             }
-            // The API server rejects larger requests itself. Until then, such a request holds all
-            // of the memory.
+            // The API server rejects larger requests itself. Until the rejection, a larger request
+            // holds all of the memory.
             let weight = bytes.saturating_mul(FORMS).min(CAPACITY);
             let mut share = pool.take(weight, caps.clone()).await?;
             let mut answer = std::pin::pin!(answer);
@@ -119,7 +120,7 @@ where
 
 fn holding<B: HttpBody>(share: Option<Arc<Share>>) -> Box<dyn FnMut(Frame<B>) -> Frame<B> + Send> {
     Box::new(move |frame| {
-        // The closure owns the share, and is dropped with the body.
+        // The closure owns the share. Both are dropped with the body.
         let _held = &share;
         frame
     })
@@ -174,7 +175,7 @@ mod tests {
                 answer.into_body().collect().await.unwrap().to_bytes().len()
             }
         };
-        // Requests that conversion webhooks do not answer.
+        // Requests without a response, for example because a conversion webhook does not respond.
         let hanging: Vec<_> = (0..6).map(|_| tokio::spawn(ask("ana", "/hangs"))).collect();
         let more: Vec<_> = (0..6).map(|_| tokio::spawn(ask("eve", "/hangs"))).collect();
         tokio::time::sleep(Duration::from_millis(100)).await;

@@ -1,6 +1,6 @@
 //! The Secret with the trusted certificate authorities, for clients of the content service (RukPak:
-//! `rukpak-ca`). It never contains a key. The installation creates it, so that the pod needs no
-//! permission to create Secrets in the system namespace.
+//! `rukpak-ca`). It never contains a key. The manifests of the installation create this Secret.
+//! Therefore the pod needs no permission to create Secrets in the system namespace.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 
-/// The only key of the Secret.
+/// The only data key of the Secret.
 const AUTHORITIES: &str = "ca.crt";
 /// The only allowed type, so that a Secret for another purpose is never overwritten.
 const TYPE: &str = "Opaque";
@@ -22,28 +22,28 @@ pub enum CaSecretError {
     /// A request to the API server failed.
     #[error("cannot {action} Secret {name} of --ca-secret")]
     Api {
-        /// `read` or `replace`.
+        /// The failed action: `read` or `replace`.
         action: &'static str,
         /// Name of the Secret.
         name: String,
-        /// The cause.
+        /// The error of the request.
         source: kube::Error,
     },
-    /// It does not exist.
+    /// The Secret does not exist.
     #[error("Secret {name} of --ca-secret does not exist; create it without data")]
     Missing {
         /// Name of the Secret.
         name: String,
     },
-    /// It has another purpose.
+    /// The Secret has another type, so it has another purpose.
     #[error("Secret {name} of --ca-secret has type {found}, not {TYPE}; it is not changed")]
     OtherType {
         /// Name of the Secret.
         name: String,
-        /// Its type.
+        /// Type of the Secret.
         found: String,
     },
-    /// Another client changed it after each read.
+    /// Another client changed the Secret after each read.
     #[error("Secret {name} of --ca-secret was changed by another client {ATTEMPTS} times")]
     Contended {
         /// Name of the Secret.
@@ -51,7 +51,8 @@ pub enum CaSecretError {
     },
 }
 
-/// Replaces the data of the Secret by `trusted` (PEM), unless it is that already.
+/// Writes `trusted` (PEM) into the Secret. Writes nothing if the Secret already contains exactly
+/// this data.
 pub(super) async fn publish(
     secrets: &Api<Secret>,
     name: &str,

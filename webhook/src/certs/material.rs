@@ -2,8 +2,8 @@
 //! functions except key generation are pure. `secret` stores the certificates, and `resolver`
 //! serves them.
 //!
-//! A certificate authority (CA) is replaced in two steps, so that each API server trusts the CA of
-//! a certificate before the certificate is served. First, the new CA is added to the trusted CAs.
+//! A certificate authority (CA) is replaced in two steps. Therefore each API server trusts the new
+//! CA before a certificate of this CA is served. First, the new CA is added to the trusted CAs.
 //! After `OVERLAP`, the new CA issues the serving certificate. The old CA stays trusted until it
 //! expires.
 
@@ -22,10 +22,11 @@ const AUTHORITY_LIFE: SignedDuration = SignedDuration::from_hours(24 * 365 * 3);
 const SERVING_LIFE: SignedDuration = SignedDuration::from_hours(24 * 90);
 /// Time between the announcement of a new authority and the first certificate that it issues.
 const OVERLAP: SignedDuration = SignedDuration::from_hours(1);
-/// Time by which certificates are backdated, for API servers whose clock is late.
+/// Time by which the start of each certificate is set back. Therefore an API server accepts it even
+/// if the clock of the API server is behind.
 const SKEW: SignedDuration = SignedDuration::from_mins(5);
 
-/// The stored data, all as PEM.
+/// The stored data. All texts are PEM.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Material {
     /// Key of the current certificate authority, as PKCS#8.
@@ -34,9 +35,9 @@ pub(super) struct Material {
     pub(super) authority: String,
     /// All trusted certificate authorities (PEM), the current one first.
     pub(super) trusted: String,
-    /// Serving key, as PKCS#8.
+    /// Private key of the serving certificate, as PKCS#8.
     pub(super) key: String,
-    /// Serving certificate.
+    /// Serving certificate of the pod.
     pub(super) certificate: String,
 }
 
@@ -46,12 +47,11 @@ pub(super) enum RenewalDue {
     Nothing,
     /// The serving certificate, with exactly the configured names.
     Serving,
-    /// The serving certificate. The new certificate has the configured names in addition to the
-    /// names of the former certificate, because another replica may need the names of the former
-    /// certificate.
+    /// The serving certificate. The new certificate has the configured names and the names of the
+    /// previous certificate. Another replica may need the previous names.
     Names,
     /// The certificate authority. The new authority is added to the trusted authorities. The
-    /// serving certificate stays.
+    /// serving certificate does not change.
     Authority,
     /// Both the authority and the serving certificate, because no part is valid any more.
     Everything,
@@ -63,17 +63,17 @@ pub enum MaterialError {
     /// A stored certificate cannot be parsed.
     #[error("the stored {what} cannot be parsed")]
     Unreadable {
-        /// The certificate.
+        /// Name of the certificate in the message.
         what: &'static str,
-        /// The cause.
+        /// The error of the parser.
         source: NotACertificate,
     },
     /// A key cannot be generated, or a certificate cannot be signed.
     #[error("cannot create the {what}")]
     Make {
-        /// The certificate.
+        /// Name of the certificate in the message.
         what: &'static str,
-        /// The cause.
+        /// The error of the certificate library.
         source: rcgen::Error,
     },
 }
@@ -92,7 +92,7 @@ pub(super) fn due(
     } else if past_two_thirds(&authority, now) {
         RenewalDue::Authority
     } else if past_two_thirds(&serving, now)
-        // After the overlap, the announced authority issues the certificates.
+        // After the overlap, the new authority issues the serving certificates.
         || (serving.issuer != authority.subject && authority.not_before + SKEW + OVERLAP <= now)
     {
         RenewalDue::Serving
@@ -117,8 +117,8 @@ pub(super) fn create(names: &[String], now: Timestamp) -> Result<Material, Mater
     })
 }
 
-/// Creates the certificates again after their Secret was deleted or damaged. The `known` serving
-/// certificate stays in use until API servers trust the new authority, as in a planned renewal.
+/// Creates the certificates again after their Secret was deleted or damaged. As in a planned
+/// renewal, the serving certificate in `known` is served until API servers trust the new authority.
 pub(super) fn create_again(
     known: Option<&Material>,
     names: &[String],
@@ -134,7 +134,7 @@ pub(super) fn create_again(
     }
 }
 
-/// Renews the parts in `due`.
+/// Returns `material` after the parts in `due` were renewed.
 pub(super) fn renew(
     old: &Material,
     due: RenewalDue,
@@ -250,7 +250,7 @@ fn params(now: Timestamp, life: SignedDuration) -> CertificateParams {
     params_between(at(now - SKEW), at(now + life))
 }
 
-/// Returns the parameters of a certificate that is valid between these times, in seconds since 1970.
+/// Returns the parameters of a certificate that is valid between these times (seconds since 1970).
 pub(super) fn params_between(not_before: u64, not_after: u64) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = rcgen::DistinguishedName::new();

@@ -30,15 +30,16 @@ use crate::readiness::Gate;
 use crate::registrations::RegistrationError;
 use crate::shared::Shared;
 
-/// Interval of checks. Neither mounted files nor Secrets are watched; their contents are compared.
+/// Interval of checks. Mounted files and Secrets are not watched. Each check compares their
+/// contents.
 const CHECK_INTERVAL: Duration = Duration::from_secs(15);
-/// Delay after a failed check.
+/// Delay before the next check after a failed check.
 const RETRY_DELAY: Duration = Duration::from_secs(2);
 /// Minimum delay after another client changed a registration, so that two programs that write
 /// different values do not compete at full speed.
 const MIN_DELAY: Duration = Duration::from_millis(200);
 
-/// The error of a check.
+/// The error of one check.
 #[derive(Debug, thiserror::Error)]
 #[expect(
     missing_docs,
@@ -114,11 +115,12 @@ async fn check(
     let settings = &shared.settings;
     let secrets: Api<Secret> = Api::namespaced(shared.client(), &settings.state_namespace);
     let material = registrar.read_material(shared, &secrets).await?;
-    // Clients find each authority before its certificate is served. Without it they fail, but API
-    // servers do not.
+    // The authority is published before its certificate is served, so that clients trust the
+    // certificate. If publishing fails, clients of the content service fail, but API servers do
+    // not.
     let published = publish_authorities(shared, &material.trusted).await;
-    // The authority is registered before its certificate is served. Only the first certificate is
-    // served in any case.
+    // The authority is registered before its certificate is served. The first certificate is served
+    // even if the registration fails.
     let registered = registrar.check(shared, &secrets).await;
     if registered.is_ok() || !shared.readiness.is_open(Gate::Certificate) {
         resolver.serve(&material)?;
@@ -155,7 +157,7 @@ pub(crate) fn serving(names: &[&str]) -> (Arc<Resolver>, String) {
     (resolver, trusted)
 }
 
-/// Serves another certificate of another authority. For tests of the listener.
+/// Serves another certificate of another authority. Used by tests of the listener.
 #[cfg(test)]
 pub(crate) fn serve_new_certificate(resolver: &Resolver, names: &[&str]) -> String {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();

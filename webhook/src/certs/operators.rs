@@ -1,6 +1,6 @@
-//! Certificates for the webhooks of operators, derived from the stamp key: the same key, Service and
-//! period give the same bytes. So each rendering of an operator gives the same objects, no replica
-//! stores anything, and a deleted Secret is restored unchanged.
+//! Certificates for the webhooks of operators, derived from the stamp key. The same key, Service
+//! and period give the same bytes. Therefore each rendering of an operator gives the same objects,
+//! and no replica stores certificates. A deleted Secret is restored unchanged.
 //!
 //! The serving key is an ECDSA key on P-256, which all servers support. The authority signs with
 //! Ed25519, because its signatures have no random part.
@@ -15,32 +15,33 @@ use zeroize::Zeroizing;
 use super::material::{self, MaterialError};
 use crate::config::stamp_key::StampKey;
 
-/// PKCS#8 of an Ed25519 key, before its seed (RFC 8410).
+/// Bytes before the seed in the PKCS#8 encoding of an Ed25519 key (RFC 8410).
 const ED25519: [u8; 16] = [
     0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
 ];
-/// PKCS#8 of a P-256 key, before its 32 bytes (RFC 5915).
+/// Bytes before the 32 key bytes in the PKCS#8 encoding of a P-256 key (RFC 5915).
 const P256: [u8; 35] = [
     0x30, 0x41, 0x02, 0x01, 0x00, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01,
     0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x04, 0x27, 0x30, 0x25, 0x02, 0x01,
     0x01, 0x04, 0x20,
 ];
-/// Bytes of the identifier of a stamp key.
+/// Length of the identifier of a stamp key, in bytes.
 const ID_BYTES: usize = 8;
-/// Number of attempts for a P-256 key. One of 2^32 texts is not a key.
+/// Number of attempts to derive a P-256 key. About one in 2^32 derived byte strings is not a valid
+/// key.
 const ATTEMPTS: u8 = 4;
 
 /// Issuer of the certificates of one BundleDeployment.
 pub(crate) struct OperatorCertificates<'a> {
     /// Key from which all other keys are derived.
     pub(crate) stamp_key: &'a StampKey,
-    /// Uid of the BundleDeployment.
+    /// Uid of the BundleDeployment that installs the operator.
     pub(crate) uid: &'a str,
 }
 
 impl OperatorCertificates<'_> {
-    /// Returns text that identifies the stamp key, and does not disclose it. Certificates of
-    /// another key differ.
+    /// Returns a text that identifies the stamp key and does not disclose it. Another stamp key
+    /// gives other certificates.
     pub(crate) fn key_id(stamp_key: &StampKey) -> String {
         // HMAC accepts keys of any length.
         let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(stamp_key.bytes()) else {
@@ -94,7 +95,7 @@ impl OperatorCertificates<'_> {
         })
     }
 
-    /// Derives a key for `purpose`. `prefix` is its encoding without the 32 derived bytes.
+    /// Derives a key for `purpose`. `prefix` is the PKCS#8 encoding before the 32 derived bytes.
     fn key(
         &self,
         prefix: &[u8],
@@ -162,7 +163,7 @@ mod tests {
         certificates.issue(&service(), period).unwrap()
     }
 
-    /// Verifies `served` as an API server does that trusts `authorities`.
+    /// Verifies `served` like an API server that trusts `authorities`.
     fn verify(authorities: &str, served: &str, name: &str, at: u64) -> bool {
         let mut roots = rustls::RootCertStore::empty();
         for authority in CertificateDer::pem_slice_iter(authorities.as_bytes()) {

@@ -12,7 +12,7 @@ use kube::Api;
 use super::secret::{SecretDecision, SecretError, read_or_write};
 use crate::caller::{OVERLAP, Token, Tokens};
 
-/// Name of the Secret.
+/// Name of the Secret with the tokens.
 const PATH: &str = "bundle-webhook-path";
 const CURRENT: &str = "current";
 const PREVIOUS: &str = "previous";
@@ -23,20 +23,20 @@ const ROTATED: &str = "rotated";
 pub(super) struct Rotation {
     /// True if this process has just started.
     pub(super) at_start: bool,
-    /// Lifetime of a token. `None`: unlimited.
+    /// Maximum age of a token. `None`: unlimited.
     pub(super) interval: Option<Duration>,
     /// Start of a gap in the registrations that has ended.
     pub(super) gap: Option<Timestamp>,
 }
 
 impl Rotation {
-    /// Returns true if tokens from `rotated` must be replaced at `now`. One rotation per gap is
-    /// sufficient for all replicas. Replicas that start together rotate once, because each rotation
-    /// invalidates the token before the previous one.
+    /// Returns true if tokens from `rotated` must be replaced at `now`. One rotation after each gap
+    /// is sufficient for all replicas. Replicas that start together rotate once, because each
+    /// rotation invalidates the token before the previous one.
     pub(super) fn is_due(&self, rotated: Timestamp, now: Timestamp) -> bool {
         let age = Duration::try_from(now.duration_since(rotated)).unwrap_or_default();
         let is_older = |limit: Duration| age >= limit;
-        // The clock of the replica that created them was far ahead.
+        // The clock of the replica that created the tokens was far ahead.
         let is_ahead = rotated.duration_since(now) > SignedDuration::from_hours(1);
         is_ahead
             || self.gap.is_some_and(|began| rotated < began)

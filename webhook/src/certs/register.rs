@@ -16,10 +16,10 @@ use crate::config::settings::Settings;
 use crate::registrations::{Change, Identity, Keeper};
 use crate::shared::Shared;
 
-/// Registration maintenance of one process.
+/// Maintains the registrations of one process.
 pub(super) struct Registrar {
     keeper: Keeper,
-    /// The certificates of the last read.
+    /// The certificates that were read last.
     material: Option<Material>,
     /// True until this process has rotated a path.
     at_start: bool,

@@ -19,15 +19,15 @@ pub enum ServeError {
     /// The certificate or the key cannot be parsed.
     #[error("the {what} is invalid PEM")]
     Pem {
-        /// The part.
+        /// Name of the invalid part in the message.
         what: &'static str,
-        /// The cause.
+        /// The error of the parser.
         source: rustls_pki_types::pem::Error,
     },
     /// The type of the key is not supported, or the key belongs to another certificate.
     #[error("the serving key does not match its certificate")]
     Key {
-        /// The cause.
+        /// The error of the TLS library.
         source: rustls::Error,
     },
 }

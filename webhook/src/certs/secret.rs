@@ -1,5 +1,5 @@
 //! Reads, creates and replaces the Secrets of certificates and stamp key. The API server detects
-//! conflicts between replicas. `material` decides about renewals.
+//! conflicts between replicas. `material` decides when a renewal is due.
 
 use std::collections::BTreeMap;
 
@@ -37,11 +37,11 @@ pub enum SecretError {
     /// A request to the API server failed.
     #[error("cannot {action} Secret {name}")]
     Api {
-        /// `read`, `create` or `replace`.
+        /// The failed action: `read`, `create` or `replace`.
         action: &'static str,
         /// Name of the Secret.
         name: &'static str,
-        /// The cause.
+        /// The error of the request.
         source: kube::Error,
     },
     /// The content of the Secret is invalid, or new content cannot be created.
@@ -116,7 +116,7 @@ pub(super) async fn stamp(secrets: &Api<Secret>) -> Result<StampKey, SecretError
 }
 
 /// Reads a Secret, and writes the decided content until the stored content is accepted. Therefore
-/// the returned value is always a stored value.
+/// the returned value is always stored in the Secret.
 pub(super) async fn read_or_write<T>(
     secrets: &Api<Secret>,
     name: &'static str,
@@ -208,7 +208,7 @@ pub(super) mod tests {
     use super::*;
 
     /// Returns an API server that expects these requests in this order, and sends these responses.
-    /// It returns the bodies of the requests; null for none.
+    /// It returns the bodies of the requests. A request without a body has the value null.
     pub(in crate::certs) fn scripted(
         script: Vec<(Method, &'static str, StatusCode, Value)>,
     ) -> (Api<Secret>, tokio::task::JoinHandle<Vec<Value>>) {

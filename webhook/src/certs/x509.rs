@@ -17,7 +17,7 @@ pub(super) struct CertificateFacts {
     pub(super) not_after: Timestamp,
     /// DNS names and IP addresses, as text.
     pub(super) names: Vec<String>,
-    /// Subject and issuer in DER, for comparison.
+    /// Subject in DER, for the comparison with the issuer.
     pub(super) subject: Vec<u8>,
     pub(super) issuer: Vec<u8>,
 }

@@ -25,7 +25,8 @@ pub struct ReplicaClients {
 pub async fn connect(settings: &Settings) -> Result<ReplicaClients, ClusterError> {
     let builder = connection::builder(settings.kubeconfig.as_deref()).await?;
     let fence = Fence::default();
-    // The fence is the last layer that a request passes: other layers delay requests.
+    // The fence is the last layer before the request is sent, because other layers can delay a
+    // request.
     let base = builder
         .with_layer(&fence)
         .with_layer(&RequestMemory::default())

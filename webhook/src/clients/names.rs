@@ -1,5 +1,6 @@
-//! Threads of name lookups, by requester. The resolver of the operating system blocks a thread
-//! until DNS servers respond or its own timeout passes, even after the request was cancelled.
+//! Limits the threads of DNS lookups for each requester. The resolver of the operating system
+//! blocks a thread until DNS servers respond or its own timeout passes, even after the request was
+//! cancelled.
 
 use std::fmt;
 use std::io;
@@ -11,7 +12,7 @@ use futures::future::{BoxFuture, FutureExt as _};
 
 use crate::budget::{Budget, Pool};
 
-/// Threads of all name lookups.
+/// Number of threads for all DNS lookups.
 const THREADS: u64 = 32;
 /// Number of equal parts of the threads. Each requester can use one part.
 const PARTS: u64 = 4;
@@ -20,7 +21,7 @@ tokio::task_local! {
     static REQUESTER: String;
 }
 
-/// Runs `work`, whose name lookups count for `requester`.
+/// Runs `work`. Its DNS lookups count for the limit of `requester`.
 pub fn for_requester<T>(requester: &str, work: impl Future<Output = T>) -> impl Future<Output = T> {
     REQUESTER.scope(requester.to_owned(), Box::pin(work))
 }
@@ -69,7 +70,8 @@ impl NameResolver for LimitedResolver {
             let share = threads.take(1, caps).await.map_err(io::Error::other)?;
             let thread = tokio::task::spawn_blocking(move || {
                 let found = lookup(&host);
-                // Held until the lookup ends, also if nothing waits for its result any more.
+                // The share is held until the lookup ends, even if no caller waits for the result
+                // any more.
                 drop(share);
                 found
             });
@@ -95,8 +97,9 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(30);
 
-    /// Returns a resolver that knows no host, and that stalls below `stalled.example` until the
-    /// sender of `gate` is dropped. The resolver adds the names of started lookups to `started`.
+    /// Returns a resolver that finds no host. Lookups of names below `stalled.example` wait until
+    /// the sender of `gate` is dropped. The resolver adds the names of started lookups to
+    /// `started`.
     fn resolver(gate: Receiver<()>, started: &Arc<Mutex<Vec<String>>>) -> LimitedResolver {
         let (gate, started) = (Mutex::new(gate), started.clone());
         LimitedResolver::new(move |host| {
@@ -142,7 +145,7 @@ mod tests {
         assert!(error.contains("no such host"), "{error}");
         lookups.iter().for_each(JoinHandle::abort);
         assert!(join_all(lookups).await.iter().all(Result::is_err));
-        // Those that had a thread keep it, and no other began.
+        // Only the lookups that had a thread have started. No other lookup began.
         assert_eq!(started.lock().unwrap().len(), most + 1);
         assert_eq!(threads.used(), THREADS / PARTS);
         drop(closed);

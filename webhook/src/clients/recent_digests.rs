@@ -6,13 +6,13 @@ use std::time::Duration;
 use bundle_core::reference::Digest;
 use moka::future::Cache;
 
-/// Maximum number of URLs.
+/// Maximum number of URLs with a cached digest.
 const MAX_URLS: u64 = 4096;
 /// Time after which a URL is read again, if the settings have no interval of comparisons.
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(300);
 
-/// The digest that each URL had, for half of the interval of comparisons: a comparison that is due
-/// always reads the URL.
+/// The digest of the archive at each URL. An entry expires after half of the interval of
+/// comparisons, so that a comparison that is due always reads the URL.
 #[derive(Debug, Clone)]
 pub(crate) struct RecentDigests(Cache<Digest, Digest>);
 

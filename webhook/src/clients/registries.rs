@@ -23,7 +23,8 @@ const PULL_SECRET: &str = "kubernetes.io/dockerconfigjson";
 const DOCKER_CONFIG: &str = ".dockerconfigjson";
 /// Time limit of the transfer of one bundle.
 const TRANSFER_TIMEOUT: Duration = Duration::from_secs(300);
-/// Minimum transfer rate, in bytes per second. A transfer holds one of few slots.
+/// Minimum transfer rate, in bytes per second. A slower transfer is cancelled, because the number
+/// of concurrent transfers is limited.
 const MIN_TRANSFER_RATE: u64 = 32 << 10;
 /// Maximum number of cached clients. When this number is reached, all clients are removed. The only
 /// cost is extra requests.
@@ -36,7 +37,7 @@ const MAX_CLIENTS: usize = 64;
 #[derive(Debug, thiserror::Error)]
 #[error("pull secret {name}: {UNUSABLE_PULL_SECRET}")]
 pub struct PullSecretError {
-    /// The name in the source.
+    /// Name of the pull secret in the source.
     name: KubeName,
 }
 
@@ -59,7 +60,8 @@ impl PullSecretError {
     }
 }
 
-/// Returns the credentials in a pull secret, or the reason why the pull secret has no credentials.
+/// Returns the credentials in a pull secret, or the reason why the pull secret contains no
+/// credentials.
 fn config_of(secret: Option<Secret>) -> Result<Vec<u8>, &'static str> {
     let secret = secret.ok_or("the Secret does not exist")?;
     if secret.type_.as_deref() != Some(PULL_SECRET) {
@@ -88,8 +90,8 @@ struct CachedClient {
 }
 
 impl Registries {
-    /// Creates the clients. The clients trust the system's certificate authorities and those in
-    /// `authorities` (PEM), and use the mirrors in `mirrors` (registries.conf).
+    /// Creates the clients. The clients trust the certificate authorities of the system and of
+    /// `authorities` (PEM). They use the mirrors in the files `mirrors` (registries.conf).
     pub fn new(authorities: Option<PathBuf>, mirrors: &[PathBuf]) -> Result<Self, RegistryError> {
         Self::with_resolver(authorities, mirrors, LimitedResolver::default())
     }
@@ -124,7 +126,7 @@ impl Registries {
         &self.resolver
     }
 
-    /// Returns the client without credentials.
+    /// Returns the registry client without credentials.
     pub fn anonymous(&self) -> &Client {
         &self.anonymous
     }

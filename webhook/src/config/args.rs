@@ -63,8 +63,8 @@ pub struct Args {
     #[arg(long, value_name = "NAME", default_value = "bundle-webhook")]
     pub service: String,
 
-    /// Name of the validating and the mutating webhook configuration, whose caBundle and path this
-    /// program updates
+    /// Name of the validating and the mutating webhook configuration. This program updates caBundle
+    /// and path of both
     #[arg(long, value_name = "NAME", default_value = "bundle-webhook")]
     pub registration: String,
 
@@ -83,7 +83,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub client_ca_file: Option<PathBuf>,
 
-    /// Directory of the content cache. The content of this directory can be deleted at any time
+    /// Directory of the content cache. All files in this directory can be deleted at any time
     #[arg(long, value_name = "DIR", default_value = "/var/cache/bundles")]
     pub cache_dir: PathBuf,
 
@@ -105,7 +105,7 @@ pub struct Args {
 
     /// File with mirrors and blocked registries, in the format of containers-registries.conf(5)
     ///
-    /// References keep their names, also for policies. Only the requests go to another host. The
+    /// References do not change, also for policies. Only requests are sent to another host. The
     /// file is read once, at the start.
     #[arg(long, value_name = "FILE")]
     pub registries_conf: Option<PathBuf>,
@@ -128,7 +128,7 @@ pub struct Args {
     /// Identity of this replica in the lease [default: the host name, which in a pod is the name of
     /// the pod]
     ///
-    /// Each replica must have another identity. A process that finds its own identity in the lease
+    /// Each replica must have its own identity. A process that finds its own identity in the lease
     /// acquires the lease immediately, because the process is a restart of the holder.
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
     pub identity: Option<String>,
@@ -165,7 +165,8 @@ pub struct Args {
     pub log_level: String,
 }
 
-/// The names of the content service. RukPak's names are the values of `preset: rukpak` of the chart.
+/// The names of the content service. RukPak's names are the values in `preset: rukpak` of the
+/// chart.
 #[derive(Debug, Clone, clap::Args)]
 pub struct ContentArgs {
     /// Name of the Service of the content service [default: the name of --service with the suffix
@@ -177,19 +178,19 @@ pub struct ContentArgs {
     #[arg(long, value_name = "URL")]
     pub content_url: Option<String>,
 
-    /// Path of downloads, which the name of a Bundle follows
+    /// Path of downloads. The name of a Bundle follows this path
     #[arg(long, value_name = "PATH", default_value = "/bundles/")]
     pub download_path: String,
 
-    /// Path of uploads, which the name of a Bundle follows
+    /// Path of uploads. The name of a Bundle follows this path
     #[arg(long, value_name = "PATH", default_value = "/uploads/")]
     pub upload_path: String,
 
-    /// ClusterRole that messages name to callers without permission to download
+    /// ClusterRole that error messages recommend to callers without permission to download
     #[arg(long, value_name = "NAME", default_value = "bundle-reader")]
     pub reader_role: String,
 
-    /// ClusterRole that messages name to callers without permission to upload
+    /// ClusterRole that error messages recommend to callers without permission to upload
     #[arg(long, value_name = "NAME", default_value = "bundle-uploader")]
     pub uploader_role: String,
 

@@ -1,5 +1,5 @@
 //! The names of the content service: Service, URL, paths, ClusterRoles, and the Secret with its
-//! certificate authorities. RukPak's names are values of these settings.
+//! certificate authorities. With these settings, the content service can also have RukPak's names.
 
 use bundle_core::names::KubeName;
 use bundle_core::object::is_dns_label;
@@ -9,24 +9,24 @@ use crate::config::args::ContentArgs;
 /// The names of the content service.
 #[derive(Debug, Clone)]
 pub struct ContentSettings {
-    /// Name of its Service.
+    /// Name of the Service of the content service.
     pub service: String,
     /// Base of content URLs, without a slash at its end.
     pub url: String,
-    /// Host of the base, a name of the serving certificate.
+    /// Host of the base URL. The serving certificate contains this name.
     pub host: String,
-    /// Paths of its requests.
+    /// Paths of downloads and uploads.
     pub paths: ContentPaths,
-    /// Secret of the system namespace for the trusted authorities.
+    /// Secret of the system namespace for the trusted certificate authorities.
     pub ca_secret: Option<String>,
 }
 
 /// The paths of the content service.
 #[derive(Debug, Clone)]
 pub struct ContentPaths {
-    /// Downloads of content.
+    /// Path of downloads.
     pub downloads: ContentPath,
-    /// Uploads of content.
+    /// Path of uploads.
     pub uploads: ContentPath,
 }
 
@@ -35,19 +35,19 @@ pub struct ContentPaths {
 pub struct ContentPath {
     /// Path before the name of a Bundle, with a slash at both ends.
     pub prefix: String,
-    /// The ClusterRole that has permission for all Bundles.
+    /// The ClusterRole that grants the permission on this path for all Bundles.
     pub role: String,
 }
 
-/// A name or path is invalid.
+/// A name or a path of the content service is invalid.
 #[derive(Debug, thiserror::Error)]
 #[error("--{flag} {given:?} {reason}")]
 pub struct ContentSettingsError {
-    /// The flag without dashes.
+    /// Name of the flag, without dashes.
     flag: &'static str,
     /// The value of the flag.
     given: String,
-    /// The reason.
+    /// The reason why the value is invalid.
     reason: &'static str,
 }
 

@@ -19,7 +19,7 @@ use crate::config::content::{ContentSettings, ContentSettingsError};
 /// The file with the host name on Linux.
 const HOSTNAME_FILE: &str = "/proc/sys/kernel/hostname";
 
-/// All settings in their final form.
+/// All settings, after validation.
 #[derive(Debug, Clone)]
 #[expect(
     missing_docs,
@@ -32,31 +32,32 @@ pub struct Settings {
     pub content: ContentSettings,
     pub health_listen: SocketAddr,
     pub namespace: String,
-    /// Namespace of the keys and inventories, which only the pod reads. Never the system namespace.
+    /// Namespace of the keys and inventories, which only the pod reads. It always differs from the
+    /// system namespace.
     pub state_namespace: String,
     /// DNS names and IP addresses of the serving certificate. The names of the Service come first.
     pub names: Vec<String>,
     pub service: String,
     pub registration: String,
-    /// Interval of rotating the path of the registrations; `None`: never.
+    /// Interval of rotating the path of the registrations. `None`: never.
     pub path_rotation_interval: Option<Duration>,
     pub client_ca_file: Option<PathBuf>,
     pub cache_dir: PathBuf,
-    /// In bytes.
+    /// Maximum size of the content cache, in bytes.
     pub cache_limit: u64,
-    /// In bytes.
+    /// Memory limit of the process, in bytes.
     pub memory_limit: u64,
     pub registry_ca: Option<PathBuf>,
-    /// Folders with programs, separated by colons.
+    /// Folders in which external programs are searched, separated by colons.
     pub search_path: OsString,
-    /// Mirrors of registries.
+    /// Files with mirrors of registries.
     pub registries_conf: Option<PathBuf>,
-    /// Interval of comparing sources with unpacked content; `None`: never.
+    /// Interval of comparing sources with unpacked content. `None`: never.
     pub source_check_interval: Option<Duration>,
     pub rights_check_interval: Duration,
     pub review_deadline: Duration,
     pub identity: String,
-    /// `None`: reconcile without a lease.
+    /// Time after which the lease of a failed holder expires. `None`: reconcile without a lease.
     pub lease_duration: Option<Duration>,
     pub drain_delay: Duration,
     pub drain_timeout: Duration,
@@ -67,38 +68,38 @@ pub struct Settings {
 /// A flag or variable has an invalid value.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
-    /// A duration is out of range.
+    /// A duration in a flag is out of range.
     #[error("--{flag} {given:#} {reason}")]
     Duration {
-        /// The flag without dashes.
+        /// Name of the flag, without dashes.
         flag: &'static str,
         /// The value of the flag.
         given: SignedDuration,
-        /// The reason.
+        /// The reason why the value is invalid.
         reason: &'static str,
     },
     /// The name of a namespace is invalid, or both namespaces have the same name.
     #[error("--{flag} {given:?} {reason}")]
     Namespace {
-        /// The flag without dashes.
+        /// Name of the flag, without dashes.
         flag: &'static str,
-        /// The name.
+        /// The invalid name.
         given: String,
-        /// The reason.
+        /// The reason why the name is invalid.
         reason: &'static str,
     },
     /// An invalid name or path of the content service.
     #[error(transparent)]
     Content(#[from] ContentSettingsError),
-    /// The memory limit is too small.
+    /// The memory limit is smaller than the minimum.
     #[error(
         "a memory limit of {given} bytes is too small: at least {least} bytes are needed ({} MiB)",
         .least >> 20
     )]
     Memory {
-        /// The value of the flag, or the limit of the cgroup.
+        /// The value of the flag, or the limit of the cgroup, in bytes.
         given: u64,
-        /// The minimum.
+        /// The minimum memory limit, in bytes.
         least: u64,
     },
 }
@@ -190,8 +191,8 @@ impl Settings {
     }
 }
 
-/// Returns the DNS names of the Services of admission and content, then the host of content URLs and
-/// the additional names.
+/// Returns the DNS names of the Services of admission and content. The host of content URLs and the
+/// additional names follow.
 fn names(services: [&str; 2], namespace: &str, host: &str, more: Vec<String>) -> Vec<String> {
     let [admission, content] = services;
     let mut names = vec![

@@ -1,10 +1,10 @@
-//! The key of stamps, seals and copies on disk. Only the pod has it.
+//! The key of stamps, seals and copies on disk. Only the pod has this key.
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-/// The key of admission stamps. It is never printed, and wiped when dropped.
+/// The key of admission stamps. It is never printed. Its memory is overwritten when it is dropped.
 pub struct StampKey(zeroize::Zeroizing<Vec<u8>>);
 
 impl StampKey {
@@ -19,7 +19,8 @@ impl StampKey {
     }
 }
 
-/// The current key. Clones share it, so that all of them see its replacement.
+/// The current stamp key. All clones share one key, so that a replacement is effective in every
+/// clone.
 #[derive(Clone)]
 pub(crate) struct CurrentStampKey(Arc<ArcSwap<StampKey>>);
 

@@ -1,5 +1,5 @@
 //! Callers with bearer tokens: the API server authenticates the token (TokenReview) and authorizes
-//! the path (SubjectAccessReview). Nothing is decided here.
+//! the path (SubjectAccessReview). This module decides no permission itself.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,22 +19,24 @@ use tokio::time::timeout;
 const IDENTITY_TTL: Duration = Duration::from_secs(10);
 /// Maximum number of cached identities, and of cached unknown tokens.
 const MAX_IDENTITIES: u64 = 128;
-/// Maximum length of a token, in bytes. The listener limits the whole head.
+/// Maximum length of a token, in bytes. The listener limits the total size of the request headers.
 const MAX_TOKEN: usize = 12 << 10;
-/// Maximum size of a cached identity, in bytes. A larger one is authenticated each time.
+/// Maximum size of a cached identity, in bytes. A larger identity is not cached, so its token is
+/// authenticated for each request.
 const MAX_IDENTITY: usize = 16 << 10;
-/// Concurrent requests to the API server, so that wrong tokens do not flood it.
+/// Maximum number of concurrent reviews in the API server, so that invalid tokens do not overload
+/// it.
 const CONCURRENT_REVIEWS: usize = 8;
-/// Time limit of the wait for such a request and its response.
+/// Time limit of one review in the API server, including the wait for a free slot.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The reason why a caller is rejected.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum CallerError {
-    /// The request has no valid token.
+    /// The request has no valid bearer token.
     #[error("a valid bearer token is required")]
     Unauthenticated,
-    /// The caller lacks a permission.
+    /// The caller does not have a required permission.
     #[error("{user} must have permission {verb} on {path}: bind ClusterRole {role}")]
     Forbidden {
         user: String,
@@ -70,19 +72,20 @@ impl IntoResponse for CallerError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PathPermission<'a> {
     pub(crate) verb: &'static str,
-    /// The ClusterRole that has it for all Bundles.
+    /// The ClusterRole that grants the permission for all Bundles.
     pub(crate) role: &'a str,
 }
 
 /// Authenticates and authorizes callers.
 pub(crate) struct Callers {
     client: Client,
-    /// By the hash of the token. `None`: the token is not valid.
+    /// Identities by the hash of the token. `None`: the token is not valid.
     identities: Cache<[u8; 32], Option<Arc<Requester>>>,
     reviews: Semaphore,
 }
 
-/// Returns the token of a request, if it has exactly one of the right form.
+/// Returns the bearer token of a request. Returns `None` if the request has no token, more than one
+/// token, or an invalid token.
 pub(crate) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let value = values.next()?.to_str().ok()?;
@@ -95,7 +98,8 @@ pub(crate) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
 }
 
 impl Callers {
-    /// `client` needs verb `create` on `tokenreviews` and `subjectaccessreviews`.
+    /// Creates callers without cached identities. `client` needs verb `create` on `tokenreviews`
+    /// and `subjectaccessreviews`.
     pub(crate) fn new(client: Client) -> Self {
         Self {
             client,
@@ -134,7 +138,7 @@ impl Callers {
         identity.ok_or(CallerError::Unauthenticated)
     }
 
-    /// Fails if the caller has no such permission on `path`.
+    /// Fails if the requester does not have `permission` on `path`.
     pub(crate) async fn authorize(
         &self,
         requester: &Requester,
@@ -158,7 +162,8 @@ impl Callers {
         })
     }
 
-    /// Returns the identity of the caller. Fails if it has no such permission on `path`.
+    /// Returns the identity of the caller. Fails if the caller does not have `permission` on
+    /// `path`.
     pub(crate) async fn permitted(
         &self,
         headers: &HeaderMap,
@@ -191,7 +196,7 @@ impl Callers {
     }
 }
 
-/// A result that is not cached.
+/// A result of an authentication that is not cached.
 #[derive(Debug, Clone)]
 enum Uncached {
     Identity(Arc<Requester>),

@@ -14,16 +14,17 @@ use crate::archives::BundleArchive;
 use crate::budget::Share;
 use crate::server::connections::{AcceptedRequest, Client};
 
-/// Time for a download of any size.
+/// Time limit of a download, without the time for its bytes.
 const BASE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Minimum rate of a download in addition to that time, in bytes per second.
+/// Minimum rate of a download, in bytes per second. The time for the bytes at this rate is added to
+/// `BASE_TIMEOUT`.
 const MIN_RATE: u64 = 64 << 10;
 
-/// A download that was not sent completely.
+/// A download that is not sent completely yet.
 struct Download {
     archive: Option<Box<dyn BundleArchive>>,
     next: u64,
-    /// Exclusive.
+    /// End of the selected bytes. The byte at this offset is not included.
     end: u64,
     _slot: Share,
     _request: AcceptedRequest,
@@ -37,7 +38,7 @@ impl Drop for Download {
 }
 
 impl Download {
-    /// Returns the next bytes; `None` at the end.
+    /// Returns the next bytes. Returns `None` at the end.
     async fn read(&mut self) -> io::Result<Option<Bytes>> {
         if self.next >= self.end {
             return Ok(None);
@@ -61,8 +62,8 @@ impl Download {
     }
 }
 
-/// Returns the response with the selected bytes of `archive`, without them for a HEAD request. The
-/// slot is used until the last byte is sent.
+/// Returns the response with the selected bytes of `archive`. The response to a HEAD request has no
+/// body. The slot is held until the last byte is sent.
 pub(super) fn response(
     archive: Box<dyn BundleArchive>,
     selected: Selected,
@@ -74,7 +75,7 @@ pub(super) fn response(
     let mut fields = vec![
         (header::ACCEPT_RANGES, "bytes".to_owned()),
         (header::ETAG, tag),
-        // Bundles can contain Secrets.
+        // Bundles can contain Secrets, so shared caches must not store them.
         (header::CACHE_CONTROL, "private, no-cache".to_owned()),
     ];
     let (status, next, end) = match selected {
@@ -121,7 +122,7 @@ pub(super) fn response(
     };
     let mut response = (status, body).into_response();
     for (name, value) in fields {
-        // Digests and numbers are valid values.
+        // Digests and numbers are valid header values.
         if let Ok(value) = HeaderValue::from_str(&value) {
             response.headers_mut().insert(name, value);
         }

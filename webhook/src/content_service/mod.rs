@@ -1,7 +1,7 @@
 //! The content service. With its default paths, `GET /bundles/NAME.tgz` returns the content of an
-//! unpacked Bundle to callers with permission `get` on this path (RukPak:
-//! `internal/storage/localdir.go`), and `PUT /uploads/NAME.tgz` receives content from callers with
-//! permission `update`. Only the leader has content.
+//! unpacked Bundle, and requires permission `get` on this path (RukPak:
+//! `internal/storage/localdir.go`). `PUT /uploads/NAME.tgz` receives content, and requires
+//! permission `update` on this path. Only the leader has content.
 
 pub(crate) mod callers;
 mod download;
@@ -27,12 +27,13 @@ use crate::config::content::ContentPaths;
 use crate::server::connections::Client;
 use crate::uploads::UploadStore;
 
-/// Concurrent downloads. One requester can have half, two of them three quarters.
+/// Maximum number of concurrent downloads. One requester can use half of them. Two requesters can
+/// use three quarters of them.
 const DOWNLOADS: u64 = 8;
-/// Concurrent uploads, divided in the same way.
+/// Maximum number of concurrent uploads. The limits of requesters are as for downloads.
 const CONCURRENT_UPLOADS: u64 = 4;
 
-/// The state of the handler.
+/// The state of the handler for all requests.
 pub(crate) struct ContentService {
     callers: Callers,
     paths: ContentPaths,
@@ -60,14 +61,15 @@ impl ContentService {
     }
 }
 
-/// Returns the router. Every request is authenticated before anything else.
+/// Returns the router. Every request is authenticated before its path is read.
 pub(crate) fn router(service: ContentService) -> Router {
     Router::new()
         .fallback(respond)
         .with_state(Arc::new(service))
 }
 
-/// Returns the response to a request without credentials, before anything is stored for it.
+/// Rejects a request without credentials before any memory is reserved for it. The error is the
+/// response.
 pub(crate) fn gate(request: &mut Request) -> Result<(), Response> {
     if callers::bearer_token(request.headers()).is_some() {
         return Ok(());
@@ -107,7 +109,8 @@ async fn respond(
             }
         }
     };
-    // Every Pod has a valid token: connections of callers without permission stay limited.
+    // Every Pod has a valid token. Therefore the connections of callers without permission stay
+    // limited.
     let (target, permission) = match target {
         Ok(permitted) => permitted,
         Err(rejection) => {
@@ -141,7 +144,7 @@ fn other_method(target: &Target) -> Response {
     let names: Vec<_> = target.methods().iter().map(Method::as_str).collect();
     let message = format!("only {}\n", names.join(" and "));
     let mut response = text(StatusCode::METHOD_NOT_ALLOWED, message);
-    // Names of methods are valid values.
+    // Names of HTTP methods are valid header values.
     if let Ok(allowed) = HeaderValue::from_str(&names.join(", ")) {
         response.headers_mut().insert(header::ALLOW, allowed);
     }
@@ -154,7 +157,7 @@ impl ContentService {
             let message = "too many uploads at once; try again\n";
             return retried(StatusCode::TOO_MANY_REQUESTS, message);
         };
-        // Boxed: the future is large.
+        // The future is boxed because it is large.
         Box::pin(upload::receive(self, requester, upload)).await
     }
 
@@ -181,7 +184,7 @@ impl ContentService {
     }
 }
 
-/// Returns a slot of a divided pool, if the requester can have one more.
+/// Returns a slot of a divided pool if the requester can get another slot now.
 fn slot(pool: &Pool, requester: &Requester) -> Option<Share> {
     let caps = vec![Cap {
         key: requester_key(&requester.user),
@@ -210,7 +213,7 @@ fn text(status: StatusCode, message: impl Into<String>) -> Response {
     (status, message.into()).into_response()
 }
 
-/// Returns a response after which clients try again.
+/// Returns a response with the header `Retry-After`.
 fn retried(status: StatusCode, message: impl Into<String>) -> Response {
     let mut response = text(status, message);
     let after = HeaderValue::from_static("5");

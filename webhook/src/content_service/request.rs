@@ -1,4 +1,4 @@
-//! The path and the headers of a request: which Bundle, and which of its bytes.
+//! Parses the path and the headers of a request. They select the Bundle and the range of its bytes.
 
 use axum::http::{HeaderMap, Method, header};
 use bundle_core::names::KubeName;
@@ -7,7 +7,7 @@ use bundle_core::reference::Digest;
 use super::callers::PathPermission;
 use crate::config::content::ContentPaths;
 
-/// The Bundle of a path.
+/// The Bundle that a path names, and the kind of the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Target {
     /// `/bundles/NAME.tgz`, with the configured prefix.
@@ -17,7 +17,7 @@ pub(super) enum Target {
 }
 
 impl Target {
-    /// Reads a path. It is not decoded: no name needs it.
+    /// Parses a path. The path is not percent-decoded, because no valid name needs encoding.
     pub(super) fn of(path: &str, paths: &ContentPaths) -> Option<Self> {
         let bundle = |prefix: &str| {
             let file = path.strip_prefix(prefix)?;
@@ -27,7 +27,7 @@ impl Target {
         content.or_else(|| bundle(&paths.uploads.prefix).map(Self::Upload))
     }
 
-    /// Returns the allowed methods.
+    /// Returns the HTTP methods that are allowed for the path.
     pub(super) fn methods(&self) -> &'static [Method] {
         match self {
             Self::Content(_) => &[Method::GET, Method::HEAD],
@@ -35,8 +35,8 @@ impl Target {
         }
     }
 
-    /// Returns the required permission. The verbs are those of kube-rbac-proxy, which RukPak has in
-    /// front of both services.
+    /// Returns the required permission. The verbs are the same as in kube-rbac-proxy, which RukPak
+    /// uses as the proxy of both services.
     pub(super) fn permission<'a>(&self, paths: &'a ContentPaths) -> PathPermission<'a> {
         let (verb, path) = match self {
             Self::Content(_) => ("get", &paths.downloads),
@@ -52,19 +52,19 @@ impl Target {
 /// The bytes that a request selects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Selected {
-    /// All bytes.
+    /// All bytes of the archive.
     All,
-    /// Bytes from `first` to `last`, which is included.
+    /// Bytes from `first` to `last`. Both bytes are included.
     Range { first: u64, last: u64 },
-    /// The caller has the same bytes already.
+    /// The caller already has the same bytes.
     NotModified,
     /// The range is outside of the archive.
     OutOfRange,
 }
 
 impl Selected {
-    /// Returns what `headers` select of an archive. A range that is not understood, and several
-    /// ranges, select all bytes (RFC 9110, section 14.2).
+    /// Returns the bytes of an archive that `headers` select. An unsupported range selects all
+    /// bytes, and so do several ranges (RFC 9110, section 14.2).
     pub(super) fn of(headers: &HeaderMap, size: u64, digest: &Digest) -> Self {
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
         let tag = entity_tag(digest);
@@ -75,7 +75,7 @@ impl Selected {
         if text(header::IF_NONE_MATCH).is_some_and(has_same) {
             return Self::NotModified;
         }
-        // A range of other bytes than those that the caller has is no continuation.
+        // If the caller has bytes of another archive, the range is ignored.
         if text(header::IF_RANGE).is_some_and(|known| known != tag) {
             return Self::All;
         }

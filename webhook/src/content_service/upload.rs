@@ -1,5 +1,5 @@
-//! Receives uploads: `PUT /uploads/NAME.tgz`. Statuses and texts are those of RukPak
-//! (`internal/uploadmgr/handler.go`); further statuses are for its missing limits.
+//! Receives uploads: `PUT /uploads/NAME.tgz`. Statuses and texts are the same as in RukPak
+//! (`internal/uploadmgr/handler.go`). Further statuses are for limits that RukPak does not have.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::uploads::target::TargetError;
 
 /// Time without any bytes after which an upload ends.
 const STALL: Duration = Duration::from_secs(15);
-/// Minimum rate of an upload.
+/// Minimum rate of an upload. A slower upload is rejected.
 const MIN_RATE: MinimumRate = MinimumRate {
     slowest: 32 << 10,
     window: Duration::from_secs(10),
@@ -53,7 +53,7 @@ enum ReceiveError {
     NotLeader,
 }
 
-/// An upload whose caller has the permission for its path.
+/// An upload after the check that the caller has permission for its path.
 pub(super) struct PermittedUpload<'a> {
     pub(super) bundle: &'a KubeName,
     pub(super) path: &'a str,
@@ -108,9 +108,10 @@ async fn try_receive(
         return Err(ReceiveError::NotGzip);
     }
     drop(leader);
-    // A body can take half an hour: token, permission, Bundle and leader can have changed since.
+    // Receiving a body can last half an hour. Token, permission, Bundle and leader may have
+    // changed, so they are checked again.
     let permitted = service.callers.permitted(headers, &permission, path);
-    // Boxed: the future is large.
+    // The future is boxed because it is large.
     let requester = &*Box::pin(permitted).await?;
     let leader = self::leader(service)?;
     let target = leader.find(bundle, requester).await?;
@@ -136,11 +137,11 @@ fn leader(service: &ContentService) -> Result<Arc<dyn LeaderContent>, ReceiveErr
     service.archives.get().ok_or(ReceiveError::NotLeader)
 }
 
-/// Maximum size of a body.
+/// Maximum size of the body of an upload.
 #[derive(Debug, Clone, Copy)]
 struct BodyLimit {
     bytes: u64,
-    /// True if the client announced it.
+    /// True if the client announced the size of the body.
     is_announced: bool,
 }
 
@@ -156,7 +157,8 @@ impl BodyLimit {
     }
 }
 
-/// Returns the pieces of a body, after `reserve` has reserved space for all of them so far.
+/// Returns the pieces of a body. Before each piece is returned, `reserve` reserves space for all
+/// bytes that were received until then.
 fn pieces(
     body: Body,
     limit: BodyLimit,

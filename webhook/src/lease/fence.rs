@@ -1,7 +1,7 @@
 //! Fence of the leader: a layer below all clients that sends writes of the reconciler only while
 //! this replica holds the lease. A process may have been paused for longer than the lease, or its
-//! requests may have been delayed. When such a process continues, its next write must fail, because
-//! another replica has become the leader.
+//! requests may have been delayed. When the process continues, its next write must fail, because
+//! another replica may have become the leader.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -42,24 +42,24 @@ enum Term {
 pub struct Fence(Arc<ArcSwap<Term>>);
 
 impl Default for Fence {
-    /// This replica is not the leader.
+    /// Returns a closed fence, because this replica is not the leader yet.
     fn default() -> Self {
         Self(Arc::new(ArcSwap::from_pointee(Term::Ended)))
     }
 }
 
 impl Fence {
-    /// Lets writes pass until `end`.
+    /// Permits writes until `end`.
     pub(super) fn open_until(&self, end: Instant) {
         self.0.store(Arc::new(Term::Until(end)));
     }
 
-    /// Passes all writes, because there is no other replica.
+    /// Permits all writes, because there is no other replica.
     pub(crate) fn open(&self) {
         self.0.store(Arc::new(Term::Unlimited));
     }
 
-    /// Lets no write pass.
+    /// Blocks all writes.
     pub(super) fn close(&self) {
         self.0.store(Arc::new(Term::Ended));
     }
@@ -74,7 +74,7 @@ impl Fence {
     }
 }
 
-/// Returns a client whose requests through `base` belong to the leader.
+/// Returns a client that sends its requests through `base` as requests of the leader.
 pub(crate) fn of_leader(base: Client) -> Client {
     let namespace = base.default_namespace().to_owned();
     let service = service_fn(move |mut request: Request<Body>| {
@@ -96,7 +96,7 @@ impl<S> Layer<S> for Fence {
     }
 }
 
-/// A service with this layer.
+/// A service that checks the fence before each write of the leader.
 #[derive(Debug, Clone)]
 pub struct FencedService<S> {
     inner: S,
@@ -119,7 +119,7 @@ where
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
         let is_of_leader = request.extensions().get::<LeaderRequest>().is_some();
-        // The request is sent when the future is first polled.
+        // The request is sent when the returned future is first polled.
         let answer = self.inner.call(request);
         if is_read || !is_of_leader {
             return answer.map(|answer| answer.map_err(Into::into)).boxed();
@@ -127,7 +127,7 @@ where
         let fence = self.fence.clone();
         async move {
             let mut answer = pin!(answer);
-            // Connections and retries need time, so each step is checked.
+            // Connections and retries need time, so the fence is checked at each poll.
             poll_fn(|cx| {
                 if fence.is_open() {
                     answer.as_mut().poll(cx).map_err(Into::into)
@@ -202,7 +202,7 @@ mod tests {
         assert!(is_fenced(&patch(&leader, "a").await));
         fence.open_until(Instant::now() + TERM);
         patch(&leader, "a").await.unwrap();
-        // The process was paused: no task could run that closes the fence.
+        // The process was paused, so no task could close the fence.
         tokio::time::advance(TERM).await;
         assert!(is_fenced(&patch(&leader, "a").await));
         fence.open();

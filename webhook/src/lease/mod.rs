@@ -1,5 +1,6 @@
 //! Leader election with a Lease of coordination.k8s.io. The reconciler runs only on the leader.
-//! `rules` has the rules, and `fence` rejects writes of a replica that is not the leader any more.
+//! `rules` contains the rules, and `fence` rejects writes of a replica that is not the leader any
+//! more.
 
 mod fence;
 mod rules;
@@ -40,7 +41,8 @@ pub struct Election {
 /// A lease that this replica has acquired or renewed.
 struct HeldLease {
     lease: Lease,
-    /// Start of the request. Other replicas may have observed the lease from this time on.
+    /// Start of the request that acquired or renewed the lease. Other replicas may have observed
+    /// the lease from this time on.
     since: Instant,
 }
 
@@ -132,8 +134,8 @@ impl Election {
         }
     }
 
-    /// Replaces the existing lease, or creates the lease. Returns `None` if another replica was
-    /// faster.
+    /// Replaces the existing lease, or creates the lease. Returns `None` if another replica
+    /// acquired the lease first.
     async fn take(&self, found: Option<Lease>) -> Result<Option<HeldLease>, kube::Error> {
         let since = Instant::now();
         let exists = found.is_some();
@@ -159,8 +161,8 @@ impl Election {
     }
 
     /// Renews the lease until the lease is lost. The lease is lost if another replica holds the
-    /// lease, or if the API server was unreachable for so long that another replica can acquire the
-    /// lease.
+    /// lease. The lease is also lost if the API server was unreachable for so long that another
+    /// replica can acquire it.
     async fn keep(&self, mut held: HeldLease) {
         loop {
             let until = self.end_of_term(&held);
@@ -191,7 +193,7 @@ impl Election {
     }
 
     /// Renews the lease once. Returns `None` if another replica holds it. A lease that was deleted
-    /// is created again: other replicas wait for as long as for an unchanged lease.
+    /// is created again: other replicas wait as long as they wait for an unchanged lease.
     async fn renew(&self, lease: &Lease) -> Result<Option<HeldLease>, kube::Error> {
         let since = Instant::now();
         let mut lease = lease.clone();
@@ -371,7 +373,7 @@ mod tests {
         lease["spec"]["holderIdentity"] = "other".into();
         let others = stored(lease, "7");
         exchange(&mut server, Method::GET, StatusCode::OK, others.clone()).await;
-        // From here on it is a normal candidate.
+        // After its first check, this replica is a normal candidate.
         exchange(&mut server, Method::GET, StatusCode::OK, others).await;
         assert_eq!(running.load(Ordering::SeqCst), 0);
         shutdown.cancel();
@@ -432,7 +434,7 @@ mod tests {
         }));
         take(&mut server).await;
         let began = Instant::now();
-        // Requests hang from here on.
+        // The server does not respond to later requests.
         let ended = told.recv().await.unwrap();
         assert!(ended.duration_since(began) < DURATION);
         shutdown.cancel();

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 /// Annotation that distinguishes two processes with the same identity.
 pub(super) const INSTANCE: &str = "core.rukpak.io/holder-instance";
 
-/// A process that takes part in the election.
+/// A process that can become the leader.
 #[derive(Debug)]
 pub(super) struct Candidate {
     identity: String,
@@ -27,7 +27,7 @@ pub(super) struct Candidate {
 /// The last observed version of the lease, with the time at which this version was first observed.
 #[derive(Debug, Clone)]
 pub(super) struct ObservedLease {
-    /// `None`: the lease does not exist.
+    /// resourceVersion of the lease. `None`: the lease does not exist.
     version: Option<String>,
     since: Instant,
 }
@@ -56,8 +56,8 @@ impl Candidate {
     /// Decides whether to acquire the lease. `seen` keeps the last observation between calls.
     ///
     /// The holder of a lease that another client deleted, cleared or shortened detects the change
-    /// at its next renewal. Until then this holder is the leader. Therefore such a lease is not
-    /// acquired earlier than an unchanged lease.
+    /// at its next renewal. Until then this holder is the leader. Therefore this candidate does not
+    /// acquire a changed lease earlier than an unchanged lease.
     pub(super) fn decide(
         &mut self,
         lease: Option<&Lease>,
@@ -69,7 +69,8 @@ impl Candidate {
             None => is_new,
             Some(lease) => {
                 let holder = holder(lease).unwrap_or_default();
-                // The instance remains in a lease that its holder has not released itself.
+                // A holder that releases its lease also removes the instance. If the instance
+                // remains, another client has cleared the holder.
                 let is_released = holder.is_empty() && instance(lease).is_none();
                 is_released || self.holds(lease) || (is_new && holder == self.identity)
             }
@@ -97,7 +98,7 @@ impl Candidate {
         }
     }
 
-    /// Sets this candidate as the new holder.
+    /// Sets this candidate as the new holder of `lease`.
     pub(super) fn set_holder(&self, lease: &mut Lease, now: MicroTime) {
         let before = lease.spec.take().unwrap_or_default();
         lease.spec = Some(LeaseSpec {
@@ -117,7 +118,7 @@ impl Candidate {
             .insert(INSTANCE.to_owned(), self.instance.clone());
     }
 
-    /// Returns true if this process is the holder.
+    /// Returns true if this process holds the lease.
     pub(super) fn holds(&self, lease: &Lease) -> bool {
         holder(lease) == Some(self.identity.as_str())
             && instance(lease) == Some(self.instance.as_str())
@@ -137,18 +138,18 @@ fn instance(lease: &Lease) -> Option<&str> {
         .map(String::as_str)
 }
 
-/// Updates the renew time.
+/// Sets the renew time of the lease to `now`.
 pub(super) fn renew_time(lease: &mut Lease, now: MicroTime) {
     lease.spec.get_or_insert_default().renew_time = Some(now);
 }
 
-/// Returns the renew interval of the holder.
+/// Returns the interval at which the holder renews the lease.
 pub(super) fn renew(duration: Duration) -> Duration {
     duration / 3
 }
 
-/// Returns the interval in which candidates read the lease. A replica that ends releases the lease,
-/// so this interval is the time without a leader during an upgrade.
+/// Returns the interval in which candidates read the lease. A replica that stops releases the
+/// lease. Therefore this interval is the time without a leader during an upgrade.
 pub(super) fn poll(duration: Duration) -> Duration {
     (duration / 7).min(Duration::from_millis(500))
 }
@@ -158,8 +159,8 @@ pub(super) fn retry(duration: Duration) -> Duration {
     (duration / 7).min(Duration::from_secs(2))
 }
 
-/// Returns the time after which a holder without a connection stops. It is shorter than the lease
-/// duration, so that two replicas never reconcile at the same time.
+/// Returns the time after which a holder stops if it cannot reach the API server. This time is
+/// shorter than the lease duration, so that two replicas never reconcile at the same time.
 pub(super) fn give_up(duration: Duration) -> Duration {
     duration * 2 / 3
 }
@@ -176,7 +177,7 @@ mod tests {
         Candidate::new(identity.to_owned(), instance.to_owned(), DURATION)
     }
 
-    /// Returns a candidate that has read a lease of another replica before.
+    /// Returns a candidate that is not new: it has read the lease of another replica before.
     fn follower() -> Candidate {
         let mut me = candidate("b", "2");
         let lease = held_by(&candidate("a", "1"), "0");

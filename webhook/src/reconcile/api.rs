@@ -1,4 +1,4 @@
-//! Requests about installed objects.
+//! Requests to the API server about installed objects.
 
 pub(super) use bundle_cluster::object::whole;
 pub(super) use bundle_cluster::{discovery, object, parallel};

@@ -1,6 +1,6 @@
-//! Background work of one object that can run for minutes, such as a transfer from a registry. The
-//! work does not block reconciles. It triggers a reconcile of its object when it ends, and is
-//! cancelled when the object is deleted.
+//! Background tasks of objects. A task can run for minutes, for example a transfer from a registry.
+//! The tasks do not block reconciles. A task triggers a reconcile of its object when it ends. A
+//! task is cancelled when its object is deleted.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,10 +41,10 @@ pub(in crate::reconcile) struct TaskOwner<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::reconcile) enum TaskState<T> {
     Done(T),
-    /// The task is running, and wakes the object when it ends.
+    /// The task is running. A reconcile of the object starts when the task ends.
     Pending,
-    /// The task has not started, because the requester has [`TASKS_PER_REQUESTER`] tasks already.
-    /// Nothing wakes the object.
+    /// The task has not started, because the requester already has [`TASKS_PER_REQUESTER`] tasks.
+    /// No event starts a reconcile of the object later.
     Postponed,
 }
 
@@ -52,14 +52,14 @@ struct TaskEntry<T> {
     requester: String,
     /// Uid and generation of the object that the task belongs to.
     version: String,
-    /// `None` while a reconcile waits for the result. The entry stays in the map so that it can be
-    /// cancelled.
+    /// Receiver of the result. `None` while a reconcile waits for the result. The entry stays in
+    /// the map so that the task can be cancelled.
     result: Option<oneshot::Receiver<T>>,
     awaited: Arc<AtomicBool>,
     _task: Task,
 }
 
-/// A task that a reconcile found or started.
+/// State of a task that a reconcile found or started.
 enum TaskStart<T> {
     /// The reconcile waits for the result of the task.
     Waiting(oneshot::Receiver<T>, Arc<AtomicBool>),
@@ -79,7 +79,8 @@ impl Drop for Task {
 }
 
 impl<T: Send + 'static> BackgroundTasks<T> {
-    /// `wake` receives the name of each object whose task ends while no reconcile waits for it.
+    /// Creates an empty set of tasks. When a task ends while no reconcile waits for it, `wake`
+    /// receives the name of its object.
     pub(in crate::reconcile) fn new(wake: mpsc::UnboundedSender<String>) -> Self {
         Self {
             tasks: Mutex::default(),
@@ -107,8 +108,8 @@ impl<T: Send + 'static> BackgroundTasks<T> {
         awaited.store(true, Ordering::SeqCst);
         let waited = tokio::time::timeout(RESULT_WAIT_LIMIT, &mut result).await;
         awaited.store(false, Ordering::SeqCst);
-        // A result that arrives right after the timeout does not wake the object, so it is read
-        // here.
+        // A result that arrives directly after the timeout does not start a reconcile, so it is
+        // read here.
         let done = match waited {
             Ok(done) => Some(done.ok()),
             Err(_) => result.try_recv().ok().map(Some),
@@ -127,7 +128,7 @@ impl<T: Send + 'static> BackgroundTasks<T> {
                 entry.result = Some(result);
                 None
             }
-            // The task was cancelled meanwhile.
+            // The task was cancelled while this reconcile waited.
             (None, None) => None,
         };
         done.map_or(TaskState::Pending, TaskState::Done)
@@ -192,15 +193,15 @@ impl<T: Send + 'static> BackgroundTasks<T> {
         self.lock().remove(name);
     }
 
-    /// Cancels the task of an object, and wakes the object.
+    /// Cancels the task of an object, and starts a reconcile of the object.
     pub(in crate::reconcile) fn restart(&self, name: &str) {
         self.cancel(name);
         self.wake(name);
     }
 
-    /// Wakes an object.
+    /// Starts a reconcile of an object.
     pub(in crate::reconcile) fn wake(&self, name: &str) {
-        // The receiver ends with the controllers.
+        // Sending fails only when the controllers have ended.
         self.wake.send(name.to_owned()).ok();
     }
 
@@ -322,7 +323,7 @@ mod tests {
         let one_more = || async { panic!("it begins too early") };
         let postponed = background_tasks.run(owner("more", "1"), one_more()).await;
         assert_eq!(postponed, TaskState::<u8>::Postponed);
-        // A task for another version replaces the earlier one.
+        // A task for another version replaces the task for the earlier version.
         let (slow, _end) = work();
         assert_eq!(
             background_tasks.run(owner("0", "2"), slow).await,

@@ -28,8 +28,7 @@ use crate::reconcile::drift::restored::RestoredObject;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::status::condition_set::ConditionSet;
 
-/// Interval of health checks for objects whose health could not be read. Watches report all other
-/// changes.
+/// Interval of health checks for objects that could not be read. Watches report all other changes.
 pub(in crate::reconcile) const HEALTH_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// One reconcile of a BundleDeployment.
@@ -44,31 +43,31 @@ pub(in crate::reconcile) struct DeploymentReconcile<'a> {
     pub(in crate::reconcile) parts: PartRequesters,
     pub(in crate::reconcile) name: String,
     pub(in crate::reconcile) applyset: String,
-    /// The annotations, including those that this reconcile has written.
+    /// The annotations of the object. They include the annotations that this reconcile has written.
     pub(in crate::reconcile) annotations: BTreeMap<String, String>,
-    /// The recorded objects of the deployment.
+    /// The objects of the deployment that the inventory records.
     pub(in crate::reconcile) inventory: Arc<Inventory>,
-    /// The conditions of the status.
+    /// The conditions of the status that this reconcile writes.
     pub(in crate::reconcile) conditions: ConditionSet,
-    /// Facts for the conditions.
+    /// The facts from which the conditions are computed.
     pub(in crate::reconcile) facts: DeploymentFacts,
     pub(in crate::reconcile) old: BundleDeploymentStatus,
     pub(in crate::reconcile) status: BundleDeploymentStatus,
     pub(in crate::reconcile) warnings: BTreeSet<String>,
     pub(in crate::reconcile) approved_by: Option<String>,
     pub(in crate::reconcile) restored: Vec<RestoredObject>,
-    /// True if this reconcile tried to restore objects that were due.
+    /// True if this reconcile tried to restore the objects that were due.
     pub(in crate::reconcile) restores_tried: bool,
     pub(in crate::reconcile) has_installed: bool,
-    /// The policies that verified the content in this reconcile.
+    /// The policies that were used to verify the content in this reconcile.
     pub(in crate::reconcile) applied_policies: Option<AppliedPolicies>,
-    /// Objects whose number of replicas was not applied, because another owner sets it.
+    /// Objects with replicas that were not applied, because another owner sets the replicas.
     pub(in crate::reconcile) scaled_objects: Arc<ScaledObjects>,
     /// The key of the target namespace, if the last prepared content creates it.
     pub(in crate::reconcile) created_namespace: Option<String>,
     /// The rules of the package that was read last.
     pub(in crate::reconcile) package_rules: Option<PackageRules>,
-    /// The period of the certificates for webhooks of an operator.
+    /// The current period of the certificates for webhooks of an operator.
     pub(in crate::reconcile) certificate_period: CertificatePeriod,
 }
 
@@ -81,7 +80,7 @@ pub(in crate::reconcile) struct InstallRequest<'a> {
 }
 
 impl InstallRequest<'_> {
-    /// Returns the digest of the content.
+    /// Returns the digest of the content to install.
     pub(in crate::reconcile) fn digest(&self) -> &str {
         self.generated
             .content

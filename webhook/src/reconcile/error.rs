@@ -79,7 +79,7 @@ impl ReconcileError {
                 RetryPolicy::OnChange,
                 "; split the content into several bundles",
             ),
-            // The error has the next step.
+            // The error itself contains the next step.
             InventoryStoreError::TooManyObjects(_) => {
                 (codes::install::TOO_MANY_OBJECTS, RetryPolicy::Slowly, "")
             }

@@ -1,5 +1,6 @@
-//! Adds and removes one finalizer of an object. A patch tests the uid and the finalizer, not the
-//! resourceVersion: writes of other fields, such as annotations, cause no conflict.
+//! Adds and removes one finalizer of an object. The patch tests the uid and the finalizer, and does
+//! not test the resourceVersion. Therefore writes of other fields, such as annotations, cause no
+//! conflict.
 
 use bundle_cluster::ByName;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::api::object::is_not_found;
 
-/// Maximum number of attempts. Each reads the object first.
+/// Maximum number of attempts. Each attempt reads the object first.
 const MAX_ATTEMPTS: usize = 10;
 
 /// A change of one finalizer.
@@ -23,9 +24,9 @@ pub(in crate::reconcile) enum FinalizerChange {
 }
 
 impl FinalizerChange {
-    /// Changes the finalizers of `object`, if the object still has this uid. An object that no
-    /// longer exists is no error. Returns the last error if other writers keep changing its
-    /// finalizers.
+    /// Changes the finalizers of `object`. Succeeds without a change if the object no longer
+    /// exists, or if it has another uid. Returns the last error if other clients change the
+    /// finalizers during every attempt.
     pub(in crate::reconcile) async fn apply(
         self,
         own: &Client,
@@ -36,8 +37,8 @@ impl FinalizerChange {
         let api = ByName(&api);
         let name = object.name_any();
         for attempt in 1.. {
-            // The cached object can be older than the last change of its finalizers. Metadata
-            // alone would be read with a lower limit of its size.
+            // The whole object is read, because the cached object can be older than the last change
+            // of its finalizers. A request for metadata has a lower size limit.
             let live = api.get_opt(&name).await?;
             let live = live.filter(|live| live.metadata.uid == object.metadata.uid);
             let operations = live.map(|live| self.operations(&live.metadata));
@@ -75,7 +76,7 @@ impl FinalizerChange {
                     operations.push(json!({ "op": "test", "path": path, "value": null }));
                     operations.push(json!({ "op": "add", "path": path, "value": [finalizer] }));
                 } else {
-                    // Changes of foreign finalizers in between cause no conflict.
+                    // A concurrent change of other finalizers causes no conflict.
                     let path = "/metadata/finalizers/-";
                     operations.push(json!({ "op": "add", "path": path, "value": finalizer }));
                 }
@@ -83,7 +84,8 @@ impl FinalizerChange {
             Self::Remove(finalizer) => {
                 let found = finalizers.iter().enumerate();
                 let found = found.filter(|(_, name)| *name == finalizer);
-                // From the last to the first, so that the other indices stay the same.
+                // The order is from the last to the first, so that a removal does not change the
+                // remaining indices.
                 for (index, name) in found.rev() {
                     let path = format!("/metadata/finalizers/{index}");
                     operations.push(json!({ "op": "test", "path": path, "value": name }));
@@ -136,8 +138,8 @@ mod tests {
         serde_json::from_value(object("1", finalizers)["metadata"].clone()).unwrap()
     }
 
-    /// Adds the finalizer to object `1`, at a server with these responses. Returns the result and
-    /// the methods of the requests.
+    /// Adds the finalizer to object `1`. The server sends `responses` in this order. Returns the
+    /// result and the methods of the requests.
     async fn add(responses: Vec<(u16, Value)>) -> (Result<(), kube::Error>, String) {
         let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
         let mut responses = VecDeque::from(responses);

@@ -325,7 +325,7 @@ fn of_events() -> Vec<Finding> {
     ]
 }
 
-/// Returns the warning about a rule that matches no object.
+/// Returns the warning about an ignore rule that matches no object.
 fn rule_without_effect() -> String {
     let rule = Rule {
         kind: None,

@@ -49,7 +49,7 @@ use self::watched::WatchedObject;
 use crate::BoxError;
 use crate::shared::Shared;
 
-/// Value of the label for the kind of the owner.
+/// Value of the label for the kind of the owner (`core.rukpak.io/owner-kind`).
 const DEPLOYMENT: &str = "BundleDeployment";
 /// Maximum number of BundleApprovals that are sealed at the same time. `slots` limits Bundles and
 /// BundleDeployments.
@@ -102,12 +102,12 @@ pub async fn run(shared: Arc<Shared>, stop: CancellationToken) -> Result<(), Box
 }
 
 /// Periodically removes content from the cache that no Bundle needs. Also removes inventories and
-/// states of BundleDeployments that were deleted without the controller.
+/// states of BundleDeployments that were deleted without a reconcile.
 async fn sweep(ctx: Arc<Context>) {
     loop {
         tokio::time::sleep(jittered(SWEEP_INTERVAL)).await;
-        // Another client can remove the finalizer, so no reconcile sees the deletion. The known
-        // names are read before the list: a name that is added later is not checked.
+        // Another client can remove the finalizer. Then no reconcile sees the deletion. The known
+        // names are read before the list, so a name that is added later is not removed.
         let known = ctx.states.names();
         let recorded = ctx.inventories.uids().await.unwrap_or_default();
         if let Ok(deployments) = ctx.uids_by_name(&ctx.deployments).await {
@@ -142,7 +142,7 @@ async fn sweep(ctx: Arc<Context>) {
 async fn sweep_uploads(ctx: Arc<Context>) {
     loop {
         tokio::time::sleep(jittered(UPLOAD_SWEEP_INTERVAL)).await;
-        // Read before the list: the Bundle of a later upload is not in it.
+        // The uids are read before the list, so an upload that begins later is not removed.
         let known = ctx.shared.uploads.uids();
         if known.is_empty() {
             continue;
@@ -190,7 +190,7 @@ async fn bundles(ctx: Arc<Context>, woken: mpsc::UnboundedReceiver<String>) {
         ctx.bundles.clone(),
     );
     let store = controller.store();
-    // `set` cannot fail: this is the only controller of Bundles.
+    // Setting fails only if a value is already set. This is the only controller of Bundles.
     ctx.bundle_cache.set(store.clone()).ok();
     let resource = ctx.bundles.clone();
     let wakes = ctx.bundles.clone();

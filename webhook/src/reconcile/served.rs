@@ -1,5 +1,5 @@
-//! The content of Bundles for the content service: only content whose seal belongs to the Bundle and
-//! its spec.
+//! The content of Bundles for the content service. Content is served only if its seal is valid for
+//! the Bundle and its current spec.
 
 use std::io;
 use std::sync::Arc;

@@ -1,22 +1,23 @@
-//! Limits for concurrent reconciles and comparisons. Both can wait for objects, webhooks or
-//! registries that their requester blocks. Therefore each requester is limited, so that a few
-//! requesters together cannot hold all slots.
+//! Limits for concurrent reconciles and comparisons. A requester can block both with slow objects,
+//! webhooks or registries. Therefore each requester is limited, so that a few requesters together
+//! cannot hold all slots.
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::budget::{Cap, Pool, Share, requester_key};
 
-/// Concurrent reconciles of one kind. One requester can use half of the slots, and two requesters
-/// together can use three quarters.
+/// Maximum number of concurrent reconciles of one kind. One requester can use half of the slots,
+/// and two requesters together can use three quarters.
 const RECONCILE_SLOTS: u64 = 8;
-/// Objects of one kind that are read and sealed at the same time. Each object needs two requests to
-/// the API server. These requests need no conversion, because the kinds have only one version.
+/// Maximum number of objects of one kind that are read and sealed at the same time. Each object
+/// needs two requests to the API server. These requests need no conversion, because the kinds have
+/// only one version.
 const CONCURRENT_READS: usize = 8;
-/// Concurrent comparisons by dry run. Each comparison holds the JSON of up to three objects. One
-/// requester can use half of the slots.
+/// Maximum number of concurrent comparisons by dry run. Each comparison holds the JSON of up to
+/// three objects. One requester can use half of the slots.
 const COMPARISON_SLOTS: u64 = 4;
-/// Objects whose complete managed fields are held at the same time. Each entry can need megabytes.
-/// One requester can use half of the slots.
+/// Maximum number of objects with complete managed fields in memory at the same time. The managed
+/// fields of one object can need several MiB. One requester can use half of the slots.
 const ENTRY_SLOTS: u64 = 4;
 
 /// The slots of one process for one kind of object.
@@ -67,12 +68,12 @@ impl Default for ApplySlots {
 }
 
 impl ApplySlots {
-    /// Waits until results of dry runs can be compared for `requester`.
+    /// Waits for permission to compare results of dry runs for `requester`.
     pub(in crate::reconcile) async fn acquire_comparison(&self, requester: &str) -> Option<Share> {
         slot(&self.comparisons, requester).await
     }
 
-    /// Waits until complete managed fields can be read for `requester`.
+    /// Waits for permission to read complete managed fields for `requester`.
     pub(in crate::reconcile) async fn acquire_entries(&self, requester: &str) -> Option<Share> {
         slot(&self.entries, requester).await
     }
@@ -84,7 +85,7 @@ async fn slot(pool: &Pool, requester: &str) -> Option<Share> {
         key: requester_key(requester),
         most: pool.capacity(),
     };
-    // One slot never exceeds the capacity.
+    // A request for one slot never exceeds the capacity.
     pool.take(1, vec![cap]).await.ok()
 }
 

@@ -1,5 +1,6 @@
 //! The Bundles that receive uploads. The content of a Bundle is installed with the permissions of
-//! its requester, so only that requester uploads it, or a user who can impersonate the requester.
+//! its requester, so only two kinds of users can upload it: the requester, and users who can
+//! impersonate the requester.
 
 use bundle_api::names;
 use bundle_cluster::access;
@@ -33,7 +34,7 @@ impl UploadTargets for ServedContent {
         let Self(ctx) = self;
         ctx.unpacking.restart(bundle);
         if let Some(deployment) = &target.deployment {
-            // It can wait for content that was lost.
+            // The BundleDeployment may be waiting for content that the cache has lost.
             ctx.refetching.wake(deployment);
         }
     }
@@ -58,8 +59,8 @@ async fn find(
         return Err(not_reconciled(why));
     };
     let requester = &vouched.parts.template;
-    // Also if the class does not check permissions of the requester: another class can install the
-    // content, and another person than the requester can have to approve it.
+    // The check does not depend on the class of the Bundle. Another class can install the content,
+    // and may require approval by another person than the requester.
     if !can_act_as(ctx, caller, requester).await.map_err(failed)? {
         return Err(other_requester(name, caller, requester));
     }
@@ -94,7 +95,8 @@ fn other_requester(bundle: &KubeName, caller: &Requester, requester: &Requester)
     }
 }
 
-/// Returns true if `caller` is `requester` with its groups, or can impersonate both.
+/// Returns true if `caller` is `requester` and has the groups of `requester`. Also returns true if
+/// `caller` can impersonate this user and these groups.
 async fn can_act_as(
     ctx: &Context,
     caller: &Requester,

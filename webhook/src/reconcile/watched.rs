@@ -14,17 +14,17 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 /// Longest name of a Kubernetes object, in bytes.
 const NAME_LIMIT: usize = 253;
-/// Keys of `spec` that are kept.
+/// Keys of `spec` with values that are stored.
 const KEPT: [&str; 3] = ["bundleDeployment", "name", "provisionerClassName"];
 
-/// The part of an object that the controllers keep.
+/// The part of an object that the controllers store.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(from = "Fields")]
 pub(in crate::reconcile) struct WatchedObject {
     metadata: ObjectMeta,
-    /// `spec.provisionerClassName`.
+    /// The value of `spec.provisionerClassName`.
     pub(in crate::reconcile) class: Option<String>,
-    /// `spec.bundleDeployment.name`.
+    /// The value of `spec.bundleDeployment.name`.
     pub(in crate::reconcile) deployment: Option<String>,
 }
 
@@ -106,7 +106,7 @@ impl From<Fields> for WatchedObject {
             deletion_timestamp,
             owner_references,
         } = fields.metadata;
-        // API servers admit one controller.
+        // API servers allow only one owner reference with `controller: true`.
         let owner = owner_references
             .into_iter()
             .find(|owner| owner.controller == Some(true));
@@ -127,12 +127,12 @@ impl From<Fields> for WatchedObject {
     }
 }
 
-/// A value of `spec`, of which only short texts under known keys are kept. No value is an error:
-/// one unexpected object must not make a list fail.
+/// A value of `spec`. Only short texts under known keys are stored. Parsing accepts every value,
+/// because one unexpected object must not make a list fail.
 #[derive(Debug, Default)]
 enum Value {
     Text(String),
-    /// The kept entries, in the order of [`KEPT`].
+    /// The stored entries, in the order of [`KEPT`].
     Map(Box<[Option<Value>; KEPT.len()]>),
     #[default]
     Other,

@@ -1,5 +1,5 @@
 //! The `clientConfig` of a webhook: its path with the token as the last segment, and the JSON patch
-//! that sets token and authority. All other fields belong to the administrator.
+//! that sets the token and the certificate authority. Only the administrator changes other fields.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -30,8 +30,8 @@ pub(super) fn token_of<'a>(client: &'a Value, action: &str) -> Option<&'a str> {
     Some(token)
 }
 
-/// Returns `path` with the segments `action` and `token` at its end. The prefix of the
-/// administrator stays.
+/// Returns `path` with the segments `action` and `token` at its end. A prefix that the
+/// administrator has set does not change.
 fn with_token(path: &str, action: &str, token: &str) -> String {
     let path = path.trim_end_matches('/');
     let ends_with_action = |path: &str| path.rsplit('/').next() == Some(action);

@@ -1,10 +1,11 @@
 //! Computes, from observations, the start of the period in which the registrations have been intact
-//! without interruption. The module is a pure state machine. The module `shape` defines an intact
-//! registration.
+//! without interruption. The module is a pure state machine. The module `shape` defines which
+//! registrations are intact.
 //!
-//! A watch event directly follows the previous one. Before a list or a read, further changes are
-//! possible. A list or a read proves that there were no further changes if the generation is
-//! unchanged, or if the generation has increased by one and all other field managers are unchanged.
+//! A watch event directly follows the previous event. Between an event and a later list or read,
+//! other changes are possible. A list or a read proves in two cases that there were no other
+//! changes. In the first case, the generation is unchanged. In the second case, the generation has
+//! increased by one, and the entries of all other field managers are unchanged.
 
 use std::collections::BTreeMap;
 
@@ -16,20 +17,20 @@ use super::Registration;
 /// The field manager of the webhook's own patches.
 pub(super) const MANAGER: &str = "bundle-webhook-registration";
 
-/// One state of the webhooks of a registration.
+/// One state of the webhooks of a registration: its uid and generation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Version {
     uid: String,
     generation: i64,
 }
 
-/// The facts about a registration that are kept.
+/// The facts about a registration that are stored.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Snapshot {
     uid: String,
     generation: i64,
-    /// End of the second in which another client last wrote the registration. The time comes from
-    /// the managed fields, which have whole seconds.
+    /// End of the second in which another client last wrote the registration. The time is read from
+    /// `managedFields`, which contain times in whole seconds.
     changed: Option<Timestamp>,
     /// The `managedFields` entries of other managers.
     others: Vec<ManagedFieldsEntry>,
@@ -78,7 +79,7 @@ impl Snapshot {
 /// One observation of one registration.
 #[derive(Debug, Clone)]
 pub(super) enum Observation {
-    /// A watch event for this object, without gaps.
+    /// A watch event for this object. No earlier event was missed.
     Event(Snapshot),
     /// A watch event: the object with this uid was deleted.
     Deleted(String),
@@ -90,21 +91,21 @@ pub(super) enum Observation {
 
 #[derive(Debug)]
 struct ObservedRegistration {
-    /// The last observed object, also after its deletion.
+    /// The last observed object. It remains after the object was deleted.
     last: Option<Snapshot>,
     exists: bool,
     intact_since: Option<Timestamp>,
 }
 
-/// All observations.
+/// The observations of both registrations.
 #[derive(Debug, Default)]
 pub(super) struct History(BTreeMap<Registration, ObservedRegistration>);
 
 impl History {
     /// Records an observation at `now`. `intact` is true if the object has no fault. `enforced` is
     /// true if the object has no fault that could let a write pass without a review. A wrong path
-    /// or authority is not such a fault, because calls of the API server then fail. Returns false
-    /// for an event about an older state.
+    /// or authority does not let a write pass, because the API server rejects a write if its call
+    /// of the webhook fails. Returns false for an event about an older state.
     pub(super) fn observe(
         &mut self,
         registration: Registration,
@@ -121,7 +122,7 @@ impl History {
                 if let Some(known) = &mut known {
                     let last = known.last.as_ref();
                     if known.exists && last.is_some_and(|last| last.uid != uid) {
-                        // An older object, which was created again since.
+                        // The event belongs to an older object with the same name.
                         known.raise(now);
                         return false;
                     }
@@ -151,8 +152,9 @@ impl History {
         if let (true, Some(last)) = (is_event, &known.last) {
             let is_deleted = !known.exists && last.uid == found.uid;
             if is_deleted || found.is_older_than(last) {
-                // An event of the last own rotation lacks the current token, and let no write pass.
-                // If it were a fault, it would cause the next rotation.
+                // An event of the last rotation by this webhook does not contain the current token.
+                // The API server could not call the webhook with it, so no write passed. If it were
+                // a fault, it would cause another rotation.
                 if !enforced {
                     known.raise(now);
                 }
@@ -196,7 +198,7 @@ impl History {
 }
 
 impl ObservedRegistration {
-    /// Records an interruption that has ended.
+    /// Records that an interruption has ended at `now`.
     fn raise(&mut self, now: Timestamp) {
         self.intact_since = self.intact_since.map(|since| since.max(now));
     }
@@ -298,7 +300,7 @@ mod tests {
         let deleted = Observation::Deleted("one".to_owned());
         history.observe(Validating, deleted, (false, false), at(200));
         assert_eq!(history.intact_since(), None);
-        // A late event of the deleted object.
+        // This event of the deleted object arrives late.
         assert!(!history.observe(
             Validating,
             Observation::Event(one(3)),
@@ -309,7 +311,7 @@ mod tests {
         let two = || snapshot("two", 1, Vec::new());
         history.observe(Validating, Observation::Event(two()), (true, true), at(300));
         assert_eq!(history.intact_since(), Some(at(300)));
-        // Another late event.
+        // Another event of the deleted object arrives late.
         let deleted = Observation::Deleted("one".to_owned());
         assert!(!history.observe(Validating, deleted, (false, false), at(301)));
         assert_eq!(history.intact_since(), Some(at(301)));
@@ -377,7 +379,8 @@ mod tests {
         let mut history = intact();
         history.observe(Validating, Observation::Read(one(5)), (true, true), at(120));
         let since = history.intact_since();
-        // It has the path of the previous rotation, which is a fault that lets no write pass.
+        // The object in the late event has the path of the previous rotation. With this fault, no
+        // write passes without a review.
         let late = Observation::Event(one(4));
         assert!(!history.observe(Validating, late.clone(), (false, true), at(130)));
         assert_eq!(history.intact_since(), since);

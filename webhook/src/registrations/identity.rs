@@ -12,22 +12,22 @@ use crate::caller::Token;
 /// The Service that the API server calls, the certificate authorities that it must trust, and the
 /// tokens that registrations must have.
 pub(crate) struct Identity<'a> {
-    /// Namespace of the Service.
+    /// Namespace of the Service that the API server calls.
     pub(crate) namespace: &'a str,
-    /// Name of the Service.
+    /// Name of the Service that the API server calls.
     pub(crate) service: &'a str,
-    /// The trusted certificate authorities (PEM).
+    /// The trusted certificate authorities of this installation (PEM).
     pub(crate) trusted: &'a str,
     /// The token that registrations must have.
     pub(crate) current: &'a Token,
-    /// The previous token.
+    /// The token before the last rotation. `None` if there was no rotation.
     pub(crate) previous: Option<&'a Token>,
 }
 
 impl Identity<'_> {
     /// Returns true if a `clientConfig` names the Service of this installation or a URL. A URL
-    /// belongs to this installation if the `clientConfig` has the authority of this installation,
-    /// which certifies no other server.
+    /// belongs to this installation if the `clientConfig` contains the certificate authority of
+    /// this installation. This authority issues certificates for this installation only.
     pub(super) fn is_called_by(&self, client: &Value) -> bool {
         let service = &client["service"];
         client["url"].is_string()
@@ -42,8 +42,8 @@ impl Identity<'_> {
             .any(|known| known.as_str() == token)
     }
 
-    /// Returns true if `bundle` (base64 of PEM) contains at least one authority, and only
-    /// authorities of this installation.
+    /// Returns true if `bundle` (base64 of PEM) contains at least one certificate authority, and
+    /// all of them belong to this installation.
     pub(super) fn trusts(&self, bundle: &Value) -> bool {
         let ours = certificates(self.trusted.as_bytes());
         let theirs = bundle
@@ -55,8 +55,8 @@ impl Identity<'_> {
     }
 }
 
-/// Parses certificates. An invalid entry becomes an empty certificate, which equals no other
-/// certificate.
+/// Parses certificates. An invalid entry becomes an empty certificate, which is not equal to any
+/// valid certificate.
 fn certificates(pem: &[u8]) -> Vec<CertificateDer<'static>> {
     CertificateDer::pem_slice_iter(pem)
         .map(|certificate| certificate.unwrap_or_else(|_| CertificateDer::from(Vec::new())))

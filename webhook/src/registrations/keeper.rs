@@ -30,19 +30,19 @@ pub enum RegistrationError {
     /// A request to the API server failed.
     #[error("cannot {action} {kind}/{name}")]
     Api {
-        /// `read` or `patch`.
+        /// The failed action: `read` or `patch`.
         action: &'static str,
-        /// The kind.
+        /// The kind of the registration.
         kind: String,
         /// The name of the registration.
         name: String,
-        /// The cause.
+        /// The error of the request.
         source: kube::Error,
     },
-    /// The webhook's own patch cannot be encoded.
+    /// The patch of this webhook cannot be encoded.
     #[error("cannot encode the patch of a registration")]
     Patch {
-        /// The cause.
+        /// The error of the encoder.
         source: serde_json::Error,
     },
 }
@@ -70,29 +70,29 @@ impl Change {
     }
 
     /// Returns true if the only faults are a token or a certificate authority that differ from
-    /// those in `identity`. Another replica may have renewed them, so the caller reads the Secrets
-    /// again before it evaluates the change.
+    /// `identity`. Another replica may have renewed them, so the caller reads the Secrets again
+    /// before it evaluates the change.
     pub(crate) fn may_be_ours(&self, name: &str, identity: &Identity<'_>) -> bool {
         let faults = shape::faults(self.registration, name, self.object(), identity);
         !faults.is_empty() && faults.iter().all(|fault| fault.is_repaired)
     }
 }
 
-/// Registration maintenance of one process.
+/// Maintains the registrations in one process.
 pub(crate) struct Keeper {
     client: Client,
     name: String,
     integrity: Integrity,
     events: BoxStream<'static, Change>,
     history: History,
-    /// Like `history`, but without gaps for faults that the webhook repairs itself. During such a
-    /// fault the API server cannot call the webhook, and rejects writes. The times are shifted from
-    /// the clock of the pod, so that they are valid for the clock of the API server too.
+    /// Like `history`, but faults that the webhook repairs itself do not count as gaps. During
+    /// these faults the API server cannot call the webhook, and rejects writes. The times allow for
+    /// a clock difference between the pod and the API server.
     enforcement: History,
     faults: [Vec<Fault>; 2],
-    /// The objects of the last read.
+    /// The registrations that the last read returned. `None` if a registration does not exist.
     read: [Option<DynamicObject>; 2],
-    /// Start of the last gap, until the path is rotated.
+    /// Start of the last gap. `None` after the path was rotated.
     gap: Option<Timestamp>,
 }
 
@@ -117,7 +117,7 @@ impl Keeper {
     pub(crate) async fn changed(&mut self) -> Change {
         match self.events.next().await {
             Some(change) => change,
-            // Watches with a backoff never end.
+            // Watches with a backoff never end, so this case does not occur.
             None => std::future::pending().await,
         }
     }
@@ -188,7 +188,7 @@ impl Keeper {
         self.gap
     }
 
-    /// Records that a rotation followed the gap.
+    /// Records that the path was rotated after the gap.
     pub(crate) fn end_gap(&mut self) {
         self.gap = None;
     }
@@ -212,7 +212,7 @@ impl Keeper {
     }
 
     /// Repairs `caBundle` and path in the objects of the last read. Fails if a registration has
-    /// changed since.
+    /// changed since that read.
     pub(crate) async fn repair(
         &mut self,
         identity: &Identity<'_>,

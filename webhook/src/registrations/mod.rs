@@ -1,6 +1,6 @@
-//! The two webhook registrations. They show whether the API server requests a review for every
-//! write, and since when. While a registration is missing or altered, the webhook answers no
-//! review, and stamps and seals nothing.
+//! The two webhook registrations. They determine whether the API server requests a review for every
+//! write. While a registration is missing or altered, the webhook rejects all reviews. During this
+//! time the pod writes no stamps and no seals.
 
 mod address;
 mod history;
@@ -27,7 +27,7 @@ pub(crate) use self::identity::Identity;
 pub use self::keeper::RegistrationError;
 pub(crate) use self::keeper::{Change, Keeper};
 
-/// The two kinds of registrations. Both registrations have the name in the setting `registration`.
+/// The two kinds of registrations. Both registrations have the name of the flag `--registration`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Registration {
     Validating,
@@ -37,7 +37,7 @@ pub(crate) enum Registration {
 impl Registration {
     pub(crate) const ALL: [Self; 2] = [Self::Validating, Self::Mutating];
 
-    /// Returns the API resource.
+    /// Returns the API resource of this registration.
     fn resource(self) -> ApiResource {
         match self {
             Self::Validating => ApiResource::erase::<ValidatingWebhookConfiguration>(&()),
@@ -70,11 +70,11 @@ struct State {
     faults: Vec<String>,
 }
 
-/// The start of the period in which the API server has sent all writes to a review, by the clock of
-/// the API server, and the observed versions of the registrations.
+/// A start time and the observed versions of the registrations. Since the start time, the API
+/// server has requested a review for all writes. The time is in the clock of the API server.
 type Enforcement = (Timestamp, [Version; 2]);
 
-/// The integrity of the registrations, as this process has observed it. Clones share it.
+/// The integrity of the registrations, as this process has observed it. Clones share one state.
 #[derive(Debug, Clone)]
 pub struct Integrity {
     state: Arc<ArcSwap<State>>,
@@ -83,7 +83,7 @@ pub struct Integrity {
     enforcement: Arc<ArcSwapOption<Option<Enforcement>>>,
 }
 
-/// The reason why it is unknown whether a write was reviewed.
+/// The reason why it is unknown whether the API server requested a review for a write.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EnforcementError {
     #[error("cannot read the webhook registrations")]
@@ -106,7 +106,7 @@ pub(crate) fn altered(faults: &str) -> Finding {
 }
 
 impl Default for Integrity {
-    /// Returns the state before any registration is read.
+    /// Returns the state before the registrations are read.
     fn default() -> Self {
         let state = State {
             since: None,
@@ -122,8 +122,8 @@ impl Default for Integrity {
 impl Integrity {
     /// Returns the start of the period for which it is proven that both registrations have been
     /// intact without interruption. Returns `None` while a registration is missing or altered, and
-    /// in the second in which another client changed a registration. Times of objects have whole
-    /// seconds, so a stamp of that second proves nothing.
+    /// in the second in which another client changed a registration. Times in objects have whole
+    /// seconds. Therefore a stamp of that second does not prove that the registration was intact.
     pub fn intact_since(&self) -> Option<Timestamp> {
         self.state
             .load()
@@ -131,7 +131,7 @@ impl Integrity {
             .filter(|since| *since <= Timestamp::now())
     }
 
-    /// Returns the faults in one line. The text is empty without faults.
+    /// Returns the faults in one line. The text is empty if there are no faults.
     pub fn faults(&self) -> String {
         let state = self.state.load();
         match state.since {
@@ -142,10 +142,10 @@ impl Integrity {
         }
     }
 
-    /// Returns the start of the period in which the API server has sent all writes to a review, by
-    /// the clock of the API server. Reads both registrations, because a watch can be late. Returns
-    /// `None` while a registration is missing or altered. An API server that has not loaded a
-    /// registration yet is not detected.
+    /// Returns the start of the period in which the API server has requested a review for all
+    /// writes. The time is in the clock of the API server. Reads both registrations, because a
+    /// watch can be late. Returns `None` while a registration is missing or altered. The function
+    /// does not detect an API server that has not loaded a registration yet.
     pub(crate) async fn enforced_since(
         &self,
         client: &Client,
@@ -170,7 +170,8 @@ impl Integrity {
         Ok(Some(*since))
     }
 
-    /// Like [`Integrity::enforced_since`], from the last events of the watches.
+    /// Like [`Integrity::enforced_since`], but uses the last events of the watches and sends no
+    /// request.
     pub(crate) fn last_enforced_since(&self) -> Option<Timestamp> {
         let known = self.enforcement.load_full()?;
         known.as_ref().as_ref().map(|(since, _)| *since)
@@ -180,7 +181,7 @@ impl Integrity {
         self.enforcement.store(Some(Arc::new(enforcement)));
     }
 
-    /// Sets the observed state. Returns true if it has changed.
+    /// Sets the observed state. Returns true if the state has changed.
     pub(crate) fn set(&self, since: Option<Timestamp>, faults: Vec<String>) -> bool {
         let before = self.state.load();
         let changed = before.since.is_some() != since.is_some() || before.faults != faults;

@@ -1,6 +1,6 @@
 //! Client certificates: with `--client-ca-file`, the listener requires a certificate of an
 //! authority in that file. The file is read again periodically. The AdmissionConfiguration of the
-//! API server names the certificate that it presents (docs/reference/webhook.md).
+//! API server names the client certificate of the API server (docs/reference/webhook.md).
 
 use std::fmt;
 use std::io;
@@ -17,7 +17,7 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme};
 use rustls_pki_types::pem::PemObject as _;
 
-/// Interval of reading the file.
+/// Interval at which the file is read again.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(15);
 
 struct Loaded {
@@ -33,7 +33,7 @@ pub struct ClientAuthority {
 }
 
 impl ClientAuthority {
-    /// Reads the file. Fails if it has no certificate.
+    /// Reads the file. Fails if the file contains no certificate.
     pub fn load(file: PathBuf, provider: Arc<CryptoProvider>) -> io::Result<Self> {
         let loaded = ArcSwap::from_pointee(read(&file, &provider)?);
         Ok(Self {
@@ -88,7 +88,8 @@ impl fmt::Debug for ClientAuthority {
 }
 
 impl ClientCertVerifier for ClientAuthority {
-    // Without hints, a client presents its certificate.
+    // The list of accepted authorities is empty. With an empty list, a client presents its
+    // certificate in any case.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }

@@ -13,9 +13,9 @@ use tokio_util::sync::CancellationToken;
 use super::connections::Limits;
 use super::tls_listener::{self, Access, Drain, TlsLimits};
 
-/// Concurrent requests of one connection.
+/// Maximum number of concurrent requests of one connection.
 const STREAMS: u32 = 4;
-/// The limits of the listener. Authenticated clients have sent a valid token.
+/// The limits of the listener. A client is authenticated after it has sent a valid token.
 const LIMITS: TlsLimits = TlsLimits {
     connections: Limits {
         unauthenticated: 32,
@@ -23,11 +23,11 @@ const LIMITS: TlsLimits = TlsLimits {
         delayed: 1,
         max_age: Duration::from_secs(10),
         max_stall: Duration::from_secs(20),
-        // A handshake, and the largest head.
+        // A handshake and the largest request head fit into this size.
         received: 32 << 10,
         authenticated: 32,
         authenticated_by_address: 16,
-        // Requests wait in the handler.
+        // No request waits in the listener. Requests wait in the handler.
         waiting: 0,
         waiting_in_all: 0,
         waiting_by_address: 0,

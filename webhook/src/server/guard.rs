@@ -1,6 +1,7 @@
-//! Authentication in front of admission: only callers with a current token in the path are served,
-//! and only while the registrations are intact. Other requests are answered before their body is
-//! read. Most of them are answered before memory is used for them. `certs` rotates the tokens.
+//! Authentication in front of admission: a request is served only if its path contains a current
+//! token, and only while the registrations are intact. All other requests are rejected before their
+//! body is read. Most of them are rejected before memory is used for them. `certs` rotates the
+//! tokens.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,10 +22,10 @@ use crate::shared::Shared;
 use crate::telemetry::metrics::ReviewOutcome;
 use crate::{certs, chain, registrations};
 
-/// Minimum interval of reads of the Secret after unknown tokens. Another replica may have rotated
-/// the tokens.
+/// Minimum interval between reads of the Secret after unknown tokens. A read is necessary because
+/// another replica may have rotated the tokens.
 const MIN_REFRESH_INTERVAL: Duration = Duration::from_secs(1);
-/// Time limit of such a read.
+/// Time limit of one read of the Secret.
 const TOKEN_READ_TIMEOUT: Duration = Duration::from_secs(2);
 /// The routes behind the guard.
 const ROUTES: [&str; 2] = ["/validate", "/mutate"];
@@ -36,12 +37,12 @@ struct Guard {
     refreshed: Mutex<Option<Instant>>,
 }
 
-/// Result of the gate for a request that passes.
+/// Result of the gate for a request that it does not reject.
 #[derive(Debug, Clone)]
 enum Caller {
-    /// The token was valid.
+    /// The token of the request is valid.
     Known(Arc<AcceptedRequest>),
-    /// The token has the right form. Another replica may have rotated the tokens.
+    /// The token has a valid form, but it is unknown. Another replica may have rotated the tokens.
     Unknown {
         client: Arc<Client>,
         token: Token,
@@ -76,8 +77,8 @@ pub fn guarded(
     (gate, router)
 }
 
-/// Returns route and token of a request, or `None` if an API server of this installation would not
-/// send such a request.
+/// Returns the route and the token of a request. Returns `None` for a request that no API server of
+/// this installation would send.
 fn called(request: &Request) -> Option<(&'static str, Token)> {
     let (route, token) = request.uri().path().rsplit_once('/')?;
     let route = ROUTES.into_iter().find(|known| *known == route)?;
@@ -85,14 +86,14 @@ fn called(request: &Request) -> Option<(&'static str, Token)> {
     (request.method() == Method::POST).then_some((route, token))
 }
 
-/// Removes all parts of the head that admission does not read. Keeps the route, and length and type
-/// of the body.
+/// Removes all parts of the head that admission does not read. The route and the length and type of
+/// the body remain.
 fn strip(request: &mut Request, route: &'static str) {
     *request.uri_mut() = Uri::from_static(route);
     let headers = std::mem::take(request.headers_mut());
     for name in [header::CONTENT_LENGTH, header::CONTENT_TYPE] {
         if let Some(value) = headers.get(&name) {
-            // Copied, because the value can reference the whole received buffer.
+            // The value is copied, because it can reference the whole received buffer.
             if let Ok(value) = HeaderValue::from_bytes(value.as_bytes()) {
                 request.headers_mut().insert(name, value);
             }
@@ -101,10 +102,10 @@ fn strip(request: &mut Request, route: &'static str) {
 }
 
 impl Guard {
-    /// Returns the response to a request that is rejected without being stored: its path has no
-    /// token, or too many requests wait for the tokens of another replica.
+    /// Returns a response if the request is rejected at once: its path has no token, or too many
+    /// requests wait for the tokens of another replica. No part of the request is stored.
     fn check(&self, request: &mut Request) -> Result<(), Response> {
-        // Each connection has a client.
+        // Every connection has a client, so this case does not occur.
         let Some(client) = request.extensions().get::<Arc<Client>>().cloned() else {
             return Err(StatusCode::INTERNAL_SERVER_ERROR.into_response());
         };
@@ -123,7 +124,7 @@ impl Guard {
                 waiting: Arc::new(waiting),
             }
         };
-        // Unauthenticated headers are dropped, because the request can wait.
+        // The headers are removed, because the unauthenticated request can wait.
         strip(request, route);
         request.extensions_mut().insert(caller);
         Ok(())
@@ -144,14 +145,14 @@ impl Guard {
                 drop(waiting);
                 Arc::new(client.accept())
             }
-            // The gate lets no other request pass.
+            // The gate adds the caller to every request, so this case does not occur.
             None => return StatusCode::INTERNAL_SERVER_ERROR.into_response(),
         };
         let Some(since) = shared.registrations.intact_since() else {
             return self.refused();
         };
         let Ok(response) = self.admission.clone().oneshot(request).await;
-        // A response whose stamp was created in a gap must not leave the process.
+        // A response is not sent if its stamp was created during a gap in the registrations.
         if shared.registrations.intact_since() == Some(since) {
             response
         } else {
@@ -164,7 +165,7 @@ impl Guard {
         let paths = &self.shared.paths;
         let arrived = Instant::now();
         let mut refreshed = self.refreshed.lock().await;
-        // Concurrent requests share one read.
+        // Concurrent requests use the result of one read.
         if refreshed.is_none_or(|began| began < arrived) {
             if let Some(began) = *refreshed {
                 tokio::time::sleep_until(began + MIN_REFRESH_INTERVAL).await;
@@ -189,7 +190,7 @@ impl Guard {
         StatusCode::NOT_FOUND.into_response()
     }
 
-    /// Returns an error `Status`, whose message API servers return to the requester.
+    /// Returns an error `Status`. API servers return its message to the requester.
     fn refused(&self) -> Response {
         let code = codes::review::REGISTRATIONS_ALTERED;
         let outcome = ReviewOutcome::CannotTell;

@@ -27,7 +27,7 @@ use crate::telemetry::metrics::{CONTENT_TYPE, Metrics};
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum size of the head of a request, in bytes.
 const HEAD_BYTES: usize = 16 << 10;
-/// This listener authenticates no client.
+/// Limits of connections. This listener authenticates no client.
 const CONNECTIONS: Limits = Limits {
     unauthenticated: 32,
     min_age: Duration::ZERO,
@@ -46,17 +46,17 @@ const CONNECTIONS: Limits = Limits {
 /// open files.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// The state that the pages show.
+/// The state that the endpoints return.
 #[derive(Clone)]
 pub struct Health {
-    /// Shown on `/readyz`.
+    /// The state for `/readyz`.
     pub readiness: Arc<Readiness>,
-    /// Shown on `/metrics`.
+    /// The metrics for `/metrics`.
     pub metrics: Metrics,
 }
 
-/// Serves until `shutdown`, on a thread with its own runtime. Therefore probes are answered even if
-/// all other threads are busy.
+/// Serves until `shutdown`, on a thread with its own runtime. Therefore probes get a response even
+/// if all other threads are busy.
 pub async fn serve(
     listener: TcpListener,
     health: Health,
@@ -67,7 +67,7 @@ pub async fn serve(
     thread::Builder::new()
         .name("health".to_owned())
         .spawn(move || {
-            // If the process ends, the receiver is gone.
+            // Sending fails only if the process ends and the receiver was dropped.
             drop(ended.send(serve_here(listener, health, shutdown)));
         })?;
     end.await.unwrap_or_else(|_| {
@@ -90,7 +90,7 @@ fn serve_here(
     })
 }
 
-/// Serves one request per connection, so that no client holds a connection that others need.
+/// Serves one request per connection, so that no client holds a connection for a long time.
 async fn answer(listener: TcpListener, router: Router, shutdown: CancellationToken) {
     let connections = Connections::new(CONNECTIONS);
     let mut http = http_builder::Builder::new(TokioExecutor::new()).http1_only();
@@ -115,7 +115,7 @@ async fn answer(listener: TcpListener, router: Router, shutdown: CancellationTok
                         // Errors of clients that have disconnected are ignored.
                         drop(serving.await);
                     });
-                    // The task starts before further connections can evict this one.
+                    // The task of this connection starts before a further connection can close it.
                     tokio::task::yield_now().await;
                 }
                 Err(error) => {
@@ -127,13 +127,13 @@ async fn answer(listener: TcpListener, router: Router, shutdown: CancellationTok
     }
     drop(listener);
     let finished = async { while open.join_next().await.is_some() {} };
-    // The remaining clients have not sent a request.
+    // The clients of the remaining connections have not sent a request.
     drop(tokio::time::timeout(HEAD_TIMEOUT, finished).await);
 }
 
 /// Returns the router. `/livez` is the newer name of `/healthz`.
 pub fn router(health: Health) -> Router {
-    // A response proves that the process is scheduled.
+    // The response shows that the process is running.
     let alive = || async { "ok\n" };
     Router::new()
         .route("/healthz", get(alive))
@@ -214,7 +214,7 @@ mod tests {
         let shutdown = CancellationToken::new();
         let serving = tokio::spawn(serve(listener, health, shutdown.clone()));
         tokio::task::yield_now().await;
-        // This is the only thread of this runtime, and it blocks until the page was received.
+        // This runtime has only this thread. The thread blocks until the page was received.
         let mut stream = std::net::TcpStream::connect(address).unwrap();
         stream
             .write_all(b"GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
@@ -247,7 +247,7 @@ mod tests {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         assert!(answer.ends_with("ok\n"), "{answer}");
-        // The oldest connection was closed for newer ones.
+        // The oldest connection was closed for newer connections.
         assert!(matches!(silent[0].read(&mut [0]), Ok(0) | Err(_)));
         shutdown.cancel();
         serving.await.unwrap().unwrap();

@@ -1,17 +1,17 @@
 //! Listening sockets. Their connections have small buffers in the kernel. The kernel counts these
-//! buffers as memory of the container. By default they grow to several MiB while the client does
-//! not read, or while the pod does not read from the client.
+//! buffers as memory of the container. By default, a buffer grows to several MiB while the client
+//! or the pod does not read.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use tokio::net::{TcpListener, TcpSocket};
 
-/// Buffer for received bytes, in bytes. The kernel doubles this size for its own data.
+/// Size of the buffer for received bytes. The kernel doubles this size for its own data.
 const RECEIVE_BUFFER: u32 = 32 << 10;
-/// Buffer for bytes that the client has not acknowledged, in bytes. The kernel doubles this size.
+/// Size of the buffer for bytes that the client has not acknowledged. The kernel doubles this size.
 const SEND_BUFFER: u32 = 32 << 10;
-/// Connections that wait to be accepted.
+/// Maximum number of connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
 
 /// Binds a listener. On a host without IPv6, the unspecified address means all IPv4 addresses.
@@ -30,7 +30,7 @@ fn bind_exactly(address: SocketAddr) -> io::Result<TcpListener> {
         SocketAddr::V6(_) => TcpSocket::new_v6(),
     }?;
     socket.set_reuseaddr(true)?;
-    // Connections inherit the sizes.
+    // Accepted connections inherit the buffer sizes of the listener.
     socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
     socket.set_send_buffer_size(SEND_BUFFER)?;
     socket.bind(address)?;
@@ -46,10 +46,10 @@ mod tests {
 
     use super::*;
 
-    /// If a write is not finished after this time, it waits for the reader.
+    /// Time after which an unfinished write counts as blocked.
     const BLOCKED_AFTER: Duration = Duration::from_millis(500);
 
-    /// Returns how many bytes can be written until the reader must read.
+    /// Returns the number of bytes that can be written while the reader does not read.
     async fn unread(stream: &mut (impl AsyncWrite + Unpin)) -> usize {
         let mut sum = 0;
         while let Ok(written) = timeout(BLOCKED_AFTER, stream.write(&[0; 4096])).await {

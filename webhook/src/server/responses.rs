@@ -1,5 +1,5 @@
-//! Memory of responses that clients do not read. Each response keeps its shares until its last byte
-//! is sent, and its connection is closed after [`SEND_TIMEOUT`].
+//! Memory of responses that clients do not read. Each response holds its memory until its last byte
+//! is sent. If a response is not sent within [`SEND_TIMEOUT`], its connection is closed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,16 +15,16 @@ use crate::budget::Share;
 /// Time limit for a client to read a response. API servers read a response immediately.
 pub const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Maximum size of a response, in bytes. The largest responses have a patch with texts of their
+/// Maximum size of a response, in bytes. The largest responses contain a patch with texts from the
 /// review.
 const RESPONSE_LIMIT: usize = 16 << 20;
 
-/// Shares of memory of a response, as an extension of the response.
+/// Reserved memory of a response, as an extension of the response.
 #[derive(Clone)]
 pub struct ResponseShares(Arc<Mutex<Vec<Share>>>);
 
 impl ResponseShares {
-    /// Creates the extension. The shares must cover the length of the response.
+    /// Creates the extension. The shares must cover the size of the response.
     pub fn new(shares: Vec<Share>) -> Self {
         Self(Arc::new(Mutex::new(shares)))
     }
@@ -35,8 +35,8 @@ impl ResponseShares {
     }
 }
 
-/// Bytes of a response, with the shares of memory that the bytes use. The shares are released when
-/// the connection has sent the bytes and drops its last copy.
+/// Bytes of a response, with their reserved memory. The memory is released when the connection has
+/// sent the bytes and drops its last copy.
 struct Unsent {
     bytes: Bytes,
     _shares: Vec<Share>,
@@ -55,8 +55,8 @@ impl Drop for Unsent {
     }
 }
 
-/// Returns the response with a body that keeps its shares. If the response is not sent within
-/// `timeout`, the connection of the client is closed.
+/// Returns the response with a body that holds its reserved memory. If the response is not sent
+/// within `timeout`, the connection of the client is closed.
 pub async fn bounded(response: Response, client: Arc<Client>, timeout: Duration) -> Response {
     let (mut parts, body) = response.into_parts();
     let shares = parts.extensions.remove::<ResponseShares>();
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!((&body[..], pool.used()), (&b"response"[..], 8));
         drop(body);
         assert_eq!(pool.used(), 0);
-        // A response that was sent closes nothing.
+        // After a response was sent, the timeout does not close the connection.
         let waited = tokio::time::timeout(SEND_TIMEOUT * 2, connection.read_u8()).await;
         assert!(waited.is_err());
     }

@@ -33,23 +33,23 @@ use crate::certs::Resolver;
 
 /// Time limit for the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum size of the head of a request, in bytes; with HTTP/1 also of the buffered body. API
-/// servers send a path of 60 bytes, about twelve short headers, and, if configured, a token of a
-/// few KiB.
+/// Maximum size of the head of a request, in bytes. With HTTP/1, it is also the maximum size of the
+/// buffered body. API servers send a path of 60 bytes, about twelve short headers, and, if
+/// configured, a token of a few KiB.
 pub(super) const HEAD_BYTES: u16 = 16 << 10;
 /// Interval of keep-alive pings.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
-/// The limits of a listener.
+/// The limits for connections and requests of a listener.
 #[derive(Debug, Clone, Copy)]
 pub struct TlsLimits {
-    /// Limits of connections.
+    /// Limits of the number, age and size of connections.
     pub connections: Limits,
-    /// Concurrent requests of one connection.
+    /// Maximum number of concurrent requests of one connection.
     pub streams: u32,
-    /// HTTP/2 flow-control window of a request, in bytes. The window of a connection is large
-    /// enough for all its requests: a client can use one connection for many users, so waiting
-    /// bodies must not fill this window.
+    /// HTTP/2 flow-control window of a request, in bytes. The window of the connection is large
+    /// enough for all its requests. A client can use one connection for many users, so waiting
+    /// bodies must not fill the window of the connection.
     pub stream_window: u32,
 }
 
@@ -66,14 +66,15 @@ pub struct Access {
 /// The phases of a graceful shutdown.
 #[derive(Debug, Clone, Copy)]
 pub struct Drain {
-    /// Time to serve requests until the API server knows that this replica ends.
+    /// Time for which requests are still served, until the API server knows that this replica ends.
     pub delay: Duration,
-    /// Time limit after `delay` for requests in progress.
+    /// Time limit for requests in progress. It begins after `delay`.
     pub timeout: Duration,
 }
 
 /// A router behind a gate. The gate returns the response to a rejected request at once, so that no
-/// part of the request is stored: a client can send many requests before a connection closes.
+/// part of the request is stored. This is necessary because a client can send many requests before
+/// its connection closes.
 #[derive(Debug, Clone)]
 struct Gated<G> {
     gate: G,
@@ -103,8 +104,8 @@ where
     }
 }
 
-/// Serves `router` until `shutdown`, then drains as configured. `gate` sees each request before
-/// `router`, and returns the response if it rejects the request.
+/// Serves `router` until `shutdown`, then drains as configured. `gate` checks each request before
+/// `router`. If it rejects the request, it returns the response.
 pub async fn serve<G>(
     listener: TcpListener,
     (gate, router): (G, Router),
@@ -143,7 +144,7 @@ where
         shutdown.cancelled().await;
         tokio::time::sleep(drain.delay).await;
         handle.graceful_shutdown(Some(drain.timeout));
-        // The server ends after its connections.
+        // The server ends only after its connections.
         std::future::pending::<()>().await;
     };
     let following = async {
@@ -173,7 +174,8 @@ fn tls(
             let mut config = builder
                 .with_client_cert_verifier(clients)
                 .with_cert_resolver(resolver);
-            // A resumed session would skip the check against changed authorities.
+            // Sessions are not resumed, because a resumed session would not be checked against
+            // changed authorities.
             config.session_storage = Arc::new(NoServerSessionStorage {});
             config.send_tls13_tickets = 0;
             config

@@ -1,5 +1,5 @@
-//! Sources of content: resolve a source to exact content, fetch that content, and compare it with
-//! the content that the source names now. Each kind has its own module.
+//! Sources of content. A source is resolved to exact content. This content is fetched, and later
+//! compared with the content that the source names then. Each kind of source has its own module.
 
 mod config_maps;
 mod git;
@@ -35,32 +35,34 @@ pub(crate) enum SourceError {
     /// The pull secret cannot be used.
     #[error(transparent)]
     PullSecret(#[from] PullSecretError),
-    /// The registry failed, or returned other content than requested.
+    /// The registry failed, or returned content with another digest.
     #[error(transparent)]
     Registry(#[from] RegistryError),
-    /// The ConfigMaps are missing, not immutable or no valid content.
+    /// The ConfigMaps are missing, are not immutable, or are not valid content.
     #[error(transparent)]
     ConfigMaps(#[from] ConfigMapsError),
-    /// The repository cannot be fetched, or has no valid content.
+    /// The repository cannot be fetched, or does not contain valid content.
     #[error(transparent)]
     Git(#[from] GitSourceError),
-    /// The archive cannot be fetched, or is no valid content.
+    /// The archive cannot be fetched, or is not valid content.
     #[error(transparent)]
     Http(#[from] HttpSourceError),
-    /// The content was not uploaded, or is no valid content.
+    /// The content was not uploaded, or is not valid content.
     #[error(transparent)]
     Upload(#[from] UploadSourceError),
 }
 
-/// The files of fetched content by path, in the representation of the sink, and the sink.
+/// The sink and the files of fetched content. The files are sorted by path, and have the type of
+/// the sink.
 pub(crate) type FetchedFiles<S> = (BTreeMap<String, <S as FileSink>::File>, S);
 
-/// An open source: its credentials are read, and no content is fetched yet.
+/// An open source. Its credentials are read. No content is fetched yet.
 pub(crate) trait ContentSource: Send + Sync {
     /// Resolves the source to the content that it names now.
     fn resolve(&self) -> impl Future<Output = Result<ContentId, SourceError>> + Send;
 
-    /// Returns the content that the source names now, or `None` if it is `recorded`.
+    /// Returns the content that the source names now. Returns `None` if this content equals
+    /// `recorded`.
     fn changed(
         &self,
         recorded: &ContentId,
@@ -72,7 +74,7 @@ pub(crate) trait ContentSource: Send + Sync {
     }
 
     /// Fetches exactly `content` into `sink`, within the limits of a bundle. Fails if the source
-    /// has other content now.
+    /// now contains other content.
     fn fetch<S>(
         &self,
         content: &ContentId,
@@ -97,19 +99,20 @@ pub(crate) enum OpenSource {
     Upload(UploadSource),
 }
 
-/// The Bundle of a source.
+/// The Bundle for which a source is opened.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SourceOwner<'a> {
     /// The class of the Bundle.
     pub(crate) class: &'a str,
-    /// The requester who must have permission to read the source, and whose limits count.
+    /// The requester. The requester must have permission to read the source, and the limits of the
+    /// requester apply.
     pub(crate) requester: &'a Requester,
-    /// Uid of the Bundle if its content was not unpacked yet.
+    /// Uid of the Bundle. `None` if the content of the Bundle was already unpacked.
     pub(crate) uid: Option<&'a str>,
 }
 
-/// Opens `source` of a Bundle, and reads the credentials that it names. Responses of a registry
-/// other than layers are held in `memory`.
+/// Opens `source` of a Bundle, and reads the credentials that the source names. `memory` reserves
+/// the memory of all responses of a registry except layers.
 pub(crate) async fn open(
     shared: &Shared,
     source: &Source,
@@ -149,8 +152,8 @@ pub(crate) async fn open(
 }
 
 impl OpenSource {
-    /// Waits for what the source needs before a transfer slot is used. A repository needs a folder
-    /// of git, and a slot must not be in use while it waits for one.
+    /// Prepares the source before a transfer slot is used. A git source waits for a folder of git.
+    /// A transfer slot must not be held during this wait.
     pub(crate) async fn prepare(&self) -> Result<(), SourceError> {
         match self {
             Self::Git(git) => Ok(git.prepare().await?),

@@ -1,5 +1,5 @@
-//! Content that was uploaded to the pod. It is stored by Bundle until it is unpacked, and by digest
-//! after that.
+//! Content that was uploaded to the pod. Until it is unpacked, it is found by the uid of the
+//! Bundle. After that, it is found by its digest.
 
 use std::io;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use crate::uploads::UploadStore;
 /// The reason why an upload could not be unpacked.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UploadSourceError {
-    /// Nothing was uploaded yet. The text is that of RukPak.
+    /// No content was uploaded yet. The text is the same as in RukPak.
     #[error("waiting for bundle to be uploaded")]
     NotUploaded,
-    /// Cache and uploads have lost the content.
+    /// The content is neither in the cache nor in the uploads any more.
     #[error("the uploaded content {0} is lost")]
     Lost(Digest),
-    /// The archive cannot be read.
+    /// The archive cannot be read from the disk.
     #[error("cannot read the uploaded archive: {0}")]
     Storage(#[source] io::Error),
     /// The archive cannot be unpacked.
@@ -66,7 +66,8 @@ impl From<ArchiveFileError> for UploadSourceError {
 /// The upload of one Bundle.
 pub(crate) struct UploadSource {
     uploads: Arc<UploadStore>,
-    /// Uid of the Bundle that is unpacked for the first time; `None` for content that was unpacked.
+    /// Uid of the Bundle that is unpacked for the first time. `None` for content that was already
+    /// unpacked.
     bundle: Option<String>,
 }
 

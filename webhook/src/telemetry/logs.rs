@@ -1,10 +1,11 @@
-//! Logging to stderr, as JSON or text, with a filter. Log lines of dependencies are dropped.
+//! Logging to stderr, as JSON or text, with a filter. Log lines of dependencies are discarded.
 //!
-//! Some dependencies log data: `kube_client::client` logs bodies of the API server that it cannot
-//! parse, at `warn`, and failed requests at `debug`; HTTP libraries log frames and headers at
-//! `trace`. Such a body can contain Secrets, and a user can cause it. Therefore no directive of
-//! `--log-level` enables targets outside of this workspace, and the `log` crate is not connected.
-//! Errors of dependencies are returned and logged by the caller.
+//! Some dependencies log data: `kube_client::client` logs responses of the API server that it
+//! cannot parse at level `warn`, and failed requests at `debug`. HTTP libraries log frames and
+//! headers at `trace`. A logged response can contain Secrets, and a user can cause a response that
+//! cannot be parsed. Therefore no directive of `--log-level` enables targets outside of this
+//! workspace, and the `log` crate is not connected. Errors of dependencies are returned and logged
+//! by the caller.
 
 use std::io;
 
@@ -20,26 +21,27 @@ use crate::config::args::LogFormat;
 /// Prefix of the targets of this workspace.
 const OWN: &str = "bundle_";
 
-/// The error of starting the log.
+/// The reason why logging was not started.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// An invalid filter.
+    /// The log filter is invalid.
     #[error("invalid --log-level {filter}: use a level or directives")]
     Filter {
-        /// The value of the flag.
+        /// The value of the flag `--log-level`.
         filter: String,
-        /// The cause.
+        /// The error of the parser.
         source: ParseError,
     },
-    /// A log was started before.
+    /// Logging was already started in this process.
     #[error("logging was started twice")]
     Twice {
-        /// The cause.
+        /// The error of the logging library.
         source: tracing::subscriber::SetGlobalDefaultError,
     },
 }
 
-/// Starts logging, once per process. `filter` is a level or directives.
+/// Starts logging. Fails if it was already started in this process. `filter` is a level or
+/// directives.
 pub fn start(format: LogFormat, filter: &str) -> Result<(), LogError> {
     let subscriber = subscriber(format, filter, io::stderr)?;
     tracing::subscriber::set_global_default(subscriber).map_err(|source| LogError::Twice { source })
@@ -78,7 +80,8 @@ where
     tracing_subscriber::fmt::layer()
 }
 
-/// Returns true if an event or span belongs to this workspace, independent of the directives.
+/// Returns true if an event or span belongs to this workspace. The directives of the filter have no
+/// effect.
 fn is_own(metadata: &Metadata<'_>) -> bool {
     metadata.target().starts_with(OWN)
 }
@@ -89,7 +92,7 @@ mod tests {
 
     use std::sync::{Arc, Mutex};
 
-    /// The written bytes.
+    /// A writer that stores all written bytes.
     #[derive(Clone, Default)]
     struct Lines(Arc<Mutex<Vec<u8>>>);
 
@@ -139,7 +142,7 @@ mod tests {
                 });
                 let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
                 assert!(!text.contains("hidden"), "{filter}: {text}");
-                // A directive for spans enables only events inside of them.
+                // A directive for a span enables only events inside of this span.
                 let expected = usize::from(!filter.starts_with('['));
                 assert_eq!(text.matches("seen").count(), expected, "{filter}: {text}");
             }

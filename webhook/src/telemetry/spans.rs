@@ -1,12 +1,13 @@
-//! Tracing spans of reviews and reconciles. Each log line has the object, its uid, the requester,
-//! the code and the outcome. Spans never contain content or credentials.
+//! Tracing spans of reviews and reconciles. Each log line contains the object, its uid, the
+//! requester, the code and the outcome. Spans never contain content or credentials.
 
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
-/// Returns the span of one review. Its uid is that of the AdmissionReview, as in audit logs.
+/// Returns the span of one review. `uid` is the uid of the AdmissionReview, which audit logs also
+/// contain.
 pub(crate) fn review(kind: &str, operation: &str, name: &str, uid: &str, requester: &str) -> Span {
     tracing::info_span!(
         "review",

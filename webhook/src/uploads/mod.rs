@@ -1,5 +1,5 @@
-//! Uploaded archives of Bundles on the disk of the leader. An archive stays until its Bundle is
-//! deleted, or until space is needed after it was unpacked.
+//! Uploaded archives of Bundles on the disk of the leader. An archive is removed when its Bundle is
+//! deleted. An archive that was unpacked is also removed when space is needed.
 
 mod name;
 pub(crate) mod target;
@@ -19,20 +19,21 @@ use self::name::UploadName;
 use crate::budget::{Cap, Pool, Share, requester_key};
 use crate::config::stamp_key::CurrentStampKey;
 
-/// Maximum size of all uploads, also of those in progress, in bytes. One requester can have half of
-/// it, two of them three quarters.
+/// Maximum size of all uploads, in bytes. Uploads in progress count. One requester can use half of
+/// this space, and two requesters can use three quarters.
 pub(crate) const UPLOADS: u64 = 256 << 20;
-/// Space that is reserved at a time, in bytes: the size of an upload can be unknown.
+/// Space that is reserved in one step, in bytes. The space is reserved in steps, because the size
+/// of an upload can be unknown.
 const STEP: u64 = 1 << 20;
-/// Space that an upload uses at least, in bytes: its name is in memory. It limits the number of
-/// uploads.
+/// Minimum space that is counted for an upload, in bytes. It limits the number of uploads, because
+/// their names are in memory.
 const SMALLEST: u64 = 64 << 10;
-/// Extension of an upload in progress.
+/// File extension of an upload in progress.
 const UNFINISHED: &str = ".unfinished";
-/// Length of the hash of a requester in the name of a file.
+/// Length of the hash of a requester in a file name, in characters.
 const REQUESTER_HASH: usize = 16;
 
-/// The uploads.
+/// The uploads on the disk of this replica.
 pub(crate) struct UploadStore {
     folder: PathBuf,
     key: CurrentStampKey,
@@ -44,16 +45,16 @@ pub(crate) struct UploadStore {
 struct State {
     /// The uploads by uid of the Bundle.
     stored: HashMap<String, StoredUpload>,
-    /// Uids of Bundles whose content is unpacked. Their uploads are second copies.
+    /// Uids of Bundles with unpacked content. The cache also contains the content of their uploads.
     unpacked: HashSet<String>,
-    /// The files of an earlier process are in `stored`.
+    /// True after the files of an earlier process were added to `stored`.
     is_read: bool,
 }
 
 /// A complete upload.
 struct StoredUpload {
     path: PathBuf,
-    /// Hash of the requester.
+    /// Hash of the user name of the requester.
     requester: String,
     digest: Digest,
     changed: SystemTime,
@@ -69,7 +70,7 @@ pub(crate) struct Arriving {
 /// The space of an upload in progress.
 pub(crate) struct UploadSpace {
     requester: String,
-    /// Each has [`STEP`] bytes.
+    /// The reserved parts of the space. Each part has [`STEP`] bytes.
     shares: Mutex<Vec<Share>>,
 }
 
@@ -82,13 +83,13 @@ pub(crate) enum UploadError {
         UPLOADS >> 20
     )]
     Full,
-    /// The file cannot be written.
+    /// The file of the upload cannot be written.
     #[error("cannot store the upload: {0}")]
     Storage(#[from] io::Error),
 }
 
 impl UploadStore {
-    /// Creates the store. The folder is read at the first use.
+    /// Creates the store. The folder is read when the store is used first.
     pub(crate) fn new(folder: PathBuf, key: CurrentStampKey) -> Self {
         Self {
             folder,
@@ -98,9 +99,9 @@ impl UploadStore {
         }
     }
 
-    /// Creates the file of an upload. It has no space yet.
+    /// Creates the file of an upload. No space is reserved yet.
     pub(crate) fn begin(&self, requester: &str) -> io::Result<Arriving> {
-        // Unfinished files of an earlier process are removed before there are others.
+        // Unfinished files of an earlier process are removed before new unfinished files exist.
         drop(self.state());
         fs_err::create_dir_all(&self.folder)?;
         let mut builder = tempfile::Builder::new();
@@ -114,9 +115,9 @@ impl UploadStore {
         })
     }
 
-    /// Reserves space for an upload until it has `bytes`. Removes uploads that were unpacked, if
-    /// necessary: first those of the same requester, and those of other requesters only until this
-    /// one has half of the space.
+    /// Reserves space for an upload until the upload has `bytes` bytes. If necessary, removes
+    /// uploads that were unpacked. Uploads of the same requester are removed first. Uploads of
+    /// other requesters are removed only while the requester has less than half of the space.
     pub(crate) fn reserve(&self, space: &UploadSpace, bytes: u64) -> Result<(), UploadError> {
         let mut shares = lock(&space.shares);
         while (shares.len() as u64) * STEP < bytes {
@@ -129,7 +130,8 @@ impl UploadStore {
         Ok(())
     }
 
-    /// Stores an upload for the Bundle with this uid. It replaces an earlier one.
+    /// Stores an upload for the Bundle with this uid. The upload replaces an earlier upload of the
+    /// Bundle.
     pub(crate) fn keep(
         &self,
         upload: Arriving,
@@ -176,8 +178,9 @@ impl UploadStore {
         Some(state.stored.get(uid)?.digest.clone())
     }
 
-    /// Opens an upload with this digest. It can be that of another Bundle with the same content. The
-    /// caller has the digest from the record of unpacked content or from [`UploadStore::digest`].
+    /// Opens an upload with this digest. The upload may belong to another Bundle with the same
+    /// content. The digest must be from the record of unpacked content or from
+    /// [`UploadStore::digest`].
     pub(crate) fn open(&self, digest: &Digest) -> io::Result<Option<File>> {
         let path = {
             let state = self.state();
@@ -191,7 +194,7 @@ impl UploadStore {
     }
 
     /// Records that content with this digest is unpacked for the Bundle with this uid. Removes an
-    /// upload with another digest, which came too late.
+    /// upload with another digest, because it arrived too late.
     pub(crate) fn unpacked(&self, uid: &str, digest: &Digest) {
         let mut state = self.state();
         match state.stored.get(uid) {
@@ -213,8 +216,10 @@ impl UploadStore {
         self.state().stored.keys().cloned().collect()
     }
 
-    /// Removes the upload that was unpacked and has been stored for longest, so that `requester`
-    /// can have more space. Returns false if there is none whose removal helps.
+    /// Removes one upload that was unpacked, so that `requester` can have more space. Uploads of
+    /// `requester` are removed first, the oldest upload first. Uploads of other requesters are
+    /// removed only while `requester` has less than half of the space. Returns false if no upload
+    /// can be removed.
     fn remove_unpacked(&self, requester: &str) -> bool {
         let is_below_half = self.space.held(requester) + STEP <= self.space.capacity() / 2;
         let mut state = self.state();
@@ -249,7 +254,7 @@ impl UploadStore {
         state
     }
 
-    /// Adds the uploads of an earlier process, and removes its unfinished files.
+    /// Adds the uploads of an earlier process, and removes the unfinished files of that process.
     fn read(&self, state: &mut State) {
         let Ok(entries) = fs_err::read_dir(&self.folder) else {
             return;
@@ -264,7 +269,8 @@ impl UploadStore {
                 None => remove_file(&path),
             }
         }
-        // The requester with the most uploads needs the most free space.
+        // The requester with the most bytes comes first, because the limit of a requester depends
+        // on the free space.
         let mut bytes_by_requester: HashMap<String, u64> = HashMap::new();
         for (name, _, data) in &files {
             let requester = name.requester.clone();
@@ -288,7 +294,7 @@ impl UploadStore {
                 remove_file(&path);
                 continue;
             };
-            // The process ended before it had removed the earlier upload of a Bundle.
+            // The process ended before it removed the earlier upload of the Bundle.
             let other = state.stored.get(&uid);
             if other.is_some_and(|other| other.changed > changed) {
                 remove_file(&path);
@@ -318,7 +324,7 @@ impl State {
 }
 
 impl Arriving {
-    /// Returns a second handle of the file, to write it.
+    /// Returns a second handle of the file, for writing.
     pub(crate) fn writer(&self) -> io::Result<File> {
         self.file.reopen()
     }

@@ -1,5 +1,5 @@
-//! The names of files with uploads: Bundle, requester and digest, under a MAC. A file that another
-//! program wrote to the volume is not an upload.
+//! The names of files with uploads. A name contains Bundle, requester and digest, and a MAC over
+//! these facts. A file that another program wrote to the volume does not count as an upload.
 
 use std::path::Path;
 
@@ -7,29 +7,29 @@ use bundle_core::reference::Digest;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
-/// Extension of a complete upload.
+/// File extension of a complete upload.
 const COMPLETE: &str = "upload";
-/// Purpose of the MAC. Other texts under the same key have others.
+/// Purpose of the MAC. A MAC with the same key over other data has another purpose.
 const PURPOSE: &str = "core.rukpak.io/upload";
 
 /// The facts in the name of a complete upload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct UploadName {
-    /// Uid of the Bundle.
+    /// Uid of the Bundle that the upload is for.
     pub(super) uid: String,
-    /// Hash of the requester.
+    /// Hash of the user name of the requester.
     pub(super) requester: String,
     pub(super) digest: Digest,
 }
 
 impl UploadName {
-    /// Returns the name of the file. Returns `None` if the uid is not that of an object.
+    /// Returns the name of the file. Returns `None` if the uid has an invalid form.
     pub(super) fn file(&self, key: &[u8]) -> Option<String> {
         let mac = hex::encode(self.mac(key).finalize().into_bytes());
         is_uid(&self.uid).then(|| format!("{}_{mac}.{COMPLETE}", self.text()))
     }
 
-    /// Parses the name of a file. Returns `None` if it was not made with `key`.
+    /// Parses the name of a file. Returns `None` if the name was not created with `key`.
     pub(super) fn parse(path: &Path, key: &[u8]) -> Option<Self> {
         if path.extension()? != COMPLETE {
             return None;
@@ -44,11 +44,11 @@ impl UploadName {
             digest,
         };
         let is_complete = parts.next().is_none() && is_uid(&name.uid);
-        // In constant time.
+        // The MACs are compared in constant time.
         (is_complete && name.mac(key).verify_slice(&mac).is_ok()).then_some(name)
     }
 
-    /// Returns the facts. None of them has an underscore.
+    /// Returns the facts as text, separated by underscores. The facts contain no underscore.
     fn text(&self) -> String {
         format!("{}_{}_{}", self.uid, self.requester, self.digest.hex())
     }

@@ -1,5 +1,5 @@
-//! The interface between the reconciler, which knows the Bundles, and the content service, which
-//! receives uploads.
+//! The interface between the content service, which receives uploads, and the reconciler, which
+//! knows the Bundles.
 
 use bundle_core::names::KubeName;
 use bundle_core::plan::bundle::upload::UploadRejection;
@@ -7,15 +7,16 @@ use bundle_core::reference::Digest;
 use bundle_core::review::Requester;
 use futures::future::BoxFuture;
 
-/// A Bundle that receives uploads of a caller.
+/// A Bundle for which a caller can upload content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UploadTarget {
     pub(crate) uid: String,
     /// Digest of the content that was unpacked.
     pub(crate) unpacked: Option<Digest>,
-    /// True if the cache has that content.
+    /// True if the cache contains the unpacked content.
     pub(crate) is_cached: bool,
-    /// Name of the BundleDeployment in the labels, which others can write.
+    /// Name of the BundleDeployment in the labels of the Bundle. Other clients can write these
+    /// labels.
     pub(crate) deployment: Option<String>,
 }
 
@@ -41,7 +42,7 @@ pub(crate) enum TargetError {
     /// The Bundle has another source or other content.
     #[error(transparent)]
     Rejected(#[from] UploadRejection),
-    /// The Bundle is not reconciled, for this reason.
+    /// The Bundle is not reconciled. Contains the reason.
     #[error("Bundle {0} is not unpacked: {1}")]
     NotReconciled(KubeName, String),
     /// Another user requested the Bundle.
@@ -53,7 +54,7 @@ pub(crate) enum TargetError {
         user: String,
         requester: String,
     },
-    /// The caller requested the Bundle, and does not have all groups of that time.
+    /// The caller requested the Bundle, but no longer has all groups that the caller had then.
     #[error(
         "{user} cannot upload content of Bundle {bundle}, which was requested with further groups ({groups}): upload with a token that has them, or get permission to impersonate this user and its groups"
     )]
@@ -62,7 +63,7 @@ pub(crate) enum TargetError {
         user: String,
         groups: String,
     },
-    /// The API server failed.
+    /// A request to the API server failed.
     #[error("cannot read Bundle {0}")]
     Api(KubeName, #[source] kube::Error),
 }

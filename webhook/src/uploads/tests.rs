@@ -23,7 +23,7 @@ fn upload(store: &UploadStore, user: &str, uid: &str, bytes: &[u8]) -> Digest {
     digest
 }
 
-/// Stores an upload of this size without content.
+/// Stores an upload of `bytes` bytes without its content.
 fn unwritten(store: &UploadStore, user: &str, uid: &str, bytes: u64) -> Digest {
     let arriving = store.begin(user).unwrap();
     arriving.writer().unwrap().set_len(bytes).unwrap();
@@ -53,7 +53,7 @@ fn uploads_are_kept_across_restarts_until_they_are_replaced_or_removed() {
     assert_eq!(read(&store, &first), None);
     upload(&store, "ana", OTHER, b"second");
     assert_eq!(files(folder.path()), 2);
-    // The process ends during an upload.
+    // The process ends while an upload is in progress.
     let unfinished = store.begin("ana").unwrap();
     let (_, kept) = unfinished.file.keep().unwrap();
 
@@ -95,7 +95,7 @@ fn one_requester_has_half_of_the_space_also_after_a_restart() {
     };
     assert!(full("ana", UPLOADS / 2));
     assert!(!full("eve", UPLOADS / 4));
-    // An upload that was unpacked makes room.
+    // An upload that was unpacked is removed when space is needed.
     store.unpacked(UID, &Digest::of(b"a"));
     assert!(store.digest(UID).is_some());
     assert!(!full("ana", UPLOADS / 2));
@@ -106,7 +106,8 @@ fn one_requester_has_half_of_the_space_also_after_a_restart() {
 fn uploads_of_several_requesters_are_kept_across_restarts() {
     let folder = tempfile::tempdir().unwrap();
     let store = store_in(folder.path());
-    // Half of the space, and half of the rest.
+    // The first requester has half of the space. The second requester has half of the remaining
+    // space.
     for (user, uid, bytes) in [("ana", UID, UPLOADS / 2), ("eve", OTHER, UPLOADS / 4)] {
         unwritten(&store, user, uid, bytes);
     }
@@ -175,7 +176,8 @@ fn files_of_other_programs_are_removed_at_the_start() {
     let hex = digest.hex();
     let path = |name: &str| folder.path().join(name);
     for name in [
-        // Without a MAC, with one of another key, and with that of another Bundle or requester.
+        // Names without a MAC, with a MAC of another key, and with the MAC of another Bundle or
+        // requester.
         format!("{UID}_0_{hex}.upload"),
         name.file(b"another key").unwrap(),
         format!("{OTHER}_0_{hex}_{mac}"),

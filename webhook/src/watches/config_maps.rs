@@ -1,6 +1,6 @@
 //! Watches the metadata of the ConfigMaps that policies name, each ConfigMap by its name.
-//! `policies` reads them after a change. Secrets are never watched: the permission to watch one
-//! Secret of a namespace is the permission to watch all.
+//! `policies` reads them after a change. Secrets are never watched, because the pod would need
+//! permission to watch all Secrets of the namespace.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +15,8 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-/// Delay after a watch has ended or failed. The periodic read covers changes in between.
+/// Delay before a watch that has ended or failed is restarted. The periodic read detects changes
+/// during the delay.
 const RESTART_DELAY: Duration = Duration::from_secs(5);
 
 /// The watches. A watch ends when it is dropped.
@@ -38,7 +39,7 @@ impl ConfigMapWatches {
         }
     }
 
-    /// Replaces the watched ConfigMaps.
+    /// Replaces the set of watched ConfigMaps.
     pub(super) fn watch(&mut self, config_maps: BTreeSet<KubeName>) {
         if config_maps == self.config_maps {
             return;

@@ -1,5 +1,5 @@
-//! Watches all objects of one small kind, and returns a snapshot after each change. The watch
-//! survives connection errors.
+//! Watches all objects of one small kind, and returns a snapshot after each change. After a
+//! connection error, the watch continues.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use serde_json::Value;
 
 use crate::clients::cluster::watch_events;
 
-/// The `spec` of all objects by name; `null` for an object without `spec`.
+/// The `spec` of all objects by name. `null` for an object without `spec`.
 pub(super) type Specs = BTreeMap<String, Arc<Value>>;
 
-/// The watch, and the objects that it has reported. The objects are untyped: an invalid object must
-/// neither stop the watch nor be skipped.
+/// The watch, and the objects that it has reported. The objects are untyped, so that an invalid
+/// object does not stop the watch and is not omitted.
 pub(super) struct Follower {
     events: BoxStream<'static, watcher::Result<Event<DynamicObject>>>,
     kind: &'static str,
     specs: Specs,
-    /// The objects of a list that is not complete yet.
+    /// The objects of a list that is not complete yet. `None` if no list is in progress.
     listing: Option<Specs>,
 }
 
@@ -63,7 +63,7 @@ impl Follower {
                     error = crate::chain(&error),
                     "the watch was interrupted; known objects stay in use"
                 ),
-                // This watch never ends.
+                // The watch never ends, so this case does not occur.
                 None => std::future::pending().await,
             }
         }

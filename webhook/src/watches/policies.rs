@@ -1,6 +1,6 @@
 //! The cache of SignaturePolicies, with the keys of the Secrets and the trust roots of the
 //! ConfigMaps that they name. Secrets and ConfigMaps are read periodically, and ConfigMaps also
-//! after a watch event. `bundle_core::policy` has the rules.
+//! after a watch event. `bundle_core::policy` contains the rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use super::follow::{Follower, Specs};
 use crate::readiness::Gate;
 use crate::shared::Shared;
 
-/// Interval between reads of the Secrets and ConfigMaps, of which there are few. Secrets are not
+/// Interval between reads of the Secrets and ConfigMaps. Their number is small. Secrets are not
 /// watched, so a changed key takes effect after this time.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(15);
-/// Delay after one could not be read.
+/// Delay before the next read after a Secret or ConfigMap could not be read.
 const RETRY_DELAY: Duration = Duration::from_secs(2);
 
 /// The Secrets and ConfigMaps that policies name, as found in the system namespace.

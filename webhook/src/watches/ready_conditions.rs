@@ -1,5 +1,5 @@
 //! The condition `Ready` of each ProvisionerClass and SignaturePolicy, for kstatus and users. No
-//! decision uses this status.
+//! decision depends on this status.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,9 +20,10 @@ use serde_json::{Value, json};
 use super::policies::PolicyReferences;
 use crate::shared::Shared;
 
-/// Maximum delay of a status change that only depends on time, after a clock was changed.
+/// Maximum delay of a status change that depends only on time. It limits the delay after a clock
+/// was changed.
 const MAX_WAIT: Duration = Duration::from_mins(10);
-/// Delay after the end of a validity period, because a trust root is still valid at that time.
+/// Delay after the end of a validity period, because a trust root is still valid at the exact end.
 const WAKE_MARGIN: Duration = Duration::from_millis(100);
 
 /// The content of the condition `Ready`.
@@ -77,7 +78,7 @@ async fn update_all(
     let resource = ApiResource::from_gvk_with_plural(&gvk, plural);
     let api: Api<DynamicObject> = Api::all_with(shared.leader_client(), &resource);
     for name in names {
-        // The API server accepted the name of a listed object.
+        // The API server has accepted the name, so parsing does not fail.
         let Ok(name) = name.parse::<KubeName>() else {
             continue;
         };
@@ -118,7 +119,7 @@ async fn update(
         .patch_status(name, &as_us, &Patch::Apply(patch))
         .await
     {
-        // It was deleted, or created again with another uid.
+        // The object was deleted, or created again with another uid.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
         outcome => outcome.map(drop),
     }
@@ -194,7 +195,7 @@ fn status(
     {
         return None;
     }
-    // Whole seconds, as in the Kubernetes API.
+    // The Kubernetes API stores times in whole seconds.
     let now = Timestamp::from_second(now.as_second())
         .unwrap_or(now)
         .to_string();

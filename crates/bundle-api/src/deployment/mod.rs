@@ -68,10 +68,10 @@ pub struct BundleDeploymentSpec {
     /// Template of the Bundle. A change creates a new Bundle, named after this object and a hash of
     /// the template.
     pub template: BundleTemplate,
-    /// Configuration of the content, in free form; the schema of the package documents its keys.
+    /// Configuration of the content, in free form. The schema of the package documents the keys.
     /// Operators (registry+v1) have the keys `watchNamespace`, `watchNamespaces` and
-    /// `deploymentConfig`. It has no effect for plain content without `config.patches`. A change is
-    /// applied in place, without a new Bundle.
+    /// `deploymentConfig`. This field has no effect for plain content without `config.patches`. A
+    /// change is applied in place, without a new Bundle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schemas::free_form")]
     pub config: Option<serde_json::Value>,
@@ -79,16 +79,17 @@ pub struct BundleDeploymentSpec {
     /// requester needs verb `impersonate` on this ServiceAccount.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account: Option<ServiceAccountName>,
-    /// Namespace of the objects without a namespace. This field has no default: if it is not set,
-    /// content with such objects is rejected. All objects of an operator (registry+v1) are
-    /// installed in this namespace. If this field is not set, an operator is installed in the
-    /// namespace that its bundle suggests. A namespace of bundle-webhook itself is rejected.
+    /// Namespace for namespaced objects that set no namespace. This field has no default. If it is
+    /// not set, content with objects that need a namespace is rejected. All objects of an operator
+    /// (registry+v1) are installed in this namespace. If this field is not set, an operator is
+    /// installed in the namespace that its bundle suggests. A namespace of bundle-webhook itself is
+    /// rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = names::LABEL_PATTERN), length(max = names::LABEL_LIMIT))]
     pub target_namespace: Option<String>,
-    /// Create `targetNamespace` if it is missing. An existing namespace is not changed. When the
-    /// content is deleted, a namespace that was created is deleted too if it contains no other
-    /// objects. Default: false.
+    /// Create `targetNamespace` if it does not exist. An existing namespace is not changed. When
+    /// the content is deleted, the pod also deletes a namespace that it created, if the namespace
+    /// contains no other objects. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub create_namespace: Option<bool>,
     /// Stop reconciling while this field is true: new content is not installed, and drift is not
@@ -110,11 +111,12 @@ pub struct BundleDeploymentSpec {
     /// Handling of installed objects when this object is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion: Option<Deletion>,
-    /// Override for content whose Kubernetes version range excludes this server.
+    /// Override for content that does not support the Kubernetes version of this server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<KubernetesOverride>,
-    /// Exceptions from the checks on upgrades of CRDs. New content whose CRDs could break existing
-    /// custom resources is rejected, unless an exception names the check that failed.
+    /// Exceptions from the checks on upgrades of CRDs. New content is rejected if its CRDs could
+    /// break existing custom resources. An exception allows the upgrade in spite of one failed
+    /// check.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crd_upgrades: Option<CrdUpgrades>,
 }
@@ -135,16 +137,16 @@ pub struct TemplateMetadata {
     /// Annotations of the Bundle.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// Not used; accepted for compatibility with existing manifests.
+    /// Not used. This field is accepted for compatibility with existing manifests.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub finalizers: Vec<String>,
     /// Labels of the Bundle, in addition to its owner labels.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// Not used: the Bundle is named after the BundleDeployment and a hash of the template.
+    /// Not used. The Bundle is named after the BundleDeployment and a hash of the template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Not used: Bundles have no namespace.
+    /// Not used. Bundles have no namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
 }
@@ -161,17 +163,17 @@ impl TemplateMetadata {
 /// owner of the object. An object with another owner is never adopted. Default: `Prevent`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Collision {
-    /// Leave the object unchanged, and fail.
+    /// Do not change the object, and fail.
     #[default]
     Prevent,
-    /// Take ownership of the object.
+    /// Adopt the object: the BundleDeployment becomes its owner.
     Adopt,
 }
 
 /// Handling of installed objects that were changed by another actor.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Drift {
-    /// `Correct` restores the object at once; `Report` only sets condition `Drifted` and
+    /// `Correct` restores the object at once. `Report` only sets condition `Drifted` and
     /// `status.drift`. Default: `Correct`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<DriftMode>,
@@ -180,14 +182,14 @@ pub struct Drift {
     pub ignore: Vec<DriftIgnore>,
 }
 
-/// `Correct` restores the object at once; `Report` only sets condition `Drifted` and
+/// `Correct` restores the object at once. `Report` only sets condition `Drifted` and
 /// `status.drift`. Default: `Correct`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum DriftMode {
-    /// Restore the object.
+    /// Restore the drifted object.
     #[default]
     Correct,
-    /// Report the change in the status.
+    /// Report the drift in the status, and do not change the object.
     Report,
 }
 
@@ -201,10 +203,10 @@ pub struct DriftIgnore {
     /// Name of the object. Default: every name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Fields, as JSON pointers: `/spec/replicas`.
+    /// Ignored fields, as JSON pointers such as `/spec/replicas`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<String>,
-    /// Field manager whose fields are ignored.
+    /// Field manager. Drift of the fields that this manager owns is ignored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manager: Option<String>,
 }
@@ -218,8 +220,8 @@ pub struct Rollout {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^([0-9]+(ms|s|m|h))+$"))]
     pub deadline: Option<String>,
-    /// Handling of content that is not healthy by the deadline: `Hold` stops and reports the
-    /// content; `RollBack` installs the previous content. Default: `Hold`. Not implemented yet:
+    /// Handling of content that is not healthy by the deadline. `Hold` stops and reports the
+    /// content. `RollBack` installs the previous content. Default: `Hold`. Not implemented yet:
     /// this field has no effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_failure: Option<OnFailure>,
@@ -227,9 +229,9 @@ pub struct Rollout {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100))]
     pub history: Option<u32>,
-    /// Allow a lower version to replace a higher one of the same package. Default: false. Content of
-    /// a former revision in `status.revisions` is always allowed. A SignaturePolicy can still forbid
-    /// lower versions.
+    /// Allow a lower version to replace a higher version of the same package. Default: false.
+    /// Content of a former revision in `status.revisions` is always allowed. A SignaturePolicy can
+    /// still forbid lower versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_downgrade: Option<bool>,
     /// Handling of an object with a change of an immutable field. `IfCompleted` deletes and
@@ -245,20 +247,20 @@ pub struct Rollout {
 /// `Never` recreates no object. Default: `IfCompleted`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Replace {
-    /// Any object except Namespaces, CRDs and volumes.
+    /// Delete and recreate any object except Namespaces, CRDs and volumes.
     Always,
-    /// Jobs that have completed or failed.
+    /// Delete and recreate Jobs that have completed or failed.
     #[default]
     IfCompleted,
-    /// No object.
+    /// Recreate no object.
     Never,
 }
 
-/// Handling of content that is not healthy by the deadline: `Hold` stops and reports the content;
+/// Handling of content that is not healthy by the deadline. `Hold` stops and reports the content.
 /// `RollBack` installs the previous content. Default: `Hold`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum OnFailure {
-    /// Stop, and report the content.
+    /// Stop the rollout, and report the content.
     #[default]
     Hold,
     /// Install the previous content.
@@ -283,10 +285,10 @@ pub struct Deletion {
 /// this project from the objects. Default: Delete.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum DeleteObjects {
-    /// Delete the objects.
+    /// Delete the installed objects.
     #[default]
     Delete,
-    /// Keep the objects.
+    /// Keep the installed objects, and remove the labels of this project.
     Orphan,
 }
 
@@ -294,29 +296,29 @@ pub enum DeleteObjects {
 /// the CRD, `Delete` deletes the CRD and all its resources. Default: `Refuse`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum DeleteCustomResources {
-    /// Wait until the CRD has no resources, and report it.
+    /// Wait until the CRD has no resources, and report the CRD.
     #[default]
     Refuse,
-    /// Keep the CRD.
+    /// Keep the CRD and its resources.
     Orphan,
     /// Delete the CRD and all its resources.
     Delete,
 }
 
-/// Override for content whose Kubernetes version range excludes this server.
+/// Override for content that does not support the Kubernetes version of this server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KubernetesOverride {
-    /// `Accept` installs the content anyway and records that in the status. Default: the range of
-    /// the package applies.
+    /// `Accept` installs the content, and records in the status that the server is not supported.
+    /// Default: the range of the package applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unsupported: Option<Unsupported>,
 }
 
-/// `Accept` installs the content anyway and records that in the status. Default: the range of the
-/// package applies.
+/// `Accept` installs the content, and records in the status that the server is not supported.
+/// Default: the range of the package applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Unsupported {
-    /// Install the content anyway.
+    /// Install the content on an unsupported server.
     Accept,
 }
 
@@ -333,12 +335,13 @@ pub struct CrdUpgrades {
 pub struct CrdUpgradeException {
     /// Name of the CRD: `widgets.example.com`.
     pub crd: String,
-    /// Name of the check, as the message names it: `NoScopeChange`, `NoStoredVersionRemoved`,
-    /// `NoConversionRemoved`, `NoExistingFieldRemoved`, `ServedVersionValidator`, `Enum`,
-    /// `Required`, `Maximum`, `MaxItems`, `MaxLength`, `MaxProperties`, `Minimum`, `MinItems`,
-    /// `MinLength`, `MinProperties`, `Default`, `Type`, `UnknownChange`; `ChangeValidator` covers
-    /// `Enum` and all that follow it.
+    /// Name of the check, as in the message of the failed check: `NoScopeChange`,
+    /// `NoStoredVersionRemoved`, `NoConversionRemoved`, `NoExistingFieldRemoved`,
+    /// `ServedVersionValidator`, `Enum`, `Required`, `Maximum`, `MaxItems`, `MaxLength`,
+    /// `MaxProperties`, `Minimum`, `MinItems`, `MinLength`, `MinProperties`, `Default`, `Type`,
+    /// `UnknownChange`. `ChangeValidator` covers `Enum` and all checks after `Enum` in this list.
     pub check: String,
-    /// Reason for the exception. `status.warnings` shows it in place of the result of the check.
+    /// Reason for the exception. `status.warnings` shows this reason instead of the result of the
+    /// check.
     pub reason: String,
 }

@@ -10,14 +10,14 @@ use crate::{admission_status::AdmissionStatus, service_account::ServiceAccountNa
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BundleDeploymentStatus {
-    /// Sealed requester of this generation. An object without a seal was written while admission
-    /// was off, and is not reconciled.
+    /// Requester of this generation, recorded in a seal. An object without a seal was written while
+    /// admission was off. The pod does not reconcile it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admission: Option<AdmissionStatus>,
     /// Generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Name of the Bundle whose content is installed.
+    /// Name of the Bundle that contains the installed content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active_bundle: Option<String>,
     /// Installed content, with the ServiceAccount that installed it and its requester.
@@ -51,10 +51,10 @@ pub struct BundleDeploymentStatus {
 pub struct Installed {
     /// Digest of the content.
     pub digest: String,
-    /// Version of the package.
+    /// Version of the installed package, if the package has a version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Number of objects that were applied.
+    /// Number of objects of the content that were applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub objects: Option<u64>,
     /// ServiceAccount that applied the objects.
@@ -67,7 +67,8 @@ pub struct Installed {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved_by: Option<String>,
     /// Digest over the managed fields of all installed objects after the last apply. If the digest
-    /// is unchanged after a restart, no object has drifted and no object is applied.
+    /// is unchanged after a restart of the pod, no object has drifted. The pod then applies no
+    /// object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fields_digest: Option<String>,
 }
@@ -81,7 +82,7 @@ pub struct Upgrade {
     pub bundle: String,
     /// Digest of the new content.
     pub digest: String,
-    /// Version of the new package.
+    /// Version of the package in the new content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// Number of objects of the new content. Absent until the number is known.
@@ -112,8 +113,8 @@ pub struct Revision {
     pub installed_at: Option<Time>,
     /// `Active`, `Superseded` or `Failed`.
     pub state: RevisionState,
-    /// Number of the revision. It increases with each installation of other content, also with the
-    /// installation of earlier content.
+    /// Number of the revision. The number increases with each installation of other content, even
+    /// if that content was installed before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub number: Option<i64>,
     /// Requester of the content.
@@ -122,8 +123,9 @@ pub struct Revision {
     /// Digest of `spec.config` at the last installation of the content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_digest: Option<String>,
-    /// `spec.config` at the last installation of the content. Absent if there was none, or if it and
-    /// the configurations of newer revisions together exceed 8 KiB.
+    /// `spec.config` at the last installation of the content. Absent if `spec.config` was not set.
+    /// Also absent if this configuration and the configurations of newer revisions together exceed
+    /// 8 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schemas::free_form")]
     pub config: Option<serde_json::Value>,
@@ -132,12 +134,12 @@ pub struct Revision {
 /// State of a revision.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum RevisionState {
-    /// Installed.
+    /// The revision is installed.
     #[default]
     Active,
-    /// Replaced by another revision.
+    /// The revision was replaced by another revision.
     Superseded,
-    /// Not installed because of an error.
+    /// The revision was not installed because of an error.
     Failed,
 }
 

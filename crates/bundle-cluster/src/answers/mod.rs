@@ -1,7 +1,7 @@
-//! Layer below all clients that limits the memory of API server responses, because users with write
-//! permission on an object choose its size. Lists are read in pages that fit. Objects that are too
-//! large or invalid are read without their contents. All other responses end at a size limit.
-//! `reduce` reduces objects.
+//! Layer below all clients that limits the memory of API server responses. The limit is necessary
+//! because users with write permission on an object choose its size. Lists are read in pages that
+//! fit into the limit. Objects that are too large or invalid are read without their contents. All
+//! other responses fail above a size limit. `reduce` reduces objects.
 
 mod readable;
 mod reduce;
@@ -36,7 +36,7 @@ const METADATA_LIMIT: usize = 8 << 20;
 /// Largest memory for a parsed object of a list or watch, in bytes.
 const WHOLE_LIMIT: usize = 16 << 20;
 /// Largest memory for a parsed object of this project's kinds, in bytes. The reconciler holds up to
-/// 24 such objects at the same time.
+/// 24 of these objects in memory at the same time.
 const OWN_LIMIT: usize = 4 << 20;
 /// Largest response that is neither metadata nor a list or watch, in bytes. Readers of whole
 /// objects have their own limits.
@@ -47,26 +47,29 @@ const FAILURE_LIMIT: u64 = 1 << 20;
 const ENVELOPE_LIMIT: usize = 1 << 20;
 /// Memory in bytes above which responses are read one at a time.
 const SMALL: usize = 1 << 20;
-/// Timeout for the body of a response that is no watch.
+/// Timeout for the body of a response that is not a watch.
 const READ_TIMEOUT: Duration = Duration::from_secs(65);
-/// Timeout for the rest of a response that holds a permit which other responses wait for. The API
-/// server has converted the objects before it sends the first byte.
+/// Timeout for the rest of a response that holds a permit. Other responses wait for this permit.
+/// The API server converts all objects before it sends the first byte, so the rest arrives without
+/// delay.
 pub(crate) const PERMIT_TIMEOUT: Duration = Duration::from_secs(15);
 /// Largest number of lists with a recorded page size.
 const REMEMBERED: usize = 256;
 /// Factor by which the page size is reduced after a page that does not fit.
 const SMALLER: u32 = 4;
 
-/// Request extension: the metadata response of one object keeps `fieldsV1` of all managers.
+/// Request extension: the metadata response of one object contains `fieldsV1` of all field
+/// managers.
 #[derive(Debug, Clone, Copy)]
 pub struct KeepFields;
 
-/// Shared state of all clients.
+/// State that all clients share: permits and page sizes.
 #[derive(Debug)]
 struct AnswerMemory {
     /// Permit for a response that is not small. The permit is held until the response is read.
     turn: Arc<Semaphore>,
-    /// Last page size that fitted, by path, for lists whose pages did not fit.
+    /// Last page size that did not exceed the limit, by path of the list. Contains only lists with
+    /// a page that exceeded the limit.
     page_sizes: Mutex<HashMap<String, u32>>,
 }
 
@@ -228,7 +231,7 @@ async fn receive(body: &mut Body, reducer: &mut Reducer, most: usize) -> Result<
     Ok(true)
 }
 
-/// Returns a response that holds its permit until it is read or dropped.
+/// Returns a response that holds its permit until the response is read or dropped.
 fn held(bytes: Vec<u8>, turn: Option<OwnedSemaphorePermit>) -> AnswerBody {
     let frame = future::ready(Ok(Frame::data(bytes.into())));
     let frames = stream::once(frame).inspect(move |_| {
@@ -297,7 +300,8 @@ fn limited_and_reduced(body: Body, limit: u64, mut reducer: Option<Reducer>) -> 
     StreamBody::new(frames).boxed_unsync()
 }
 
-/// Logs objects that were too large or invalid. Returns true if there are no such objects.
+/// Logs the names of objects that were too large or invalid. Returns true if all objects were read
+/// completely.
 fn report(reducer: &mut Reducer, path: &str) -> bool {
     let too_large = reducer.take_too_large();
     for name in &too_large {
@@ -341,7 +345,7 @@ fn kind_of(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<AnswerKind
 #[derive(Debug, Clone, Copy)]
 struct AnswerRules {
     objects: ObjectRules,
-    /// True if a too large object makes the response fail.
+    /// True if the whole response fails when one object is too large.
     is_complete: bool,
 }
 
@@ -358,8 +362,9 @@ impl AnswerRules {
                 } else {
                     WHOLE_LIMIT
                 },
-                // The comparison of webhook registrations reads all entries, and the entry of the
-                // Job controller shows the state of a Job.
+                // `fieldsV1` of other managers is needed in two cases. The comparison of webhook
+                // registrations reads all entries, and the entry of the Job controller shows the
+                // state of a Job.
                 keeps_fields: path.starts_with("/apis/admissionregistration.k8s.io/")
                     || (path.starts_with("/apis/batch/") && path.ends_with("/jobs")),
                 is_checked: true,

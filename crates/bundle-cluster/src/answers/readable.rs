@@ -1,5 +1,5 @@
-//! Checks for values that Go accepts and this process does not: one value of one object must not
-//! make a whole response unreadable.
+//! Checks for values that Go accepts and this process does not accept. One value of one object must
+//! not make a whole response unreadable.
 
 use bundle_core::footprint::Footprint;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -14,7 +14,7 @@ struct TypedPart {
 
 /// Returns true if the text of an object parses as the types of lists and watches.
 pub(super) fn is_readable(object: &[u8]) -> bool {
-    // The first visits each value, without storing any.
+    // `Footprint` visits each value and stores no value.
     serde_json::from_slice::<Footprint>(object).is_ok()
         && serde_json::from_slice::<TypedPart>(object).is_ok()
 }

@@ -8,8 +8,8 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::ByName;
 
-/// Returns a client whose requests get the responses of `respond`, and a task that returns the URLs
-/// of the requests after the client is dropped.
+/// Returns a client and a task. `respond` creates the response to each request of the client. The
+/// task returns the URLs of the requests after the client is dropped.
 fn server(
     respond: impl Fn(&Uri) -> (u16, String) + Send + 'static,
 ) -> (Api<ConfigMap>, JoinHandle<Vec<String>>) {

@@ -1,5 +1,5 @@
-//! Memory estimates of objects before the objects are stored. The same rule limits responses, so
-//! that each admitted object can be read later. The limits per kind are in
+//! Memory estimates of objects before the objects are stored. The same estimate limits responses,
+//! so that each admitted object can be read later. The limits per kind are in
 //! `bundle_core::review::size`.
 
 use std::io::{self, Write};
@@ -65,14 +65,14 @@ impl Scale {
     }
 
     fn push(&mut self, bytes: &[u8]) {
-        // The text is that of a value, which is never malformed.
+        // The text of a serialized value is always valid JSON.
         if self.reducer.push(bytes).is_ok() {
             self.weight = self.weight.saturating_add(self.reducer.weight());
             self.reducer.take();
         }
     }
 
-    /// Writes a value.
+    /// Writes a value as JSON.
     fn value(&mut self, value: &impl Serialize) {
         // Writing to memory does not fail.
         let _written = serde_json::to_writer(&mut *self, value);
@@ -113,7 +113,7 @@ impl Write for Scale {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         for &byte in bytes {
             match byte {
-                // API servers escape these.
+                // API servers escape these characters.
                 b'<' | b'>' | b'&' => self.push(br"\u0000"),
                 byte => self.push(&[byte]),
             }
@@ -177,7 +177,7 @@ mod tests {
             let all = weight.metadata + weight.content;
             let expected = weight_in_list(&object);
             assert!(all >= expected, "{all} {expected}");
-            // Responses with whole objects also drop the fields of this project.
+            // Responses with whole objects also omit `fieldsV1` of this project's manager.
             assert!(all < expected * 6 + 5000, "{all} {expected}");
             assert!(!weight.is_too_deep);
         }

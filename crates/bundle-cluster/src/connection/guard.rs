@@ -55,8 +55,8 @@ async fn checked(request: Request<Body>) -> Result<Request<Body>, tower::BoxErro
     Ok(Request::from_parts(head, Body::from(body.to_vec())))
 }
 
-/// Returns the impersonated identity. A ServiceAccount is impersonated by user name only. Groups,
-/// uid or extra fields could add permissions, so a request with these fields counts as
+/// Returns the impersonated identity. This crate impersonates a ServiceAccount by user name only.
+/// Groups, uid or extra fields could add permissions, so a request with these fields counts as
 /// impersonation of a user.
 fn impersonated(headers: &HeaderMap) -> Impersonated {
     let mut named = headers
@@ -74,8 +74,8 @@ fn impersonated(headers: &HeaderMap) -> Impersonated {
     }
 }
 
-/// Accepts only a PATCH or DELETE of one object whose query has `dryRun=All` exactly once and no
-/// unexpected parameter.
+/// Accepts only a PATCH or DELETE of one object. The query must contain `dryRun=All` exactly once
+/// and no unexpected parameter.
 fn is_dry_run(method: &Method, uri: &Uri) -> Result<(), NotDryRun> {
     if method != Method::PATCH && method != Method::DELETE {
         return Err(NotDryRun("it is neither a patch nor a deletion"));
@@ -101,7 +101,7 @@ fn is_dry_run(method: &Method, uri: &Uri) -> Result<(), NotDryRun> {
 }
 
 /// Returns true if the path is the path of one object. Returns false for collections, and for
-/// subresources, because a subresource may have an effect in spite of `dryRun`.
+/// subresources, because a subresource may ignore `dryRun`.
 fn is_object(path: &str) -> bool {
     let mut segments = path.split('/').collect::<Vec<_>>().into_iter();
     let root = (segments.next(), segments.next());

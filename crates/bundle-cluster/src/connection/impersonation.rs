@@ -1,4 +1,4 @@
-//! Commands for an administrator that let the pod impersonate a ServiceAccount.
+//! Commands for an administrator that permit the pod to impersonate a ServiceAccount.
 
 use bundle_core::names::{KubeName, NameKind};
 
@@ -7,8 +7,8 @@ use super::ServiceAccount;
 /// If the API server rejected the impersonation of `account`, adds commands to the message of
 /// `error` that permit this impersonation.
 ///
-/// The shipped Role contains only the installer. Each further ServiceAccount needs a Role in its
-/// namespace.
+/// The Role in the shipped manifests permits only the ServiceAccount of the installer. Each other
+/// ServiceAccount needs a Role in its own namespace.
 pub fn with_missing_right(mut error: kube::Error, account: &ServiceAccount) -> kube::Error {
     if let kube::Error::Api(status) = &mut error
         && let Some(hint) = missing_right(&status.message, account)

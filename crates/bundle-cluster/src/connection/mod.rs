@@ -26,16 +26,16 @@ pub use self::retry::RetryAfter;
 pub use bundle_core::service_account::ServiceAccount;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Timeout for the head of a response, also for the head of a watch. This timeout is longer than
-/// the minute after which API servers end a request.
+/// Timeout for the head of a response, including the head of a watch. API servers end a request
+/// after one minute. This timeout is longer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(65);
 /// The client library's stack of services, with a response timeout.
 pub type Transport = Timeout<BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>>;
 
 /// Header with the impersonated user.
 pub const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
-/// Largest number of cached clients of ServiceAccounts. Further clients are created again, which is
-/// cheap.
+/// Largest number of cached clients of ServiceAccounts. A client that is not cached is created
+/// again, which is cheap.
 const ACCOUNTS: usize = 256;
 
 /// Error of a connection to the API server.
@@ -51,7 +51,7 @@ pub enum ClusterError {
     NotInCluster {
         source: kube::config::InClusterError,
     },
-    #[error("cannot use the connection settings to the API server")]
+    #[error("cannot use the settings for the connection to the API server")]
     Client { source: kube::Error },
     #[error("`{}` cannot be the name of a ServiceAccount", account.user_name())]
     Account { account: ServiceAccount },
@@ -106,7 +106,7 @@ impl Clients {
     }
 
     /// Returns the client with the pod's own identity. This client can read this project's kinds,
-    /// but cannot write objects of bundles.
+    /// but it cannot write installed objects.
     pub fn own(&self) -> Client {
         self.own.clone()
     }

@@ -1,5 +1,5 @@
-//! Retries of requests after status 429, as in kubectl. The client library's own policy would also
-//! retry rejections.
+//! Retries of requests after status 429, as in kubectl. The retry policy of the client library
+//! would also retry rejected requests.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ impl<B> Policy<Request<Body>, Response<B>, BoxError> for RetryAfter {
     }
 
     fn clone_request(&mut self, request: &Request<Body>) -> Option<Request<Body>> {
-        // Only bodies in memory can be sent again; all bodies here are.
+        // Only bodies in memory can be sent again. All bodies of this crate are in memory.
         let mut copy = Request::new(request.body().try_clone()?);
         *copy.method_mut() = request.method().clone();
         *copy.uri_mut() = request.uri().clone();

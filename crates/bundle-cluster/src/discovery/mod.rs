@@ -1,5 +1,5 @@
-//! Discovery of the API server's resources, from group, version and kind to a path, with a cache
-//! that is refreshed when a kind is missing.
+//! Discovery of the API server's resources: from group, version and kind to a path. A cache is
+//! refreshed when a kind is missing.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const STALE: Duration = Duration::from_millis(500);
 /// versions.
 const OLD: Duration = Duration::from_secs(600);
 
-/// Kind that the server has.
+/// Kind that the server serves.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Kind {
     /// Group, version and path of the resource.
@@ -29,7 +29,8 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// Returns the kind of `id` if content with the definitions `defined` defines it.
+    /// Returns the kind of `id` if one of the CustomResourceDefinitions in `defined` defines it.
+    /// These definitions are part of the content.
     pub fn defined(defined: &[CustomKind], id: &ObjectId) -> Option<Self> {
         let kind = defined.iter().find(|kind| {
             kind.group == id.group && kind.kind == id.kind && kind.versions.contains(&id.version)
@@ -123,16 +124,16 @@ impl Apis {
         Ok(found.cloned())
     }
 
-    /// Returns the names of the kinds of a group and version, in one request unless they were read
-    /// in the same half second.
+    /// Returns the names of the kinds of a group and version, in one request. Uses the cached names
+    /// if they were read within the last half second.
     pub async fn kinds(&self, group: &str, version: &str) -> Result<BTreeSet<String>, kube::Error> {
         let kinds = self.list(group, version, STALE).await?;
         let names = kinds.iter().map(|kind| kind.resource.kind.clone());
         Ok(names.collect())
     }
 
-    /// Clears all kinds that users can define. Call it after such a kind was created or deleted,
-    /// and after a failure.
+    /// Clears all kinds that users can define. Call this function after one of these kinds was
+    /// created or deleted, and after a failure.
     pub async fn forget_custom(&self) {
         self.lists
             .lock()
@@ -141,8 +142,8 @@ impl Apis {
         *self.groups.lock().await = None;
     }
 
-    /// Returns the kind in the preferred version of the server, or in another version that has the
-    /// kind.
+    /// Returns the kind in the version that the server prefers. If that version does not contain
+    /// the kind, returns the kind in another version.
     pub async fn preferred(&self, kind: &GroupKind) -> Result<Option<Kind>, kube::Error> {
         if kind.group.is_empty() {
             return self.find("", "v1", &kind.kind).await;
@@ -155,11 +156,12 @@ impl Apis {
         Ok(None)
     }
 
-    /// Returns all groups with their versions (`apps/v1`), and the kinds of each (`apps/v1/Deployment`),
-    /// in order. Kinds of an API server behind this one that does not respond are left out.
+    /// Returns all groups with their versions (`apps/v1`), and the kinds of each
+    /// (`apps/v1/Deployment`), in order. Kinds of an aggregated API server that does not respond
+    /// are omitted.
     pub async fn served(&self) -> Result<Vec<String>, kube::Error> {
         let mut versions = vec![(String::new(), "v1".to_owned())];
-        // Reads the list of groups.
+        // Reads the list of groups into the cache.
         self.versions("").await?;
         if let Some((_, groups)) = &*self.groups.lock().await {
             versions.extend(groups.iter().flat_map(|(group, versions)| {
@@ -193,8 +195,8 @@ impl Apis {
         Ok(served)
     }
 
-    /// Returns the versions of a group, the preferred version first; empty if the server does not
-    /// have the group.
+    /// Returns the versions of a group, the preferred version first. Returns an empty list if the
+    /// server does not have the group.
     async fn versions(&self, group: &str) -> Result<Vec<String>, kube::Error> {
         let mut groups = self.groups.lock().await;
         let known = groups.as_ref().is_some_and(|(read, versions)| {
@@ -294,7 +296,8 @@ impl Apis {
         Ok(kinds)
     }
 
-    /// Removes a slot without a list. Content can have any number of versions.
+    /// Removes the cache slot of a version that has no list, because it is not served or could not
+    /// be read. Otherwise content with many unknown versions would fill the cache.
     async fn remove(&self, api_version: &str, slot: &ListSlot) {
         let mut lists = self.lists.lock().await;
         if lists

@@ -1,4 +1,4 @@
-//! The cache of lists, over an API server that answers on demand.
+//! Tests of the list cache. Each test decides when the API server responds.
 
 use http::{Request, Response, StatusCode};
 use kube::client::Body;
@@ -14,7 +14,7 @@ fn apis() -> (Apis, Server) {
     (Apis::new(Client::new(service, "default")), server)
 }
 
-/// Receives a request for the list of this version. Returns the handle to respond.
+/// Receives a request for the list at `path`. Returns the handle to respond.
 async fn asked(server: &mut Server, path: &str) -> SendResponse<Response<Body>> {
     let (request, reply) = server.next_request().await.unwrap();
     assert_eq!(request.uri().path(), path);
@@ -117,7 +117,7 @@ async fn versions_that_are_not_served_or_do_not_answer_are_not_kept() {
     assert!(find().await.is_err());
     assert!(apis.lists.lock().await.is_empty());
     assert!(find().await.unwrap().is_some());
-    // From the cached list.
+    // The cached list contains the kind.
     assert!(find().await.unwrap().is_some());
     apis.forget_custom().await;
     let now = apis.find_uncached("a.example.com", "v1", "Thing").await;

@@ -14,9 +14,9 @@ const EXTRA: &str = "impersonate-extra-";
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} {value:?} cannot be sent in a header without changes")]
 pub struct IdentityError {
-    /// `user name`, `uid`, `group` or `extra field`.
+    /// The part of the requester: `user name`, `uid`, `group` or `extra field`.
     pub what: &'static str,
-    /// Value that cannot be sent.
+    /// Value that cannot be sent in a header.
     pub value: String,
 }
 

@@ -25,23 +25,25 @@ use crate::object::whole::ObjectText;
 
 pub use headers::IdentityError;
 
-/// Largest part of a response without a `Status` in a message, in bytes.
+/// Largest part of a response body that a message quotes, in bytes. A message quotes the body if
+/// the response is not a `Status`.
 const WORDS: usize = 512;
 
 /// Client that sends only dry runs as one requester.
 pub struct RequesterDryRun {
     client: Client,
     headers: HeaderMap,
-    /// Requester, if it is a ServiceAccount. The pod needs a Role for each such ServiceAccount.
+    /// Requester, if it is a ServiceAccount. The pod needs a Role for each ServiceAccount that it
+    /// impersonates.
     account: Option<ServiceAccount>,
 }
 
 /// Response to a dry run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DryRunAnswer {
-    /// Verdict of the API server.
+    /// Result of the dry run.
     pub verdict: DryRunVerdict,
-    /// HTTP status code; 0 without a response.
+    /// HTTP status code. 0 if there was no response.
     pub code: u16,
     /// Causes in the `Status`, as reason and field.
     pub causes: Vec<(String, String)>,
@@ -52,7 +54,7 @@ pub struct DryRunAnswer {
 /// Requested part of the resulting object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
-    /// Only metadata, which the caller does not read.
+    /// Only the metadata of the object. The caller does not read it.
     Metadata,
     /// The whole object.
     Object,
@@ -71,7 +73,7 @@ impl RequesterDryRun {
         })
     }
 
-    /// Sends an apply as a dry run, with body, force and field manager of the real request.
+    /// Sends an apply as a dry run, with the body, `force` and field manager of the real request.
     pub async fn apply(
         &self,
         resource: &ApiResource,
@@ -133,7 +135,7 @@ impl RequesterDryRun {
                 .map_err(RequestError::BuildRequest)
         });
         match self.send(request, Detail::Metadata).await.verdict {
-            // The object was deleted or replaced: the real deletion would also do nothing.
+            // The object was deleted or replaced. The real deletion would also have no effect.
             DryRunVerdict::Missing(_) => DryRunVerdict::Allowed,
             verdict => verdict,
         }
@@ -195,8 +197,8 @@ impl RequesterDryRun {
         }
     }
 
-    /// Adds the Role to create if the pod has no permission to impersonate a requester that is a
-    /// ServiceAccount.
+    /// If the pod has no permission to impersonate the requester, a ServiceAccount, adds commands
+    /// to the message that create the Role.
     fn with_missing_right(&self, verdict: DryRunVerdict) -> DryRunVerdict {
         let DryRunVerdict::NotImpersonated(words) = verdict else {
             return verdict;
@@ -219,8 +221,8 @@ pub fn causes(status: &Status) -> Vec<(String, String)> {
     causes.collect()
 }
 
-/// Returns the verdict for an allowed dry run whose object could not be read
-/// ([`ObjectText::receive`]).
+/// Returns the verdict for a dry run that the API server allowed, but whose object could not be
+/// read ([`ObjectText::receive`]).
 pub fn unread(error: &kube::Error) -> DryRunVerdict {
     match error {
         kube::Error::Api(status) => DryRunVerdict::Unsupported(status.message.clone()),

@@ -1,4 +1,4 @@
-//! Requests of dry runs in the form that the server receives.
+//! Tests of the requests of dry runs, as the server receives them.
 
 use bundle_core::rights::DryRunVerdict;
 use http::{Method, Request, Response};
@@ -35,8 +35,8 @@ fn ana() -> Requester {
     }
 }
 
-/// Returns a guarded client and its sent requests. Every request gets the response `code` and
-/// `body`.
+/// Returns a guarded client, and the requests that it sends. The server responds to every request
+/// with `code` and `body`.
 fn client(code: u16, body: &'static str) -> (Client, tokio::sync::mpsc::UnboundedReceiver<Sent>) {
     let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
     let (tell, told) = tokio::sync::mpsc::unbounded_channel();

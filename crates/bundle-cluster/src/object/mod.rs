@@ -43,13 +43,13 @@ pub const PAGE: u32 = 100;
 pub struct ObservedObject {
     /// Uid of the object.
     pub uid: String,
-    /// Resource version, if it is a number. In the storage of an API server it is a number.
+    /// Resource version as a number. 0 if the API server returned no number.
     pub version: u64,
     /// State for the comparison with the last apply.
     pub state: ObjectState,
-    /// Creation time in seconds since 1970.
+    /// Creation time in seconds since 1970. `None` if it is unknown.
     pub created: Option<i64>,
-    /// Creation mark in the annotations.
+    /// Creation mark in the annotations. `None` if the object has no mark.
     pub mark: Option<CreationMark>,
     /// Field manager of the last write, if it is known and is not the manager of this project.
     pub writer: Option<Box<str>>,
@@ -111,7 +111,7 @@ impl ObservedObject {
     }
 }
 
-/// Returns the complete entries of `managedFields`.
+/// Returns the entries of `managedFields` that have all required fields.
 pub fn entries(metadata: &ObjectMeta) -> impl Iterator<Item = FieldsEntry<'_>> + Clone {
     metadata.managed_fields.iter().flatten().filter_map(entry)
 }
@@ -140,7 +140,7 @@ where
     )
 }
 
-/// Returns the metadata of one object; `None` if the object or its kind does not exist.
+/// Returns the metadata of one object. Returns `None` if the object or its kind does not exist.
 pub async fn observe(
     client: &Client,
     kind: &Kind,
@@ -203,8 +203,8 @@ pub fn id_of(kind: &Kind, object: &PartialObjectMeta<DynamicObject>) -> ObjectId
     }
 }
 
-/// Deletes the object only if it has this uid. Returns true if the object no longer exists: it was
-/// already deleted or replaced, or no finalizer delays its deletion.
+/// Deletes the object only if it has this uid. Returns true if the object no longer exists. Returns
+/// false if a finalizer may delay its deletion.
 pub async fn delete(
     client: &Client,
     kind: &Kind,
@@ -227,7 +227,7 @@ pub async fn delete(
         // deletion.
         Ok(answer) => Ok(answer.is_right()),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(true),
-        // Not 422, because admission policies reject with it.
+        // Status 422 is not handled here, because admission policies also reject requests with 422.
         Err(kube::Error::Api(status)) if status.code == 409 => {
             let now = observe(client, kind, id).await?;
             Ok(now.is_none_or(|now| now.uid != uid))

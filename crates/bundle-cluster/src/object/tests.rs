@@ -1,11 +1,11 @@
-//! Meaning of the answers to a deletion.
+//! Tests of the responses to a deletion.
 
 use http::{Request, Response, StatusCode};
 use serde_json::Value;
 
 use super::*;
 
-/// Deletes ConfigMap `web` with uid `ours` on a server that returns these responses.
+/// Deletes ConfigMap `web` with uid `ours`. The server sends `answers` in this order.
 async fn deleted(answers: Vec<(u16, Value)>) -> Result<bool, kube::Error> {
     let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
     let answering = tokio::spawn(async move {

@@ -1,6 +1,6 @@
 //! Whole objects from the API server, with bounded memory. Users choose the size of objects, and a
-//! parsed tree can need a hundred times the memory of its text. Larger objects are received and
-//! parsed one at a time. The parent module reads metadata.
+//! parsed tree can need a hundred times the memory of its text. Objects above `SMALL` are
+//! received and parsed one at a time. The parent module reads metadata.
 
 use bundle_core::footprint::Footprint;
 use bundle_core::rights::DryRunObject;
@@ -22,14 +22,14 @@ const MOST_BYTES: usize = 3 << 20;
 /// Largest memory of a parsed object, in bytes.
 const MOST_MEMORY: u64 = 16 << 20;
 
-/// Permit for an object that is not small. The permit is held until the object is parsed.
-/// Afterwards the reader keeps only a short text.
+/// Permit for an object above `SMALL`. The permit is held until the object is parsed. After that
+/// the caller reduces the object to a short text.
 static TURN: Semaphore = Semaphore::const_new(1);
 
-/// Returns the object in a response to a GET; `None` if it does not exist.
+/// Returns the object in a response to a GET. Returns `None` if the object does not exist.
 pub async fn receive(answer: Response<Body>) -> Result<Option<DynamicObject>, kube::Error> {
     let code = answer.status();
-    // For an unknown kind, the server answers in plain text.
+    // For an unknown kind, the server responds with plain text.
     if code == http::StatusCode::NOT_FOUND {
         return Ok(None);
     }
@@ -50,7 +50,7 @@ pub async fn receive(answer: Response<Body>) -> Result<Option<DynamicObject>, ku
     object.map(Some)
 }
 
-/// Reads a response. Returns the permit if the response is not small.
+/// Reads a response. Also returns a permit if the response is larger than `SMALL`.
 async fn read(mut body: Body) -> Result<(Vec<u8>, Option<SemaphorePermit<'static>>), kube::Error> {
     let too_large = || too_large(&format!("has more than {} MiB", MOST_BYTES >> 20));
     let mut bytes = Vec::new();
@@ -78,8 +78,8 @@ async fn read(mut body: Body) -> Result<(Vec<u8>, Option<SemaphorePermit<'static
     }
 }
 
-/// Appends up to `most` bytes of a response. Returns the piece that exceeds this number, or `None`
-/// at the end of the response.
+/// Appends up to `most` bytes of a response. Returns the piece that exceeds `most`, or `None` at
+/// the end of the response.
 async fn append(
     body: &mut Body,
     bytes: &mut Vec<u8>,

@@ -1,5 +1,5 @@
-//! Facts about the image of a review: the response of its registry or the proof on the object, and
-//! the verification of its signatures.
+//! Facts about the image of a review: its metadata, and the verification of its signatures. The
+//! metadata is a response of the registry, or is in the proof annotation of the object.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::{clock, heavy};
 
 /// State of the lookup of an image.
 pub(super) enum Content<'a> {
-    /// Not required, or not read yet.
+    /// The image is not required, or was not read yet.
     NotRead,
     /// The policies could not be read, for this reason.
     PoliciesUnknown(Finding),
@@ -34,7 +34,7 @@ pub(super) enum Content<'a> {
 }
 
 impl<'a> Content<'a> {
-    /// Adds content and policies to the other facts.
+    /// Adds the content and the policies to `facts`.
     pub(super) fn add_to(&self, facts: &mut Facts<'a>) {
         match self {
             Self::NotRead => {}
@@ -74,8 +74,9 @@ impl<'a> Content<'a> {
     }
 }
 
-/// Returns the metadata of `image` from the proof annotation of `object`, in place of a response of
-/// the registry; `None` without a proof. Fails if the proof is for another image.
+/// Returns the metadata of `image` from the proof annotation of `object`, instead of a response of
+/// the registry. Returns `None` if the object has no proof. Fails if the proof is for another
+/// image.
 pub(super) fn metadata_from_proof(
     object: &Value,
     image: &Image,
@@ -85,7 +86,8 @@ pub(super) fn metadata_from_proof(
     Some(read(text, image).map_err(|why| why.at_field(field)))
 }
 
-/// Returns the memory that [`metadata_from_proof`] needs. `None` without a proof that can be unpacked.
+/// Returns the memory that [`metadata_from_proof`] needs, in bytes. Returns `None` if the object
+/// has no proof, or if the proof cannot be unpacked.
 pub(super) fn proof_memory(object: &Value) -> Option<u64> {
     proof_annotation::memory(proof_text(object)?).ok()
 }

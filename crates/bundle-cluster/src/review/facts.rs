@@ -1,4 +1,4 @@
-//! Facts of a review except the image, looked up in parallel.
+//! Looks up the facts of a review in parallel. The facts about the image are not included.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,10 +18,11 @@ use serde_json::Value;
 use super::ReviewLookups;
 use super::content::Content;
 
-/// Largest number of parallel ConfigMap lookups of one review. A spec can name hundreds.
+/// Largest number of parallel ConfigMap lookups of one review. A spec can name hundreds of
+/// ConfigMaps.
 const QUESTIONS: usize = 8;
 
-/// Facts without the image.
+/// Facts of one review, without the facts about its image.
 pub(super) struct Gathered {
     requester: Requester,
     classes: BTreeMap<String, ClassFact>,
@@ -37,8 +38,9 @@ pub(super) struct Gathered {
     state_namespace: String,
 }
 
-/// Returns the permission for a verb of this project on a class. The namespace of the question is
-/// that of the pod, so that a RoleBinding in this namespace counts like a ClusterRoleBinding.
+/// Returns the question of an access review: a verb of this project on a class. The question names
+/// the namespace of the pod, so that a RoleBinding in this namespace counts like a
+/// ClusterRoleBinding.
 pub fn on_class(verb: &str, class: &str, system_namespace: &str) -> Question {
     Question::resource(
         verb,
@@ -125,7 +127,7 @@ pub(super) async fn gather<L: ReviewLookups>(
 }
 
 impl Gathered {
-    /// Returns the facts for the verdict.
+    /// Returns all facts of the review for the rules.
     pub(super) fn facts<'a>(&self, content: &Content<'a>) -> Facts<'a> {
         let mut facts = Facts {
             requester: self.requester.clone(),
@@ -227,7 +229,7 @@ mod tests {
     /// access review of the kind.
     struct Fake {
         allowed: fn(Option<&str>) -> bool,
-        /// Names in the access reviews.
+        /// Names in the access reviews that were sent.
         asked: Mutex<Vec<Option<String>>>,
         examinations: proof::Memory,
     }

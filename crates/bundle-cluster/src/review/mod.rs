@@ -1,6 +1,6 @@
 //! Admission review of one object, from its required facts to the verdict. The webhook and `kubectl
-//! bundle check` both call [`verdict`], each with its own lookups. `bundle_core::review` has the
-//! rules.
+//! bundle check` both call [`verdict`], each with its own lookups. `bundle_core::review` contains
+//! the rules.
 
 mod content;
 mod facts;
@@ -28,11 +28,12 @@ pub use self::facts::on_class;
 
 /// Lookups of reviews in the API server.
 pub trait ReviewLookups: Sync {
-    /// Returns the namespace of the pod.
+    /// Returns the namespace of the pod, which also contains Secrets and ConfigMaps that specs
+    /// name.
     fn system_namespace(&self) -> &str;
     /// Returns the namespace of the pod's keys and inventories.
     fn state_namespace(&self) -> &str;
-    /// Returns the version of the API server; `None` until the version is known.
+    /// Returns the version of the API server. Returns `None` until the version is known.
     fn server(&self) -> Option<ServerVersion>;
     /// Returns a class by name.
     fn class(&self, name: &KubeName) -> impl Future<Output = ClassFact> + Send;
@@ -47,8 +48,8 @@ pub trait ReviewLookups: Sync {
         &self,
         name: &KubeName,
     ) -> impl Future<Output = Result<Option<Value>, Finding>> + Send;
-    /// Returns true if a ConfigMap of the system namespace is immutable; `None` if the ConfigMap
-    /// does not exist.
+    /// Returns true if a ConfigMap of the system namespace is immutable. Returns `None` if the
+    /// ConfigMap does not exist.
     fn immutable(
         &self,
         name: &KubeName,
@@ -62,7 +63,7 @@ pub trait ReviewLookups: Sync {
 /// SignaturePolicies that match an image.
 #[derive(Debug, Clone)]
 pub struct MatchingPolicies {
-    /// Policies.
+    /// Policies that match the image.
     pub policies: Vec<Arc<Policy>>,
     /// Number that changes with each change of a policy in the cluster.
     pub generation: u64,
@@ -70,8 +71,8 @@ pub struct MatchingPolicies {
 
 /// Lookups of the image of one review.
 pub trait ImageLookups: Sync {
-    /// Permission to verify the signatures of an image. The permission ends when this value is
-    /// dropped.
+    /// Permission to verify the signatures of one image. Dropping this value releases the
+    /// permission.
     type VerificationSlot: Send;
     /// Returns the policies that match `image`. Called once, after all other facts are known.
     fn policies(&self, image: &Image) -> Result<MatchingPolicies, Finding>;
@@ -88,7 +89,7 @@ pub trait ImageLookups: Sync {
     /// the image can be signed at any time.
     fn forget(&self, image: &Image, policies: &MatchingPolicies)
     -> impl Future<Output = ()> + Send;
-    /// Returns true if the registry is contacted although other facts already reject the object.
+    /// Returns true if the registry is contacted even if other facts already reject the object.
     fn reads_rejected_images(&self) -> bool;
     /// Waits until the signatures of the image can be verified. Called before each verification.
     fn verification_slot(
@@ -118,7 +119,7 @@ pub async fn verdict<L: ReviewLookups, I: ImageLookups>(
         }
         _ => return judge(subject, &without_content),
     };
-    // Read once for the whole review, after all lookups.
+    // The policies are read once for the whole review, after all other lookups.
     let matching = match images.policies(image) {
         Ok(known) => known,
         Err(why) => return judge(subject, &gathered.facts(&Content::PoliciesUnknown(why))),
@@ -133,7 +134,8 @@ pub async fn verdict<L: ReviewLookups, I: ImageLookups>(
         };
         judge(subject, &gathered.facts(&content))
     };
-    // Before the proof is unpacked: the memory of parallel reviews is limited.
+    // The memory is reserved before the proof is unpacked, because parallel reviews share a memory
+    // limit.
     if let Some(bytes) = proof_memory(subject.new)
         && let Err(why) = images.reserve(bytes).await
     {
@@ -148,8 +150,8 @@ pub async fn verdict<L: ReviewLookups, I: ImageLookups>(
                 Ok(_slot) => judged(&metadata),
                 Err(why) => return Verdict::CannotTell(why.into()),
             };
-            // Any other verdict can change with the signatures in the registry, which can have more
-            // than the proof.
+            // Only an admitting verdict is final. The registry can have signatures that the proof
+            // does not contain, so any other verdict can change.
             if matches!(verdict, Verdict::Admit { .. }) {
                 return verdict;
             }
@@ -176,7 +178,8 @@ pub async fn verdict<L: ReviewLookups, I: ImageLookups>(
     verdict
 }
 
-/// Waits for a slot if the image has signatures that are verified.
+/// Waits for permission to verify signatures. Returns `None` if no signature must be verified: no
+/// policy matches, or the image has no signatures.
 async fn verification_slot<I: ImageLookups>(
     images: &I,
     metadata: &Result<Arc<ImageMetadata>, Finding>,

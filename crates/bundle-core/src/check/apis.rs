@@ -18,7 +18,8 @@ use crate::{
 /// Minor version from which new beta APIs are disabled by default.
 const BETA_IS_OFF: Minor = Minor(1, 24);
 
-/// Reports objects whose API version is not served by a supported Kubernetes version.
+/// Reports each object with an API version that is unknown, or that not all supported Kubernetes
+/// versions serve.
 pub(super) fn check(content: &Content, findings: &mut Findings) {
     let package = content.package.as_ref();
     let supported = Supported::new(package.and_then(|package| package.kubernetes.as_ref()));
@@ -50,7 +51,7 @@ pub(super) fn check(content: &Content, findings: &mut Findings) {
     }
 }
 
-/// Returns group and kind that a CustomResourceDefinition defines.
+/// Returns group and kind that a CustomResourceDefinition defines; `None` for other objects.
 fn defines(object: &Manifest) -> Option<(&str, &str)> {
     let (group, _, kind) = object.gvk();
     if (group, kind) != ("apiextensions.k8s.io", "CustomResourceDefinition") {
@@ -65,11 +66,12 @@ fn defines(object: &Manifest) -> Option<(&str, &str)> {
 
 /// Supported Kubernetes versions of a bundle.
 pub(super) struct Supported {
-    /// Range as written in bundle.yaml; `None` if bundle.yaml declares no range.
+    /// Range of Kubernetes versions as written in bundle.yaml; `None` if bundle.yaml declares no
+    /// range.
     declared: Option<String>,
     /// Supported minor versions that the table contains, in ascending order.
     minors: Vec<Minor>,
-    /// `true` if versions newer than the table are supported too.
+    /// `true` if versions newer than the newest version in the table are supported too.
     beyond: bool,
 }
 
@@ -112,7 +114,7 @@ impl Supported {
         self.minors.contains(&version)
     }
 
-    /// Returns `true` if versions newer than the table are supported.
+    /// Returns `true` if versions newer than the newest version in the table are supported.
     pub(super) fn is_beyond(&self) -> bool {
         self.beyond
     }
@@ -141,7 +143,8 @@ impl Supported {
             return Some(if self.declared.is_some() {
                 error(object, codes::check::API_NOT_SERVED, message).hint(instead)
             } else {
-                // A bundle without supported versions can be for an old version.
+                // A bundle that declares no supported versions may be made for an old version of
+                // Kubernetes. Therefore this is only a warning.
                 warning(object, codes::check::API_NOT_SERVED, message).hint(format!(
                     "{instead}, or name kubernetes.supported in bundle.yaml"
                 ))
@@ -209,7 +212,8 @@ impl Supported {
             "no Kubernetes up to {newest} has {}/{kind}",
             object.id.api_version()
         );
-        // The API can be a new one only if the bundle supports newer servers.
+        // If the bundle supports Kubernetes versions newer than the table, such a version may serve
+        // this API. Therefore this is only a warning.
         let finding = if self.beyond {
             warning(object, codes::check::UNKNOWN_API, message)
         } else {
@@ -226,14 +230,15 @@ impl Supported {
     }
 }
 
-/// Returns the version of a kind that the newest Kubernetes serves.
+/// Returns the most stable version of this API group in which the newest Kubernetes serves the
+/// kind. The given version is not considered. Returns `None` if there is no such version.
 fn better(group: &str, version: &str, kind: &str) -> Option<&'static str> {
     apis::of(group)
         .iter()
         .filter(|(own, named, api)| {
             *named == kind && *own != version && api.removed.is_none_or(|end| end > apis::newest())
         })
-        // `v1` is before `v1beta1`.
+        // This order places `v1` before `v1beta1`.
         .min_by_key(|(own, _, _)| (own.contains("alpha"), own.contains("beta"), *own))
         .map(|(own, _, _)| *own)
 }

@@ -1,6 +1,6 @@
 //! Checks objects of built-in kinds with the schemas of the supported Kubernetes versions, as
-//! server-side apply does. `definition` checks CustomResourceDefinitions. The schemas are an
-//! argument.
+//! server-side apply does. `definition` checks CustomResourceDefinitions. The caller passes the
+//! schemas.
 
 use serde_json::Value;
 
@@ -129,7 +129,8 @@ fn problems(schema: &Value, mut object: Value) -> Vec<Problem> {
     let mut problems = Vec::new();
     unknown_fields(schema, &object, "", true, &mut problems);
     fill(schema, &mut object);
-    // Its fields were checked above. The server drops the status before it checks required fields.
+    // The fields of the status were checked above. The server drops the status before it checks
+    // required fields.
     if let Some(map) = object.as_object_mut() {
         map.remove("status");
     }

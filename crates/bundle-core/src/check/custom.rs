@@ -1,5 +1,5 @@
-//! Checks the custom resources of the bundle with the CRDs in the bundle, also custom resources in
-//! resources of type default-cr. `apis` checks custom resources of other CRDs.
+//! Checks the custom resources of the bundle with the CRDs in the bundle. This includes custom
+//! resources in resources of type default-cr. `apis` checks custom resources of other CRDs.
 
 use std::collections::BTreeMap;
 
@@ -185,7 +185,8 @@ fn embedded(schema: &Value, value: &Value, path: &str, problems: &mut Vec<Proble
     }
 }
 
-/// Converts a problem to a finding: a warning if the field could not be checked.
+/// Converts a problem to a finding. The finding is a warning if the field could not be checked, and
+/// otherwise an error.
 pub(super) fn finding(
     object: &Manifest,
     code: Code,

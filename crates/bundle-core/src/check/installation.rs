@@ -8,7 +8,7 @@ use crate::{
 /// Settings of the BundleDeployment that installs the content.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Installation<'a> {
-    /// Namespace for objects without a namespace.
+    /// Namespace for objects without a namespace; `None` if the BundleDeployment sets none.
     pub target_namespace: Option<&'a str>,
     /// `true` if the installation creates a missing target namespace.
     pub create_namespace: bool,
@@ -17,7 +17,7 @@ pub struct Installation<'a> {
 }
 
 impl<'a> Installation<'a> {
-    /// Returns the target namespace if the installation creates it.
+    /// Returns the target namespace if the installation creates it; otherwise `None`.
     pub(super) fn created_namespace(&self) -> Option<&'a str> {
         self.target_namespace.filter(|_| self.create_namespace)
     }

@@ -59,7 +59,7 @@ fn checked(
     findings
 }
 
-/// Checks the CRDs. Returns those without an error.
+/// Checks the CRDs, and returns the CRDs without an error.
 fn definitions<'a>(
     objects: &'a [Manifest],
     rules: &mut cel::Rules,

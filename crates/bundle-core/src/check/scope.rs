@@ -1,5 +1,5 @@
-//! Namespaces of objects: missing, superfluous, not contained in the bundle, or reserved; and
-//! fields that show that an object was copied from a cluster.
+//! Checks the namespaces of objects: a namespace can be missing, superfluous, not contained in the
+//! bundle, or reserved. Also reports fields that show that an object was copied from a cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 

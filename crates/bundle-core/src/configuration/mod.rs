@@ -1,6 +1,6 @@
-//! Configuration of an installation: `spec.config` merged over the default of the package,
-//! validated against the schema of the package, and written into the objects at the fields that
-//! `config.patches` of `bundle.yaml` names.
+//! Configuration of an installation: `spec.config` merged over the default of the package. The
+//! result is validated with the schema of the package. `config.patches` of `bundle.yaml` names the
+//! fields of objects that receive the values.
 
 mod patches;
 mod schema;
@@ -23,16 +23,17 @@ pub use schema::ConfigSchema;
 
 /// Field of a BundleDeployment with the configuration.
 pub const FIELD: &str = "spec.config";
-/// Maximum size of a configuration as JSON, in bytes, also with the default of the package.
+/// Maximum size of a configuration as JSON, in bytes. The limit applies to `spec.config`, and to
+/// the result after the merge with the default of the package.
 pub const MAX_BYTES: usize = 64 << 10;
-/// Memory of a configuration, its validation and the values in the objects, in bytes. Schema and
-/// default are weighed like other files.
+/// Memory of a configuration, its validation and the values in the objects, in bytes. The memory of
+/// the schema and the default is not included: it is counted like that of other files.
 pub const MEMORY: u64 = 16 << 20;
 
 /// Returns the configuration of an installation: `given` merged over the default of the package
 /// (RFC 7386: a map is merged by its keys, null removes a key, and any other value replaces the
-/// default). Returns an error for each value that does not match the schema. `None` is an
-/// unknown configuration, for which the default is returned without validation.
+/// default). Returns an error for each value that does not match the schema. `None` means that the
+/// configuration is unknown: the function returns the default without validation.
 pub fn resolve(
     config: &Config,
     files: &Files,
@@ -42,7 +43,7 @@ pub fn resolve(
     resolve_at(config, files, given, FIELD, allowance)
 }
 
-/// Like [`resolve`], for a configuration that the field `place` contains.
+/// Like [`resolve`], for a configuration in the field `place` instead of `spec.config`.
 pub fn resolve_at(
     config: &Config,
     files: &Files,
@@ -93,7 +94,7 @@ pub fn resolve_at(
 /// Returns the length of `value` as JSON, in bytes, without writing it into memory.
 pub(crate) fn json_bytes(value: &Value) -> usize {
     let mut count = CountingWriter(0);
-    // The writer never fails.
+    // Writing to this counter cannot fail.
     serde_json::to_writer(&mut count, value).ok();
     count.0
 }
@@ -111,7 +112,8 @@ impl io::Write for CountingWriter {
     }
 }
 
-/// Returns the only document in the file at `path`, which the field `key` of `bundle.yaml` names.
+/// Returns the only document in the file at `path`. The field `key` of `bundle.yaml` contains this
+/// path.
 pub(crate) fn document(
     key: &str,
     path: &str,

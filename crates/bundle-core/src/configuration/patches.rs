@@ -99,7 +99,7 @@ fn read_again(object: &mut Manifest, findings: &mut Findings) {
         value: std::mem::take(&mut object.value),
         line: object.line,
     };
-    // Without an object, there are errors.
+    // If the function returns no object, `findings` contains the errors.
     let Some(read) = object::read(document, &object.file, findings) else {
         return;
     };

@@ -22,7 +22,7 @@ const BYTES: usize = 256 << 10;
 const VALUES: usize = 20_000;
 /// Maximum number of patterns. A definition is counted for each `$ref` to the definition.
 const PATTERNS: usize = 100;
-/// Maximum nesting of a schema, including that of its references.
+/// Maximum nesting of a schema. The nesting of the definitions that it refers to is included.
 const DEPTH: usize = 100;
 /// Maximum size of a compiled pattern, in bytes.
 const COMPILED_PATTERN: usize = 32 << 10;
@@ -35,8 +35,8 @@ const COMPARISONS: u64 = 50_000_000;
 /// Maximum of the same product for a list of errors, because each comparison can result in an
 /// error.
 const LISTED_COMPARISONS: u64 = 30_000;
-/// Supported values of `$schema`, with or without `#`. In older drafts other keywords change the base of
-/// references.
+/// Supported values of `$schema`, with or without `#`. In older drafts, other keywords change the
+/// base of references.
 const DRAFTS: [&str; 4] = [
     "http://json-schema.org/draft-06/schema",
     "http://json-schema.org/draft-07/schema",
@@ -47,13 +47,16 @@ const DRAFTS: [&str; 4] = [
 const ERROR_MEMORY: u64 = 8 << 20;
 /// Keywords with alternatives: the error of a value lists the errors of all alternatives.
 const ALTERNATIVES: [&str; 2] = ["anyOf", "oneOf"];
-/// Maximum product of the patterns of the schema and the bytes of the configuration.
+/// Maximum product of the number of patterns in the schema and the number of bytes in the
+/// configuration.
 const MATCHED_BYTES: u64 = 512 << 10;
-/// Bytes of a text that count like one value of a configuration.
+/// Number of bytes in a text or key that count as one value of a configuration.
 const VALUE_BYTES: usize = 64;
-/// Unsupported keywords: keywords of references that depend on the path of the evaluation or on
-/// other names than `#/...`, keywords that evaluate a subschema again for each level above it, and
-/// keywords that parse the text of a value.
+/// Unsupported keywords:
+/// - keywords of references that depend on the path of the evaluation or on names other than
+///   `#/...`
+/// - keywords that evaluate a subschema again for each level above it
+/// - keywords that parse the text of a value
 const UNSUPPORTED: [&str; 10] = [
     "$anchor",
     "$dynamicAnchor",
@@ -66,7 +69,7 @@ const UNSUPPORTED: [&str; 10] = [
     "unevaluatedItems",
     "unevaluatedProperties",
 ];
-/// Keywords whose value is a map of names, which are no keywords.
+/// Keywords with a map as value. The keys of this map are names, and not keywords.
 const NAMED: [&str; 6] = [
     "$defs",
     "definitions",
@@ -80,7 +83,7 @@ const MAX_ERRORS: usize = 100;
 /// Maximum length of a reported problem, in bytes.
 const MAX_MESSAGE: usize = 300;
 
-/// A compiled schema.
+/// JSON Schema of a configuration, compiled for validation.
 #[derive(Debug)]
 pub struct ConfigSchema {
     validator: Validator,
@@ -100,7 +103,7 @@ impl ConfigSchema {
         })
     }
 
-    /// Compiles a schema whose text has `bytes` bytes.
+    /// Compiles a schema. `bytes` is the length of its text in bytes.
     pub(crate) fn compile(schema: &Value, bytes: usize) -> Result<Self, String> {
         if bytes > BYTES {
             return Err(format!("the schema is larger than {BYTES} bytes"));
@@ -161,7 +164,8 @@ fn described(path: &str, error: &ValidationError<'_>) -> (String, String) {
     (field, bounded(&error.to_string(), MAX_MESSAGE))
 }
 
-/// Returns the number of values, with lists and maps. Long texts and keys count several times.
+/// Returns the number of JSON values in `value`, including lists and maps. A long text or key
+/// counts as several values.
 fn values(value: &Value) -> usize {
     1 + match value {
         Value::Array(items) => items.iter().map(values).sum(),
@@ -216,8 +220,8 @@ impl Size {
     }
 }
 
-/// Counts a schema before it is compiled. Without this limit, definitions that refer to others
-/// several times would need exponential time.
+/// Counts the values of a schema before the schema is compiled. Without this limit, a chain of
+/// definitions that each refer several times to the next definition would need exponential time.
 struct Counter<'a> {
     root: &'a Value,
     counted: BTreeMap<&'a str, Size>,
@@ -293,7 +297,8 @@ impl<'a> Counter<'a> {
         if let Some(size) = self.counted.get(reference) {
             return Ok(*size);
         }
-        // A validator decodes it, and would find another definition than this function.
+        // A validator decodes the `%` in a reference, and would use another definition than this
+        // function.
         if reference.contains('%') {
             return Err(format!(
                 "the reference `{}` has a percent-encoded name: write the name itself",

@@ -130,7 +130,7 @@ fn values_of_many_patches_are_limited_in_memory() {
 
 #[test]
 fn schemas_that_need_more_than_linear_time_are_rejected() {
-    // Each definition refers twice to the next one.
+    // Each definition refers twice to the next definition.
     let definitions: Vec<String> = (0..20)
         .map(|n| {
             let next = n + 1;
@@ -180,7 +180,7 @@ fn schemas_that_need_more_than_linear_time_are_rejected() {
             "`$schema` is not supported here",
         ),
         (r#"{"format": "regex"}"#, "`regex` is not supported"),
-        // Each level would evaluate the levels below it several times.
+        // Without the limit, each level would evaluate the levels below it several times.
         (
             r#"{"anyOf": [{"anyOf": [{}], "unevaluatedProperties": {}}]}"#,
             "`unevaluatedProperties` is not supported here",
@@ -193,12 +193,12 @@ fn schemas_that_need_more_than_linear_time_are_rejected() {
             r#"{"contentMediaType": "application/json"}"#,
             "`contentMediaType` is not supported here",
         ),
-        // A validator would use the definition `b`.
+        // A validator decodes `%62` to `b`, and would use the definition `b`.
         (
             r##"{"$ref": "#/$defs/%62", "$defs": {"%62": true, "b": {"$ref": "#/$defs/%62"}}}"##,
             "the reference `#/$defs/%62` has a percent-encoded name",
         ),
-        // A map of names is a schema for a reference to it.
+        // If a reference names a map of properties, the validator uses this map as a schema.
         (
             r##"{"$ref": "#/properties", "properties": {"unevaluatedItems": {}}}"##,
             "`unevaluatedItems` is not supported here",

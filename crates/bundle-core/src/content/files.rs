@@ -14,7 +14,7 @@ const HEADER: &str = "core.rukpak.io/files v1\n";
 pub struct FileIndex(BTreeMap<String, [u8; 32]>);
 
 impl FileIndex {
-    /// Inserts a file. Paths have no control characters: the caller checks them.
+    /// Inserts a file. The caller checks that `path` contains no control characters.
     pub fn insert(&mut self, path: String, hash: [u8; 32]) {
         self.0.insert(path, hash);
     }

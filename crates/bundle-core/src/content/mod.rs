@@ -25,7 +25,7 @@ pub struct ContentId {
 pub struct ImageContent<'a> {
     reference: &'a Reference,
     digest: &'a Digest,
-    /// Secret with credentials, in the system namespace.
+    /// Secret with credentials, in the system namespace; `None` if the source names no Secret.
     pub pull_secret: Option<&'a KubeName>,
 }
 
@@ -53,7 +53,8 @@ impl ContentId {
         Self { source, digest }
     }
 
-    /// Returns the content of `source` in a sealed record.
+    /// Returns the content of `source` with the digest and commit that the seal of a Bundle
+    /// records.
     pub fn sealed(source: &Source, sealed: &SealedContent) -> Self {
         let id = Self::new(source, sealed.digest.clone());
         match &sealed.commit {
@@ -72,7 +73,8 @@ impl ContentId {
         self
     }
 
-    /// Returns the commit that the content of a git repository is pinned to.
+    /// Returns the commit that the content of a git repository is pinned to; `None` for other
+    /// content.
     pub fn commit(&self) -> Option<&str> {
         match &self.source {
             Source::Git {
@@ -88,8 +90,8 @@ impl ContentId {
         &self.source
     }
 
-    /// Returns the digest: of the OCI manifest for an image, of the archive for http and upload, else
-    /// of the files ([`FileIndex::digest`]).
+    /// Returns the digest of the content: of the OCI manifest for an image, of the archive for http
+    /// and upload, and of the files for all other sources ([`FileIndex::digest`]).
     pub fn digest(&self) -> &Digest {
         &self.digest
     }
@@ -140,7 +142,7 @@ impl ContentId {
                 let secret = auth.secret.as_ref().map(KubeName::as_str);
                 json!(["http", url, secret]).to_string()
             }
-            // Whoever uploads content has its bytes.
+            // Only a user who has the bytes can upload content. Therefore its digest is the scope.
             (other, _) => json!([other.kind(), self.digest.as_str()]).to_string(),
         };
         Digest::of(text.as_bytes())

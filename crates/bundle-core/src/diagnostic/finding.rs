@@ -60,19 +60,19 @@ impl fmt::Display for Place {
     }
 }
 
-/// Error or warning.
+/// An error or a warning about content, an object, a file or a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// Code in the catalogue.
     pub code: Code,
-    /// `Error` stops the command or request; `Warning` does not.
+    /// `Error` stops the command or request. `Warning` does not.
     pub severity: Severity,
     /// Location of the problem.
     #[serde(rename = "where", skip_serializing_if = "is_nowhere")]
     pub place: Place,
     /// Problem and the values that cause it, as one sentence without full stop.
     pub message: String,
-    /// Next step for the user.
+    /// Next step for the user; `None` if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
@@ -101,7 +101,7 @@ impl Finding {
         }
     }
 
-    /// Sets the file.
+    /// Sets the file of the location.
     #[must_use]
     pub fn in_file(mut self, file: impl Into<String>) -> Self {
         self.place.file = Some(file.into());
@@ -115,7 +115,7 @@ impl Finding {
         self
     }
 
-    /// Sets the field.
+    /// Sets the field path of the location.
     #[must_use]
     pub fn at_field(mut self, field: impl Into<String>) -> Self {
         self.place.field = Some(field.into());
@@ -129,7 +129,7 @@ impl Finding {
         self
     }
 
-    /// Sets the hint.
+    /// Sets the next step for the user.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
@@ -207,13 +207,13 @@ impl Findings {
         self.0.is_empty()
     }
 
-    /// Returns the first finding.
+    /// Returns the first finding; `None` if there are no findings.
     pub fn first(&self) -> Option<&Finding> {
         self.0.first()
     }
 
-    /// Sorts the findings by a key; findings with equal keys keep their order. Findings about
-    /// omitted findings are last.
+    /// Sorts the findings by a key. Findings with equal keys keep their order. A finding about
+    /// omitted findings is last.
     pub fn sort_by_key<K: Ord>(&mut self, key: impl Fn(&Finding) -> K) {
         self.0
             .sort_by_cached_key(|finding| (finding.message == MORE, key(finding)));

@@ -15,9 +15,9 @@ const APPLY: &str =
 /// Service that the registrations must name if they do not name a URL.
 #[derive(Debug, Clone, Copy)]
 pub struct ExpectedService<'a> {
-    /// Namespace.
+    /// Namespace of the Service.
     pub namespace: &'a str,
-    /// Name.
+    /// Name of the Service.
     pub name: &'a str,
 }
 
@@ -86,9 +86,9 @@ pub enum Probe {
     Accepted,
     /// The object was rejected with this code and message.
     Rejected {
-        /// HTTP status.
+        /// HTTP status of the rejection.
         code: u16,
-        /// Message.
+        /// Message of the rejection.
         message: String,
     },
     /// The API server did not respond.

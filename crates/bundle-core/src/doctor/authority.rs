@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::{CheckResult, Observed};
 use crate::diagnostic::{Finding, codes};
 
-/// Time before the end of the last authority at which the check warns. bundle-webhook renews an
-/// authority a year before.
+/// The check warns if the last certificate authority ends in less than this time, in seconds.
+/// bundle-webhook normally renews an authority a year before its end.
 const SOON: i64 = 30 * 24 * 3600;
 
 /// `caBundle` of one webhook.
@@ -23,11 +23,11 @@ pub enum CaBundle {
 /// A certificate, with times in Unix seconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Certificate {
-    /// Fingerprint.
+    /// Fingerprint of the certificate, as text for messages.
     pub fingerprint: String,
-    /// Start of its validity.
+    /// Start of the validity, in Unix seconds.
     pub not_before: i64,
-    /// End of its validity.
+    /// End of the validity, in Unix seconds.
     pub not_after: i64,
 }
 

@@ -6,7 +6,8 @@ use super::{CheckResult, Observed};
 use crate::diagnostic::{Finding, codes};
 use crate::version::{Minor, OLDEST_SERVER, ServerVersion};
 
-/// Difference of clocks in seconds that is not reported. The header has whole seconds.
+/// Largest difference of the clocks that is not reported, in seconds. The header `Date` has whole
+/// seconds.
 const CLOCK_TOLERANCE: i64 = 10;
 /// Smallest clock difference with which valid certificates are rejected: the validity of a
 /// certificate of bundle-webhook begins five minutes before its creation.
@@ -92,8 +93,8 @@ pub fn kubernetes(reported: Observed<String>, newest: Minor) -> CheckResult {
     CheckResult::ok(CHECK, SUBJECT, message)
 }
 
-/// Compares the clock of the API server with that of this machine, both in Unix seconds. `None` if
-/// the response had no time.
+/// Compares the clock of the API server with the clock of this machine, both in Unix seconds.
+/// `server` is `None` if the response contained no time.
 pub fn clock(server: Option<i64>, local: i64) -> CheckResult {
     const CHECK: &str = "clock";
     const SUBJECT: &str = "Date of the API server";
@@ -121,11 +122,11 @@ pub fn clock(server: Option<i64>, local: i64) -> CheckResult {
 /// Result of the comparison of two program versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VersionSkew {
-    /// The minor versions differ by at most one.
+    /// The minor versions are equal, or differ by one.
     Supported,
-    /// The versions are too far apart, and the plugin is older.
+    /// The difference of the versions is not supported, and the plugin is older.
     PluginOlder,
-    /// The versions are too far apart, and the pod is older.
+    /// The difference of the versions is not supported, and the pod is older.
     PodOlder,
 }
 
@@ -162,8 +163,8 @@ pub fn skew_finding(plugin: &str, pod: &str) -> Option<Finding> {
     Some(finding.hint(format!("upgrade {older}")))
 }
 
-/// Checks the versions of plugin and pod. `pod` is the tag of the pod's image. The inner `None` is
-/// an image without a tag.
+/// Checks the versions of plugin and pod. `pod` is the tag of the pod's image. The inner `None`
+/// means that the image has no tag.
 pub fn skew(plugin: &str, pod: Observed<Option<String>>, deployment: &str) -> CheckResult {
     const CHECK: &str = "skew";
     let pod = match pod {

@@ -1,4 +1,5 @@
-//! Checks of the CustomResourceDefinitions: present, served, and of the version of the plugin.
+//! Checks of the CustomResourceDefinitions: they must exist, be served, and be equal to the
+//! definitions in the plugin.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -82,7 +83,7 @@ fn one(definition: Definition<'_>, served: &Observed<Vec<String>>) -> Option<Che
     }
 }
 
-/// Returns the difference of two definitions.
+/// Returns the difference of two definitions; `None` if they are equal.
 fn difference(expected: &Value, found: &Value) -> Option<Finding> {
     let code = codes::doctor::DEFINITION_DIFFERS;
     let upgrade = "upgrade the definitions: helm upgrade, or kubectl apply --server-side -f crds/";
@@ -136,7 +137,8 @@ fn difference(expected: &Value, found: &Value) -> Option<Finding> {
     Some(Finding::warning(code, message).hint(upgrade))
 }
 
-/// Returns the version of this API.
+/// Returns the entry of `spec.versions` for the API version of this project; `None` if the
+/// definition does not have this version.
 fn version(definition: &Value) -> Option<&Value> {
     let versions = definition["spec"]["versions"].as_array()?;
     versions.iter().find(|version| version["name"] == VERSION)

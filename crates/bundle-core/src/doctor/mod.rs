@@ -32,17 +32,17 @@ pub enum CheckState {
 pub struct CheckResult {
     /// Name of the check, such as `registrations`.
     pub check: &'static str,
-    /// State.
+    /// State of the check.
     pub state: CheckState,
     /// Object, file or address that was examined.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub subject: String,
     /// Observation, in one sentence without full stop.
     pub message: String,
-    /// Code in the catalogue of diagnostics, except for passed checks.
+    /// Code in the catalogue of diagnostics; `None` for a passed check.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<Code>,
-    /// Next step.
+    /// Next step for the user; `None` if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
@@ -75,7 +75,7 @@ impl CheckResult {
         }
     }
 
-    /// Returns the result of a check that was not done, because of an earlier result.
+    /// Returns the result of a check that did not run because of an earlier result.
     pub fn skipped(
         check: &'static str,
         subject: impl Into<String>,
@@ -137,7 +137,7 @@ impl<T> Observed<T> {
         }
     }
 
-    /// Returns the same with a reference to the value.
+    /// Returns the same variant with a reference to its value.
     pub fn as_ref(&self) -> Observed<&T> {
         match self {
             Self::Found(value) => Observed::Found(value),
@@ -178,7 +178,7 @@ impl<T> Observed<T> {
 
 /// Returns the most permanent outcome of all problems and of all checks without a response. Returns
 /// `None` if there is no problem and no check without a response. Warnings and missing permissions
-/// do not count.
+/// are ignored.
 pub fn outcome(results: &[CheckResult]) -> Option<Outcome> {
     let counted = results
         .iter()

@@ -41,8 +41,8 @@ pub fn questions(role: &Value, namespace: Option<&str>) -> Vec<Question> {
     questions
 }
 
-/// Returns `true` for the permission to impersonate users, which the chart does not grant with
-/// `rbac.impersonatePeople: false`.
+/// Returns `true` for the permission to impersonate users. With `rbac.impersonatePeople: false`,
+/// the chart does not grant this permission.
 fn is_optional(question: &Question) -> bool {
     matches!(question, Question::Resource { verb, resource, .. }
         if verb == "impersonate" && resource != "serviceaccounts")
@@ -119,7 +119,7 @@ pub const VERBS: &[PluginVerb] = &[
 ];
 
 impl PluginVerb {
-    /// Returns the access reviews.
+    /// Returns the access reviews for the permissions that this verb needs.
     pub fn questions(&self) -> Vec<Question> {
         let needs = self.needs.iter();
         needs

@@ -11,7 +11,7 @@ const SOON: i64 = 30 * 24 * 3600;
 /// read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ObservedPolicy {
-    /// Name.
+    /// Name of the SignaturePolicy.
     pub name: String,
     /// Status and message of the condition Ready of the current generation; `None` if
     /// bundle-webhook has not written the condition.
@@ -20,7 +20,7 @@ pub struct ObservedPolicy {
     pub roots: Vec<ObservedRoot>,
 }
 
-/// A trust root.
+/// A trust root that a SignaturePolicy names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObservedRoot {
     /// Name of the ConfigMap with the trust root.
@@ -101,7 +101,8 @@ fn one(policy: ObservedPolicy, now: i64, date: &impl Fn(i64) -> String) -> Vec<C
                 let message = format!("{name}: it does not exist");
                 Some(of(Finding::error(code, message), correct))
             }
-            // bundle-webhook reports in the condition that it can read it.
+            // The condition Ready of the policy already reports whether bundle-webhook can read the
+            // ConfigMap.
             Observed::Forbidden(_) => None,
             Observed::Failed(message) => {
                 let message = format!("{name}: {message}");

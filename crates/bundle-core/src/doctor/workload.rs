@@ -52,7 +52,8 @@ pub fn pods(deployment: &str, found: Observed<Workload>) -> CheckResult {
     CheckResult::of(CHECK, finding.about(deployment).hint(hint))
 }
 
-/// Checks that the Service has a ready endpoint. `is_unused`: the registrations name a URL.
+/// Checks that the Service has a ready endpoint. `is_unused` is `true` if the registrations name a
+/// URL instead of the Service.
 pub fn endpoints(service: &str, ready: Observed<usize>, is_unused: bool) -> CheckResult {
     const CHECK: &str = "endpoints";
     if is_unused {

@@ -160,7 +160,7 @@ fn images_below_long_paths_are_rejected_where_a_lock_needs_them() {
     ]);
     let (_, why) = rendered(&files).unwrap_err();
     assert!(why.contains("images"), "{why}");
-    // Without a lock, the reconciler does not search.
+    // Without a lock, the reconciler does not search for images.
     let (files, _) = content(&[manifest]);
     let target = RenderTarget::default();
     let input = RenderInput {

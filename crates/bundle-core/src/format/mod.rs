@@ -53,9 +53,10 @@ pub struct ReadFiles {
 }
 
 impl ReadFiles {
-    /// Returns the files that must be read for a bundle. `bundle.yaml` is its `bundle.yaml`, if it
-    /// exists. If this file needs more than [`PACKAGE_MEMORY`], its configuration is ignored,
-    /// because the file is parsed before the memory of the content is reserved.
+    /// Returns the files that must be read for a bundle. `package` is the text of `bundle.yaml`;
+    /// `None` if the bundle has no such file. The memory of the content is reserved only after this
+    /// text is parsed. Therefore the configuration is ignored if the text needs more memory than
+    /// [`PACKAGE_MEMORY`].
     pub fn new(package: Option<&[u8]>) -> Self {
         let is_small = |text: &&[u8]| {
             let weight = yaml::weigh(text, package::FILE, &mut Allowance::default());
@@ -123,9 +124,9 @@ pub fn is_rendered_by_command(format: Format) -> bool {
     renderer(format).has_command()
 }
 
-/// Returns the external command that renders the files for `target`, or `None` if they need none.
-/// The configuration of `target` is validated. An invalid `bundle.yaml` has no command; [`render`]
-/// reports its errors.
+/// Returns the external command that renders the files for `target`, or `None` if the files need no
+/// command. The configuration of `target` is validated. For an invalid `bundle.yaml` the result is
+/// `None`, and [`render`] reports the errors.
 pub fn command(
     files: &Files,
     target: &RenderTarget,
@@ -162,7 +163,7 @@ pub struct Content {
     pub images: Vec<FoundImage>,
     /// Digests of the images; `None` without a lock.
     pub lock: Option<Lock>,
-    /// Warnings.
+    /// Warnings about the content.
     pub warnings: Findings,
 }
 
@@ -183,10 +184,10 @@ pub fn render(input: &RenderInput<'_>) -> Result<Content, Findings> {
 }
 
 /// Like [`render`], but searches for images only if a lock needs them. Without a lock,
-/// [`Content::images`] is empty. Ends early after `cancellation`.
+/// [`Content::images`] is empty. Ends early if `cancellation` is set.
 ///
 /// Before the objects are parsed, calls `check` with the format, and with `true` if `bundle.yaml`
-/// declares it. `check` returns the format to use.
+/// declares the format. `check` returns the format to use.
 pub fn render_objects(
     input: &RenderInput<'_>,
     check: impl FnOnce(Format, bool) -> Result<Format, Finding>,
@@ -460,7 +461,7 @@ mod tests {
                 "manifests/kustomization.yaml:1: it is a kustomization, which must be built before the installation"
             ]
         );
-        // Flux has objects of that name.
+        // Flux has a kind that is also named Kustomization.
         let flux = "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: web, namespace: a}\n";
         let content = read(&files(&[("manifests/kustomization.yaml", flux)])).unwrap();
         assert_eq!(content.objects.len(), 1);

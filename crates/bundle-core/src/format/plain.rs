@@ -152,7 +152,8 @@ fn kustomization(path: &str, line: usize) -> Finding {
     ))
 }
 
-/// Ignores a file without documents, as kubectl does.
+/// Changes the error about a file without documents to a warning, because kubectl ignores such
+/// files.
 fn passed_over(mut finding: Finding) -> Finding {
     if finding.code == codes::format::EMPTY_FILE {
         finding.severity = Severity::Warning;

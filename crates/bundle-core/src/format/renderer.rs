@@ -1,6 +1,9 @@
-//! Interface between content and format: the input of a rendering, the external command that
-//! renders, and the parts of the input that the objects depend on. Each format implements
-//! [`ContentFormat`] in one file.
+//! Interface between content and format:
+//! - the input of a rendering
+//! - the external command that renders
+//! - the parts of the input that the objects depend on
+//!
+//! Each format implements [`ContentFormat`] in one file.
 
 use std::{ffi::OsString, path::Path};
 
@@ -18,20 +21,21 @@ use crate::{
 /// Installation for which a content is rendered. Unknown parts are empty.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RenderTarget {
-    /// Name of the installation: that of its BundleDeployment.
+    /// Name of the BundleDeployment that installs the content; `None` if unknown.
     pub name: Option<String>,
-    /// Namespace of the installation (`spec.targetNamespace`).
+    /// Namespace of the installation (`spec.targetNamespace`); `None` if unknown.
     pub namespace: Option<String>,
-    /// Configuration (`spec.config`).
+    /// Configuration (`spec.config`); `None` if unknown.
     pub config: Option<Value>,
-    /// Kubernetes version: major, minor and patch.
+    /// Kubernetes version: major, minor and patch; `None` if unknown.
     pub kubernetes: Option<[u64; 3]>,
-    /// API versions of the server: groups with versions, and kinds of them.
+    /// API versions that the server serves, as in `helm template --api-versions`: `group/version`
+    /// and `group/version/Kind`.
     pub apis: Vec<String>,
 }
 
 impl RenderTarget {
-    /// Returns an installation of which only the namespace is known.
+    /// Returns an installation with only the namespace. All other parts are unknown.
     pub fn in_namespace(namespace: Option<&str>) -> Self {
         Self {
             namespace: namespace.map(str::to_owned),
@@ -54,10 +58,10 @@ pub struct RenderInput<'a> {
 /// Output of the external command of a format.
 #[derive(Debug, Clone, Copy)]
 pub enum CommandOutput<'a> {
-    /// The command did not run. Content that needs it is an error.
+    /// The command did not run. Content that needs the command is an error.
     Missing,
-    /// The command runs later, for each installation. Content that needs it is checked without its
-    /// objects.
+    /// The command runs later, for each installation. Content that needs the command is checked
+    /// without its objects.
     Later,
     /// Standard output of the command.
     Text(&'a [u8]),
@@ -66,15 +70,15 @@ pub enum CommandOutput<'a> {
 /// Part of a [`RenderTarget`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RenderPart {
-    /// The name.
+    /// Name of the installation.
     Name,
-    /// The namespace.
+    /// Namespace of the installation.
     Namespace,
-    /// The configuration.
+    /// Configuration of the installation.
     Config,
-    /// The Kubernetes version.
+    /// Kubernetes version of the server.
     Kubernetes,
-    /// The API versions.
+    /// API versions of the server.
     Apis,
 }
 
@@ -97,7 +101,7 @@ impl RenderDependencies {
 }
 
 /// External command that renders a content. The caller writes the files of the content into one
-/// folder and the extra files into another one. The caller passes the output of the command to
+/// folder and the extra files into a second folder. The caller passes the output of the command to
 /// [`RenderInput::output`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RenderCommand {
@@ -107,7 +111,7 @@ pub struct RenderCommand {
     pub chart: String,
     /// Folder of the chart in the content; empty, or with a final `/`.
     pub folder: String,
-    /// Field of the installation that contains its values.
+    /// Field of the installation that contains the values of the chart.
     pub config_field: &'static str,
     /// Arguments of the program.
     pub arguments: Vec<RenderArgument>,
@@ -124,7 +128,7 @@ pub struct RenderCommand {
 /// Argument of a [`RenderCommand`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RenderArgument {
-    /// Text.
+    /// Text that is passed unchanged.
     Text(String),
     /// Absolute path of a file or folder of the content. The empty path is the root of the content.
     ContentPath(String),

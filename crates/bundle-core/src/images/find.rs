@@ -70,7 +70,7 @@ pub fn find(objects: &[Manifest], package: Option<&Package>) -> Result<Vec<Found
 
 /// Remaining memory for the images of one content.
 pub(super) struct Allowance {
-    /// Remaining bytes.
+    /// Remaining memory in bytes.
     left: usize,
 }
 
@@ -124,7 +124,8 @@ pub(super) fn of_object(object: &Manifest, allowance: &mut Allowance) -> Result<
     }
     if let Value::Object(map) = &object.value {
         for (key, value) in map {
-            // The status describes the cluster, and the metadata only names the object.
+            // The status describes the cluster, and the metadata only names the object. Therefore
+            // neither is searched.
             if key != "status" && key != "metadata" {
                 walk.key(key, value);
             }
@@ -143,7 +144,7 @@ enum At<'v> {
 struct Walk<'v> {
     built_in: bool,
     path: Vec<At<'v>>,
-    /// Paths of the hits, with the text before the image.
+    /// Paths of the images that were found so far, with the text before the image.
     seen: BTreeSet<(Vec<At<'v>>, Option<&'v str>)>,
     hits: Vec<Hit>,
     /// Memory of a location without image and path, in bytes.

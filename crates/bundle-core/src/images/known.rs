@@ -1,5 +1,5 @@
-//! Fields of custom resources that contain images by definition. Each field has the page that
-//! defines the field.
+//! Fields of custom resources that contain images by definition. The URL in a comment is the page
+//! that defines the fields.
 
 /// Kind of custom resource and its image fields. `*` matches each item of a list.
 pub(super) struct Known {

@@ -27,7 +27,7 @@ const AGAIN: &str = "run `kubectl bundle build --lock`, and review the changes";
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Lock {
-    /// Images, sorted.
+    /// Images, sorted by the text in the manifests.
     pub images: Vec<Locked>,
 }
 
@@ -46,7 +46,7 @@ pub struct Locked {
     /// Platforms of an index, such as `linux/amd64`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub platforms: Vec<String>,
-    /// Size of the layers in bytes, for an image with one platform.
+    /// Size of the layers in bytes; `None` for an image with several platforms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
     /// Locations of the image, sorted. At a location that is only probable, the digest is set only
@@ -61,7 +61,8 @@ impl Locked {
         ImageReference::parse(&self.resolved)
     }
 
-    /// Returns `true` if the lock lists this place. The list is sorted ([`Lock::new`]).
+    /// Returns `true` if the lock lists this location of the image. The locations are sorted
+    /// ([`Lock::new`]).
     pub(super) fn is_found_in(&self, object: Option<&str>, field: &str) -> bool {
         let wanted = (object, field);
         self.found_in
@@ -86,7 +87,7 @@ struct Document {
 }
 
 impl Lock {
-    /// Creates a lock. Each image occurs once; images are sorted by name.
+    /// Creates a lock. Each image occurs once. Images are sorted by name.
     pub fn new(mut images: Vec<Locked>) -> Self {
         for image in &mut images {
             image.found_in.sort();
@@ -164,7 +165,8 @@ impl Lock {
         format!("{HEAD}{}", yaml::write(&document))
     }
 
-    /// Returns the entry of an image as written in the manifests.
+    /// Returns the entry of an image as written in the manifests; `None` if the lock does not
+    /// contain the image.
     pub fn get(&self, image: &str) -> Option<&Locked> {
         let found = self
             .images

@@ -62,7 +62,7 @@ pub struct Place {
     pub file: String,
     /// First line of the object, from 1.
     pub line: usize,
-    /// Evidence that the location holds an image.
+    /// Evidence that the location contains an image.
     pub evidence: Evidence,
 }
 
@@ -87,16 +87,16 @@ pub struct StoredLocation {
     pub field: String,
 }
 
-/// Evidence that a location holds an image.
+/// Evidence that a location contains an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Evidence {
-    /// The definition of the kind says that the field contains images.
+    /// The definition of the kind specifies that the field contains images.
     Field,
     /// The name of the variable, argument or field suggests an image: `RELATED_IMAGE_PROXY`,
-    /// `--sidecar-image=`. Not certain.
+    /// `--sidecar-image=`. The location may still contain another text.
     Name,
-    /// The text has the form of an image reference: a registry, a path, and a tag or digest. Not
-    /// certain.
+    /// The text has the form of an image reference: a registry, a path, and a tag or digest. The
+    /// location may still contain another text.
     Look,
 }

@@ -12,8 +12,8 @@ pub enum Step {
     Key(String),
     /// Item of a list.
     Item(usize),
-    /// Text after the first `=` of an argument: `--image=` of `--image=web:1.4.0`. Always the last
-    /// step.
+    /// Text after the first `=` of an argument: `--image=` of `--image=web:1.4.0`. This step is
+    /// always the last step of a path.
     After(String),
 }
 

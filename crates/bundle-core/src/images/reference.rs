@@ -1,6 +1,6 @@
 //! Image references as container runtimes read them: `nginx` means
-//! `docker.io/library/nginx:latest`. References of bundles have no default registry; see
-//! `crate::reference`.
+//! `docker.io/library/nginx:latest`. References of bundles have no default registry
+//! (`crate::reference`).
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::{
     reference::{Digest, Reference},
 };
 
-/// Default registry.
+/// Registry of a reference that names no registry.
 const DEFAULT_REGISTRY: &str = "docker.io";
 /// Repository folder of Docker's official images.
 const OFFICIAL: &str = "library/";
@@ -35,7 +35,7 @@ impl ImageReference {
             None => (text, None),
         };
         let (name, tag) = match rest.rsplit_once(':') {
-            // A port of the registry has a path after it.
+            // A `/` after the colon shows that the colon separates a registry and its port.
             Some((name, tag)) if !tag.contains('/') => (name, Some(tag)),
             _ => (rest, None),
         };
@@ -80,12 +80,12 @@ impl ImageReference {
         })
     }
 
-    /// Returns the tag as written.
+    /// Returns the tag as written; `None` if the reference has no tag.
     pub fn tag(&self) -> Option<&str> {
         self.tag.as_deref()
     }
 
-    /// Returns the digest as written.
+    /// Returns the digest as written; `None` if the reference has no digest.
     pub fn digest(&self) -> Option<&Digest> {
         self.digest.as_ref()
     }
@@ -171,7 +171,8 @@ mod tests {
         ] {
             match ImageReference::parse(text) {
                 Ok(found) => assert_eq!(found.to_string(), full, "{text}"),
-                // The first component is a registry for docker; the client here is stricter.
+                // Docker accepts `REGISTRY` as a registry. The registry client of this project
+                // rejects it.
                 Err(_) => assert_eq!(text, "REGISTRY/web:1"),
             }
         }

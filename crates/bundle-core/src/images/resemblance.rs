@@ -6,21 +6,23 @@ use super::{Evidence, ImageReference};
 /// Maximum length of a checked text, in bytes. References are shorter.
 const LONGEST: usize = 512;
 
-/// Returns the evidence that the value of an environment variable is an image.
+/// Returns the evidence that the value of an environment variable is an image; `None` without
+/// evidence.
 pub(super) fn variable(name: &str, value: &str) -> Option<Evidence> {
     judge(names_image(name, '_'), value)
 }
 
-/// Returns the evidence that the value of an argument is an image.
+/// Returns the evidence that the value of an argument is an image; `None` without evidence.
 pub(super) fn argument(flag: &str, value: &str) -> Option<Evidence> {
     let flag = flag.trim_start_matches('-').replace(['-', '.'], "_");
     judge(names_image(&flag, '_') || names_image_camel(&flag), value)
 }
 
-/// Returns the evidence that the text of a field of an unknown kind is an image.
+/// Returns the evidence that the text of a field of an unknown kind is an image; `None` without
+/// evidence.
 pub(super) fn field(name: &str, value: &str) -> Option<Evidence> {
-    // The name alone is not sufficient: in many kinds, `image` is a name without registry or tag,
-    // or a picture.
+    // The name alone is not sufficient: in many kinds, a field `image` contains a name without
+    // registry or tag, or the URL of a picture.
     if names_image_camel(name) && resembles_reference(value) {
         Some(Evidence::Name)
     } else {
@@ -36,7 +38,8 @@ fn judge(named: bool, value: &str) -> Option<Evidence> {
             Evidence::Look
         });
     }
-    // The name indicates an image, so less is required of the text: a tag, a digest or a path.
+    // The name already suggests an image. Therefore a tag, a digest or a path is sufficient in the
+    // text.
     let more = value.contains(['/', ':', '@']);
     (named
         && more
@@ -54,8 +57,8 @@ fn resembles_reference(value: &str) -> bool {
     }
     ImageReference::parse(value).is_ok_and(|image| {
         let tag_or_digest = image.tag().is_some() || image.digest().is_some();
-        // `example.com/path:8080` is an address with its port misplaced, or a pattern of some kind,
-        // at least as often as an image.
+        // A text such as `example.com/path:8080` is often an address with a misplaced port, or a
+        // pattern. Therefore a long number after the colon does not count as a tag.
         let port = image.digest().is_none()
             && image
                 .tag()

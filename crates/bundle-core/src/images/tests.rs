@@ -336,7 +336,8 @@ fn reports_differences_between_lock_and_manifests() {
     lock.images[1].found_in.clear();
     let said = lock.disagrees(&found).to_string();
     assert!(said.contains("does not list this field"), "{said}");
-    // A lock may omit a probable image, because its registry may not have it.
+    // The author can remove a probable image from a lock, for example if its registry does not have
+    // the image.
     lock.images.remove(1);
     assert!(lock.disagrees(&found).is_empty());
     let other = find(&objects(&deployment(&["nginx:1.26"])), None);
@@ -355,7 +356,7 @@ fn deploys_at_the_found_fields_only() {
     );
     let mut all = objects(&text);
     let mut lock = lock_of(&find(&all, None));
-    // The author removed this place from the lock.
+    // The author removed the location of this image from the lock.
     let proxy = lock
         .images
         .iter_mut()
@@ -383,7 +384,7 @@ fn deploys_at_the_found_fields_only() {
     assert_eq!(value["metadata"]["annotations"]["note"], "nginx:1.25");
 }
 
-/// Returns arbitrary JSON values that contain words which matter for the search.
+/// Returns arbitrary JSON values that contain words that affect the search.
 fn any_value() -> impl Strategy<Value = Value> {
     let text = prop_oneof![
         Just("nginx:1.25".to_owned()),
@@ -441,7 +442,7 @@ proptest! {
         let mut twice = once.clone();
         deploy(&mut twice, &lock);
         prop_assert_eq!(&once, &twice);
-        // Without the digests at the found fields, the objects are the original ones.
+        // If the added digests are removed again, the result equals the original objects.
         let mut undone = once.clone();
         for one in &found {
             for place in &one.places {

@@ -19,8 +19,9 @@ use crate::footprint;
 /// Maximum memory of a parsed document, in bytes. The longest signed list of components has 700 KiB
 /// and about 50,000 values, which need up to 10 MiB.
 pub const MAX_MEMORY: u64 = 12 << 20;
-/// Maximum memory of a parsed document for each of its bytes. Manifests need up to ten bytes, lists
-/// of components and statements of vulnerabilities up to 24, nested objects more than a hundred.
+/// Maximum memory of a parsed document for each of its bytes. Manifests need up to ten bytes. Lists
+/// of components and statements of vulnerabilities need up to 24 bytes. Nested objects can need
+/// more than a hundred bytes.
 const MEMORY_PER_BYTE: u64 = 32;
 /// Memory that a document can need in addition to [`MEMORY_PER_BYTE`], so that every short document
 /// can be parsed, also with the maximum nesting.
@@ -31,8 +32,8 @@ pub const DEEPEST: usize = 127;
 /// Reason for rejecting JSON.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JsonError {
-    /// The text is not JSON, has text after the end, or is nested deeper than [`DEEPEST`]; with
-    /// location and reason.
+    /// The text is not JSON, has text after the end, or is nested deeper than [`DEEPEST`]. Contains
+    /// the location and the reason.
     Malformed(String),
     /// An object has a duplicate key.
     Repeated,
@@ -110,8 +111,8 @@ pub fn typed<T: DeserializeOwned>(value: Value) -> Result<T, JsonError> {
     T::deserialize(typed::Strict(value)).map_err(|error| JsonError::Shape(error.to_string()))
 }
 
-/// Normalizes a name as Go's `encoding/json` compares it: without case, and with two non-ASCII
-/// letters equal to `s` and `k`.
+/// Normalizes a name as Go's `encoding/json` compares it: ignores case, and treats the letters
+/// U+017F and U+212A like `s` and `k`.
 pub fn folded(name: &str) -> String {
     name.replace('\u{17f}', "s").to_lowercase()
 }

@@ -159,7 +159,7 @@ fn rejects_documents_that_need_far_more_memory_than_text() {
                 assert!(found.is_ok(), "{length} of {item}");
             }
         }
-        // No shape of many tiny values fits as soon as the document is long.
+        // A long document of many tiny values always exceeds the limit, in every shape.
         let found = object(&repeated(item, 1 << 20));
         assert!(matches!(found, Err(JsonError::TooLarge(_))), "{item}");
     }
@@ -200,7 +200,7 @@ fn reads_long_signed_documents() {
     });
     let document = repeated(&component.to_string(), 700 << 10);
     assert!(object(&document).is_ok());
-    // Without hashes, as many tools write it.
+    // A component without hashes, as many tools write it.
     let component = json!({
         "type": "library",
         "bom-ref": "pkg:cargo/serde_json@1.0.149",
@@ -211,7 +211,7 @@ fn reads_long_signed_documents() {
     });
     let document = repeated(&component.to_string(), 300 << 10);
     assert!(object(&document).is_ok());
-    // OpenVEX.
+    // A statement in the format OpenVEX.
     let statement = json!({
         "vulnerability": {"name": "CVE-2024-0001"},
         "products": [{"@id": "pkg:cargo/serde_json@1.0.149"}],

@@ -1,4 +1,4 @@
-//! Deserializer from JSON values to types, which reads structs only from objects.
+//! Deserializer from JSON values to types. This deserializer reads structs only from objects.
 
 use serde::de::value::{MapDeserializer, SeqDeserializer};
 use serde::de::{Deserializer, Error as _, IntoDeserializer, Unexpected, Visitor};

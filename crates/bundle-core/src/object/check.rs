@@ -193,7 +193,7 @@ impl Check<'_> {
         Some(text.clone())
     }
 
-    /// Returns a required text field.
+    /// Returns a required text field; `None` if the field is missing or invalid, which is reported.
     fn text<'v>(&mut self, map: &'v Map<String, Value>, key: &str, field: &str) -> Option<&'v str> {
         match map.get(key) {
             Some(Value::String(text)) if !text.is_empty() => Some(text),

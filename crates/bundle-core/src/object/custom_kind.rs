@@ -7,15 +7,15 @@ use super::{Manifest, ObjectId};
 /// Kind that a CRD of the content defines. The kind is known before the API server serves it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CustomKind {
-    /// API group.
+    /// API group of the kind.
     pub group: String,
-    /// Kind.
+    /// Name of the kind, as in the field `kind` of its objects.
     pub kind: String,
     /// Plural name, as in URL paths.
     pub plural: String,
     /// True if objects of the kind are namespaced.
     pub namespaced: bool,
-    /// Served versions.
+    /// Served versions of the API.
     pub versions: Vec<String>,
 }
 

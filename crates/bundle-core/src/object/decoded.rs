@@ -187,14 +187,14 @@ mod tests {
                 json!({"stringData": {"a": "b"}}),
                 json!({"data": {"a": "Yg=="}}),
             ),
-            // `stringData` has priority, also if the text is empty.
+            // `stringData` has priority, even if its text is empty.
             (
                 json!({"stringData": {"a": "b", "n": null}, "data": {"a": "eA==", "c": "ZA=="}}),
                 json!({"data": {"a": "Yg==", "c": "ZA==", "n": ""}}),
             ),
             (json!({"stringData": {}}), json!({})),
             (json!({"stringData": null, "data": {}}), json!({"data": {}})),
-            // The API server rejects these.
+            // The API server rejects these Secrets, so they are not changed.
             (
                 json!({"stringData": {"a": 1}}),
                 json!({"stringData": {"a": 1}}),

@@ -7,7 +7,7 @@ use std::fmt;
 pub struct GroupKind {
     /// API group; empty for the core group.
     pub group: String,
-    /// Kind.
+    /// Name of the kind, such as `Deployment`.
     pub kind: String,
 }
 

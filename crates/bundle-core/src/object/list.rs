@@ -64,7 +64,8 @@ fn unroll(
             && !of.is_empty()
             && !item.contains_key("kind")
         {
-            // Each item gets a copy of both, so long values would multiply the size of the file.
+            // Each item gets a copy of the kind and the API version of the list. Long values would
+            // therefore multiply the memory of the file.
             if of.len() > LONGEST_KIND || api.as_ref().is_some_and(|api| !is_short(api)) {
                 findings.push(refuse(
                     "kind or apiVersion of the list is not valid for its items".to_owned(),
@@ -89,7 +90,7 @@ fn is_short(api: &Value) -> bool {
 }
 
 /// Returns the kind of a list: `List`, or a list of one kind as printed by `kubectl get`
-/// (`ConfigMapList`).
+/// (`ConfigMapList`). Returns `None` if the value is not a list.
 fn list_kind(value: &Value) -> Option<String> {
     let kind = value.get("kind")?.as_str()?;
     let is_list = match kind {

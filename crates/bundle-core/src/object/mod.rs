@@ -35,7 +35,7 @@ pub struct ObjectId {
     /// Namespace as written; `None` for cluster-scoped objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// Name.
+    /// Name of the object.
     pub name: String,
 }
 

@@ -1,25 +1,26 @@
 //! Responses to an apply that depend only on the values of the object, so that the same request
-//! always fails. Rejections because of permissions, policies and webhooks can change; the module
-//! `rights` handles them.
+//! always fails. Rejections because of permissions, policies and webhooks can change. The module
+//! `rights` handles such rejections.
 
 /// Rejected apply, from its `Status`.
 #[derive(Debug, Clone, Copy)]
 pub struct Rejection<'a> {
     /// HTTP status code.
     pub code: u16,
-    /// `reason`.
+    /// Field `reason` of the `Status`.
     pub reason: &'a str,
-    /// `message`.
+    /// Field `message` of the `Status`.
     pub message: &'a str,
-    /// `details.causes[].field`.
+    /// Field paths in `details.causes[].field` of the `Status`.
     pub fields: &'a [&'a str],
 }
 
-/// Prefix of the message about values that do not match the schema, whatever the values of the
-/// stored object are. The API server answers with status 500 and without a reason.
+/// Prefix of the message about values that do not match the schema. This message does not depend on
+/// the values of the stored object. The API server answers with status 500 and without a reason.
 ///
-/// Source: `k8s.io/apimachinery` `pkg/util/managedfields/internal/structuredmerge.go`, `Apply`; the
-/// rest of the message is from `sigs.k8s.io/structured-merge-diff` (`duplicate entries for key`,
+/// Source of the prefix: `k8s.io/apimachinery`
+/// `pkg/util/managedfields/internal/structuredmerge.go`, `Apply`. Source of the rest of the
+/// message: `sigs.k8s.io/structured-merge-diff` (`duplicate entries for key`,
 /// `field not declared in schema`, `expected list, got …`).
 const NOT_TYPED: &str = "failed to create typed patch object (";
 
@@ -43,11 +44,13 @@ pub fn invalid(rejection: Rejection<'_>) -> Option<String> {
 }
 
 /// Returns the reason why values do not match the schema, from status code and message only.
+/// Returns `None` for other responses.
 pub fn not_typed(code: u16, message: &str) -> Option<String> {
     if !matches!(code, 400 | 500) {
         return None;
     }
-    // The message has name and kind of the object in parentheses; both contain no parenthesis.
+    // The message has name and kind of the object in parentheses. Name and kind themselves contain
+    // no parenthesis.
     let (_, why) = message.strip_prefix(NOT_TYPED)?.split_once("): ")?;
     let lines: Vec<&str> = why.split_whitespace().collect();
     Some(lines.join(" "))

@@ -47,7 +47,7 @@ pub fn drop_namespaces(objects: &mut [Manifest], findings: &mut Findings) {
     }
 }
 
-/// Returns group and kind of a definition of a cluster-scoped kind.
+/// Returns group and kind of the definition of a cluster-scoped kind; `None` for other objects.
 fn cluster_scoped(object: &Manifest) -> Option<(String, String)> {
     let (group, _, kind) = object.gvk();
     if (group, kind) != ("apiextensions.k8s.io", "CustomResourceDefinition") {

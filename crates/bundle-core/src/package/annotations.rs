@@ -38,7 +38,7 @@ pub mod keys {
     pub const SOURCE: &str = "org.opencontainers.image.source";
     /// Commit of the source code.
     pub const REVISION: &str = "org.opencontainers.image.revision";
-    /// Licences.
+    /// Licences of the package, as an SPDX expression.
     pub const LICENSES: &str = "org.opencontainers.image.licenses";
     /// URL of more information.
     pub const URL: &str = "org.opencontainers.image.url";
@@ -49,7 +49,8 @@ pub mod keys {
     pub const RESOURCE_TYPE: &str = "io.rukpak.core.bundle.resource.type";
 }
 
-/// Returns the annotations of the OCI manifest of a package. They depend only on the package.
+/// Returns the annotations of the OCI manifest of a package. The annotations depend only on the
+/// package.
 pub fn annotations(package: &Package) -> BTreeMap<String, String> {
     let texts = [
         (keys::TITLE, Some(package.name.clone())),
@@ -76,8 +77,8 @@ pub fn annotations(package: &Package) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Maximum size of all annotations, in bytes. Registries accept manifests of 4 MiB, and a proof
-/// stores the manifest on the object.
+/// Maximum size of all annotations, in bytes. Registries accept manifests of 4 MiB. The annotation
+/// `core.rukpak.io/proof` of an object can contain the manifest, and must stay much smaller.
 pub(super) const MAX_BYTES: usize = 128 << 10;
 
 /// Returns the size of the package's annotations in bytes.
@@ -107,7 +108,8 @@ fn documentation(links: &[Link]) -> Option<String> {
         .map(|link| link.url.clone())
 }
 
-/// Serializes a value. Types with only text and numbers cannot fail to serialize.
+/// Serializes a value; `None` if this fails. Types with only text and numbers cannot fail to
+/// serialize.
 fn json<T: Serialize>(value: &T) -> Option<String> {
     serde_json::to_string(value).ok()
 }
@@ -141,8 +143,8 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Parses annotations. An image without [`keys::FORMAT`] has no facts, because the title and
-    /// version of such an image can have any meaning.
+    /// Parses annotations. For an image without [`keys::FORMAT`] all fields of the result are
+    /// empty, because the title and version of such an image can have any meaning.
     pub fn from_annotations(annotations: &BTreeMap<String, String>) -> Result<Self, Finding> {
         let Some(format) = annotations.get(keys::FORMAT) else {
             return Ok(Self::default());

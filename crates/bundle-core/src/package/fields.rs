@@ -80,13 +80,14 @@ impl File<'_> {
     }
 }
 
-/// Returns the top-level key of the finding's field.
+/// Returns the top-level key of the finding's field; `None` if the finding has no field.
 fn top(finding: &Finding) -> Option<&str> {
     finding.place.field.as_deref()?.split(['.', '[']).next()
 }
 
 impl<'a> Fields<'a> {
-    /// Returns the fields of a map. Fields that are not in `shape` are errors.
+    /// Returns the fields of a map; `None` if the value is not a map, which is reported. Fields
+    /// that are not in `shape` are errors.
     pub(super) fn new(
         value: &'a Value,
         path: &str,
@@ -158,7 +159,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Returns a required text field.
+    /// Returns a required text field; `None` if the field is missing or invalid, which is reported.
     pub(super) fn required(&self, key: &str) -> Option<&'a str> {
         if self.value(key).is_none() {
             let example = self.shape.field(key).map_or("", |field| field.example);
@@ -173,7 +174,8 @@ impl<'a> Fields<'a> {
         self.text(key)
     }
 
-    /// Parses a text field with `parse`. Errors get the location of the field.
+    /// Parses a text field with `parse`. Returns `None` if the field is absent or invalid. Errors
+    /// get the location of the field.
     pub(super) fn parsed<T>(
         &self,
         key: &str,
@@ -182,7 +184,8 @@ impl<'a> Fields<'a> {
         self.read(key, self.text(key)?, parse)
     }
 
-    /// Parses the value of a text field.
+    /// Parses `text`, the value of the field `key`, with `parse`. Returns `None` if the text is
+    /// invalid. Errors get the location of the field.
     pub(super) fn read<T>(
         &self,
         key: &str,
@@ -194,7 +197,8 @@ impl<'a> Fields<'a> {
             .ok()
     }
 
-    /// Parses a required text field with `parse`.
+    /// Parses a required text field with `parse`. Returns `None` if the field is missing or
+    /// invalid.
     pub(super) fn required_as<T>(
         &self,
         key: &str,
@@ -203,7 +207,7 @@ impl<'a> Fields<'a> {
         self.read(key, self.required(key)?, parse)
     }
 
-    /// Returns a field that is a map.
+    /// Returns a field that is a map; `None` if the field is absent or invalid.
     pub(super) fn fields(&self, key: &str) -> Option<Fields<'a>> {
         let FieldType::Map(shape) = self.shape.field(key)?.holds else {
             return None;

@@ -138,10 +138,10 @@ pub struct Package {
     pub about: PackageInfo,
 }
 
-/// Information about a package for users and tools; it has no effect in a cluster.
+/// Information about a package for users and tools. This information has no effect in a cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct PackageInfo {
-    /// Maintainers.
+    /// Maintainers of the package.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub maintainers: Vec<Maintainer>,
     /// Named links to more information.
@@ -173,7 +173,7 @@ pub struct PackageInfo {
 /// A person or team.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Maintainer {
-    /// Name.
+    /// Name of the person or team.
     pub name: String,
     /// Email address.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -188,7 +188,7 @@ pub struct Maintainer {
 pub struct Link {
     /// Title of the link.
     pub name: String,
-    /// URL.
+    /// URL of the link.
     pub url: String,
 }
 
@@ -226,8 +226,8 @@ pub struct Security {
 }
 
 impl Package {
-    /// Returns the paths of files that the package refers to, except resources, which are separate
-    /// layers.
+    /// Returns the paths of files that the package refers to. Resources are not included, because
+    /// they are separate layers.
     pub fn named_paths(&self) -> Vec<&str> {
         let config = self.config.as_ref();
         let icon = self.about.icon.as_deref();
@@ -280,7 +280,7 @@ pub struct Requirement {
     pub name: String,
     /// Range of the accepted versions.
     pub version: Range,
-    /// Required digest of the content.
+    /// Required digest of the content; `None` accepts each digest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
 }
@@ -289,10 +289,10 @@ pub struct Requirement {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Upgrades {
-    /// Range of the installed versions.
+    /// Range of the installed versions; `None` accepts each version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<Range>,
-    /// Lowest installed version from which an upgrade is possible.
+    /// Lowest installed version from which an upgrade is possible; `None` sets no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub minimum: Option<semver::Version>,
 }
@@ -317,12 +317,12 @@ pub struct Config {
     /// Path of the default values within the bundle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
-    /// Fields of objects that get values of the configuration (plain+v0).
+    /// Fields of objects that receive values of the configuration (plain+v0).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub patches: Vec<ConfigPatch>,
 }
 
-/// Field of an object that gets a value of the configuration.
+/// Field of an object that receives a value of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConfigPatch {
@@ -330,7 +330,7 @@ pub struct ConfigPatch {
     pub kind: String,
     /// Name of the object.
     pub name: String,
-    /// Namespace of the object; required only if several objects have the kind and name.
+    /// Namespace of the object. It is required only if several objects have this kind and name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// JSON pointer (RFC 6901) of the field in the object.
@@ -348,6 +348,6 @@ pub struct Resource {
     /// Type of the resource. Programs that read the resource define the names of types.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Path within the bundle; a folder ends in `/`.
+    /// Path within the bundle. The path of a folder ends with `/`.
     pub path: String,
 }

@@ -127,7 +127,7 @@ fn patches(config: &Fields<'_>) -> Vec<ConfigPatch> {
     })
 }
 
-/// Patches need a schema, and a format whose objects have no other configuration.
+/// Rejects patches in a format other than plain+v0, and patches without a schema.
 fn check_patches(fields: &Fields<'_>, config: &Config, format: Format) {
     if config.patches.is_empty() {
         return;
@@ -341,7 +341,8 @@ pub(super) fn semantic_version(text: &str) -> Result<semver::Version, Finding> {
     })
 }
 
-/// Converts a loose version to a semantic version: `v1.4` becomes `1.4.0`.
+/// Converts a loose version to a semantic version: `v1.4` becomes `1.4.0`. Returns `None` if the
+/// text has no such form.
 fn meant(text: &str) -> Option<semver::Version> {
     let text = text.trim().trim_start_matches(['v', 'V', '=']);
     let end = text

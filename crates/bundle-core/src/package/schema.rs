@@ -91,7 +91,7 @@ fn text(kind: Text) -> Value {
         }),
         Text::Version => pattern(VERSION),
         Text::Minor => pattern(r"^[0-9]+\.[0-9]+$"),
-        // Ranges have a grammar of their own; the schema lists only the characters.
+        // The schema checks only the characters of a range. The parser checks its grammar.
         Text::Range => pattern(r"^[-0-9A-Za-z.*<>=!~^|,+ ]+$"),
         Text::Api => pattern(API),
         Text::Kind => pattern(

@@ -25,13 +25,13 @@ pub(super) struct Field {
 
 /// Type of a field's value.
 pub(super) enum FieldType {
-    /// Text.
+    /// A text of this type.
     Text(Text),
-    /// A list of texts.
+    /// A list of texts of this type.
     Texts(Text),
-    /// A map.
+    /// A map with these fields.
     Map(&'static Shape),
-    /// A list of maps.
+    /// A list of maps with these fields.
     Maps(&'static Shape),
 }
 
@@ -44,7 +44,7 @@ pub(super) enum Text {
     OneOf(&'static [&'static str]),
     /// One line without control characters.
     Line,
-    /// Title of a part: one or more words, one line, not empty.
+    /// Name or title: one or more words in one line, not empty.
     Title,
     /// The name of a package.
     Name,

@@ -15,7 +15,8 @@ pub(crate) fn nearest<'a>(written: &str, known: &[&'a str]) -> Option<&'a str> {
 fn distance(left: &str, right: &str) -> usize {
     let right: Vec<char> = right.chars().collect();
     let mut row: Vec<usize> = (0..=right.len()).collect();
-    // Long words are never similar. The words come from files and can have any length.
+    // Words come from files and can have any length. Long words are never similar, so the
+    // comparison stops after 64 letters.
     for (index, letter) in left.chars().take(64).enumerate() {
         let mut diagonal = row[0];
         row[0] = index + 1;

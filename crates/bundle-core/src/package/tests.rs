@@ -279,8 +279,10 @@ fn foreign_images_have_no_facts_and_invalid_annotations_are_reported() {
     }
 }
 
-/// Files in three groups: accepted by parser and schema; rejected by parser and schema; rejected
-/// only by the parser, because a schema cannot express the rule.
+/// Files in three groups:
+/// - accepted by parser and schema
+/// - rejected by parser and schema
+/// - rejected only by the parser, because a schema cannot express the rule
 #[test]
 fn parser_and_schema_agree() {
     let validator = jsonschema::draft202012::new(&schema()).unwrap();

@@ -34,7 +34,7 @@ impl Package {
             Ok(Value::Object(fields)) => fields,
             _ => Map::new(),
         };
-        // In the order of the table, which is the usual order.
+        // The fields are written in the order of the table, which is their usual order.
         for name in super::shape::PACKAGE.names() {
             if let Some(value) = fields.remove(name) {
                 let one = Map::from_iter([(name.to_owned(), value)]);

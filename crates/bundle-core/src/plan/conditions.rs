@@ -11,11 +11,11 @@ pub const MESSAGE_LIMIT: usize = 16_384;
 /// Status of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConditionStatus {
-    /// `True`.
+    /// The condition has status `True`.
     True,
-    /// `False`.
+    /// The condition has status `False`.
     False,
-    /// `Unknown`.
+    /// The condition has status `Unknown`.
     Unknown,
 }
 
@@ -39,8 +39,8 @@ impl ConditionStatus {
     }
 }
 
-/// Sets one condition. A new type is appended; an existing condition is replaced, and keeps its
-/// transition time if its status is unchanged.
+/// Sets one condition. A condition of a new type is appended. An existing condition is replaced,
+/// and keeps its transition time if its status is unchanged.
 ///
 /// `now` has whole seconds, as Kubernetes writes times.
 pub fn set(

@@ -1,5 +1,5 @@
 //! Plans of reconciles as pure functions: steps, order of objects, health, drift, removal, retries
-//! and conditions. All observed facts are arguments; `webhook::reconcile` reads and writes the
+//! and conditions. Callers pass all observed facts. `webhook::reconcile` reads and writes the
 //! cluster.
 
 mod apply;

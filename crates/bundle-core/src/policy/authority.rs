@@ -1,5 +1,5 @@
 //! Authorities of a policy: a public key as text or in a Secret, or identities with a trust root.
-//! `bundle-trust` parses keys and roots; the caller reads Secrets and ConfigMaps.
+//! `bundle-trust` parses keys and roots. The caller reads Secrets and ConfigMaps.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
 /// Authority of a policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Authority {
-    /// Name; default `authority-N`.
+    /// Name of the authority. The default is `authority-N`.
     pub name: String,
     /// Key or identities; `None` if key or identities are invalid, which is a problem of the
     /// policy.
@@ -41,7 +41,7 @@ pub enum AuthorityKind {
 /// Identities with the trust root of their certificates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Keyless {
-    /// Identities; one match is enough.
+    /// Accepted identities. A certificate must match at least one of them.
     pub identities: Vec<Identity>,
     /// Trust root: certificate authority and logs.
     pub root: RootSource,
@@ -111,7 +111,7 @@ pub fn root_of_config_map(name: &str, data: &BTreeMap<String, String>) -> Named 
     }
 }
 
-/// Parses `spec.authorities[index]`; errors are added to the reader's problems.
+/// Parses `spec.authorities[index]`. Errors are added to the reader's problems.
 pub(super) fn read(reader: &mut Reader, index: usize, value: &Value) -> Authority {
     let path = format!("spec.authorities[{index}]");
     let mut authority = Authority {
@@ -276,7 +276,8 @@ fn read_root(reader: &mut Reader, path: &str, value: &Value) -> Option<RootSourc
     Some(RootSource::ConfigMap(read_name(reader, &path, name)?))
 }
 
-/// Returns the validated name of a Secret or ConfigMap at `path`.
+/// Returns the validated name of a Secret or ConfigMap at `path`; `None` if the name is invalid,
+/// which is reported.
 fn read_name(reader: &mut Reader, path: &str, name: &str) -> Option<KubeName> {
     match name.parse() {
         Ok(name) => Some(name),

@@ -38,12 +38,12 @@ pub enum Unread {
         /// Largest size of a signature in bytes.
         limit: u64,
     },
-    /// The signatures before this one have reached the limit of the total size.
+    /// The signatures before this signature have reached the limit of the total size.
     Crowded {
         /// Maximum total size of all signatures, in bytes.
         limit: u64,
     },
-    /// The maximum number of signatures was reached before this one.
+    /// The maximum number of signatures was reached before this signature.
     Beyond {
         /// Maximum number of signatures.
         limit: usize,
@@ -85,7 +85,7 @@ pub enum Signer {
     Key(KeyId),
     /// Identity in a certificate.
     Identity {
-        /// Identity.
+        /// Issuer and subject in the certificate.
         name: IdentityName,
         /// Trust roots under which the signature is valid.
         roots: BTreeSet<RootId>,
@@ -146,7 +146,7 @@ impl fmt::Display for TimeSource {
 /// Valid signature or attestation of the digest, with its signer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Accepted {
-    /// Signer.
+    /// Key or identity that signed.
     pub signer: Signer,
     /// Meaning of the payload.
     pub meaning: Meaning,
@@ -157,7 +157,7 @@ pub struct Accepted {
     pub signed_at: Option<SignedAt>,
     /// Storage form of the signature.
     pub form: &'static str,
-    /// Checks that succeeded.
+    /// Names of the checks that succeeded.
     pub checked: Vec<&'static str>,
 }
 

@@ -7,7 +7,8 @@ use serde::Serialize;
 
 /// Maximum length of a pattern, in bytes.
 const LONGEST_PATTERN: usize = 1024;
-/// Maximum memory of a compiled pattern, in bytes. It is sufficient for patterns of identities.
+/// Maximum memory of a compiled pattern, in bytes. This memory is sufficient for patterns of
+/// identities.
 const PATTERN_MEMORY: usize = 256 * 1024;
 
 /// Matcher for an issuer or a subject.
@@ -128,8 +129,8 @@ mod tests {
         let exact = Matcher::exact(CI).unwrap();
         assert!(exact.matches(CI));
         for other in [
-            // A prefix, a longer text, other case, a space, a similar letter (Cyrillic а), a
-            // combining character, percent encoding.
+            // Changes of the text: a prefix, a longer text, other case, a space, a similar letter
+            // (Cyrillic а), a combining character, percent encoding.
             &CI[..CI.len() - 1],
             &format!("{CI}2"),
             &CI.to_uppercase(),
@@ -137,8 +138,8 @@ mod tests {
             &CI.replace("main", "m\u{430}in"),
             &CI.replace("main", "ma\u{0069}\u{0307}n"),
             &CI.replace("/web/", "%2Fweb/"),
-            // Zero-width characters, another space, line ends, NUL, an escape sequence,
-            // right-to-left text, a full-width letter, a tag character.
+            // More changes: zero-width characters, another space, line ends, NUL, an escape
+            // sequence, right-to-left text, a full-width letter, a tag character.
             &CI.replace("main", "ma\u{200b}in"),
             &CI.replace("main", "main\u{feff}"),
             &format!("{CI}\u{a0}"),
@@ -165,7 +166,7 @@ mod tests {
             assert!(!Matcher::exact(one).unwrap().matches(other), "{one}");
             assert!(!Matcher::exact(other).unwrap().matches(one), "{other}");
         }
-        // Characters that are special elsewhere have no special meaning here.
+        // Wildcards of other formats have no special meaning in an exact text.
         for wildcard in ["*@example.com", ".*", "?", "[a-z]@example.com", "%"] {
             let exact = Matcher::exact(wildcard).unwrap();
             assert!(exact.matches(wildcard));
@@ -189,7 +190,7 @@ mod tests {
         ] {
             assert!(!pattern.matches(other), "{other:?}");
         }
-        // Alternatives and flags stay inside of the anchors.
+        // Alternatives and flags in a pattern do not change the anchors.
         let either = Matcher::pattern("a|b").unwrap();
         assert!(either.matches("a") && !either.matches("ax") && !either.matches("xb"));
         let lines = Matcher::pattern("(?m)^a$").unwrap();

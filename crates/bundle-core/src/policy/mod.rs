@@ -1,5 +1,5 @@
 //! Signature policies: parsing, results of examined signatures, and the decision. `bundle-trust`
-//! does the cryptography; `bundle-oci` and the callers fetch the input.
+//! verifies the signatures. `bundle-oci` and the callers fetch the input.
 
 mod authority;
 mod decide;

@@ -1,4 +1,4 @@
-//! Reader for the fields of a SignaturePolicy; collects all errors.
+//! Reader for the fields of a SignaturePolicy. The reader collects all errors.
 
 use serde_json::{Map, Value};
 
@@ -22,8 +22,9 @@ impl Reader {
         self.problems.push(unreadable(&self.name, path, why));
     }
 
-    /// Returns the value as an object. Unknown fields are errors, because an unknown field might be
-    /// a condition that this version does not check.
+    /// Returns the value as an object; `None` if the value has another type, which is reported.
+    /// Unknown fields are errors, because an unknown field might be a condition that this version
+    /// does not check.
     pub(super) fn object<'v>(
         &mut self,
         path: &str,

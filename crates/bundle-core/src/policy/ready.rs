@@ -23,19 +23,19 @@ pub trait Material {
 /// Parsed key or identities of an authority.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AcceptedSigner {
-    /// Key.
+    /// Accepted key.
     Key(KeyId),
     /// Certificate for one of these identities, valid under the trust root.
     Identities {
-        /// Identities; one match is enough.
+        /// Accepted identities. A certificate must match at least one of them.
         identities: Vec<Identity>,
-        /// Trust root.
+        /// Trust root under which the certificate must be valid.
         root: RootId,
     },
 }
 
 impl AcceptedSigner {
-    /// Returns `true` if the signer is this authority.
+    /// Returns `true` if this signer made the signature.
     pub fn is(&self, accepted: &Accepted) -> bool {
         match (self, &accepted.signer) {
             (Self::Key(key), Signer::Key(by)) => key == by,
@@ -52,7 +52,7 @@ impl AcceptedSigner {
 pub struct ReadyAuthority {
     /// Name of the authority.
     pub name: String,
-    /// Key or identities.
+    /// Key or identities that the authority accepts.
     pub who: AcceptedSigner,
     /// Predicate types of the required attestations.
     pub attestations: Vec<String>,
@@ -84,9 +84,9 @@ pub struct ReadyPolicy<'a> {
     pub policy: &'a Policy,
     /// Authorities. Several authorities may have the same signer.
     pub authorities: Vec<ReadyAuthority>,
-    /// Errors because of which the policy rejects every reference that it matches.
+    /// Errors that make the policy reject every reference that it matches.
     pub problems: Findings,
-    /// Keys or trust roots that could not be read now; retry later.
+    /// Keys or trust roots that could not be read now. A retry may succeed.
     pub unavailable: Vec<Finding>,
 }
 
@@ -135,7 +135,7 @@ impl Policy {
             problems.push(unreadable(&self.name, &path, why));
             None
         };
-        // The caller has recorded Secrets and ConfigMaps that could not be read.
+        // If a Secret or ConfigMap could not be read, the caller has already recorded this.
         let looked_up = !self.problems.is_empty() || !self.unavailable.is_empty();
         match authority.kind.as_ref()? {
             AuthorityKind::Key(KeySource::Inline(pem)) => match material.key(pem) {

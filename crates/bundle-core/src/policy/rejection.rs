@@ -78,9 +78,9 @@ impl fmt::Display for Fault {
 pub enum Rejection {
     /// The signature exceeds the size limit.
     TooLarge {
-        /// Size in bytes.
+        /// Size of the signature in bytes.
         bytes: u64,
-        /// Limit in bytes.
+        /// Maximum size in bytes.
         limit: u64,
     },
     /// The number of signatures exceeds the limit.
@@ -95,7 +95,7 @@ pub enum Rejection {
         /// Number of public-key operations that the verification requires.
         operations: usize,
     },
-    /// The signatures before this one have reached the limit of the total size.
+    /// The signatures before this signature have reached the limit of the total size.
     Crowded {
         /// Maximum total size of all signatures, in bytes.
         limit: u64,
@@ -110,7 +110,7 @@ pub enum Rejection {
     TooMuchEvidence(usize),
     /// The signature has a certificate, and a part of the certificate is invalid.
     Certificate {
-        /// Invalid part.
+        /// Invalid part of the certificate or of its evidence.
         fault: Fault,
         /// Message of the verifier.
         why: String,

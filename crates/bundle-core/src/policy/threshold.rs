@@ -1,4 +1,4 @@
-//! Assignment of distinct signers to the authorities of a policy: no signer counts for two
+//! Assignment of distinct signers to the authorities of a policy. No signer is assigned to two
 //! authorities.
 
 use std::collections::BTreeMap;
@@ -24,11 +24,12 @@ impl<'a> From<&'a Signer> for SignerIdentity<'a> {
     }
 }
 
-/// Assigns to each authority a signature by a signer that no other authority has. As many
-/// authorities as possible get one (maximum bipartite matching).
+/// Assigns to each authority a signature by a signer that is assigned to no other authority. As
+/// many authorities as possible receive a signature (maximum bipartite matching).
 ///
-/// An authority may accept several signers (a pattern), and a signer may be accepted by several
-/// authorities. Assigning in order could leave an authority without signer unnecessarily.
+/// An authority may accept several signers (a pattern), and several authorities may accept the same
+/// signer. A simple assignment in order could leave an authority without a signer, although another
+/// assignment exists.
 pub(super) fn distinct<'a>(candidates: &[Vec<&'a Accepted>]) -> Vec<Option<&'a Accepted>> {
     let mut numbers: BTreeMap<SignerIdentity<'a>, usize> = BTreeMap::new();
     let choices: Vec<Vec<(usize, &'a Accepted)>> = candidates

@@ -1,4 +1,5 @@
-//! Parser of `ProvisionerClass`: the provisioner of a class, and the rules for content of the class.
+//! Parser of `ProvisionerClass`: the provisioner of a class, and the rules for content of the
+//! class.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,19 +25,20 @@ pub struct Class {
     pub provisioner: Provisioner,
     /// Parameters of the provisioner.
     pub parameters: BTreeMap<String, String>,
-    /// ServiceAccount that installs content, unless a BundleDeployment names another.
+    /// ServiceAccount that installs content, unless a BundleDeployment names another
+    /// ServiceAccount. `None` if the class names no ServiceAccount.
     pub service_account: Option<ServiceAccount>,
-    /// Identity whose permissions are required.
+    /// User whose permissions the content needs: the requester, or the ServiceAccount of the class.
     pub authorization: Authorization,
     /// Check of the requester's permissions, for [`Authorization::Requester`].
     pub requester_check: RequesterCheck,
     /// Required approval of content.
     pub approval: Approval,
-    /// Signature policy where no SignaturePolicy matches.
+    /// Requirement for signatures if no SignaturePolicy matches.
     pub signatures: ClassSignatures,
-    /// Allowed source types; `None` allows all.
+    /// Allowed source types; `None` allows all types.
     pub source_types: Option<Vec<String>>,
-    /// Allowed hosts of sources; `None` allows all.
+    /// Allowed hosts of sources; `None` allows all hosts.
     pub source_hosts: Option<Vec<String>>,
     /// `true` if git and http sources may use private addresses.
     pub private_addresses: bool,
@@ -70,12 +72,12 @@ impl fmt::Display for Provisioner {
     }
 }
 
-/// Identity whose permissions are required.
+/// User whose permissions the content needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Authorization {
     /// Permissions of the requester, for every object.
     Requester,
-    /// Permissions of the ServiceAccount of the class; the requester needs only verb `use`.
+    /// Permissions of the ServiceAccount of the class. The requester needs only verb `use`.
     Class,
 }
 
@@ -95,7 +97,7 @@ pub enum Approval {
     None,
     /// Approval by anyone with verb `approve` on the class.
     ByAnyone,
-    /// Approval by anyone with that verb except the requester.
+    /// Approval by anyone with verb `approve` on the class, except the requester.
     ByAnotherPerson,
 }
 
@@ -217,9 +219,10 @@ impl Class {
         )))
     }
 
-    /// Returns the format in which content is read, of which `found` is the format. As in RukPak,
-    /// content without a sign of any format is a chart for the provisioner of charts, which then
-    /// reports that it has no `Chart.yaml`.
+    /// Returns the format in which content is read. `found` is the format of its files.
+    /// `is_declared` is `true` if `bundle.yaml` declares a format. As in RukPak, the provisioner of
+    /// charts treats content without files of any format as a chart, and then reports the missing
+    /// `Chart.yaml`.
     pub fn format(&self, found: Format, is_declared: bool) -> Result<Format, Finding> {
         let is_unknown = !is_declared && found == Format::PlainV0;
         let format = match self.provisioner {
@@ -229,7 +232,7 @@ impl Class {
         self.reads(format).map(|()| format)
     }
 
-    /// Returns the error if this class does not allow content from `source`; `field` is the path of
+    /// Returns the error if this class does not allow content from `source`. `field` is the path of
     /// the source.
     pub fn source_rejection(&self, source: &Source, field: &str) -> Option<Finding> {
         let kind = source.kind();
@@ -292,7 +295,7 @@ fn split_port(host: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Returns `true` if the host matches. A pattern without port matches every port; a leading `*`
+/// Returns `true` if the host matches. A pattern without port matches every port. A leading `*`
 /// matches any run of characters.
 fn host_matches(pattern: &str, host: &str) -> bool {
     let (wanted, wanted_port) = split_port(pattern);

@@ -1,6 +1,5 @@
-//! The guards of ConfigMaps that Bundles reference, with the texts of RukPak
-//! (`internal/webhook/configmaps.go`): a referenced ConfigMap is created immutable, and is not
-//! deleted.
+//! Rules that protect ConfigMaps to which Bundles refer, with the texts of RukPak
+//! (`internal/webhook/configmaps.go`): such a ConfigMap is created immutable, and is not deleted.
 
 use serde_json::Value;
 
@@ -12,12 +11,12 @@ const SHOWN: usize = 20;
 /// The reviewed operation on a ConfigMap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConfigMapOperation {
-    /// It is created.
+    /// The ConfigMap is created.
     Create {
         /// Value of `immutable`.
         is_immutable: bool,
     },
-    /// It is deleted.
+    /// The ConfigMap is deleted.
     Delete,
 }
 
@@ -30,8 +29,8 @@ pub fn referenced_config_maps(spec: &Value) -> impl Iterator<Item = &str> {
     names.filter_map(|part| part["configMap"]["name"].as_str())
 }
 
-/// Returns the reason why `operation` on the ConfigMap `name` is rejected. `bundles` are the Bundles
-/// that reference it, by name.
+/// Returns the reason why `operation` on the ConfigMap `name` is rejected; `None` if it is
+/// admitted. `bundles` contains the names of the Bundles that reference the ConfigMap.
 pub fn judge_config_map(
     name: &str,
     operation: ConfigMapOperation,

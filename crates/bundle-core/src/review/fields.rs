@@ -55,7 +55,7 @@ fn start_of(message: impl fmt::Display) -> String {
     start.0
 }
 
-/// Optional field.
+/// Field of a spec, which may be absent.
 #[derive(Clone)]
 pub(super) struct Field<'v> {
     value: Option<&'v Value>,
@@ -85,7 +85,7 @@ impl<'v> Field<'v> {
         Self::with_rule(MemberRule::of(name), value, path)
     }
 
-    /// Returns the value.
+    /// Returns the value; `None` if the field is absent.
     pub(super) fn value(&self) -> Option<&'v Value> {
         self.value
     }
@@ -107,7 +107,7 @@ impl<'v> Field<'v> {
         push(findings, finding.at_field(self.path.clone()));
     }
 
-    /// Checks that the value is an object; reports another type.
+    /// Checks that the value is an object. Reports a value of another type.
     pub(super) fn object(&self, findings: &mut Findings) -> bool {
         let is = self.value.is_some_and(Value::is_object);
         if self.is_set() && !is {
@@ -116,7 +116,7 @@ impl<'v> Field<'v> {
         is
     }
 
-    /// Parses an optional text. An empty text counts as absent.
+    /// Parses an optional text; `None` if absent. An empty text counts as absent.
     pub(super) fn text(&self, findings: &mut Findings) -> Option<&'v str> {
         let text = self.value?.as_str();
         if text.is_none() {
@@ -125,7 +125,8 @@ impl<'v> Field<'v> {
         text.filter(|text| !text.is_empty())
     }
 
-    /// Parses a required text.
+    /// Parses a required text. Returns `None` if the field is missing or invalid, which is
+    /// reported.
     pub(super) fn required(&self, findings: &mut Findings) -> Option<&'v str> {
         let text = self.text(findings);
         let is_text = self.value.is_some_and(Value::is_string);
@@ -135,7 +136,7 @@ impl<'v> Field<'v> {
         text
     }
 
-    /// Parses an optional name of an object. An empty text counts as absent.
+    /// Parses an optional name of an object; `None` if absent. An empty text counts as absent.
     pub(super) fn name(&self, kind: NameKind, findings: &mut Findings) -> Option<KubeName> {
         let text = self.text(findings)?;
         match KubeName::parse(kind, text) {
@@ -149,7 +150,7 @@ impl<'v> Field<'v> {
         }
     }
 
-    /// Parses a required name.
+    /// Parses a required name. Returns `None` if the name is missing or invalid, which is reported.
     pub(super) fn required_name(
         &self,
         kind: NameKind,
@@ -171,7 +172,7 @@ impl<'v> Field<'v> {
         }
     }
 
-    /// Parses a generation.
+    /// Parses a generation. Returns `None` if the field is absent or invalid.
     pub(super) fn generation(&self, findings: &mut Findings) -> Option<i64> {
         let generation = self.value?.as_i64().filter(|generation| *generation >= 1);
         if generation.is_none() {

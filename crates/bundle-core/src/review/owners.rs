@@ -1,5 +1,5 @@
 //! Owner references of the reviewed objects. The garbage collector deletes an object when its
-//! owners are deleted, even if the object has got another requester in the meantime.
+//! owners are deleted, even if another user has become the requester of the object.
 
 use std::collections::BTreeSet;
 

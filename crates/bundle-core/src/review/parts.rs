@@ -18,15 +18,16 @@ use super::{
 pub struct PartRequesters {
     /// Requester of `provisionerClassName`.
     pub class: Requester,
-    /// Requester of three fields: `template`, and `targetNamespace` and `createNamespace`, which
+    /// Requester of `template`, `targetNamespace` and `createNamespace`. The last two fields
     /// determine the target of the content.
     pub template: Requester,
     /// Requester of `config`.
     pub config: Requester,
     /// Requester of `serviceAccount`.
     pub service_account: Requester,
-    /// Requester of `collision`, `crdUpgrades`, `drift.ignore`, `deletion` and `rollout.replace`. The content
-    /// requires no permissions of this requester. A user cannot approve their own settings.
+    /// Requester of `collision`, `crdUpgrades`, `drift.ignore`, `deletion` and `rollout.replace`.
+    /// The content requires no permissions of this requester. A user cannot approve their own
+    /// settings.
     pub settings: Requester,
 }
 
@@ -89,15 +90,16 @@ impl PartRequesters {
     reason = "each part changes independently of the others"
 )]
 pub struct ChangedParts {
-    /// `provisionerClassName`.
+    /// True if the write changes `provisionerClassName`.
     pub class: bool,
-    /// `template`, `targetNamespace` or `createNamespace`.
+    /// True if the write changes `template`, `targetNamespace` or `createNamespace`.
     pub template: bool,
-    /// `config`.
+    /// True if the write changes `config`.
     pub config: bool,
-    /// `serviceAccount`.
+    /// True if the write changes `serviceAccount`.
     pub service_account: bool,
-    /// `collision`, `crdUpgrades`, `drift.ignore`, `deletion` or `rollout.replace`.
+    /// True if the write changes `collision`, `crdUpgrades`, `drift.ignore`, `deletion` or
+    /// `rollout.replace`.
     pub settings: bool,
 }
 
@@ -146,7 +148,8 @@ impl ChangedParts {
         }
     }
 
-    /// Returns `true` if a part that determines the content changes. Settings do not count.
+    /// Returns `true` if a part that determines the content changes. Changes of settings are
+    /// ignored.
     pub fn any_of_content(self) -> bool {
         self.class || self.template || self.config || self.service_account
     }
@@ -161,8 +164,8 @@ struct PartRequestersText {
     template: usize,
     config: usize,
     service_account: usize,
-    /// Stamps and seals of earlier versions do not have this field. For such stamps and seals, the
-    /// requester of the template is used.
+    /// Index of the requester of the settings. Stamps and seals of earlier versions do not have
+    /// this field. For such stamps and seals, the requester of the template is used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     settings: Option<usize>,
 }

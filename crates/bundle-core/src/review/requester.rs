@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 /// Requester, as authenticated by the API server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Requester {
-    /// User name.
+    /// Name of the user.
     pub user: String,
     /// Uid. The text is empty if the authenticator sets no uid.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub uid: String,
-    /// Groups.
+    /// Groups of the user.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<String>,
     /// Extra attributes from the authenticator, such as the scopes of a token. Authorizers may use

@@ -22,11 +22,11 @@ const GROWTH: usize = 16 << 10;
 /// Annotation that the webhook adds to a write.
 const STAMP: &str = "core.rukpak.io/stamp";
 
-/// Weights of the parts of an object, in bytes. The webhook uses the same estimate to limit
-/// responses of the API server.
+/// Estimated memory of the parts of an object (weight), in bytes. The webhook uses the same
+/// estimate to limit responses of the API server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ObjectWeight {
-    /// `metadata`.
+    /// Weight of `metadata`.
     pub metadata: usize,
     /// Weight of all fields except `metadata` and `status`.
     pub content: usize,
@@ -38,16 +38,16 @@ pub struct ObjectWeight {
 /// because they do not include the status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WeightLimits {
-    /// Weight of `metadata`.
+    /// Maximum weight of `metadata`.
     pub metadata: usize,
-    /// Weight of everything except `status`.
+    /// Maximum weight of everything except `status`.
     pub whole: usize,
 }
 
-/// Object with its weight.
+/// Object with its estimated memory (weight).
 #[derive(Debug, Clone, Copy)]
 pub struct MeasuredObject<'a> {
-    /// Object.
+    /// The object itself.
     pub object: &'a Value,
     /// Weight of the object.
     pub weight: ObjectWeight,
@@ -216,7 +216,7 @@ mod tests {
             assert_eq!(fields(Some(old), &more), [""; 0]);
         }
         assert_eq!(fields(Some(&more), &most_of_all), expected);
-        // The stamp does not count towards the size.
+        // The size does not include the stamp.
         let mut without_stamp = more.clone();
         without_stamp["metadata"]["annotations"] = Value::Object(Map::new());
         assert_eq!(fields(Some(&without_stamp), &more), [""; 0]);

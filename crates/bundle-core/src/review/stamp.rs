@@ -1,6 +1,6 @@
 //! Admission stamp: the requester of each part of a spec, with a MAC. Only the pod has the key of
-//! the MAC. A stamp is valid for one write and expires; a seal does not expire. The webhook
-//! provides key and clock.
+//! the MAC. A stamp is valid for one write, and expires. A seal does not expire. The webhook passes
+//! the key and the time.
 
 use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -29,7 +29,7 @@ pub struct GeneratedFor {
     pub hash: String,
 }
 
-/// Content of a stamp for one write.
+/// Content of a stamp. A stamp (annotation `core.rukpak.io/stamp`) is valid for one write.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
     /// Start of the review, in milliseconds since 1970.
@@ -43,16 +43,18 @@ pub struct Stamp {
     pub target: Option<StampTarget>,
     /// Digest of the spec as written ([`canonical::written_digest`]).
     pub spec: Digest,
-    /// Requester of each part.
+    /// Requester of each part of the spec.
     pub parts: PartRequesters,
-    /// Approved terms of the BundleDeployment, for an approval ([`super::approval_terms`]).
+    /// Digest of the approved terms of the BundleDeployment ([`super::approval_terms`]); `None` if
+    /// the object is not a BundleApproval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approves: Option<Digest>,
-    /// BundleDeployment that a Bundle was generated for.
+    /// BundleDeployment that a Bundle was generated for; `None` for other objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generated_for: Option<GeneratedFor>,
-    /// Digest of the reviewed owner references ([`super::owners::owners_digest`]). Stamps of
-    /// earlier versions have no such digest, and cover no owner.
+    /// Digest of the reviewed owner references ([`super::owners::owners_digest`]); `None` if the
+    /// object had no owner references. Stamps of earlier versions have no such digest, and cover no
+    /// owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owners: Option<Digest>,
     /// Start of the review of the write that admitted the spec by the annotation
@@ -71,7 +73,7 @@ pub enum StampError {
     /// The stamp cannot be parsed.
     #[error("invalid admission stamp: the annotation was changed, or an earlier version wrote it")]
     Unreadable,
-    /// The MAC is invalid: another key or another object.
+    /// The MAC is invalid. The stamp was made with another key or for another object.
     #[error("the admission stamp was created by another installation or for another object")]
     Forged,
     /// The stamp is for another spec.
@@ -100,7 +102,7 @@ pub enum StampError {
 }
 
 const VERSION: u8 = 2;
-/// Maximum memory of a parsed stamp or seal.
+/// Maximum memory of a parsed stamp or seal, in bytes.
 const MOST: Footprint = Footprint(2 << 20);
 const STAMP: &str = "core.rukpak.io/stamp";
 
@@ -125,8 +127,8 @@ pub fn admit_token(key: &[u8], kind: &str, name: &str, uid: &str, spec: &Value) 
     hex::encode(&mac.into_bytes()[..8])
 }
 
-/// Returns six hexadecimal digits for the name of a Bundle whose usual name exists already. Only
-/// the pod can compute these digits.
+/// Returns six hexadecimal digits for the name of a Bundle if another Bundle already has its usual
+/// name. Only the pod can compute these digits.
 pub fn alternative_hash(key: &[u8], uid: &str, template_hash: &str, attempt: u8) -> String {
     let text = serde_json::json!([uid, template_hash, attempt]);
     let mac = mac(key, "core.rukpak.io/bundle-name", &text).finalize();
@@ -162,7 +164,7 @@ pub(super) fn verify<T: DeserializeOwned>(
     if value["v"] != VERSION {
         return Err(StampError::Unreadable);
     }
-    // In constant time.
+    // The comparison takes constant time.
     mac(key, domain, &value)
         .verify_slice(&claimed)
         .map_err(|_| StampError::Forged)?;
@@ -170,7 +172,7 @@ pub(super) fn verify<T: DeserializeOwned>(
 }
 
 fn mac(key: &[u8], domain: &str, value: &Value) -> Hmac<Sha256> {
-    // HMAC takes keys of any length, an empty one too.
+    // HMAC accepts keys of any length, including an empty key.
     let mut mac = Hmac::<Sha256>::new_from_slice(key)
         .unwrap_or_else(|_| Hmac::<Sha256>::new(&hmac::digest::Key::<Hmac<Sha256>>::default()));
     mac.update(domain.as_bytes());

@@ -23,11 +23,11 @@ pub fn check_target(
 }
 
 /// Returns the objects in the `system` or `state` namespace of the webhook, and these Namespaces
-/// themselves, unless `allowed`, the namespaces of a class, contains the exact name of that
-/// namespace. A pattern is not sufficient. A package can contain a part of the webhook itself: the
-/// class for such a package must name the namespace.
+/// themselves. `allowed` contains the namespaces of a class. Objects are not returned if `allowed`
+/// contains the exact name of their namespace. A pattern is not sufficient.
 ///
-/// A Namespace counts because the removal of a BundleDeployment deletes it with all its content.
+/// A package can contain a part of the webhook itself. The class for such a package must name the
+/// namespace. A Namespace is returned too, because its deletion would delete all objects in it.
 pub fn in_reserved_namespaces<'a>(
     objects: impl IntoIterator<Item = &'a ObjectId>,
     allowed: &[String],
@@ -44,7 +44,8 @@ pub fn in_reserved_namespaces<'a>(
         .collect()
 }
 
-/// Returns the namespace of the object; for a Namespace, its own name.
+/// Returns the namespace of the object. For a Namespace, returns its own name. For other
+/// cluster-scoped objects, returns `None`.
 fn affected_namespace(id: &ObjectId) -> Option<&String> {
     let is_namespace = id.group.is_empty() && id.kind == "Namespace";
     id.namespace

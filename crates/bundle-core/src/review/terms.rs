@@ -32,12 +32,15 @@ pub(super) fn same_settings(left: &CheckedDeploymentSpec, right: &CheckedDeploym
         && left.rollout.replace == right.rollout.replace
 }
 
-/// Returns the digest of the terms that an approval covers in addition to the content: class,
-/// ServiceAccount, target namespace (and its creation), configuration, and the settings about
-/// objects of other owners and data (`collision`, `crdUpgrades`, `drift.ignore`, `deletion`,
-/// `rollout.replace`) in the `spec` of a BundleDeployment. The digest of a spec without
-/// `crdUpgrades` and `rollout.replace` equals that of earlier versions, which approvals and
-/// inventories contain.
+/// Returns the digest of the terms in the `spec` of a BundleDeployment that an approval covers in
+/// addition to the content:
+/// - class, ServiceAccount, configuration
+/// - target namespace, and whether it is created
+/// - settings about objects of other owners and data (`collision`, `crdUpgrades`, `drift.ignore`,
+///   `deletion`, `rollout.replace`)
+///
+/// Approvals and inventories contain this digest. For a spec without `crdUpgrades` and
+/// `rollout.replace`, earlier versions of this project compute the same digest.
 pub fn approval_terms(spec: &Value) -> Digest {
     let member = |name: &'static str| (name, Node::Value(&spec[name]));
     let drift = [("ignore", Node::Value(&spec["drift"]["ignore"]))];

@@ -1,10 +1,10 @@
-//! Text of a verdict in an admission response, which kubectl shows in a few lines.
+//! Text of a decision in an admission response. kubectl shows this text in a few lines.
 
 use super::judge::Verdict;
 use crate::diagnostic::{Code, Finding, codes};
 
 /// Maximum length of a warning, in characters. If all warnings of a request together exceed 4096
-/// characters, the API server truncates each warning to 256 characters, and drops the warnings
+/// characters, the API server truncates each warning to 256 characters. It then drops the warnings
 /// after 4096 characters.
 ///
 /// Source: `k8s.io/apiserver` `pkg/endpoints/filters/warning.go`, `truncateItemRunes` and
@@ -18,11 +18,11 @@ const WARNINGS_SHOWN: usize = 12;
 pub struct Refusal {
     /// `status.reason`, which kubectl prints in brackets.
     pub reason: String,
-    /// `status.message`
+    /// Value of `status.message`.
     pub message: String,
-    /// `status.code`
+    /// Value of `status.code`.
     pub status: u16,
-    /// `status.details.causes`: code, field and message of each error.
+    /// Value of `status.details.causes`: code, field and message of each error.
     pub causes: Vec<Cause>,
 }
 
@@ -31,9 +31,9 @@ pub struct Refusal {
 pub struct Cause {
     /// Diagnostic code.
     pub code: Code,
-    /// Path of the field.
+    /// Path of the field; `None` if the error is not about one field.
     pub field: Option<String>,
-    /// Message.
+    /// Message of the error.
     pub message: String,
 }
 
@@ -61,7 +61,7 @@ pub fn warning(finding: &Finding) -> String {
     cut(&format!("{}: {}", finding.code, finding.message))
 }
 
-/// Returns all warnings of a verdict.
+/// Returns all warnings of a decision.
 pub fn warnings(verdict: &Verdict) -> Vec<String> {
     let all: Vec<_> = verdict.findings().warnings().collect();
     let mut texts: Vec<String> = all

@@ -1,5 +1,5 @@
-//! Objects in responses to dry runs, reduced to the compared fields. `status` and the fields that
-//! the API server sets in `metadata` are skipped by the parser and take no memory.
+//! Objects in responses to dry runs, reduced to the compared fields. The parser skips `status` and
+//! the fields of `metadata` that the API server sets. Skipped fields use no memory.
 
 use std::fmt;
 use std::marker::PhantomData;

@@ -13,7 +13,7 @@ pub struct ScopedRule {
     /// Namespace of the Role; `None` for a ClusterRole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// The rule.
+    /// The merged RBAC rule.
     #[serde(flatten)]
     pub rule: Rule,
 }
@@ -46,9 +46,10 @@ impl fmt::Display for ScopedRule {
     }
 }
 
-/// Merges permissions into few rules. The function first merges the verbs of equal resources and
-/// names, then the names of equal verbs, and then the resources and groups of equal verbs and
-/// names.
+/// Merges permissions into few rules, in three steps:
+/// - the verbs of equal resources and names
+/// - the names of equal verbs
+/// - the resources and groups of equal verbs and names
 pub fn compact<'a>(missing: impl IntoIterator<Item = &'a Question>) -> Vec<ScopedRule> {
     type Set = BTreeSet<String>;
     let mut verbs = BTreeMap::<(String, String, String, Option<String>), Set>::new();

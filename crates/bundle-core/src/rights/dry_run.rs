@@ -61,7 +61,8 @@ pub fn verdict(rejection: Rejection<'_>) -> DryRunVerdict {
     }
     match code {
         400 if contains("does not support dry run") => DryRunVerdict::Unsupported(text),
-        // Since 1.36 the verb may be a constrained one, such as `impersonate:user-info`.
+        // Since Kubernetes 1.36, the verb in the message can be a constrained verb such as
+        // `impersonate:user-info`.
         403 if contains("cannot impersonate") => DryRunVerdict::NotImpersonated(text),
         403 => DryRunVerdict::Refused {
             by_rbac: RBAC.iter().any(|part| contains(part)),
@@ -76,13 +77,16 @@ pub fn verdict(rejection: Rejection<'_>) -> DryRunVerdict {
     }
 }
 
-/// Returns `true` if the API server rejected a write because of its user. Returns `false` if it
-/// rejects the write for every user, for example because the object is invalid.
+/// Returns `true` if the API server rejected a write because of its user. Returns `false` if the
+/// API server rejects the write for every user, for example because the object is invalid.
 ///
 /// Admission webhooks, policies and Pod Security may depend on the user, so their rejections return
-/// `true`. Sources: `k8s.io/apimachinery` `pkg/api/errors` ("is forbidden"), and in Kubernetes
-/// `plugin/pkg/admission` `resourcequota` ("exceeded quota", "failed quota"), `limitranger` ("usage
-/// per", "limit to request ratio") and `namespace/lifecycle` ("because it is being terminated").
+/// `true`.
+///
+/// Sources: `k8s.io/apimachinery` `pkg/api/errors` ("is forbidden"). In Kubernetes
+/// `plugin/pkg/admission`: `resourcequota` ("exceeded quota", "failed quota"), `limitranger`
+/// ("usage per", "limit to request ratio") and `namespace/lifecycle` ("because it is being
+/// terminated").
 pub fn concerns_rights(message: &str, by_rbac: bool) -> bool {
     let contains = |part: &&str| message.contains(*part);
     by_rbac
@@ -183,7 +187,7 @@ mod tests {
 
     type Expected<'a> = &'a dyn Fn(&DryRunVerdict) -> bool;
 
-    /// Returns the verdict for a `Status` without a reason and without causes.
+    /// Returns the result for a `Status` without a reason and without causes.
     fn verdict_of(code: u16, message: &str) -> DryRunVerdict {
         verdict(Rejection {
             code,

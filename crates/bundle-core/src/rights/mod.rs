@@ -1,5 +1,5 @@
 //! Permissions that a requester needs for the content of a bundle. The reconciler sends the access
-//! reviews; the permission to use a class is checked by admission.
+//! reviews. Admission checks the permission to use a class.
 
 mod answer;
 mod compact;
@@ -26,20 +26,20 @@ pub use roles::{Grant, RoleRef, Rule, grant, made_as};
 pub enum Question {
     /// Permission for objects.
     Resource {
-        /// `create`, `patch`, `bind`, or `*` for all.
+        /// Verb: `create`, `patch`, `bind`, or `*` for all verbs.
         verb: String,
-        /// API group; empty for the core group, `*` for all.
+        /// API group; empty for the core group, `*` for all groups.
         group: String,
-        /// Plural name; a subresource follows a slash: `pods/log`.
+        /// Plural name of the resource. A subresource follows a slash: `pods/log`.
         resource: String,
         /// Namespace; empty for cluster-scoped objects and for all namespaces.
         namespace: String,
-        /// Name of the object; `None` for any.
+        /// Name of the object; `None` for all objects.
         name: Option<String>,
     },
     /// Permission for a path of the API server that is not a resource.
     Path {
-        /// `get`, or `*` for all.
+        /// Verb: `get`, or `*` for all verbs.
         verb: String,
         /// Path, such as `/metrics` or `/healthz/*`.
         path: String,

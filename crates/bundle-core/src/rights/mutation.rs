@@ -275,7 +275,7 @@ mod tests {
             json!({"data": fields})
         };
         assert_eq!(fields(&many(1), &many(2), &many(1)).len(), MAX_FIELDS);
-        // Fields beyond the limit do not count as generated.
+        // Fields beyond the limit are not reported as differences.
         assert_eq!(fields(&many(1), &many(2), &many(3)).len(), 1);
         let long = |value: u32| {
             let inner: serde_json::Map<_, _> =
@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn rules_count_for_groups_that_may_be_equivalent() {
         for (groups, resources, group, resource, expected) in [
-            // Named resources count in every group.
+            // A rule that names the resource matches every group.
             (
                 &["extensions"][..],
                 &["deployments"][..],
@@ -341,7 +341,7 @@ mod tests {
                 "deployments",
                 false,
             ),
-            // All resources of a group of Kubernetes count for its other groups.
+            // A rule for all resources of a built-in group matches all built-in groups.
             (&["extensions"], &["*"], "apps", "deployments", true),
             (
                 &["extensions"],
@@ -360,7 +360,7 @@ mod tests {
             (&["a.example.com"], &["*"], "a.example.com", "webs", true),
             (&["a.example.com"], &["*"], "b.example.com", "webs", false),
             (&["a.example.com"], &["*"], "apps", "deployments", false),
-            // All groups.
+            // A rule for all groups and resources.
             (&["*"], &["*"], "a.example.com", "webs", true),
             (&["*"], &["pods"], "apps", "deployments", false),
             (
@@ -370,7 +370,7 @@ mod tests {
                 "deployments",
                 true,
             ),
-            // Rules that cannot be understood.
+            // Invalid rules match every kind.
             (&[], &["pods"], "apps", "deployments", true),
             (&[""], &[], "apps", "deployments", true),
         ] {

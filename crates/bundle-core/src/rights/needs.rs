@@ -1,6 +1,6 @@
 //! Access reviews for installing objects: one review for each verb, kind and namespace. If such a
-//! review is denied, reviews for the names of the objects follow. The module `roles` has the
-//! reviews for roles and bindings.
+//! review is denied, the next reviews are for the names of the objects. The module `roles` contains
+//! the reviews for roles and bindings.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,8 +37,8 @@ impl<'a> Need<'a> {
         self.question(None)
     }
 
-    /// Returns the access reviews for the single objects of the bundle. They are used if the review
-    /// for the kind is denied.
+    /// Returns the access reviews for the single objects of the bundle. These reviews are used if
+    /// the review for the kind is denied.
     pub fn by_name(&self) -> impl Iterator<Item = Question> + Send + use<'_, 'a> {
         self.names.iter().map(|name| self.question(Some(name)))
     }

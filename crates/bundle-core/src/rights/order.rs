@@ -10,16 +10,16 @@ use crate::object::ObjectId;
 const RBAC: &str = "rbac.authorization.k8s.io";
 const ADMISSION: &str = "admissionregistration.k8s.io";
 
-/// Objects of the content that others can depend on.
+/// Objects of the content that other objects can depend on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Provided {
     kinds: BTreeSet<(String, String)>,
-    /// Group, kind, namespace and name.
+    /// Group, kind, namespace and name of each object.
     objects: BTreeSet<(String, String, String, String)>,
 }
 
 impl Provided {
-    /// Collects the objects of a content that others can depend on.
+    /// Collects the objects of a content that other objects can depend on.
     pub fn by<'a>(objects: impl IntoIterator<Item = (&'a ObjectId, &'a Value)>) -> Self {
         let mut provided = Self::default();
         for (id, value) in objects {

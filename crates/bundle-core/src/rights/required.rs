@@ -11,20 +11,21 @@ use super::{
 use crate::object::Manifest;
 use crate::version::apis;
 
-/// Required permissions, with the kinds whose plural is a guess.
+/// Required permissions, and the kinds for which the plural name is a guess.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Required {
-    /// Merged rules.
+    /// RBAC rules for all permissions, merged into few rules.
     pub rules: Vec<ScopedRule>,
     /// Kinds with a guessed plural, because they are neither built-in nor defined in the bundle.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub guessed: Vec<String>,
 }
 
-/// Returns the permissions for installing these objects: create, patch and delete for each kind in
-/// its namespaces, all permissions of the roles in the content (`escalate` for roles that are too
-/// large), and `bind` for other roles that its bindings refer to.
+/// Returns the permissions for installing these objects:
+/// - create, patch and delete for each kind in its namespaces
+/// - all permissions of the roles in the content, or `escalate` for roles that are too large
+/// - `bind` for other roles that the bindings in the content refer to
 pub fn required(objects: &[Manifest]) -> Required {
     let defined = defined(objects);
     let mut guessed = BTreeSet::new();

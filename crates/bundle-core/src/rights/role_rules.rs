@@ -12,12 +12,12 @@ use super::Question;
 const MAX_QUESTIONS: usize = 10_000;
 /// Maximum length of all texts in these access reviews, in bytes.
 const MAX_QUESTION_TEXTS: usize = 1 << 20;
-/// Maximum length of one text in an access review, in bytes. It equals the maximum length of an
-/// object name.
+/// Maximum length of one text in an access review, in bytes. This limit equals the maximum length
+/// of an object name.
 const MAX_TEXT: usize = 253;
 
-/// Access reviews that the roles of one content can still expand to. A role beyond this limit
-/// requires verb `escalate` or `bind`.
+/// Number of access reviews that the roles of one content can still expand to. A role beyond this
+/// limit requires verb `escalate` or `bind`.
 #[derive(Debug)]
 pub struct QuestionBudget {
     questions: usize,
@@ -34,9 +34,9 @@ impl Default for QuestionBudget {
 }
 
 impl QuestionBudget {
-    /// Takes the access reviews of `rules` from the budget. Returns `false` and leaves the budget
-    /// unchanged if the reviews exceed the budget, or if a rule has a text that is longer than an
-    /// API server accepts.
+    /// Subtracts the access reviews of `rules` from the budget. Returns `false` if the reviews
+    /// exceed the budget, or if a text in a rule is longer than an API server accepts. In this case
+    /// the budget is unchanged.
     pub fn take(&mut self, rules: &[RoleRule<'_>]) -> bool {
         let (mut questions, mut texts) = (self.questions, self.texts);
         for rule in rules {
@@ -58,7 +58,7 @@ impl QuestionBudget {
 #[derive(Debug, Clone, Copy)]
 pub struct RoleRule<'a>(&'a Value);
 
-/// Rule of an aggregated role before aggregation.
+/// Rule that allows everything. It is used for an aggregated role before its aggregation.
 static ALL_PERMISSIONS: LazyLock<Value> = LazyLock::new(
     || json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "nonResourceURLs": ["*"]}),
 );
@@ -93,8 +93,8 @@ impl<'a> RoleRule<'a> {
         ))
     }
 
-    /// Returns each single permission of the rule as an access review. Non-resource URLs only count
-    /// in ClusterRoles bound for the whole cluster, as in the API server.
+    /// Returns each single permission of the rule as an access review. Non-resource URLs are
+    /// included only for ClusterRoles that are bound for the whole cluster, as in the API server.
     pub fn questions(
         self,
         namespace: Option<&'a str>,
@@ -159,8 +159,8 @@ fn product(lists: &[(usize, usize)]) -> (usize, usize) {
     (all, lengths.fold(0, usize::saturating_add))
 }
 
-/// Returns the rules of a Role or ClusterRole to be applied. An aggregated role counts as all
-/// permissions, as in the API server, because its rules are not known yet.
+/// Returns the rules of a Role or ClusterRole to be applied. For an aggregated role, the rules are
+/// not known yet. Therefore such a role is treated as all permissions, as in the API server.
 fn rules_of(role: &Value) -> Vec<RoleRule<'_>> {
     let mut rules = rules_held(role);
     if role["aggregationRule"].is_object() {
@@ -179,7 +179,7 @@ fn rules_held(role: &Value) -> Vec<RoleRule<'_>> {
 /// aggregation may add. `stated` and `live` are both optional.
 ///
 /// An applied role without `rules` keeps the rules on the cluster. An aggregated role, in the
-/// content or on the cluster, counts as all permissions, because its controller sets its rules
+/// content or on the cluster, is treated as all permissions, because its controller sets its rules
 /// again after every apply.
 pub fn rules_after<'a>(stated: Option<&'a Value>, live: Option<&'a Value>) -> Vec<RoleRule<'a>> {
     let Some(stated) = stated else {
@@ -261,13 +261,14 @@ mod tests {
     fn access_reviews_of_all_roles_of_a_content_are_bounded() {
         let mut budget = QuestionBudget::default();
         let take = |budget: &mut QuestionBudget, rule: &Value| budget.take(&[RoleRule(rule)]);
-        // 10^4 reviews of objects exceed the limit together with those of paths.
+        // 10^4 reviews for objects and the reviews for paths together exceed the limit.
         assert!(!take(&mut budget, &wide(10, 5)));
-        // 9^4 + 9^2 of 10,000 reviews.
+        // This rule needs 9^4 + 9^2 of the 10,000 reviews.
         assert!(take(&mut budget, &wide(9, 5)));
         assert!(!take(&mut budget, &wide(9, 5)));
         assert!(take(&mut budget, &wide(7, 5)));
-        // Reviews with 253 bytes of each text exceed the length long before the number.
+        // Reviews with texts of 253 bytes exceed the limit of the length, but not the limit of the
+        // number.
         let mut budget = QuestionBudget::default();
         assert!(take(&mut budget, &wide(5, MAX_TEXT)));
         assert!(!take(&mut budget, &wide(5, MAX_TEXT)));

@@ -10,12 +10,12 @@ use super::Question;
 /// Rule of a Role or ClusterRole.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 pub struct Rule {
-    /// Allowed verbs.
+    /// Allowed verbs, such as `get`.
     pub verbs: Vec<String>,
-    /// API groups.
+    /// API groups; an empty text is the core group.
     #[serde(rename = "apiGroups", skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<String>,
-    /// Resources.
+    /// Plural names of the resources.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<String>,
     /// Names of objects. An empty list means all objects.
@@ -27,8 +27,9 @@ pub struct Rule {
 }
 
 /// Returns the permission that the requester needs for objects that record their creator and act
-/// with the permissions of the creator: verb `impersonate` on the ServiceAccount `account`
-/// (namespace and name), which applies the objects. Returns `None` if there are no such objects.
+/// with the permissions of the creator. `account` (namespace and name) is the ServiceAccount that
+/// applies the objects. The permission is verb `impersonate` on this ServiceAccount. Returns `None`
+/// if there are no such objects.
 pub fn made_as<'a>(
     objects: impl IntoIterator<Item = &'a ObjectId>,
     account: (&str, &str),
@@ -68,8 +69,8 @@ pub struct RoleRef {
 /// `shortcut`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
-    /// Access review for verb `escalate` on a role, or `bind` on the role of a binding. If allowed,
-    /// no other is necessary.
+    /// Access review for verb `escalate` on a role, or `bind` on the role of a binding. If this
+    /// permission is allowed, the requester needs no other permission.
     pub shortcut: Question,
     /// Role whose rules are checked if `shortcut` is denied: in the namespace of the object, or for
     /// the whole cluster if the object has no namespace.

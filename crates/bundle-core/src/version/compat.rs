@@ -12,10 +12,10 @@ use crate::diagnostic::{Finding, codes};
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Kubernetes {
     /// Minor version with which the bundle was developed and tested. All patches of this version
-    /// are supported.
+    /// are supported. `None` if the bundle declares no baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<Minor>,
-    /// Supported versions.
+    /// Range of supported versions; `None` if the bundle declares no range.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub supported: Option<Range>,
     /// Handling of unsupported versions.
@@ -26,10 +26,10 @@ pub struct Kubernetes {
 /// Handling of a Kubernetes version that a bundle does not support.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unsupported {
-    /// Reject.
+    /// The content is rejected.
     #[default]
     Reject,
-    /// Admit with a warning.
+    /// The content is admitted with a warning.
     Warn,
 }
 

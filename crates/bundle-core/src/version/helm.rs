@@ -2,8 +2,9 @@
 //! (`github.com/Masterminds/semver/v3`), converted to a [`Range`].
 //!
 //! Helm has more operators (`=>`, `=<`, `~>`) and compares prerelease suffixes. This project
-//! compares only major, minor and patch, so a constraint with a suffix becomes the range of the
-//! releases that Helm admits: `>=1.31.0-rc.1` admits 1.31.0, `<1.31.0-rc.1` does not.
+//! compares only major, minor and patch. Therefore a constraint with a suffix becomes the range of
+//! the releases that Helm admits: `>=1.31.0-rc.1` admits 1.31.0, and `<1.31.0-rc.1` does not admit
+//! 1.31.0.
 
 use super::Range;
 use crate::diagnostic::Finding;
@@ -25,7 +26,7 @@ fn conjunction(text: &str) -> String {
         .split([' ', '\t', '\n', '\r', ','])
         .filter(|word| !word.is_empty())
         .collect();
-    // A hyphen range alone is a form that `Range` has too.
+    // `Range` supports a hyphen range without other comparisons.
     if let [low, "-", high] = words[..]
         && !has_suffix(low)
         && !has_suffix(high)
@@ -75,12 +76,13 @@ fn comparison(operator: &str, version: &str) -> String {
     else {
         return format!("{operator}{version}");
     };
-    // Build metadata does not count.
+    // Build metadata is ignored.
     if version[release.len()..].starts_with('+') {
         return format!("{operator}{release}");
     }
-    // A prerelease comes before its release, and equals no release. Helm ignores the suffix of a
-    // version without a patch or, for `!=`, of one without a minor.
+    // A prerelease precedes its release, and equals no release. Helm ignores the suffix of a
+    // version without a patch. For `!=`, Helm ignores the suffix of a version without a minor
+    // version.
     let numbers = release
         .split('.')
         .take_while(|part| part.trim_start_matches('v').parse::<u64>().is_ok())
@@ -131,7 +133,7 @@ mod tests {
             // Without a patch version, the suffix does not change the range.
             (">1.31-0", &[[1, 32, 0]][..], &[[1, 31, 5]][..]),
             ("<=1.31-0", &[[1, 31, 5]], &[[1, 32, 0]]),
-            // Only the prerelease itself matches, and no release.
+            // The comparison matches only the prerelease itself, and no release.
             ("1.31.0-rc.1 || 1.32", &[[1, 32, 0]], &[[1, 31, 0]]),
             ("!=1.31.0-rc.1", &[[1, 31, 0]], &[]),
             ("!=1.31-rc.1", &[[1, 31, 4]], &[]),

@@ -17,7 +17,7 @@ const LOWEST: Numbers = [0; 3];
 /// Version above every valid version.
 const HIGHEST: Numbers = [u64::MAX; 3];
 
-/// Half-open interval: the first version is included, the second is excluded.
+/// Half-open interval: the first version is included, and the second version is excluded.
 type Span = (Numbers, Numbers);
 
 /// Set of versions. Only major, minor and patch are compared.
@@ -29,7 +29,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// Parses a range. Comparisons separated by spaces or commas must all be satisfied; `||`
+    /// Parses a range. Comparisons separated by spaces or commas must all be satisfied. `||`
     /// separates alternatives.
     pub fn parse(text: &str) -> Result<Self, Finding> {
         let bad = |why: String| {
@@ -64,7 +64,7 @@ impl Range {
             .any(|(from, to)| *from <= version && version < *to)
     }
 
-    /// Returns the lowest version in `[from, to)` that the range contains.
+    /// Returns the lowest version in `[from, to)` that the range contains; `None` if there is none.
     pub fn first_within(&self, from: [u64; 3], to: [u64; 3]) -> Option<[u64; 3]> {
         self.spans
             .iter()
@@ -130,7 +130,7 @@ fn conjunction(text: &str) -> Result<Vec<Span>, String> {
             .find(|c: char| !matches!(c, '<' | '>' | '=' | '!' | '~' | '^'))
             .unwrap_or(word.len());
         let (operator, rest) = word.split_at(split);
-        // `>= 1.31` is written as often as `>=1.31`.
+        // Users write `>= 1.31` as often as `>=1.31`.
         let version = if rest.is_empty() {
             words
                 .next()
@@ -161,14 +161,15 @@ fn comparison(operator: &str, version: &Partial) -> Result<Vec<Span>, String> {
 /// Partial version: `1`, `1.31`, `1.31.x`, `1.31.4`, `*`.
 struct Partial {
     numbers: Numbers,
-    /// Number of components.
+    /// Number of components that the text contains: 0 to 3.
     given: usize,
 }
 
 impl Partial {
     fn parse(text: &str) -> Result<Self, String> {
         let bare = text.strip_prefix('v').unwrap_or(text);
-        // Charts write `>=1.31.0-0` to let vendors' suffixes in. Here they never keep anything out.
+        // Charts write `>=1.31.0-0` so that versions with a vendor's suffix match. This project
+        // ignores suffixes of versions, so `-0` has no effect.
         let bare = bare.strip_suffix("-0").unwrap_or(bare);
         let mut partial = Self {
             numbers: LOWEST,

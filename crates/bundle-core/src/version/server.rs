@@ -10,7 +10,7 @@ use crate::diagnostic::{Finding, codes};
 /// The oldest minor version of Kubernetes that bundle-webhook supports.
 pub const OLDEST_SERVER: Minor = Minor(1, 33);
 
-/// Version of a server. Only major, minor and patch are compared; the suffix of the vendor is kept
+/// Version of a server. Only major, minor and patch are compared. The suffix of the vendor is kept
 /// for display.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerVersion {

@@ -1,4 +1,5 @@
-//! Nodes that may still be parsed: of one document, and of all files of a bundle together.
+//! Number of nodes that may still be parsed: in one document, and in all files of a bundle
+//! together.
 
 use std::cell::Cell;
 
@@ -10,7 +11,7 @@ use crate::cancellation::Cancellation;
 use crate::diagnostic::Finding;
 
 /// Limit for the expansion of aliases in several files together, so that many small files cannot
-/// exceed the limit of one large file. Carries the cancellation of parsing.
+/// exceed the limit of one large file. The allowance also contains the cancellation of parsing.
 #[derive(Debug)]
 pub struct Allowance {
     /// Remaining number of nodes.
@@ -25,8 +26,8 @@ impl Default for Allowance {
 }
 
 impl Allowance {
-    /// Returns the allowance of one bundle. Parsing within it ends at the next node after
-    /// `cancellation`.
+    /// Returns the allowance of one bundle. Parsing with this allowance ends at the next node after
+    /// `cancellation` is set.
     pub fn new(cancellation: &Cancellation) -> Self {
         Self {
             nodes: MAX_NODES * 4,
@@ -43,7 +44,7 @@ impl Allowance {
     }
 }
 
-/// The nodes of one document. They are counted while the document is parsed.
+/// The number of nodes of one document. The nodes are counted while the document is parsed.
 pub(super) struct NodeCount<'a> {
     left: Cell<usize>,
     cancellation: &'a Cancellation,
@@ -57,8 +58,7 @@ impl<'a> NodeCount<'a> {
         }
     }
 
-    /// Counts one node before it is parsed. Fails if the allowance is spent or parsing was
-    /// cancelled.
+    /// Counts one node before it is parsed. Fails if no nodes remain or if parsing was cancelled.
     pub(super) fn add<E: Error>(&self) -> Result<(), E> {
         if self.cancellation.is_cancelled() {
             return Err(E::custom(problem::CANCELLED));

@@ -6,7 +6,7 @@ use serde_saphyr::granit_parser::{self, Event, Parser};
 use super::{Allowance, limits, problem, split::Part};
 use crate::diagnostic::Finding;
 
-/// Length of the largest text that needs no check, in bytes. Each node has at least two.
+/// Length of the largest text that needs no check, in bytes. Each node has at least two bytes.
 const SMALL: usize = 2 * limits::MAX_STORED_NODES;
 
 /// Position in an open list or map.

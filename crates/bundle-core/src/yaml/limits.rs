@@ -5,7 +5,7 @@ use serde_saphyr::options::{DuplicateKeyPolicy, MergeKeyPolicy};
 
 use crate::diagnostic::{Finding, codes};
 
-/// Key whose value is merged into its map.
+/// Merge key: the entries of its value are merged into the map that contains the key.
 pub(super) const MERGE_KEY: &str = "<<";
 
 /// Largest manifest file in bytes (10 MiB). The API server accepts objects up to 3 MiB, and etcd up
@@ -15,11 +15,11 @@ pub const MAX_FILE_BYTES: usize = 10 * 1024 * 1024;
 /// Maximum number of nodes (scalars, lists, maps) in one document. Large CRDs have about 50,000.
 pub(super) const MAX_NODES: usize = 500_000;
 
-/// Nodes of a document with merge keys (`<<`). The parser stores the keys and events of such a
-/// document, up to 1,300 bytes for each node.
+/// Maximum number of nodes in a document with merge keys (`<<`). The parser stores the keys and
+/// events of such a document, up to 1,300 bytes for each node.
 pub(super) const MAX_STORED_NODES: usize = 8_000;
 
-/// Lists and maps within each other. The deepest CRDs reach about half of this limit.
+/// Maximum nesting of lists and maps. The deepest CRDs reach about half of this limit.
 pub(super) const MAX_DEPTH: usize = 128;
 
 /// Limit for the expansion of all aliases in one document, in parser events. The parser stores the
@@ -85,14 +85,14 @@ pub(super) fn options(text: &str) -> Options {
             max_recorded_anchor_events: unfolded,
             max_recorded_anchor_bytes: MAX_ANCHOR_BYTES,
             max_total_scalar_bytes: MAX_FILE_BYTES * 2,
-            // The ratio of aliases to anchors is not relevant: the size of the expansion is limited
+            // The ratio of aliases to anchors is not limited. The size of the expansion is limited
             // instead.
             enforce_alias_anchor_ratio: false,
         },
         alias_limits: serde_saphyr::alias_limits! {
             max_total_replayed_events: unfolded,
         },
-        // Errors are rendered in one line by this project.
+        // This project renders errors in one line itself.
         with_snippet: false,
         legacy_octal_numbers: true,
         // JSON has no type for a custom tag.

@@ -25,7 +25,7 @@ pub use weigh::{Weight, weigh};
 /// Document of a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Document {
-    /// Content, as JSON.
+    /// Content of the document, as JSON.
     pub value: Value,
     /// First line of the content, from 1.
     pub line: usize,
@@ -70,9 +70,9 @@ pub fn documents_within(
 
 /// Serializes a value as YAML that YAML 1.1 and 1.2 parsers read as the same value.
 pub fn to_string(value: &Value) -> String {
-    // Serialisation of a JSON value cannot fail: its keys are text and its numbers finite. The
-    // fallback is JSON, which is YAML as well. Folded lines (`>-`) would be valid, but are unusual
-    // for references and messages.
+    // Serialisation of a JSON value cannot fail, because its keys are text and its numbers are
+    // finite. The fallback is JSON, which is also valid YAML. Folded lines (`>-`) would be valid,
+    // but are unusual for references and messages.
     let options = serde_saphyr::ser_options! { folded_wrap_chars: 1 << 20 };
     serde_saphyr::to_string_with_options(value, options).unwrap_or_else(|_| format!("{value}\n"))
 }

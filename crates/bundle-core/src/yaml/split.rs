@@ -10,7 +10,7 @@ pub(super) struct Part<'a> {
     pub(super) line: usize,
 }
 
-/// Splits a file into documents, including those without content.
+/// Splits a file into documents, including documents without content.
 pub(super) fn parts(text: &str) -> Vec<Part<'_>> {
     let mut parts = Vec::new();
     let (mut start, mut first) = (0, 1);
@@ -41,7 +41,8 @@ pub(super) fn parts(text: &str) -> Vec<Part<'_>> {
 }
 
 impl Part<'_> {
-    /// Returns the line of the first character that is neither white space nor part of a comment.
+    /// Returns the line of the first character that is neither white space nor part of a comment;
+    /// `None` if there is no such character.
     pub(super) fn content_line(&self) -> Option<usize> {
         self.text
             .lines()

@@ -16,7 +16,7 @@ fn refused(text: &str) -> Finding {
     findings.first().unwrap().clone()
 }
 
-/// Expected values are those of `sigs.k8s.io/yaml` 1.6.0, the parser of kubectl.
+/// The parser of kubectl, `sigs.k8s.io/yaml` 1.6.0, returns the expected values.
 #[test]
 fn reads_scalars_as_kubectl_does() {
     for (text, value) in [
@@ -189,7 +189,7 @@ fn rejects_binary_and_too_large_files() {
     );
 }
 
-/// Returns nested entries, one on each line.
+/// Returns nested entries. Each entry is on its own line.
 fn nested(depth: usize, indent: &str, entry: &str) -> String {
     let lines: Vec<String> = (0..depth)
         .map(|depth| format!("{}{entry}", indent.repeat(depth)))

@@ -8,7 +8,7 @@ use serde_json::{Map, Number, Value};
 use super::{Allowance, Document, allowance::NodeCount, keys, limits, problem, split::Part};
 use crate::diagnostic::Finding;
 
-/// Parses one document; returns `None` if the part has only white space and comments.
+/// Parses one document. Returns `None` if the part has only white space and comments.
 pub(super) fn read(
     part: Part<'_>,
     file: &str,

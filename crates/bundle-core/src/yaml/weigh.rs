@@ -7,15 +7,15 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use super::{Allowance, allowance::NodeCount, keys, limits, problem, split, tree};
 use crate::{diagnostic::Finding, footprint::Footprint};
 
-/// Memory estimate of a file.
+/// Estimated memory of the parsed documents of a file (weight), and the numbers of their objects.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Weight {
     /// Memory of the parsed documents.
     pub tree: Footprint,
     /// Number of objects: documents, and the items of documents that are lists of objects.
     pub objects: u64,
-    /// Number of elements of lists whose names are those of the lists of an operator that become
-    /// objects in the conversion.
+    /// Number of items that the conversion of an operator turns into objects. The lists with such
+    /// items are recognised by their names.
     pub operator_entries: u64,
 }
 
@@ -37,8 +37,8 @@ impl Weight {
 }
 
 /// Estimates the memory of a file's documents, within the limits of
-/// [`documents`](super::documents). Returns the error that parsing would return, except for
-/// invalid keys. Files that are parsed together are weighed with a common allowance.
+/// [`documents`](super::documents). Returns the error that parsing would return, except for invalid
+/// keys. Files that are parsed together share one `allowance`.
 pub fn weigh(text: &[u8], file: &str, allowance: &mut Allowance) -> Result<Weight, Finding> {
     let text = limits::text(text, file)?;
     let mut weight = Weight::default();

@@ -1,4 +1,5 @@
-//! Conditions at the end of a reconcile, and the check that facts support them.
+//! Conditions at the end of a reconcile, and the check that these conditions state only observed
+//! facts.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +15,10 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::state::{Answer, Content, Drift, Plans, Run, Shown, State, bits};
 
-/// Current generation in each state; an older generation is smaller.
+/// Current generation in each state. An older generation has a smaller number.
 const GENERATION: i64 = 2;
 
-/// Values of the conditions; `None` means unknown.
+/// Values of the conditions; `None` means that the condition is unknown.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Claims {
     installed: Option<bool>,

@@ -9,12 +9,12 @@ type Disturbance = fn(&mut State);
 
 /// Changes that any user can revert. Each is one disturbance.
 const DISTURBANCES: [Disturbance; 24] = [
-    // A new template, or the previous one again.
+    // A user writes a new template, or the previous template again.
     |state| {
         state.cluster.wanted = 1 - state.cluster.wanted;
         new_generation(state);
     },
-    // Another class, or the same class with other terms.
+    // The spec names another class, or the terms of the class change.
     |state| state.cluster.terms = 1 - state.cluster.terms,
     |state| state.cluster.is_class_gone = !state.cluster.is_class_gone,
     |state| {
@@ -37,11 +37,11 @@ const DISTURBANCES: [Disturbance; 24] = [
             }
         }
     },
-    // Others change an object, delete it, or put it back.
+    // Another actor changes an object, deletes it, or restores it.
     |state| drift(state, Drift::Changed),
     |state| drift(state, Drift::Missing),
     |state| drift(state, Drift::None),
-    // A watch is lost: drift is not detected from here on.
+    // A watch is lost. Afterwards drift is not detected.
     |state| state.memory.is_blind = state.memory.known.is_some(),
     |state| state.cluster.has_foreign_resources = !state.cluster.has_foreign_resources,
     |state| state.cluster.is_held = !state.cluster.is_held,
@@ -50,7 +50,7 @@ const DISTURBANCES: [Disturbance; 24] = [
         state.cluster.is_reviewed = true;
         new_generation(state);
     },
-    // The same while the registrations are missing.
+    // A user deletes the BundleDeployment while the registrations are missing.
     |state| {
         state.cluster.is_deleted = true;
         new_generation(state);
@@ -69,9 +69,9 @@ const DISTURBANCES: [Disturbance; 24] = [
     },
     |state| state.cluster.is_healthy = !state.cluster.is_healthy,
     |state| state.cluster.is_invalid = !state.cluster.is_invalid,
-    // Time passes: an attempt is due again.
+    // Time passes, and the retry of an attempt is due.
     |state| state.memory.is_held = false,
-    // A request of the step that is next fails.
+    // A request of the next step fails.
     |state| match state.reconcile {
         Reconcile::Install(run) if run.maintenance.is_none() => {
             *state = state.fail_installation(run);
@@ -115,7 +115,7 @@ impl State {
         for disturbance in DISTURBANCES {
             add(disturbance);
         }
-        // The process dies.
+        // The process ends.
         add(|state| {
             state.forget();
             state.reconcile = Reconcile::None;

@@ -14,9 +14,9 @@ const STEPS: usize = 60;
 /// Order of the search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// Breadth first.
+    /// Breadth-first search.
     Breadth,
-    /// Depth first.
+    /// Depth-first search.
     Depth,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Limits {
     pub(crate) order: Order,
 }
 
-/// The extent of a search.
+/// The number of explored states, and the depth of the search.
 #[derive(Debug)]
 pub(crate) struct Explored {
     pub(crate) states: usize,
@@ -60,7 +60,7 @@ impl Seen {
 
     /// Adds a hash. Returns `true` if the hash is new.
     fn insert(&mut self, key: u64) -> bool {
-        // Zero stands for an empty slot.
+        // Zero marks an empty slot of the table, so a key is never zero.
         let key = key.max(1);
         if self.len * 4 >= self.slots.len() * 3 {
             let larger = vec![0; self.slots.len() * 2];

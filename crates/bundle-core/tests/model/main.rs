@@ -1,7 +1,10 @@
 //! Model of a cluster, explored state by state. Reconciles do the steps of their plans one at a
-//! time, and other events happen between any two steps: a user changes the template, the class, the
-//! settings or an object, deletes the BundleDeployment, withdraws permissions, an approval or trust
-//! in a signature; a tag moves, a watch is lost, a request fails, or the process stops.
+//! time. Other events happen between any two steps:
+//!
+//! - A user changes the template, the class, the settings or an object, or deletes the
+//!   BundleDeployment.
+//! - A user withdraws permissions, an approval or trust in a signature.
+//! - A tag moves, a watch is lost, a request fails, or the process stops.
 //!
 //! `cargo xtask model` explores more states of the model. Environment variables set the limits:
 //! `MODEL_STATES` (most states), `MODEL_DISTURBANCES` (most disturbances on each path) and
@@ -62,7 +65,7 @@ fn a_million_states_on_long_paths_keep_the_invariants_and_converge() {
     assert!(!is_complete);
 }
 
-/// The search of `cargo xtask model`.
+/// Runs the search of `cargo xtask model`.
 #[test]
 #[ignore = "runs for minutes: cargo xtask model runs it"]
 fn states_within_the_limits_keep_the_invariants_and_converge() {

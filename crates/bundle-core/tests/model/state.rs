@@ -10,7 +10,7 @@ use bundle_core::plan::steps::{AppliedContent, InstallStep, ObservedDeployment};
 
 /// One of two contents. Each has its own template.
 pub(crate) type Content = u8;
-/// One of two sets of terms of the class.
+/// Terms of the class. The model has two sets of terms, 0 and 1.
 pub(crate) type Terms = u8;
 
 /// Number of the objects of one content that exist on the cluster.
@@ -60,7 +60,7 @@ pub(crate) struct Cluster {
     /// `true` if the API server rejects an object of the content for every user.
     pub(crate) is_invalid: bool,
     pub(crate) has_foreign_resources: bool,
-    /// `true` if a foreign finalizer holds an object.
+    /// `true` if a finalizer of another controller blocks the deletion of an object.
     pub(crate) is_held: bool,
     pub(crate) is_deleted: bool,
     /// `true` if admission reviewed the deletion.
@@ -85,10 +85,10 @@ pub(crate) struct Record {
     pub(crate) is_deletion_accepted: bool,
 }
 
-/// Memory of the process, which is lost when the process dies.
+/// Memory of the process, which is lost when the process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Memory {
-    /// Content that is known to be in place.
+    /// Content that this process knows to be applied; `None` if unknown.
     pub(crate) known: Option<Content>,
     pub(crate) is_partly_applied: bool,
     pub(crate) seen: Drift,
@@ -125,19 +125,19 @@ pub(crate) struct Run {
     pub(crate) is_held: bool,
     pub(crate) is_as_recorded: Option<bool>,
     pub(crate) is_authorization_old: bool,
-    /// Bits of [`InstallStep`].
+    /// Completed steps, as bits of [`InstallStep`].
     pub(crate) done: u32,
     pub(crate) was_verified: bool,
     pub(crate) was_allowed: bool,
     pub(crate) was_approved: bool,
-    /// `true` if `Installed` was about the generation that this run has read.
+    /// `true` if `Installed` described the generation that this run has read.
     pub(crate) was_present: bool,
     /// `true` if the spec is still the spec that this reconcile has read.
     pub(crate) is_current: bool,
     /// `true` if the first round of applies is complete.
     pub(crate) is_half_applied: bool,
     pub(crate) has_failed: bool,
-    /// Results that the conditions will show.
+    /// Results that the conditions show at the end.
     pub(crate) rights: Answer,
     pub(crate) approval: Answer,
     /// Number of completed maintenance steps; `None` before the first step.
@@ -151,7 +151,7 @@ pub(crate) struct Teardown {
     pub(crate) handling: CustomResources,
     pub(crate) account: Option<Account>,
     pub(crate) definitions_in_use: Option<bool>,
-    /// Bits of [`RemovalStep`].
+    /// Completed steps, as bits of [`RemovalStep`].
     pub(crate) done: u32,
     pub(crate) is_half_deleted: bool,
 }
@@ -247,7 +247,7 @@ impl State {
             return None;
         }
         state.reconcile = if self.cluster.is_deleted {
-            // From here on, deleted objects are no drift.
+            // The removal has begun, so deleted objects no longer count as drift.
             state.forget();
             Reconcile::Remove(Teardown::begin(self))
         } else {
@@ -350,7 +350,7 @@ impl Plans {
         self.install.len() + self.removal.len()
     }
 
-    /// Returns the next step of an installation.
+    /// Returns the next step of an installation; `None` if no step remains.
     pub(crate) fn install(&mut self, run: &Run) -> Option<InstallStep> {
         let [is_compared, is_as_recorded] = known(run.is_as_recorded);
         let key = bits(&[
@@ -389,7 +389,7 @@ impl Plans {
         })
     }
 
-    /// Returns the next step of a removal.
+    /// Returns the next step of a removal; `None` if no step remains.
     pub(crate) fn removal(&mut self, state: &State, teardown: &Teardown) -> Option<RemovalStep> {
         let recorded = match state.record.objects {
             [false, false] => RecordedObjects::Empty,
@@ -472,7 +472,7 @@ impl Hasher for StateHasher {
     }
 
     fn finish(&self) -> u64 {
-        // splitmix64
+        // The algorithm splitmix64.
         let mut hash = self.0;
         hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -17,7 +17,7 @@ const BLOCK: u64 = 512;
 /// The first bytes of a gzip stream.
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// Returns `true` if the first header has the magic of a tar and a valid checksum.
+/// Returns `true` if the first header has the magic bytes of a tar archive and a valid checksum.
 pub(super) fn is_tar(path: &Path) -> io::Result<bool> {
     if !fs_err::metadata(path)?.is_file() {
         return Ok(false);
@@ -173,7 +173,8 @@ impl ExtendedHeader {
                     }
                 }
             }
-            // Global comments and names of links. Links are rejected in any case.
+            // Global comments and the names of links are ignored, because the caller rejects every
+            // link.
             _ => {}
         }
         Ok(())

@@ -1,5 +1,5 @@
-//! OCI layouts in a tar file. Blobs are read in place through an index of the tar's entries.
-//! Archives are written completely or not at all.
+//! OCI layouts in a tar file. Blobs are read in place, with an index of the tar's entries. A write
+//! produces a complete archive, or no archive.
 
 mod entries;
 mod plan;
@@ -28,7 +28,7 @@ struct EntryLocation {
     size: u64,
 }
 
-/// Returns `true` if the first header of the file has the magic of a tar.
+/// Returns `true` if the first header of the file has the magic bytes of a tar archive.
 pub fn is_archive(path: &Path) -> bool {
     entries::is_tar(path).unwrap_or(false)
 }

@@ -1,5 +1,5 @@
-//! The file offsets of an archive, computed from the sizes of its blobs, so that several blobs are
-//! written in parallel.
+//! Plan of an archive. The offsets in the file are computed from the sizes of the blobs, so that
+//! several blobs can be written in parallel.
 
 use std::collections::BTreeMap;
 use std::io::{self, Seek as _, SeekFrom, Write as _};
@@ -12,8 +12,8 @@ use crate::layout;
 
 const BLOCK: u64 = 512;
 
-/// Order and offsets of the entries of an archive. The same content produces the same file, in
-/// whatever order blobs arrive.
+/// Order and offsets of the entries of an archive. The same content produces the same file. The
+/// order in which blobs arrive has no effect.
 #[derive(Debug)]
 pub struct ArchivePlan {
     index: Vec<u8>,

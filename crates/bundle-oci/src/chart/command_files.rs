@@ -1,4 +1,5 @@
-//! The files of a chart and its values on disk, for the external command that renders it.
+//! Writes the files of a chart and its values to disk, for the external command that renders the
+//! chart.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -12,20 +13,20 @@ use bundle_core::yaml;
 
 use crate::limits::{Limits, format_size};
 
-/// Maximum size of all files and folders, in bytes. A packed dependency also counts with the size
-/// of its uncompressed archive.
+/// Maximum size of all files and folders, in bytes. For a packed dependency, the size of its
+/// uncompressed archive is added too.
 const TOTAL: u64 = 24 << 20;
 /// Maximum number of files.
 const FILES: usize = 5_000;
-/// Size that a folder counts.
+/// Number of bytes that are counted for each folder.
 const FOLDER: u64 = 4 << 10;
 /// Maximum depth of folders.
 const DEPTH: usize = 32;
-/// Maximum nesting of packed dependencies.
+/// Maximum number of packed dependencies that contain each other.
 const NESTING: usize = 4;
 /// Folder of the dependencies of a chart.
 const DEPENDENCIES: &str = "charts";
-/// End of the name of a packed dependency.
+/// Suffix of the file name of a packed dependency.
 const PACKED: &str = ".tgz";
 
 /// The folders that [`write`] has written.
@@ -35,12 +36,14 @@ pub struct CommandFiles {
     pub content: PathBuf,
     /// Folder with the extra files.
     pub extra: PathBuf,
-    /// True if the command must run twice ([`helm::compare`]).
+    /// `true` if the output may differ between runs. The command then runs twice
+    /// ([`helm::compare`]).
     pub is_random: bool,
 }
 
-/// Writes the files that `command` needs into `folder`. `paths` are all files of the content, and
-/// `read` returns one of them. Packed dependencies are unpacked, so that all files are checked.
+/// Writes the files that `command` needs into `folder`. `paths` are all files of the content.
+/// `read` returns the bytes of the file at a path. Packed dependencies are unpacked, so that all
+/// files are checked.
 pub fn write(
     command: &RenderCommand,
     folder: &Path,
@@ -50,7 +53,7 @@ pub fn write(
     write_until(command, folder, paths, &Cancellation::default(), read)
 }
 
-/// Writes files as [`write`] does. Fails if it is cancelled.
+/// Does the same as [`write`]. Returns an error after `cancellation` was cancelled.
 pub fn write_until(
     command: &RenderCommand,
     folder: &Path,
@@ -107,9 +110,9 @@ struct Writer<'a> {
     cancellation: &'a Cancellation,
     bytes: u64,
     files: usize,
-    /// Folders that exist.
+    /// Folders that were already counted.
     folders: BTreeSet<String>,
-    /// Folders of dependencies, with the names of the charts in them.
+    /// Each folder `charts` with the names of the charts in the folder.
     names: BTreeSet<(String, String)>,
 }
 
@@ -121,8 +124,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Counts a file and its folders, which the archive of a packed dependency has already counted
-    /// if `nesting` is not 0.
+    /// Counts a file and its folders. With a `nesting` above 0, the file comes from a packed
+    /// dependency, and the archive of this dependency is already counted.
     fn count(&mut self, path: &str, length: usize, nesting: usize) -> Result<(), Findings> {
         let above = path.match_indices('/').map(|(at, _)| &path[..at]);
         if above.clone().count() > DEPTH {
@@ -149,8 +152,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Returns an error if `path` is the second `Chart.yaml` of a folder of dependencies with the
-    /// same name: helm would use the templates of one of them by chance.
+    /// Checks that each chart in a folder `charts` has another name. With two charts of the same
+    /// name, helm would choose the templates of one chart at random.
     fn check_name(&mut self, path: &str, text: &[u8]) -> Result<(), Findings> {
         let mut parts = path.rsplitn(3, '/');
         let (Some(CHART), Some(_), Some(above)) = (parts.next(), parts.next(), parts.next()) else {
@@ -238,7 +241,7 @@ impl Writer<'_> {
         match create(&self.root.join(relative)) {
             Ok(mut file) => io::Write::write_all(&mut file, bytes).map(Ok),
             Err(error) => match error.kind() {
-                // A packed dependency and a folder can have the same name.
+                // A packed dependency and a folder of the chart can contain the same file.
                 io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
                     Ok(Err(rejected(path, "the chart has this file twice")))
                 }
@@ -278,7 +281,7 @@ mod tests {
     const CHART: &str = "apiVersion: v2\nname: web\nversion: 1.4.0\n";
     const DEPENDENCY: &str = "apiVersion: v2\nname: db\nversion: 1.0.0\n";
 
-    /// Writes the files of a bundle, and returns the content of the written ones.
+    /// Writes the files of a bundle. Returns the content of the files on disk.
     fn written(files: &Files) -> Result<Files, String> {
         let target = RenderTarget::default();
         let command = format::command(files, &target, &mut Allowance::default());

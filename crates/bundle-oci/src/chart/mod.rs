@@ -1,5 +1,5 @@
-//! Files of a packed chart (`.tgz` from `helm package`), read with the checks and limits of an
-//! image layer, and the files of a chart for helm.
+//! Reads packed charts (`.tgz` from `helm package`) with the checks and limits of an image layer.
+//! Writes the files of a chart for helm.
 
 mod command_files;
 
@@ -35,7 +35,7 @@ struct Unpacked {
     size: u64,
 }
 
-/// Returns the content of an archive. `place` is its path in findings.
+/// Returns the content of an archive. Findings name the archive by its path `place`.
 fn unpack(place: &str, packed: &[u8], limits: &Limits) -> Result<Unpacked, Finding> {
     if packed.len() as u64 > limits.layer {
         let limit = format_size(limits.layer);

@@ -19,7 +19,7 @@ pub struct Descriptor {
     pub digest: Digest,
     /// Size in bytes.
     pub size: u64,
-    /// Type of the artifact; set in the entries of a list of referrers.
+    /// Type of the artifact. Set in the entries of a list of referrers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact_type: Option<String>,
     /// Annotations.
@@ -29,7 +29,7 @@ pub struct Descriptor {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub annotations: BTreeMap<String, String>,
-    /// Platform; set in the entries of an index.
+    /// Platform. Set in the entries of an index.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub platform: Option<Platform>,
 }
@@ -77,7 +77,7 @@ pub struct Platform {
     /// CPU variant: `v7` of `arm`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<String>,
-    /// Version of the operating system; for Windows.
+    /// Version of the operating system. Set for Windows images.
     #[serde(
         default,
         rename = "os.version",
@@ -87,8 +87,8 @@ pub struct Platform {
 }
 
 impl Platform {
-    /// Returns `true` if this platform matches `wanted`. In `wanted`, variant and version may be
-    /// unset.
+    /// Returns `true` if this platform matches `wanted`. An unset variant or version in `wanted`
+    /// matches every value.
     pub fn is(&self, wanted: &Self) -> bool {
         let fits =
             |own: &Option<String>, wanted: &Option<String>| wanted.is_none() || own == wanted;
@@ -113,7 +113,7 @@ impl fmt::Display for Platform {
 impl FromStr for Platform {
     type Err = String;
 
-    /// Reads `OS/ARCHITECTURE[/VARIANT]`; the error is one sentence.
+    /// Parses `OS/ARCHITECTURE[/VARIANT]`. The error is one sentence.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut parts = text.split('/').map(str::to_owned);
         let whole = text.split('/').all(|part| !part.is_empty());

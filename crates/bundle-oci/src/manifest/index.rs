@@ -1,4 +1,4 @@
-//! Indexes: parsed with the fields that copies need, or with raw entries.
+//! OCI indexes: parsed indexes with the fields that copies need, and indexes with raw entries.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,8 @@ struct IndexDocument {
     subject: Option<Descriptor>,
     #[serde(default, deserialize_with = "null_as_default")]
     annotations: BTreeMap<String, String>,
-    /// A document that is both an index and a manifest is rejected.
+    /// Never read. With this field, a document that is both an index and a manifest is detected and
+    /// rejected.
     #[serde(default)]
     config: Option<serde::de::IgnoredAny>,
     #[serde(default)]

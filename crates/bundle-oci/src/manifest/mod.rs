@@ -136,8 +136,8 @@ impl Manifest {
     }
 }
 
-/// A manifest or an index as raw bytes, so that fields which this crate does not know are kept and
-/// the digest stays the same.
+/// A manifest or an index as raw bytes. Fields that this crate does not know are kept, and the
+/// digest stays the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawManifest {
     /// Digest of `bytes`.
@@ -229,7 +229,8 @@ impl ParsedManifest {
         }
     }
 
-    /// Returns the artifact type; it defaults to the media type of the configuration.
+    /// Returns the artifact type. Without an artifact type, returns the media type of the
+    /// configuration.
     pub fn artifact_type(&self) -> Option<&str> {
         match self {
             Self::Image(manifest) => manifest

@@ -12,21 +12,21 @@ use crate::manifest::Manifest;
 use crate::media;
 use crate::unpack::{UnpackError, Unpacker};
 
-/// Base image.
+/// Base image of a bundle. New layers are added above its layers.
 #[derive(Debug, Clone)]
 pub struct BaseImage {
-    /// Reference of the image, if other users can resolve this reference.
+    /// Reference of the image. `None` if other users cannot resolve the reference.
     pub(super) name: Option<String>,
     pub(super) digest: Digest,
     pub(super) config: Value,
     pub(super) layers: Vec<Blob>,
-    /// Original configuration, for unpacking.
+    /// Original configuration of the image. It is needed to unpack the files of the image.
     written: Blob,
 }
 
 impl BaseImage {
     /// Returns the base image with this manifest, configuration and layers, in this order. The
-    /// caller has checked the digests; this function checks the types of the layers, and that
+    /// caller has checked the digests. This function checks the types of the layers, and that
     /// layers and configuration match.
     pub fn new(
         name: Option<String>,
@@ -49,8 +49,8 @@ impl BaseImage {
         let config: Value = serde_json::from_slice(config_bytes)
             .map_err(|error| unusable(&format!("its configuration is not JSON: {error}")))?;
         let layers = layers.into_iter().map(|mut layer| {
-            // Both media types have the same bytes, and a manifest of one kind must name layers of
-            // that kind.
+            // The Docker and the OCI media type describe the same bytes. An OCI manifest must name
+            // layers with OCI media types.
             if layer.descriptor.media_type == media::DOCKER_LAYER_GZIP {
                 media::LAYER_GZIP.clone_into(&mut layer.descriptor.media_type);
             }

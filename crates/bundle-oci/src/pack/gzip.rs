@@ -1,5 +1,5 @@
-//! Parallel gzip with output that does not depend on the number of threads: one member of chunks
-//! that are compressed independently.
+//! Parallel gzip. The output is one gzip member of chunks that are compressed independently, so it
+//! does not depend on the number of threads.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -10,12 +10,12 @@ use std::thread::JoinHandle;
 use flate2::write::DeflateEncoder;
 use flate2::{Compression, Crc};
 
-/// Number of bytes in one compressed chunk. This value determines the digest of larger content.
-/// Smaller content has the digest of a single stream.
+/// Number of uncompressed bytes in one chunk. The value determines the digest of content that needs
+/// several chunks. Content of one chunk is compressed like a single stream.
 pub(super) const CHUNK: usize = 1 << 20;
-/// The level and the pure Rust compressor determine every digest.
+/// Compression level. The level and the compressor (pure Rust) determine every digest.
 const COMPRESSION_LEVEL: u32 = 6;
-/// Maximum number of threads; with more, the disk is the limit.
+/// Maximum number of threads. More threads are not faster, because the disk is the limit.
 const MAX_THREADS: usize = 8;
 /// Header for deflate: no flags, no time, no level, unknown operating system.
 const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
@@ -76,7 +76,8 @@ impl<W: Write> Gzip<W> {
         Ok(self.inner)
     }
 
-    /// Sends a full chunk to the threads. Waits for the oldest one if too many are pending.
+    /// Sends a full chunk to the threads. If too many chunks are pending, waits for the oldest
+    /// chunk.
     fn send_chunk(&mut self) -> io::Result<()> {
         if self.pending.len() > self.threads {
             self.write_oldest()?;
@@ -146,7 +147,7 @@ fn deflate(chunk: &[u8], last: bool) -> CompressedChunk {
     Ok((bytes, checksum))
 }
 
-/// Pool of compressing threads, which end when it is dropped.
+/// Pool of compressing threads. The threads end when the pool is dropped.
 struct CompressorPool {
     jobs: Option<Sender<ChunkJob>>,
     threads: Vec<JoinHandle<()>>,
@@ -182,7 +183,8 @@ impl Drop for CompressorPool {
     fn drop(&mut self) {
         self.jobs = None;
         for thread in self.threads.drain(..) {
-            // A panic has been reported already, as the result of its chunk is missing.
+            // The missing result of the chunk has already caused an error, so the panic is ignored
+            // here.
             let _ = thread.join();
         }
     }
@@ -194,7 +196,7 @@ fn work(queue: &Mutex<Receiver<ChunkJob>>) {
         let Ok(ChunkJob { chunk, back }) = job else {
             return;
         };
-        // The receiver is gone after an error elsewhere.
+        // The receiver was dropped after an error in another thread.
         let _ = back.send(deflate(&chunk, false));
     }
 }
@@ -234,7 +236,8 @@ mod tests {
             for (threads, piece) in [(2, 4096), (7, 100_003), (3, CHUNK)] {
                 assert!(gzip(&bytes, threads, piece) == one, "{length} {threads}");
             }
-            // A reader of a single member, to prove that the first one has all content.
+            // This decoder stops after the first gzip member, so that member must contain all
+            // content.
             let mut read = Vec::new();
             let mut decoder = flate2::read::GzDecoder::new(one.as_slice());
             decoder.read_to_end(&mut read).unwrap();

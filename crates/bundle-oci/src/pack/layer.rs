@@ -1,5 +1,5 @@
-//! A layer as a blob. One pass over the bytes makes tar, gzip and both digests, with constant
-//! memory.
+//! A layer as a blob. One pass over the bytes writes the tar, compresses it, and computes both
+//! digests, with constant memory.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -123,7 +123,7 @@ fn unwritable(error: &io::Error) -> Finding {
     .hint("free space in the folder for temporary files, or set TMPDIR to another folder")
 }
 
-/// Writer that counts and hashes the bytes that pass.
+/// Writer that counts and hashes all bytes that are written.
 struct HashingWriter<W> {
     inner: W,
     hash: Hasher,
@@ -153,7 +153,7 @@ impl<W: Write> Write for HashingWriter<W> {
     }
 }
 
-/// Buffer in memory that moves to a temporary file when it grows.
+/// Buffer in memory. When the buffer grows too large, its bytes are moved to a temporary file.
 enum Spool {
     Memory(Vec<u8>),
     File(NamedTempFile),

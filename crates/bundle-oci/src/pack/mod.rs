@@ -1,5 +1,5 @@
-//! Packs files into an OCI image, reproducibly: the same files and the same package produce the
-//! same bytes on every machine.
+//! Packs files into an OCI image. The build is reproducible: the same files and the same package
+//! produce the same bytes on every machine.
 
 mod archive;
 mod base;
@@ -119,7 +119,7 @@ mod tests {
             "web".to_owned(),
         )]);
         let mut files = files(&["bundle.yaml", "manifests/a.yaml"]);
-        // Enough text for every type of deflate block.
+        // The text is long enough to contain every type of deflate block.
         let text = (0..8000_u64).map(|i| format!("k{i}: {}\n", i * i % 10_007));
         let text: String = text.collect();
         files.insert("manifests/b.yaml".to_owned(), text.into_bytes());
@@ -127,7 +127,7 @@ mod tests {
     }
 
     /// A change of the compressor, the tar headers or the fields of a document changes this digest
-    /// and every published one.
+    /// and all published digests.
     #[test]
     fn golden_digest_is_stable() {
         let packed = example();

@@ -34,9 +34,10 @@ pub struct ImagePlan<'a> {
     pub files: Option<&'a Files>,
     /// Annotations of the manifest.
     pub annotations: BTreeMap<String, String>,
-    /// Further content: one layer per resource, in the order of their names.
+    /// Additional content. Each resource has its own layer. The layers are sorted by the names of
+    /// the resources.
     pub resources: Vec<Resource>,
-    /// Base image, whose layers are below the new layers.
+    /// Base image. Its layers are below the new layers.
     pub base: Option<BaseImage>,
     /// Timestamp of all entries, annotations and the configuration. With `None`, no timestamp is
     /// written.
@@ -168,7 +169,7 @@ impl ImagePlan<'_> {
     /// Returns the configuration of an image that is never run.
     ///
     /// The specification requires a platform, and tools that unpack images select the image of
-    /// their own platform. The platform is that of the base image. Without a base image the
+    /// their own platform. The platform is the platform of the base image. Without a base image the
     /// platform is `linux/amd64`, the most common platform. Without a source date the field
     /// `created` is absent, because the current time would change the digest of each build.
     fn config(&self, own: &[Layer]) -> Result<Vec<u8>, Finding> {
@@ -190,7 +191,7 @@ impl ImagePlan<'_> {
             .and_then(Value::as_array_mut)
             .ok_or_else(|| base.unusable("its configuration has no layers"))?;
         root.extend(diff_ids.iter().map(|id| Value::from(id.as_str())));
-        // A history must have an entry for every layer.
+        // The history must have an entry for every layer.
         if let Some(history) = config.get_mut("history").and_then(Value::as_array_mut) {
             history.extend(own.iter().map(|_| match created {
                 Some(created) => json!({ "created": created, "created_by": CREATED_BY }),
@@ -200,8 +201,8 @@ impl ImagePlan<'_> {
         if let Some(created) = created {
             config["created"] = created.into();
         }
-        // A feature of serde_json that any crate can enable keeps the order of keys; the digest
-        // must not depend on it.
+        // Sorts the keys. Another crate can enable the serde_json feature that keeps their order,
+        // and the digest must not depend on this feature.
         config.sort_all_objects();
         Ok(config.to_string().into_bytes())
     }

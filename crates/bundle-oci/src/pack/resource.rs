@@ -70,7 +70,8 @@ impl Resource {
         let mut findings = Findings::default();
         self.check_names(&mut findings);
         let mut entries = Vec::new();
-        // The author chose this path, so it may be a link; links below it are rejected.
+        // The author chose this path, so the path may be a link. Links inside the folder are
+        // rejected.
         match fs_err::metadata(&self.path) {
             Err(error) => findings.push(self.unreadable(&self.path, &error)),
             Ok(found) if found.is_dir() => {

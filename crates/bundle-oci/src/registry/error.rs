@@ -1,4 +1,4 @@
-//! Errors of registry requests. "Not found", "denied" and "unknown" are different errors.
+//! Errors of registry requests. "Not found", "denied" and "unknown result" are different errors.
 
 use std::time::Duration;
 
@@ -73,17 +73,18 @@ pub enum Reason {
         /// Minimum rate, in bytes per second.
         slowest: u64,
     },
-    /// 404.
+    /// The registry responded with status 404.
     #[error("not found in the registry")]
     NotFound,
-    /// 401 or 403.
+    /// The registry responded with status 401 or 403.
     #[error("the registry denies access {who} ({status}{detail})")]
     Denied {
         /// `without credentials` or `as NAME`.
         who: String,
         /// HTTP status.
         status: u16,
-        /// Message of the registry with a separator before it, or empty.
+        /// Message of the registry after a separator, such as `: MESSAGE`. Empty if the registry
+        /// sent no message.
         detail: String,
     },
     /// The credentials are rejected.
@@ -95,7 +96,8 @@ pub enum Reason {
         who: String,
         /// HTTP status.
         status: u16,
-        /// Message of the service with a separator before it, or empty.
+        /// Message of the service after a separator, such as `: MESSAGE`. Empty if the service sent
+        /// no message.
         detail: String,
     },
     /// A token is rejected or has expired.
@@ -118,20 +120,22 @@ pub enum Reason {
         /// Prefix of the entry.
         prefix: String,
     },
-    /// 429 or 5xx, after all retries.
+    /// The registry responded with status 429 or 5xx, also after all retries.
     #[error("the registry is overloaded or failing ({status}{detail})")]
     Busy {
         /// HTTP status.
         status: u16,
-        /// Message of the registry with a separator before it, or empty.
+        /// Message of the registry after a separator, such as `: MESSAGE`. Empty if the registry
+        /// sent no message.
         detail: String,
     },
-    /// Any other status.
+    /// The registry responded with any other error status.
     #[error("the registry rejects the request ({status}{detail})")]
     Refused {
         /// HTTP status.
         status: u16,
-        /// Message of the registry with a separator before it, or empty.
+        /// Message of the registry after a separator, such as `: MESSAGE`. Empty if the registry
+        /// sent no message.
         detail: String,
     },
     /// The content does not match its digest.
@@ -151,10 +155,10 @@ pub enum Reason {
     SizeMismatch {
         /// Expected size, in bytes.
         expected: u64,
-        /// Received bytes; the real number may be larger.
+        /// Number of received bytes. The content may have more bytes.
         found: u64,
     },
-    /// More bytes than the limit.
+    /// The content has more bytes than the limit.
     #[error("{what} is larger than the limit of {}", format_size(*.limit))]
     TooLarge {
         /// Object that is too large.
@@ -162,10 +166,10 @@ pub enum Reason {
         /// Limit in bytes.
         limit: u64,
     },
-    /// Kind of object that exceeds the limit.
+    /// The number of objects of one kind exceeds the limit.
     #[error("there are more than {limit} {what}")]
     TooMany {
-        /// Kind of objects whose number is too large.
+        /// Kind of the objects, in the plural.
         what: String,
         /// Limit.
         limit: usize,
@@ -229,7 +233,7 @@ pub(in crate::registry) fn seconds(duration: &Duration) -> String {
 }
 
 impl RegistryError {
-    /// Returns `true` if a later retry without a change can succeed.
+    /// Returns `true` if the operation can succeed later without a change by the user.
     pub fn is_passing(&self) -> bool {
         matches!(
             self.reason,

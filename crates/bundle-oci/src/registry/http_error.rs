@@ -11,14 +11,15 @@ use rustls::{CertificateError, InconsistentKeys};
 pub struct HttpError(Arc<reqwest::Error>);
 
 impl HttpError {
-    /// Returns the error of type `T` among the causes.
+    /// Returns the first cause that is an error of type `T`.
     pub(super) fn find<T: Error + 'static>(&self) -> Option<&T> {
         let mut next: Option<&(dyn Error + 'static)> = Some(&*self.0);
         while let Some(error) = next {
             if let Some(found) = error.downcast_ref::<T>() {
                 return Some(found);
             }
-            // The `source` of an I/O error is that of its inner error.
+            // `source` of an I/O error returns the source of its inner error, and skips the inner
+            // error itself.
             let inner = error
                 .downcast_ref::<io::Error>()
                 .and_then(io::Error::get_ref)
@@ -53,8 +54,8 @@ impl Error for HttpError {
 }
 
 impl fmt::Display for HttpError {
-    /// Writes the innermost cause, which has the error of the operating system, or the reason for
-    /// which a certificate is rejected.
+    /// Writes the innermost cause. This is the error of the operating system, or the reason why a
+    /// certificate is rejected.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(reason) = self.find().and_then(certificate_reason) {
             return f.write_str(reason);
@@ -67,8 +68,8 @@ impl fmt::Display for HttpError {
     }
 }
 
-/// Returns the text of the most common errors of certificates, because the texts of rustls contain
-/// names of types or are long.
+/// Returns a short text for the most common certificate errors. The texts of rustls are long, or
+/// contain names of types.
 fn certificate_reason(error: &rustls::Error) -> Option<&'static str> {
     match error {
         rustls::Error::InvalidCertificate(error) => match error {
@@ -116,7 +117,7 @@ mod tests {
                 CertificateError::UnknownIssuer,
                 "it is signed by an unknown authority",
             ),
-            // rustls reports the variants with context.
+            // rustls reports the variants with context, such as `NotValidForNameContext`.
             (
                 CertificateError::NotValidForNameContext {
                     expected: host,
@@ -164,7 +165,7 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         drop(listener);
-        // Another test can have set it before.
+        // Another test may have installed the provider before.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let client = reqwest::Client::builder()
             .no_proxy()

@@ -1,5 +1,5 @@
-//! Map with limits for the number and size of its entries, for caches of registries.
-//! References can name any number of hosts, and registries choose the texts that are cached.
+//! Map for caches of registries. The number and size of its entries are limited, because references
+//! can name any number of hosts, and registries choose the texts that are cached.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -38,8 +38,8 @@ impl<K: Eq + Hash, V> LimitedMap<K, V> {
         self.entries.get(key).map(|(value, _)| value)
     }
 
-    /// Replaces the entry of `key`. `bytes` is the size of key and value. A larger entry than the
-    /// limit is not kept.
+    /// Replaces the entry of `key`. `bytes` is the size of key and value. An entry above the limit
+    /// of one entry is not stored.
     pub(super) fn insert(&mut self, key: K, value: V, bytes: usize) {
         self.remove(&key);
         if bytes > MAX_ENTRY_BYTES {

@@ -1,4 +1,5 @@
-//! Memory limit of the caller, reserved before bytes of a response are held.
+//! Memory reservations. A client reserves memory from the limit of its caller before it stores the
+//! bytes of a response.
 
 use std::fmt;
 
@@ -6,11 +7,11 @@ use futures::future::{BoxFuture, FutureExt as _, ready};
 
 use super::Reason;
 
-/// Number of copies of a document in memory: its bytes, and the parsed form if the parsed form
-/// needs no more memory than the bytes.
+/// Memory that is reserved for a document, as a multiple of its length: the bytes, and a parsed
+/// form of the same size. A larger parsed form is reserved in addition.
 pub(super) const FORMS: u64 = 2;
-/// Bytes of a response of unknown length that are received before memory for the maximum is
-/// reserved.
+/// Number of bytes that are reserved first for a response of unknown length. If the response has
+/// more bytes, memory for the maximum length is reserved.
 pub(super) const SHORT: u64 = 64 << 10;
 
 /// Memory that is reserved for the responses of one lookup. The memory is released when this value

@@ -46,15 +46,17 @@ pub use repository::Repository;
 /// Deadlines and retry pauses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deadlines {
-    /// For a connection, TLS included.
+    /// Deadline for a connection, including the TLS handshake.
     pub connect: Duration,
-    /// Between two pieces of a response.
+    /// Maximum time between two pieces of a response.
     pub stall: Duration,
-    /// For a call that reads or writes documents: resolve, manifests, signatures.
+    /// Deadline for a call that reads or writes documents: resolve, manifests, signatures.
     pub call: Duration,
-    /// For a call that transfers content: pull and push. Large content gets more time, by `rate`.
+    /// Deadline for a call that transfers content: pull and push. Large content gets more time, by
+    /// `rate`.
     pub transfer: Duration,
-    /// Bytes per second: the time a blob needs at this rate is added to `transfer`.
+    /// Expected rate in bytes per second. The time that a blob needs at this rate is added to
+    /// `transfer`.
     pub rate: u64,
     /// Minimum rate of a blob over any `window`, in bytes per second. 0 accepts any progress.
     pub slowest: u64,
@@ -110,7 +112,7 @@ pub struct ClientOptions {
     pub logins: Logins,
     /// Deadlines.
     pub deadlines: Deadlines,
-    /// `User-Agent`; defaults to the name and version of this crate.
+    /// `User-Agent`. If it is empty, the name and version of this crate are used.
     pub user_agent: String,
     /// Resolver of host names; `None` means the resolver of the operating system.
     pub resolver: Option<Arc<dyn NameResolver>>,
@@ -129,7 +131,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Creates a client. Reads the files of certificate authorities; opens no connection.
+    /// Creates a client. Reads the files of certificate authorities. Opens no connection.
     pub fn new(options: ClientOptions) -> Result<Self, RegistryError> {
         Ok(Self {
             http: Arc::new(http::client::HttpClient::new(&options)?),
@@ -154,7 +156,7 @@ impl Client {
         }
     }
 
-    /// Returns a client without mirrors: content that is modified and written back must be read
+    /// Returns a client without mirrors. Content that is modified and written back must be read
     /// from the registry itself.
     fn origin(&self) -> Self {
         Self {

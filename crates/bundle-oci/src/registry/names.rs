@@ -11,7 +11,7 @@ pub type HostAddresses = io::Result<Vec<SocketAddr>>;
 
 /// Resolves the names of registries, token services and proxies.
 pub trait NameResolver: fmt::Debug + Send + Sync {
-    /// Returns the addresses of `host`. Called by the task that sends the request.
+    /// Returns the addresses of `host`. The task that sends the request calls this function.
     fn resolve(&self, host: &str) -> BoxFuture<'static, HostAddresses>;
 }
 

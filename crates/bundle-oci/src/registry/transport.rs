@@ -44,7 +44,8 @@ pub(super) struct RegistryRequest<'a> {
     pub(super) part: Option<BlobPart<'a>>,
     /// `true` if the request writes.
     pub(super) push: bool,
-    /// Path of a second repository of the same registry that must be readable, for a mount.
+    /// Path of a second repository of the same registry, which must be readable. Needed to mount a
+    /// blob.
     pub(super) mount: Option<&'a str>,
     /// Number of bytes that are already present. The request is for the following bytes.
     pub(super) from: u64,
@@ -118,8 +119,8 @@ impl From<Reason> for FailedAttempt {
 }
 
 impl Client {
-    /// Sends a request to the locations in order until one succeeds: mirrors before the registry
-    /// for reads, only the registry for writes.
+    /// Sends a request to the locations in order until a location succeeds. A read tries the
+    /// mirrors before the registry. A write is sent only to the registry.
     pub(super) async fn send(&self, ask: &RegistryRequest<'_>) -> Result<Response, Reason> {
         let wanted = match (&ask.target, ask.push) {
             (_, true) => AccessKind::Write,
@@ -154,7 +155,7 @@ impl Client {
         (|| self.attempt(ask))
             .retry(backoff)
             .when(|failed: &FailedAttempt| {
-                // A partly sent upload may have been stored in part, so the caller checks that
+                // A registry may have stored a part of a partly sent upload. The caller checks that
                 // before a retry, unless the registry rejected the request.
                 let clean = ask.part.is_none() || failed.wait.is_some();
                 clean && matches!(failed.reason, Reason::Busy { status, .. } if status != 501)
@@ -173,14 +174,14 @@ impl Client {
         let registry = ask.repository.registry.as_str();
         let endpoint = self.endpoints.get(&self.http, registry).await?;
         let response = self.authorized(ask, &endpoint).await?;
-        // Only the registry itself may name its token service: a redirect target could otherwise
-        // collect its passwords.
+        // Only the registry itself may name its token service. Otherwise a redirect target could
+        // collect the passwords for the registry.
         let on_registry = response.url().origin() == endpoint.base.origin();
         if response.status() != StatusCode::UNAUTHORIZED || !on_registry {
             return self.check_status(ask, response).await;
         }
-        // The token has expired early, or the registry requires more for this request than for `GET
-        // /v2/`.
+        // The token has expired early, or the registry requires more permissions for this request
+        // than for `GET /v2/`.
         self.tokens.forget(ask.token_scope());
         let endpoint = challenge_of(response.headers())
             .and_then(|challenge| self.endpoints.update(registry, challenge));
@@ -237,7 +238,8 @@ impl Client {
                 if let Ok(value) = HeaderValue::from_str(media_type) {
                     headers.insert(CONTENT_TYPE, value);
                 }
-                // Sent for an empty body too, as some registries reject writes without it.
+                // The header is also sent for an empty body, because some registries reject writes
+                // without it.
                 headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
                 *request.body_mut() = Some(bytes.clone().into());
             }
@@ -304,8 +306,8 @@ fn set_body(request: &mut Request, part: &BlobPart<'_>, progress: &Arc<dyn Progr
 }
 
 impl Client {
-    /// Returns the reason for a 401 or 403: rejected credentials, an expired token, or missing
-    /// permissions.
+    /// Returns the reason for a status 401 or 403: rejected credentials, an expired token, or
+    /// missing permissions.
     fn denied(
         &self,
         ask: &RegistryRequest<'_>,
@@ -350,7 +352,7 @@ impl Client {
     }
 }
 
-/// Returns the target of a redirect, or an error if it is not allowed.
+/// Returns the target of a redirect, or an error if the redirect is not allowed.
 pub(super) fn redirect_target(
     from: &Url,
     response: &Response,
@@ -377,7 +379,7 @@ pub(super) fn redirect_target(
     }
 }
 
-/// Parses `Retry-After` in either of its forms.
+/// Parses `Retry-After`, which contains seconds or a date.
 fn retry_after(response: &Response) -> Option<Duration> {
     let text = response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {

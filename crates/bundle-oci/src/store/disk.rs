@@ -99,8 +99,8 @@ impl DiskLayout {
         }
     }
 
-    /// Returns the images of the layout: the images with a name or, if no image has a name, all
-    /// manifests without a subject. Signatures and other attachments are excluded.
+    /// Returns the images of the layout. These are the images with a name. If no image has a name,
+    /// these are all manifests without a subject. Signatures and other attachments are excluded.
     pub fn images(&self) -> Result<Vec<NamedImage>, Finding> {
         let all = self.entries.iter().map(|entry| NamedImage {
             descriptor: entry.clone(),
@@ -123,7 +123,7 @@ impl DiskLayout {
             .collect())
     }
 
-    /// Returns the selected image. Returns an error if several match.
+    /// Returns the selected image. Returns an error if several images match.
     pub fn image(&self, pick: &ImageSelector) -> Result<NamedImage, Finding> {
         let images = self.images()?;
         let listed = || -> String {
@@ -172,8 +172,8 @@ impl DiskLayout {
         }
     }
 
-    /// Returns the manifest or index of a descriptor; `None` if the layout does not contain it, for
-    /// example because the layout has only selected platforms of an index.
+    /// Returns the manifest or index of a descriptor. `None` if the layout does not contain it, for
+    /// example because only selected platforms of an index were copied.
     pub fn manifest(&self, descriptor: &Descriptor) -> Result<Option<RawManifest>, Finding> {
         let name = layout::blob_path(&descriptor.digest);
         let Some((part, size)) = self.part(&name)? else {
@@ -204,7 +204,7 @@ impl DiskLayout {
             .map_err(|why| self.bad(&format!("{digest} is invalid: {why}")))
     }
 
-    /// Returns the content of a descriptor. The reader has to compare the digest.
+    /// Returns the content of a descriptor. The caller has to compare the digest.
     pub fn blob(&self, descriptor: &Descriptor) -> Result<Blob, Finding> {
         match self.part(&layout::blob_path(&descriptor.digest))? {
             Some((part, size)) if size == descriptor.size => {
@@ -263,8 +263,8 @@ impl DiskLayout {
         Ok(self.referrers.get_or_init(|| found))
     }
 
-    /// Reads every document in the index and returns the referrers by subject, as only the
-    /// documents have the subject.
+    /// Reads every document in the index and returns the referrers by subject, because only the
+    /// documents contain the subject.
     fn read_referrers(&self) -> Result<BTreeMap<Digest, Vec<Descriptor>>, Finding> {
         let mut found: BTreeMap<Digest, Vec<Descriptor>> = BTreeMap::new();
         let mut searched = 0;
@@ -289,7 +289,8 @@ impl DiskLayout {
             let Some(raw) = self.manifest(entry)? else {
                 continue;
             };
-            // A list of referrers under its fallback tag, which some tools store in layouts.
+            // The entry is a list of referrers under its fallback tag, which some tools store in
+            // layouts.
             let listed_for = entry
                 .annotations
                 .get(layout::NAME)
@@ -301,7 +302,8 @@ impl DiskLayout {
                 }
                 continue;
             }
-            // An invalid document has no subject here, and is an error when it is read.
+            // An invalid document is ignored here. The call that reads the document returns the
+            // error.
             let Ok(parsed) = raw.parse() else {
                 continue;
             };

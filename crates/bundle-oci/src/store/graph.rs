@@ -1,5 +1,5 @@
-//! Graph of an image: the manifests and blobs below it and its referrers, with limits on depth,
-//! number and size.
+//! Graph of an image: the manifests and blobs below the image, and its referrers. Depth, number and
+//! size are limited.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -147,7 +147,8 @@ pub(super) async fn build_graph(
 struct GraphBuilder<'a> {
     source: &'a ImageSource,
     selection: &'a CopyOptions,
-    /// Digests rule out cycles, but content may be referred to many times.
+    /// Digests that were already added, because several manifests may refer to the same content.
+    /// Cycles are impossible: a document cannot contain its own digest.
     seen: BTreeSet<Digest>,
     bytes: u64,
     graph: Graph,
@@ -209,7 +210,7 @@ impl GraphBuilder<'_> {
         match &parsed {
             ParsedManifest::Index(index) => {
                 for child in &index.manifests {
-                    // A manifest below a referrer is content, not a referrer of its own.
+                    // A manifest below a referrer has the role of content, not of a referrer.
                     self.add_to_graph(&child.digest, read, &ManifestRole::Content, order)?;
                 }
             }
@@ -297,7 +298,8 @@ impl GraphBuilder<'_> {
                     &named.digest,
                     &format!("{} bytes instead of {}", raw.bytes.len(), named.size),
                 )),
-                // `select_manifests` has checked layouts already, so a registry has lost it.
+                // For layouts, `select_manifests` has checked this already, so the manifest is
+                // missing in a registry.
                 None => Err(super::missing_content(&named.digest)),
             })
             .collect()
@@ -358,7 +360,7 @@ impl GraphBuilder<'_> {
     }
 
     /// Returns `true` if the source has the manifest of `descriptor`. A layout that was written for
-    /// selected platforms lacks the other entries of an index. For a registry the result is always
+    /// selected platforms lacks further entries of an index. For a registry the result is always
     /// `true`: the later read returns an error if the registry lacks the manifest.
     fn is_there(&self, descriptor: &Descriptor) -> Result<bool, Finding> {
         match self.source {
@@ -430,11 +432,11 @@ async fn attachments_of(
 ) -> Result<Vec<(ManifestRole, RawManifest)>, Finding> {
     let mut found = Vec::new();
     for listed in source.referrers(subject).await? {
-        // The list has a deleted entry; the others are copied.
+        // The list has an entry for a deleted manifest. The other referrers are copied.
         let Some(raw) = source.manifest(&listed).await? else {
             continue;
         };
-        // Only the document itself is proof of its subject, as anyone can write the list.
+        // Only the document itself determines its subject, because any writer can write the list.
         let refers = raw.parse().is_ok_and(|parsed| {
             parsed
                 .subject()

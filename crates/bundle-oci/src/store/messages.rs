@@ -15,7 +15,7 @@ use crate::registry::{HttpError, Reason, RegistryError};
 
 const RECORDED: &str = include_str!("messages.txt");
 
-/// Fails with the error of a TLS handshake before a connection.
+/// Name resolver that returns a TLS error, so that a request fails without a connection.
 struct UnknownAuthority;
 
 impl Resolve for UnknownAuthority {

@@ -62,7 +62,7 @@ impl ImageSource {
         DiskLayout::open(path).map(|disk| Self::Disk(Arc::new(disk)))
     }
 
-    /// Returns the manifest or index with this name: in a registry a tag or a digest.
+    /// Returns the manifest or index with this name. In a registry, the name is a tag or a digest.
     async fn named(&self, name: &str) -> Result<Option<RawManifest>, Finding> {
         match self {
             Self::Registry { client, repository } => {
@@ -189,7 +189,8 @@ impl LocatedImage {
         })
     }
 
-    /// Returns an image of a list, by its digest, from any source.
+    /// Returns the image of an entry in a list of images, from any source. The image is found by
+    /// its digest.
     pub async fn listed(source: ImageSource, listed: &ListedImage) -> Result<Self, Finding> {
         let descriptor = listed.descriptor();
         let root = source.manifest(&descriptor).await?;
@@ -221,7 +222,7 @@ impl LocatedImage {
     /// Returns an image from the index of a layout.
     pub fn named(disk: Arc<DiskLayout>, named: NamedImage) -> Result<Self, Finding> {
         let root = disk.manifest(&named.descriptor)?.ok_or_else(|| {
-            // A layout without an entry of its index is incomplete.
+            // The manifest of an entry in the index is missing, so the layout is incomplete.
             disk.missing_blob(&named.descriptor.digest)
         })?;
         Ok(Self {

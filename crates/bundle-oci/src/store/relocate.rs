@@ -1,5 +1,5 @@
-//! References of images below another registry prefix, and the mirror configurations that make a
-//! cluster use these references.
+//! References of images below another registry prefix. Also the mirror configurations with which a
+//! cluster uses these references.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -10,8 +10,8 @@ use bundle_core::reference::{Digest, Reference};
 
 /// A registry and path below which images are stored by their original reference.
 ///
-/// `registry.example.com/team/web` becomes `PREFIX/registry.example.com/team/web`. A port is
-/// separated by an underscore, which hosts cannot contain, so two registries never share a path.
+/// `registry.example.com/team/web` becomes `PREFIX/registry.example.com/team/web`. A port follows
+/// an underscore. Hosts cannot contain underscores, so two registries never share a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Relocation {
     registry: String,

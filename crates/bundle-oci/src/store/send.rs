@@ -123,7 +123,8 @@ impl GraphSender<'_> {
             .filter(|node| !there.contains(&node.raw.digest))
             .collect();
         self.blobs(&new, &mut sent).await?;
-        // Images without children are independent; every other node needs the ones before it.
+        // Images without children are independent of each other. Every other node needs the nodes
+        // before it.
         let (images, others): (Vec<&ManifestNode>, Vec<&ManifestNode>) = new
             .into_iter()
             .partition(|node| node.role == ManifestRole::Content && !node.blobs.is_empty());
@@ -145,8 +146,8 @@ impl GraphSender<'_> {
         Ok(sent)
     }
 
-    /// Returns the tags to write, the image's last. Returns an error for a tag with other content,
-    /// unless `tags` allow a move.
+    /// Returns the tags to write, with the tag of the image last. Returns an error for a tag with
+    /// other content, unless `tags` is [`TagPolicy::Move`].
     async fn tags_to_write(
         &self,
         tags: TagPolicy,
@@ -194,8 +195,8 @@ impl GraphSender<'_> {
         Ok(missing)
     }
 
-    /// Returns the manifests that the repository has. A referrer counts only if it is listed for
-    /// its subject, so that an interrupted copy is completed.
+    /// Returns the manifests that the repository has. A referrer is included only if it is listed
+    /// for its subject, so that an interrupted copy is completed.
     async fn existing(&self) -> Result<BTreeSet<Digest>, Finding> {
         let nodes = &self.plan.graph.nodes;
         let subjects: BTreeSet<&Digest> = nodes

@@ -1,5 +1,5 @@
-//! List of images with digests and without content: the small form of an archive. `load` fetches
-//! the content from the registries.
+//! List of images with digests and without content. The list is a small replacement for an archive.
+//! `load` fetches the content from the registries.
 
 use bundle_core::diagnostic::{Finding, Findings, codes};
 use bundle_core::reference::{Digest, Reference};
@@ -65,7 +65,8 @@ pub struct ListedAttachment {
 }
 
 impl Sources {
-    /// Returns the list of these shipments. Each shipment must have an original reference.
+    /// Returns the list of the images of these copy plans. Each image must have an original
+    /// reference.
     pub fn of(plans: &[CopyPlan], platforms: &[String]) -> Result<Self, Finding> {
         let artifacts = plans
             .iter()
@@ -78,7 +79,8 @@ impl Sources {
         })
     }
 
-    /// Returns `true` if a text looks like such a list; [`parse`](Self::parse) returns its errors.
+    /// Returns `true` if a text looks like a list of images. A list can still be invalid:
+    /// [`parse`](Self::parse) returns its errors.
     pub fn is_list(text: &[u8]) -> bool {
         std::str::from_utf8(text)
             .is_ok_and(|text| text.contains(KIND) && text.contains(API_VERSION))
@@ -105,7 +107,8 @@ impl Sources {
         for one in &read.artifacts {
             one.origin()?;
             let tags = one.attached.iter().filter_map(|one| one.tag.as_deref());
-            // A list names attachments by their digest; tags of its own are rejected.
+            // A list can name attachments only under tags such as `sha256-….sig`. Other tags are
+            // rejected.
             if let Some(tag) = tags.into_iter().find(|tag| !is_attachment_tag(tag)) {
                 return Err(
                     bad(&format!("`{tag}` is not a tag of the form sha256-HEX.KIND")).into(),
@@ -155,13 +158,13 @@ impl ListedImage {
         self.reference.parse()
     }
 
-    /// Returns the descriptor of the manifest or index of the shipment.
+    /// Returns the descriptor of the manifest or index of the image.
     pub fn descriptor(&self) -> Descriptor {
         named(&self.media_type, &self.digest, self.size)
     }
 
-    /// Returns the selection for the recorded referrers, regardless of other referrers that the
-    /// source has now.
+    /// Returns the copy options for the recorded referrers. Other referrers that the source has now
+    /// are ignored.
     pub fn selection(&self, base: &CopyOptions) -> Result<CopyOptions, Finding> {
         let platforms = self.platforms.iter().map(|text| {
             text.parse().map_err(|why: String| {

@@ -1,5 +1,5 @@
-//! Writes shipments to the local disk: additions to a layout folder, or a new archive; completely
-//! or not at all.
+//! Writes images to the local disk: additions to a layout folder, or a new archive. A write is
+//! complete, or changes nothing.
 
 use std::collections::BTreeMap;
 use std::io::{self, Seek as _, SeekFrom, Write as _};
@@ -34,7 +34,7 @@ pub struct WriteResult {
     pub present: usize,
     /// Size of the new blobs, in bytes.
     pub bytes: u64,
-    /// `true` if the index changed: an image got a new name.
+    /// `true` if the index changed, because an image got a new name.
     pub named: bool,
 }
 
@@ -45,8 +45,8 @@ impl WriteResult {
     }
 }
 
-/// Writes the shipments as one archive. Replaces an existing archive; returns an error for any
-/// other file.
+/// Writes the images of all copy plans as one archive. Replaces an existing archive. Returns an
+/// error if the path has any other file.
 pub async fn write_archive(
     path: &Path,
     plans: &[CopyPlan],
@@ -118,8 +118,9 @@ fn begin(path: &Path, plan: &ArchivePlan) -> io::Result<TempPath> {
     Ok(place)
 }
 
-/// Adds the shipments to a layout folder, which is created if it is missing. Existing content is
-/// not fetched again. `tags` decides about a name that refers to other content.
+/// Adds the images of the copy plans to a layout folder. Creates the folder if it is missing.
+/// Existing content is not fetched again. `tags` decides if a name that refers to other content may
+/// move.
 pub async fn write_layout(
     folder: &Path,
     plans: &[CopyPlan],
@@ -156,7 +157,7 @@ pub async fn write_layout(
     index.manifests = entries;
     fs_err::write(new.join(layout::INDEX), document(&index))
         .and_then(|()| fs_err::write(new.join(layout::MARK), layout::MARK_CONTENT))
-        // Removes an empty folder; fails if files were added in the meantime.
+        // `remove_dir` removes only an empty folder, and fails if files were added in the meantime.
         .and_then(|()| {
             if is_there {
                 fs_err::remove_dir(folder)?;
@@ -215,7 +216,7 @@ async fn write_blobs(
     Ok(written)
 }
 
-/// Adds the names of the shipments to an existing layout. Returns `true` if the index changed.
+/// Adds the names of the images to an existing layout. Returns `true` if the index changed.
 fn rename_into_index(
     folder: &Path,
     entries: &[serde_json::Value],
@@ -281,7 +282,7 @@ fn merged_index(
     Ok(new.then_some(index))
 }
 
-/// Returns the index entries of these shipments: images by name, their attachments and referrers,
+/// Returns the index entries of these copy plans: images by name, their attachments and referrers,
 /// in a deterministic order.
 fn entries(plans: &[CopyPlan]) -> Result<Vec<serde_json::Value>, Finding> {
     let mut named: BTreeMap<(Option<String>, Digest), Descriptor> = BTreeMap::new();
@@ -318,7 +319,7 @@ fn entries(plans: &[CopyPlan]) -> Result<Vec<serde_json::Value>, Finding> {
                     ManifestRole::Content => continue,
                     ManifestRole::Referrer(_) => {
                         entry = node.described.clone();
-                        // A name is valid only in its original layout.
+                        // A name in a layout is not valid in another layout.
                         entry.annotations.remove(layout::NAME);
                         entry.annotations.remove(CONTAINERD_NAME);
                         unnamed.insert(entry.digest.clone(), entry);
@@ -350,8 +351,9 @@ fn entries(plans: &[CopyPlan]) -> Result<Vec<serde_json::Value>, Finding> {
         .collect()
 }
 
-/// Returns the name of an attachment with this tag in the layout: REGISTRY/REPOSITORY:TAG if the
-/// image has a name of that form, otherwise only the tag.
+/// Returns the name in the layout of an attachment with this tag. If the image has a name
+/// REGISTRY/REPOSITORY:TAG, the name is REGISTRY/REPOSITORY with the tag of the attachment.
+/// Otherwise it is only the tag.
 fn attachment_name(name: Option<&str>, tag: &str) -> String {
     let reference: Option<bundle_core::reference::Reference> =
         name.and_then(|name| name.parse().ok());
@@ -388,7 +390,7 @@ impl ContentItem<'_> {
     }
 }
 
-/// Returns the content of all shipments, without duplicate digests.
+/// Returns the content of all copy plans, without duplicate digests.
 fn content_items(plans: &[CopyPlan]) -> BTreeMap<Digest, ContentItem<'_>> {
     let mut all = BTreeMap::new();
     for plan in plans {

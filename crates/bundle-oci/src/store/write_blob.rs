@@ -86,7 +86,7 @@ async fn feed(
     batches: mpsc::Sender<Vec<Bytes>>,
     progress: &Arc<dyn Progress>,
 ) -> Result<(), Finding> {
-    // Registry clients report their transferred bytes themselves.
+    // Registry clients report the received bytes of remote content themselves.
     let counted = matches!(blob.content, BlobContent::Remote(_));
     let mut pieces = blob.open(0);
     let mut batch = Vec::new();
@@ -100,13 +100,13 @@ async fn feed(
         batch.push(piece);
         if bytes >= BATCH {
             bytes = 0;
-            // The writer has stopped and returns its error.
+            // The thread that writes has stopped. It returns its own error.
             if batches.send(std::mem::take(&mut batch)).await.is_err() {
                 return Ok(());
             }
         }
     }
-    // The writer returns the error here too.
+    // If the thread that writes has stopped, it returns its own error.
     drop(batches.send(batch).await);
     Ok(())
 }

@@ -1,5 +1,6 @@
-//! A gzipped archive of unknown content. Its bytes are stored in a file while they arrive, and the
-//! archive is unpacked from the file. Therefore the digest is known before the archive is unpacked.
+//! A gzipped archive whose content is unknown. The bytes are stored in a file while they arrive,
+//! and the archive is unpacked from this file. Therefore the digest is known before the archive is
+//! unpacked.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -58,7 +59,7 @@ where
 {
     let copied = on_thread(pieces, move |reader| copy(reader, target)).await;
     let (copied, fed) = copied.ok_or(StoreError::Stopped)?;
-    // An interrupted transfer explains a short file.
+    // The error of an interrupted transfer has priority, because it is the cause of a short file.
     fed.map_err(StoreError::Stream)?;
     copied.map_err(StoreError::Storage)
 }

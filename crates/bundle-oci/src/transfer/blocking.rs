@@ -1,4 +1,4 @@
-//! Runs blocking work (inflating, hashing, writing) on a thread of its own, fed with the pieces of
+//! Runs blocking work (inflating, hashing, writing) on a separate thread, which reads the pieces of
 //! a stream.
 
 use std::io::{self, Read};
@@ -12,9 +12,9 @@ const BUFFERED_PIECES: usize = 4;
 
 /// Runs `work` on a new thread, with the stream as a reader.
 ///
-/// Returns the result of `work`, and the error that ended the stream, if there was an error. This
-/// error explains truncated content. The result is `None` if the thread ended early. If this future
-/// is dropped, `work` reads the end of its input.
+/// Returns the result of `work`. Also returns the error that ended the stream, if there was an
+/// error: `work` sees only truncated content. The result is `None` if the thread ended early. If
+/// this future is dropped, the reader of `work` reports the end of its input.
 pub async fn on_thread<T: Send + 'static, E>(
     pieces: impl Stream<Item = Result<Bytes, E>>,
     work: impl FnOnce(StreamReader) -> T + Send + 'static,
@@ -36,7 +36,7 @@ async fn feed<E>(
 ) -> Result<(), E> {
     let mut pieces = std::pin::pin!(pieces);
     while let Some(piece) = pieces.next().await {
-        // The stream has more bytes than were announced, and `work` has stopped reading.
+        // The stream has more bytes than were announced, so `work` has stopped reading.
         if sender.send(piece?).await.is_err() {
             break;
         }

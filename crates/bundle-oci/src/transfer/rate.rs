@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Required rate of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MinimumRate {
-    /// Bytes per second. 0: no minimum.
+    /// Bytes per second. 0 means no minimum.
     pub slowest: u64,
     /// Time over which the rate is measured.
     pub window: Duration,

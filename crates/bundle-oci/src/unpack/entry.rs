@@ -95,8 +95,8 @@ pub(super) fn accept<R: Read>(entry: &mut Entry<'_, R>) -> Result<AcceptedEntry,
     })
 }
 
-/// Returns the name of the entry. Returns an error if the name is not UTF-8, or if readers would
-/// interpret the content differently.
+/// Returns the name of the entry. Returns an error if the name is not UTF-8, or if programs that
+/// read tar files would interpret the entry differently.
 pub(super) fn name<R: Read>(entry: &mut Entry<'_, R>) -> Result<String, UnpackError> {
     let name = match std::str::from_utf8(&entry.path_bytes()) {
         Ok(name) => name.to_owned(),
@@ -125,7 +125,8 @@ pub(super) fn name<R: Read>(entry: &mut Entry<'_, R>) -> Result<String, UnpackEr
 /// Reason for rejecting a sparse file, as the end of a sentence.
 pub(super) const SPARSE: &str = "is a sparse file";
 
-/// Returns the whiteout for a file with this path, if the name of the file is that of a whiteout.
+/// Returns the whiteout for a file with this path. `None` if the file name is not the name of a
+/// whiteout.
 pub(super) fn whiteout(name: &str, path: &str) -> Result<Option<AcceptedEntry>, UnpackError> {
     let (parent, base) = path.rsplit_once('/').unwrap_or(("", path));
     let Some(gone) = base.strip_prefix(".wh.") else {
@@ -178,8 +179,8 @@ pub(super) fn normalise(
     Ok(rest.to_owned())
 }
 
-/// Checks a path of a bundle: relative, plain components, nothing that another operating system
-/// interprets. The error is the end of a sentence that begins with the path.
+/// Checks a path of a bundle. The path must be relative, and have only plain components that no
+/// other operating system interprets. The error is the end of a sentence that begins with the path.
 pub fn check(path: &str) -> Result<(), &'static str> {
     check_path(path, BUNDLE)
 }

@@ -57,7 +57,7 @@ pub enum UnpackError {
         what: String,
         /// Expected digest.
         expected: Digest,
-        /// Digest or number of the bytes that were read.
+        /// Digest or number of bytes of the content that was read.
         found: String,
     },
     /// The disk returned an error.
@@ -172,8 +172,8 @@ impl<S: FileSink> Unpacker<S> {
         }
     }
 
-    /// Returns `true` if layer `index` holds files of the content. A resource is not for the
-    /// cluster, may have any size, and need not be fetched.
+    /// Returns `true` if layer `index` has files that are part of the content. A layer with a
+    /// resource returns `false`: it can have any size and need not be fetched.
     pub fn wants(&self, index: usize) -> bool {
         let layer = self.image.layers.get(index);
         layer.is_none_or(|layer| !is_resource(layer))
@@ -187,8 +187,8 @@ impl<S: FileSink> Unpacker<S> {
         self.stream(&layer, Some(&diff_id), input)
     }
 
-    /// Unpacks a gzipped archive that is no layer of an image, so that no digest of its
-    /// uncompressed content is known. Returns the sink's value for each file, and the sink.
+    /// Unpacks a gzipped archive that is not a layer of an image. The digest of its uncompressed
+    /// content is not known. Returns the sink's value for each file, and the sink.
     pub fn archive(
         sink: S,
         archive: &Descriptor,
@@ -223,7 +223,7 @@ impl<S: FileSink> Unpacker<S> {
         (self.files, self.sink)
     }
 
-    /// Subtracts the length of a path, which stays in memory, from the rest of the limit.
+    /// Subtracts the length of a path from the remaining limit, because paths stay in memory.
     fn charge_name(&mut self, path: &str) -> Result<(), UnpackError> {
         self.names = self
             .names

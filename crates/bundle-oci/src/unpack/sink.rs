@@ -1,14 +1,14 @@
-//! Receiver of the content of files while an image is unpacked.
+//! Interface for the content of files while an image is unpacked.
 
 use std::io::{self, Write};
 
-/// Receives files one after the other. For each file, receives the bytes through [`Write`], and
-/// then the end of the file. A file without an end must be discarded.
+/// Receives files in sequence. For each file, receives the bytes through [`Write`], and then the
+/// end of the file. A file without an end must be discarded.
 pub trait FileSink: Write {
     /// Value for a complete file.
     type File;
 
-    /// Ends the file whose bytes were written since the last end.
+    /// Ends the current file. The bytes of the file were written since the previous end.
     fn end_file(&mut self) -> io::Result<Self::File>;
 }
 

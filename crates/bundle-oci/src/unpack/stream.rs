@@ -13,7 +13,7 @@ use super::meter::{CompressedReader, Decoder, UncompressedReader};
 use crate::manifest::Descriptor;
 use crate::media;
 
-/// Maximum number of bytes of headers before an entry: the `tar` crate reads long names and PAX
+/// Maximum number of bytes of headers before an entry. The `tar` crate reads long names and PAX
 /// records into memory.
 const HEADERS: u64 = 1 << 20;
 
@@ -91,7 +91,7 @@ pub(super) fn unwritable(path: &str, error: &io::Error) -> UnpackError {
 }
 
 /// Reads a whole layer and passes its entries to `walk`. Returns the number of uncompressed bytes.
-/// An archive that is no layer of an image has no `diff_id`.
+/// `diff_id` is `None` for an archive that is not a layer of an image.
 pub(super) fn layer<R: Read>(
     layer: &Descriptor,
     diff_id: Option<&Digest>,
@@ -122,7 +122,7 @@ pub(super) fn layer<R: Read>(
     let (overrun, diff) = (inflated.overrun(), inflated.digest());
     let count = inflated.count();
 
-    // A digest mismatch is reported first, as it explains every other error.
+    // A digest mismatch is reported first, because it explains every other error.
     let mut metered = inflated.into_source();
     let arrived = metered.drain();
     if arrived != layer.size || metered.digest() != layer.digest {

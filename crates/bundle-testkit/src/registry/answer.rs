@@ -102,7 +102,8 @@ async fn until_released(shared: &Shared) {
     }
 }
 
-/// Applies faults that affect every request.
+/// Applies faults that affect every request. Returns the response of the fault; `None` if the
+/// request is handled normally.
 async fn general_fault(shared: &Shared) -> Option<Response> {
     let busy = {
         let mut fault = lock(&shared.fault);
@@ -167,7 +168,7 @@ fn token(shared: &Shared, query: &Query, authorization: Option<&str>) -> Respons
         .into_response()
 }
 
-/// Returns status 401.
+/// Returns the response with status 401; `None` if the request has the required login.
 fn refuse(
     shared: &Shared,
     rest: &str,

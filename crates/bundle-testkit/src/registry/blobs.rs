@@ -144,7 +144,7 @@ fn slowly(
     })
 }
 
-/// Body of 400 MiB; sent bytes are counted.
+/// Returns a body of 400 MiB. The sent bytes are counted.
 pub(super) fn huge(shared: &Arc<Shared>, byte: u8) -> Body {
     Body::from_stream(pieces(shared, byte))
 }

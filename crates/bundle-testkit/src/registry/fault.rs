@@ -5,9 +5,9 @@ use std::time::Duration;
 /// Fault of a registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// Manifests are altered and sent with their original digest.
+    /// Manifests are altered, and sent under their original digest.
     LyingManifest,
-    /// Blobs are altered.
+    /// Blobs are altered, and sent under their original digest.
     LyingBlob,
     /// Blobs end after their first half, without an error.
     TruncatedBlob,
@@ -30,7 +30,7 @@ pub enum Fault {
     HugeManifest,
     /// The next requests get this status, with `Retry-After: 0`.
     Busy {
-        /// HTTP status.
+        /// HTTP status of the responses.
         status: u16,
         /// Number of requests that fail.
         times: u32,
@@ -49,11 +49,11 @@ pub enum Fault {
     /// The three locations of signatures return these statuses. With 200, the location responds
     /// correctly. With 204, the referrers API returns an empty list.
     Places {
-        /// The referrers API.
+        /// Status of the referrers API.
         api: u16,
-        /// Fallback tag.
+        /// Status of the fallback tag.
         list: u16,
-        /// Tags of cosign 2, `.sig` and `.att`.
+        /// Status of the tags `.sig` and `.att` of cosign 2.
         older: u16,
     },
     /// The attestation tag of cosign 2, `.att`, returns this status.
@@ -69,11 +69,11 @@ pub enum Fault {
     LostUpdates(u32),
     /// Blob requests are redirected to this URL.
     RedirectBlobs(String),
-    /// Blob responses break off after this number of bytes, for this number of responses.
+    /// Blob responses end early after this number of bytes, for this number of responses.
     BrokenBlob {
         /// Bytes of each response.
         after: usize,
-        /// Number of responses that break off.
+        /// Number of responses that end early.
         times: u32,
         /// Handling of the `Range` header.
         ranges: Ranges,
@@ -84,13 +84,13 @@ pub enum Fault {
     LyingHeader,
     /// Manifests are sent with this media type instead of their own.
     Mislabelled(String),
-    /// The next page of a list of referrers or tags is its first page.
+    /// A list of referrers or tags never ends: each next page is the first page again.
     LoopingList,
     /// Lists of referrers and tags of 400 MiB, sent in pieces without a declared length.
     HugeList,
     /// The next requests get this status and this `Retry-After`.
     BusyUntil {
-        /// HTTP status.
+        /// HTTP status of the responses.
         status: u16,
         /// Number of requests that fail.
         times: u32,
@@ -119,19 +119,19 @@ pub enum Ranges {
 /// Faults and unusual behavior of uploads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Uploads {
-    /// The response to the first request has no `Location`; the name of the upload is in
+    /// The response to the first request has no `Location`. The name of the upload is in
     /// `Docker-Upload-UUID`.
     OnlyNamed,
     /// The response to the first request has neither `Location` nor name. Monolithic uploads with a
     /// digest work.
     Nameless,
-    /// The upload address is on another host.
+    /// The `Location` of the first response is this URL on another host.
     Elsewhere(String),
     /// Chunked uploads are rejected.
     OnlyWhole,
     /// Monolithic uploads are rejected.
     OnlyParts,
-    /// Requests with more bytes are rejected with 413.
+    /// Requests with more bytes than this number are rejected with 413.
     Small(usize),
     /// The connection breaks after this many bytes, in this many requests. Received bytes are kept.
     Broken {
@@ -158,14 +158,14 @@ pub enum Uploads {
     Lost,
     /// The upload succeeds, and the response declares another digest.
     Misnamed,
-    /// The last request is sent elsewhere.
+    /// The last request is redirected to this URL.
     Redirected(String),
     /// Mounts are rejected with this status.
     NoMounts(u16),
     /// The last request of an upload gets this status, and its content is lost. The fault occurs
     /// this number of times.
     Failing {
-        /// HTTP status.
+        /// HTTP status of the response.
         status: u16,
         /// Number of requests that fail.
         times: u32,

@@ -36,9 +36,9 @@ pub struct Settings {
 /// Credentials that a registry accepts.
 #[derive(Debug, Clone)]
 pub struct Login {
-    /// Name.
+    /// Name of the user.
     pub user: String,
-    /// Password.
+    /// Password of the user.
     pub password: String,
     /// `true` for token authentication, `false` for basic authentication with each request.
     pub token: bool,
@@ -57,13 +57,13 @@ impl Default for Settings {
 /// Completed request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
-    /// `GET`, `PUT` and so on.
+    /// HTTP method, such as `GET` or `PUT`.
     pub method: String,
     /// Path and query.
     pub path: String,
-    /// `Authorization` header.
+    /// Value of the header `Authorization`; `None` if the request has no such header.
     pub authorization: Option<String>,
-    /// `Range` header.
+    /// Value of the header `Range`; `None` if the request has no such header.
     pub range: Option<String>,
 }
 
@@ -117,7 +117,8 @@ impl Registry {
             .fallback(answer::answer)
             .with_state(Arc::clone(&shared));
         let task = tokio::spawn(async move {
-            // The server ends with the runtime, or when it is dropped. Nobody waits for an error.
+            // The server ends with the runtime, or when the registry is dropped. No caller waits
+            // for an error.
             let _ = axum::serve(listener, router).await;
         });
         Ok(Self {
@@ -160,8 +161,8 @@ impl Registry {
             .collect()
     }
 
-    /// Stores an image of one layer; `tar` is the unchecked content of the layer. Returns the
-    /// digest of its manifest.
+    /// Stores an image of one layer. `tar` is the unchecked content of the layer. Returns the
+    /// digest of the manifest of the image.
     pub fn publish(&self, repository: &str, tag: &str, tar: &[u8]) -> Digest {
         lock(&self.shared.store).publish(repository, tag, tar)
     }
@@ -176,7 +177,7 @@ impl Registry {
         lock(&self.shared.store).put_blob(repository, bytes.into())
     }
 
-    /// Returns a stored blob.
+    /// Returns a stored blob; `None` if the repository does not contain it.
     pub fn blob(&self, repository: &str, digest: &Digest) -> Option<Bytes> {
         lock(&self.shared.store).blob(repository, digest.as_str())
     }
@@ -196,7 +197,7 @@ impl Registry {
         self.shared.slow.load(Ordering::Relaxed)
     }
 
-    /// Returns a stored manifest.
+    /// Returns a stored manifest; `None` if the repository does not contain it.
     pub fn manifest(&self, repository: &str, name: &str) -> Option<Vec<u8>> {
         let store = lock(&self.shared.store);
         let (_, bytes) = store.manifest(repository, name)?;

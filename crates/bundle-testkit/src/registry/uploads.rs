@@ -216,7 +216,8 @@ impl Upload<'_> {
         ) {
             lock(&self.shared.store).finish(id);
         }
-        // Ends the task that serves the connection, and the connection with it, without an answer.
+        // The panic ends the task that serves the connection. Therefore the connection closes
+        // without an answer.
         std::panic::resume_unwind(Box::new("cut"))
     }
 }

@@ -9,14 +9,15 @@ use serde_json::{Map, Value, json};
 use crate::statement::LONGEST_TYPE;
 use crate::{dsse, json};
 
-/// Maximum size of a predicate, in bytes. A predicate with envelope and evidence must not exceed
-/// the limit for one signature.
+/// Maximum size of a predicate, in bytes. Together with the envelope and the evidence, the
+/// predicate must not exceed the limit for one signature.
 pub const MAX_PREDICATE: usize = 700 * 1024;
-/// Predicate type of cosign for predicates without a type. The content is wrapped in a field.
+/// Predicate type of cosign for predicates without a type of their own. cosign wraps the content in
+/// the field `Data`.
 const CUSTOM: &str = "https://cosign.sigstore.dev/attestation/v1";
 
-/// Required fields of a predicate type. A field can have a prefix that the text of the field must
-/// have. Other fields are not checked.
+/// Required fields of a predicate type, each with an optional prefix that the text of the field
+/// must have. Other fields are not checked.
 type Shape = &'static [(&'static str, Option<&'static str>)];
 
 /// Predicate types that have a short name, with the names of cosign.
@@ -150,8 +151,8 @@ impl Predicate {
             JsonError::NotAnObject => refused("it is not a JSON object".to_owned()),
             _ => unverifiable(&error),
         })?;
-        // The reader of the statement finds the predicate one level deeper. A predicate that it
-        // would reject must not be signed.
+        // `bundle_core::json` parses the statement, in which the predicate is one level deeper. A
+        // predicate that this parser rejects must not be signed.
         bundle_core::json::object(format!(r#"{{"predicate":{text}}}"#).as_bytes())
             .map_err(|error| unverifiable(&error))?;
         let missing: Findings = kind
@@ -172,7 +173,7 @@ impl Predicate {
             return Ok(Self { kind, text, value });
         }
         let value = json!({ "Data": text, "Timestamp": now });
-        // Text within JSON text is longer, because it is escaped.
+        // A text within JSON text is longer, because it is escaped.
         let text = value.to_string();
         fits(text.len())?;
         Ok(Self { kind, text, value })
@@ -183,8 +184,8 @@ impl Predicate {
         &self.kind
     }
 
-    /// Returns `true` if `other` is the same predicate. For cosign's `custom` type only `Data` is
-    /// compared, because the other fields hold the time of writing.
+    /// Returns `true` if `other` is the same predicate. For cosign's `custom` type only the field
+    /// `Data` is compared, because another field contains the time of writing.
     pub(crate) fn says(&self, other: &Value) -> bool {
         match self.kind.as_str() {
             CUSTOM => self.value["Data"] == other["Data"],
@@ -204,12 +205,12 @@ fn lacks(object: &Map<String, Value>, (field, begins): (&str, Option<&str>)) -> 
     }
 }
 
-/// Returns a statement with `predicate` for a digest. `name` is only information. Verification
-/// ignores `name`.
+/// Returns a statement with `predicate` for a digest. `name` is only information, and verification
+/// ignores it.
 pub fn statement(name: &str, digest: &Digest, predicate: &Predicate) -> Vec<u8> {
     let subject = json!([{ "name": name, "digest": { "sha256": digest.hex() } }]);
-    // The statement is concatenated, so that the predicate is signed as its author wrote it. It was
-    // parsed as one JSON object.
+    // The text of the statement is concatenated, so that the predicate is signed exactly as its
+    // author wrote it. The predicate was parsed as one JSON object before.
     format!(
         r#"{{"_type":{},"subject":{subject},"predicateType":{},"predicate":{}}}"#,
         Value::from(dsse::STATEMENT),

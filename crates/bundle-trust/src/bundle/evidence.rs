@@ -109,7 +109,7 @@ impl<'de> Deserialize<'de> for Integer {
     }
 }
 
-/// Kind and version of a log entry. The verifier reads its other fields.
+/// Kind and version of a log entry. sigstore-verify reads the other fields.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Body {
@@ -141,7 +141,7 @@ impl LogEntry {
     }
 
     /// Checks the format of the body. Lists are accepted only where the format has lists of
-    /// signatures; any other list would be read by position.
+    /// signatures. A parser could read the fields of an object from another list by position.
     pub(super) fn check_body(&self) -> Result<(), Rejection> {
         const DAMAGED: &str = "its log entry is damaged";
         let bytes = dsse::decode(&self.canonicalized_body).ok_or_else(|| unreadable(DAMAGED))?;

@@ -14,11 +14,12 @@ use evidence::{LogEntry, Timestamps};
 /// specification state the requirements of each version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Version {
-    /// Certificate chain; SET required, inclusion proof optional.
+    /// Certificate chain. The SET is required, and the inclusion proof is optional.
     V0_1,
-    /// Certificate chain; inclusion proof with checkpoint required, SET optional.
+    /// Certificate chain. The inclusion proof with its checkpoint is required, and the SET is
+    /// optional.
     V0_2,
-    /// One certificate. The required evidence is that of version 0.2.
+    /// One certificate. The required evidence is the same as in version 0.2.
     V0_3,
 }
 
@@ -34,8 +35,8 @@ impl Version {
 }
 
 /// Sigstore bundle. Unknown fields are rejected, as in cosign, because an unknown field could be a
-/// condition. The input of sigstore-verify is serialized from this struct, so that sigstore-verify
-/// and this crate read the same fields.
+/// condition. sigstore-verify gets the JSON of this struct, so that sigstore-verify and this crate
+/// read the same fields.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Bundle {
@@ -58,7 +59,8 @@ pub(crate) struct MessageSignature {
     pub(crate) signature: String,
 }
 
-/// Digest that a message signature claims to cover. cosign leaves both fields empty for Ed25519.
+/// Digest that a message signature claims to cover. For Ed25519, cosign writes no value into the
+/// two fields.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MessageDigest {
@@ -100,7 +102,7 @@ pub(crate) struct Certificate {
     raw_bytes: String,
 }
 
-/// Certificates, the signer's own first.
+/// Certificates. The certificate of the signer is first.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CertificateChain {
@@ -161,8 +163,8 @@ impl Bundle {
 }
 
 impl CertificateChain {
-    /// Checks that the chain is not empty and that each certificate is base64. The root is chosen
-    /// by the verifier, never by the bundle.
+    /// Checks that the chain is not empty and that each certificate is base64. The root certificate
+    /// comes from the trust root, never from the bundle.
     fn check(&self) -> Result<(), Rejection> {
         if self.certificates.is_empty() {
             return Err(unreadable("its list of certificates is empty"));

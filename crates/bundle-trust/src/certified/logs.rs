@@ -1,11 +1,11 @@
-//! Checks that a log entry belongs to the log that it names, and was made while the trust root
-//! trusts that log.
+//! Checks that a log entry belongs to the log that it names. Also checks that the entry was made
+//! while the trust root trusts that log.
 //!
 //! `sigstore-verify` accepts a checkpoint that any log of the trust root has signed, even if the
 //! entry names another log. `sigstore-verify` checks the validity of a log key only for SETs. An
-//! entry of Rekor v2 has no SET, so its log ID is not signed. This module requires that the log ID
-//! of the entry, the origin of its checkpoint and the key that signed the checkpoint belong to the
-//! same log. `sigstore-verify` verifies inclusion proofs and SETs.
+//! entry of Rekor v2 has no SET, so its log ID is not signed. This module requires that three
+//! values belong to the same log: the log ID of the entry, the origin of its checkpoint, and the
+//! key that signed the checkpoint. `sigstore-verify` verifies inclusion proofs and SETs.
 
 use bundle_core::policy::{Fault, Rejection};
 use jiff::Timestamp;
@@ -14,7 +14,8 @@ use sigstore_verify::types::{Bundle, KindVersion, TransparencyLogEntry};
 use super::fault;
 use crate::root::{Log, Root};
 
-/// Maximum number of signatures of a checkpoint, by the log and by witnesses.
+/// Maximum number of signatures of a checkpoint: by the log, and by witnesses, which sign the
+/// checkpoints of logs.
 const MOST_WITNESSES: usize = 32;
 
 /// Checks that each entry belongs to a log of the trust root and has evidence, and that this log
@@ -47,8 +48,8 @@ fn is_tiled(entry: &TransparencyLogEntry) -> bool {
     entry.kind_version == KindVersion::HashedRekordV002
 }
 
-/// Checks that the checkpoint belongs to the log. The origin is compared only for Rekor v2, because
-/// in Rekor v1 the origin is the name of the server, which the trust root does not contain.
+/// Checks that the checkpoint belongs to the log. The origin is compared only for Rekor v2. In
+/// Rekor v1 the origin is the name of the server, which the trust root does not contain.
 fn check_checkpoint(entry: &TransparencyLogEntry, log: &Log) -> Result<(), Rejection> {
     let wrong = |why: &str| Err(fault(Fault::Checkpoint, &why));
     let Some(proof) = &entry.inclusion_proof else {
@@ -84,8 +85,8 @@ fn check_checkpoint(entry: &TransparencyLogEntry, log: &Log) -> Result<(), Rejec
 }
 
 /// Checks that each entry was made while its log was trusted. If an SET confirms the time of the
-/// entry (sigstore-verify verifies the SET), this time counts. Otherwise every time that a
-/// timestamp confirms counts.
+/// entry, only this time is checked. sigstore-verify verifies the SET. Without an SET, every time
+/// that a timestamp confirms is checked.
 pub(super) fn check_windows(
     bundle: &Bundle,
     root: &Root,

@@ -100,8 +100,8 @@ pub(crate) fn verify<'a>(
 }
 
 /// Returns the time at which a signature by a key was made, according to a log or timestamp
-/// authority of `root`. A signature by a key needs no such evidence, so the result for invalid
-/// evidence is `None` and not an error.
+/// authority of `root`. A signature by a key needs no such evidence. Therefore the result for
+/// invalid evidence is `None` and not an error.
 pub(crate) fn time_of_key<'a>(
     bundle: &Bundle,
     artifact: impl Into<Artifact<'a>>,

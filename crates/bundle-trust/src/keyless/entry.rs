@@ -1,5 +1,5 @@
-//! Log entries: request to and response of Rekor v1 and v2, and their format in bundles and
-//! annotations. This module does not verify the entry with a trust root.
+//! Log entries: requests to Rekor v1 and v2, responses of Rekor, and the format of entries in
+//! bundles and annotations. This module does not verify the entry with a trust root.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +16,7 @@ use crate::{dsse, legacy};
 const TILED: (&str, &str) = ("hashedrekord", "0.0.2");
 /// Rekor's name for the algorithm of ephemeral keys.
 const KEY_DETAILS: &str = "PKIX_ECDSA_P256_SHA_256";
-/// Maximum number of hashes of a proof, and maximum length of a checkpoint and of an entry. A log
-/// of 2⁶³ entries has 63 hashes.
+/// Maximum number of hashes of an inclusion proof. A log of 2⁶³ entries has 63 hashes.
 const MOST_HASHES: usize = 64;
 const LONGEST: usize = 256 * 1024;
 
@@ -109,7 +108,7 @@ struct Checkpoint {
     envelope: String,
 }
 
-/// Returns the default of a number. The JSON form of protobuf can omit zeros.
+/// Returns the default of a number field, because the JSON form of protobuf can omit zeros.
 fn zero() -> String {
     "0".to_owned()
 }

@@ -1,4 +1,6 @@
-//! Maximum length of an identity token, in bytes.
+//! Keyless signing: requests to Fulcio, Rekor and a timestamp authority, and checks that their
+//! responses belong to the key and signature. The caller sends the requests. This module does not
+//! verify the signature with a trust root; see `sign::maker`.
 
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::policy::IdentityName;
@@ -20,12 +22,12 @@ mod services;
 pub use entry::{Entry, LogVersion};
 pub use services::SigningConfig;
 
-/// Maximum number of certificates in a chain.
+/// Maximum length of an identity token, in bytes.
 const LONGEST_TOKEN: usize = 64 * 1024;
-/// Most certificates in a chain.
+/// Maximum number of certificates in a chain.
 const MOST_CERTIFICATES: usize = 16;
-/// DER of a timestamp request before the 32 bytes of its sha256: version 1, and the algorithm of
-/// the hash.
+/// DER of a timestamp request up to the sha256 of 32 bytes: version 1, and the algorithm of the
+/// hash.
 const TIMESTAMP_PREFIX: &[u8] = &[
     0x30, 0x43, 0x02, 0x01, 0x01, 0x30, 0x31, 0x30, 0x0d, 0x06, 0x09, 0x60, 0x86, 0x48, 0x01, 0x65,
     0x03, 0x04, 0x02, 0x01, 0x05, 0x00, 0x04, 0x20,
@@ -108,7 +110,8 @@ impl Token {
         (&self.subject, &self.issuer)
     }
 
-    /// Returns the nonce of the login request that the token answers.
+    /// Returns the nonce of the login request for which the token was issued. `None` if the token
+    /// has no nonce.
     pub fn nonce(&self) -> Option<&str> {
         self.nonce.as_deref()
     }
@@ -226,7 +229,7 @@ pub enum SigningInput {
     Statement(Vec<u8>),
     /// Bytes without an envelope: the payload of cosign 2, or a file.
     Bytes(Vec<u8>),
-    /// Content without an envelope, of which only the digest is known.
+    /// Content without an envelope. Only the digest of the content is known.
     Digest(Digest),
 }
 
@@ -262,7 +265,7 @@ impl Signed {
     }
 
     /// Returns the DER of the request to a timestamp authority (RFC 3161). `nonce` can be any
-    /// number.
+    /// number. The request uses its lower 62 bits.
     pub fn timestamp_request(&self, nonce: u64) -> Vec<u8> {
         let mut request = TIMESTAMP_PREFIX.to_vec();
         request.extend_from_slice(&Sha256::digest(&self.signature));
@@ -270,7 +273,7 @@ impl Signed {
         // DER: a positive integer without a leading zero byte.
         let nonce = (nonce & 0x3fff_ffff_ffff_ffff) | 0x4000_0000_0000_0000;
         request.extend_from_slice(&nonce.to_be_bytes());
-        // Requests the certificate of the authority in the response.
+        // The response must contain the certificate of the timestamp authority.
         request.extend_from_slice(&[0x01, 0x01, 0xff]);
         request
     }

@@ -48,7 +48,7 @@ struct Window {
     end: Option<Timestamp>,
 }
 
-/// Selector of services of one kind, and their number for [`Selector::Exact`].
+/// Selector of the services of one kind. For [`Selector::Exact`], also the number of services.
 #[derive(Debug, Default, Deserialize)]
 struct Selection {
     #[serde(default)]
@@ -98,7 +98,8 @@ impl SigningConfig {
         one(&found, what).map(Some)
     }
 
-    /// Returns the logs of the newest version among `versions` that has a valid log.
+    /// Returns the valid logs of one version: the newest version in `versions` that has a valid
+    /// log.
     pub fn logs(
         &self,
         versions: &[LogVersion],
@@ -130,7 +131,8 @@ impl SigningConfig {
     }
 }
 
-/// Returns the valid services of the highest supported version: the newest of each operator.
+/// Returns the valid services of the highest supported version, and only the newest service of each
+/// operator.
 fn choose<'a>(
     services: &'a [Service],
     selection: &Selection,

@@ -1,4 +1,4 @@
-//! cosign's encrypted key file: PEM that contains JSON with NaCl secretbox; scrypt derives the key
+//! cosign's encrypted key file: PEM that contains JSON with NaCl secretbox. scrypt derives the key
 //! from the password.
 
 use aws_lc_rs::rand;
@@ -9,8 +9,8 @@ use zeroize::Zeroizing;
 use super::text::Password;
 use crate::dsse;
 
-/// Accepted scrypt costs: `(N, log2 N)`, with r = 8 and p = 1, as in existing files. Other costs
-/// are rejected, because a file of an attacker could require any amount of memory and time.
+/// Accepted scrypt costs: `(N, log2 N)`, with r = 8 and p = 1. Existing files use these costs.
+/// Other costs are rejected, because a hostile file could require any amount of memory and time.
 const COSTS: &[(u64, u8)] = &[(32_768, 15), (65_536, 16), (131_072, 17)];
 /// Scrypt cost of new files. It equals the cost of cosign.
 const COST: (u64, u8) = (65_536, 16);

@@ -21,7 +21,8 @@ const TRIAL: &[u8] = b"trial";
 /// cosign.
 pub fn import(text: &str, password: &Password) -> Result<KeyPairFiles, Finding> {
     let key = PrivateKey::new(read(text)?)?;
-    // If the parts belong to different keys, no signature would verify.
+    // If the private and the public part of the key do not match, no signature by the key would
+    // verify.
     let holds = |signature: Vec<u8>| key.public().verifies(TRIAL, &signature);
     if !key.sign(TRIAL).is_some_and(holds) {
         return Err(unreadable("its private and public parts do not match"));

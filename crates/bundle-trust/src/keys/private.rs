@@ -87,8 +87,8 @@ impl PrivateKey {
         signature.ok().map(|signature| signature.as_ref().to_vec())
     }
 
-    /// Signs content whose sha256 is this digest. Returns `None` for Ed25519, which signs the
-    /// content instead of its digest.
+    /// Signs content with this sha256. Returns `None` for Ed25519, which signs the content instead
+    /// of its digest.
     pub(crate) fn sign_digest(&self, sha256: &[u8]) -> Option<Vec<u8>> {
         let Pair::EcdsaP256(pair) = &self.pair else {
             return None;
@@ -136,8 +136,8 @@ fn new_pair(kind: KeyKind) -> Result<Pair, Finding> {
     })
 }
 
-/// Generates a key pair and encrypts the private key with `password`. Key derivation takes about
-/// 0.1 s and 64 MiB on purpose, to slow down guessing.
+/// Generates a key pair and encrypts the private key with `password`. The derivation of the
+/// encryption key needs about 0.1 s and 64 MiB, so that guessing the password is slow.
 pub fn generate(kind: KeyKind, password: &Password) -> Result<KeyPairFiles, Finding> {
     sealed(PrivateKey::ephemeral(kind)?, password)
 }

@@ -165,9 +165,9 @@ impl PublicKey {
     }
 }
 
-/// Returns `true` for an Ed25519 key of small order, for which anyone can create signatures. Also
-/// returns `true` for a key with a non-canonical encoding, because every key must have exactly one
-/// encoding.
+/// Returns `true` for an Ed25519 key of small order, for which signatures can be created without
+/// the private key. Also returns `true` for a key with a non-canonical encoding, because every key
+/// must have exactly one encoding.
 fn is_weak(key: &[u8]) -> bool {
     const HALF: [u8; 31] = [
         0xe8, 0x95, 0x8f, 0xc2, 0xb2, 0x27, 0xb0, 0x45, 0xc3, 0xf4, 0x89, 0xf2, 0xef, 0x98, 0xf0,
@@ -180,7 +180,8 @@ fn is_weak(key: &[u8]) -> bool {
         0x7a,
     ];
     let [first, rest @ ..] = key else { return true };
-    // The highest bit is the sign of the other coordinate.
+    // Removes the highest bit, which is the sign of the x coordinate. All other bits are the y
+    // coordinate.
     let mut rest = rest.to_vec();
     if let Some(last) = rest.last_mut() {
         *last &= 0x7f;

@@ -1,4 +1,4 @@
-//! Key files by this crate and by cosign, and key files that are rejected.
+//! Key files that this crate or cosign wrote, and key files that are rejected.
 
 use proptest::prelude::*;
 use zeroize::Zeroizing;
@@ -115,7 +115,7 @@ MDkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDIgACd5NY0p/n5Rl7hpbGynY1VahMn2R2
 fn rejects_unsupported_public_keys_with_reason() {
     assert_eq!(PublicKey::parse(RSA_2048).unwrap().algorithm(), "RSA");
     let good = include_str!("../../testdata/cosign.pub");
-    // The last byte of the point is changed: it is not on the curve.
+    // The changed byte belongs to the point of the key, so the point is not on the curve.
     let off_curve = good.replace("4Exug==", "4Exuw==");
     let twice = format!("{good}{good}");
     let long = format!("{good}{}", "x".repeat(LONGEST_FILE));
@@ -159,7 +159,7 @@ fn public(der: &[u8]) -> Result<PublicKey, bundle_core::diagnostic::Finding> {
 #[test]
 fn rejects_ed25519_keys_of_small_order() {
     let points = [
-        // Points of small order with either sign, also encoded as numbers above the field size.
+        // Points of small order with both signs, also encoded as numbers above the field size.
         "0000000000000000000000000000000000000000000000000000000000000000",
         "0100000000000000000000000000000000000000000000000000000000000000",
         "0000000000000000000000000000000000000000000000000000000000000080",
@@ -208,7 +208,7 @@ fn rejects_non_canonical_encodings_of_a_key() {
         assert!(PublicKey::parse(&garbage).is_err(), "{garbage}");
         assert!(PublicKey::parse(&format!("\u{feff}{pem}")).is_ok());
     }
-    // Without the parameters that RSA keys have, and with other parameters.
+    // The key has no parameters, or other parameters than RSA keys have.
     let der = pem::parse(RSA_2048).unwrap().into_contents();
     let at = der.windows(2).position(|two| two == [0x05, 0x00]).unwrap();
     let mut other = der.clone();

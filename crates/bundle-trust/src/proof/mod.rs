@@ -1,5 +1,5 @@
-//! Decision on content with its signatures. Its result is `Verified<T>`, which only this module can
-//! construct and which the reconciler requires. `bundle_core::policy` has the rules. This module
+//! Decides on content with its signatures. The result is `Verified<T>`, which the reconciler
+//! requires and only this module can construct. The rules are in `bundle_core::policy`. This module
 //! verifies the signatures.
 
 mod memory;
@@ -51,7 +51,7 @@ pub struct Decided<T> {
     pub signed_by: Vec<SignedBy>,
     /// Warnings.
     pub warnings: Findings,
-    /// `false` if only a warning depends on a failed lookup. Such a decision must not be cached.
+    /// `true` if the decision may be cached. `false` if a warning depends on a failed lookup.
     pub rememberable: bool,
     /// Policies that forbid downgrades.
     pub no_downgrade: Vec<String>,
@@ -62,7 +62,7 @@ pub struct Decided<T> {
 pub struct Refusal {
     /// All reasons.
     pub findings: Findings,
-    /// `true` if a dependency did not respond: the caller may retry, and must not cache the result.
+    /// `true` if a dependency did not respond. The caller may retry, and must not cache the result.
     pub cannot_tell: bool,
 }
 
@@ -101,8 +101,8 @@ pub struct Examined<'a> {
 }
 
 /// Examines the signatures of an image with the keys of the matching policies, without a cache.
-/// [`decide`] calls this itself; the judge of admission (`bundle_core::review`) gets the result as
-/// an argument.
+/// [`decide`] calls this function itself. The rules of admission (`bundle_core::review`) get the
+/// result as an argument.
 pub fn examine<'a>(
     reference: &PinnedReference,
     signatures: &Result<Vec<RawSignature>, Unavailable>,
@@ -112,7 +112,7 @@ pub fn examine<'a>(
     Memory::default().examine(reference, signatures, policies, now)
 }
 
-/// Returns the policies without examining signatures, to find out if one matches an image.
+/// Returns the policies that match an image, without examining signatures.
 pub fn unexamined<'a>(
     policies: impl IntoIterator<Item = &'a Policy>,
     now: Timestamp,
@@ -182,8 +182,8 @@ impl Material for Loader {
     }
 }
 
-/// Decides on content that cannot be signed, because it does not come from an image. Rejects
-/// images; use [`decide`] for images.
+/// Decides on content that cannot be signed, because it does not come from an image. Returns an
+/// error for images. Use [`decide`] for images.
 pub fn decide_unsignable(
     content: ContentId,
     class: ClassSignatures,
@@ -198,7 +198,7 @@ pub fn decide_unsignable(
 }
 
 impl Decided<PinnedReference> {
-    /// Returns the same decision on the image as a source of content.
+    /// Returns the same decision, with the image and its pull secret as the source of the content.
     pub fn with_pull_secret(self, pull_secret: Option<KubeName>) -> Decided<ContentId> {
         let pinned = self.content.into_inner();
         let source = Source::Image {
@@ -224,7 +224,7 @@ pub fn changes_after(policy: &Policy, now: Timestamp) -> Option<Timestamp> {
     clock.next
 }
 
-/// The time after `now` at which the next trust root becomes valid or expires.
+/// Finds the next time after `now` at which a trust root becomes valid or expires.
 struct Boundaries {
     now: Timestamp,
     next: Option<Timestamp>,

@@ -1,5 +1,5 @@
-//! Policies with real signatures: from the signatures of a registry to `Verified<T>` or a
-//! rejection.
+//! Policies with real signatures. The input is the signatures of a registry, and the result is
+//! `Verified<T>` or a rejection.
 
 use std::collections::BTreeMap;
 

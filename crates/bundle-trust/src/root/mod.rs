@@ -1,5 +1,5 @@
-//! Trust roots: trusted certificate authorities, logs and timestamp authorities. The root of the
-//! public Sigstore instance is built in; others are parsed from text.
+//! Trust roots: trusted certificate authorities, logs and timestamp authorities. The trust root of
+//! the public Sigstore instance is built in. Other trust roots are parsed from text.
 
 mod shape;
 
@@ -21,7 +21,7 @@ use sigstore_verify::trust_root::{
 pub const LONGEST: usize = 1024 * 1024;
 /// Maximum number of certificates and logs of a trust root.
 const MOST_PARTS: usize = 256;
-/// Number of parsed trust roots in the cache.
+/// Maximum number of parsed trust roots in the cache.
 const KEPT: usize = 32;
 
 /// Parsed trust root.
@@ -92,13 +92,13 @@ impl Root {
         Self::from_text(SIGSTORE_STAGING_TRUSTED_ROOT)
     }
 
-    /// Returns the trust root in this text, or the public trust root without a text.
+    /// Returns the trust root in this text. With `None`, returns the public trust root.
     pub(crate) fn named(text: Option<&str>) -> Result<Arc<Self>, Finding> {
         text.map_or_else(Self::public, Self::from_text)
     }
 
-    /// Parses a trust root. The last parsed trust roots are cached, because parsing takes longer
-    /// than verifying a signature.
+    /// Parses a trust root. The last parsed trust roots are cached, because parsing is slower than
+    /// verifying a signature.
     pub fn from_text(text: &str) -> Result<Arc<Self>, Finding> {
         static KNOWN: LazyLock<Mutex<VecDeque<Arc<Root>>>> = LazyLock::new(Mutex::default);
         if text.len() > LONGEST {
@@ -183,8 +183,8 @@ impl Root {
         &self.id
     }
 
-    /// Returns the end of the period in which the services of the trust root can sign; `None` if
-    /// the period has no end.
+    /// Returns the end of the period in which the services of the trust root can sign. `None` means
+    /// that the period has no end.
     pub fn valid_until(&self) -> Option<Timestamp> {
         let until = self.authorities.iter().map(|window| window.until).max()?;
         let until = until.min(self.log_windows().map(|window| window.until).max()?);
@@ -194,7 +194,7 @@ impl Root {
     /// Returns the next time after `now` at which a part of the root becomes valid or expires.
     pub fn changes_after(&self, now: Timestamp) -> Option<Timestamp> {
         let windows = self.authorities.iter().chain(self.log_windows());
-        // The end itself is part of the period.
+        // The end of a window is still valid, so the root changes after the end.
         let ends = |window: &Window| window.until.saturating_add(SignedDuration::from_nanos(1));
         windows
             .flat_map(|window| [Some(window.from), ends(window).ok()])
@@ -350,8 +350,8 @@ mod tests {
             held.push("a key twice in what nobody reads");
         }
         assert_eq!(held, Vec::<&str>::new());
-        // Unknown fields of later versions are ignored at the top level, and rejected inside of
-        // authorities and logs.
+        // Unknown fields of later versions are ignored at the top level. Within authorities and
+        // logs, unknown fields are rejected.
         changed(|root| root["more"] = json!([])).unwrap();
         changed(|root| {
             root["tlogs"][0]["operator"] = json!("sigstore.dev");

@@ -7,8 +7,8 @@ use sigstore_verify::trust_root::TrustedRoot;
 
 use crate::json::printable;
 
-/// Parses a trust root. The input of sigstore-verify is serialized from the parsed root, so that
-/// sigstore-verify and this crate read the same fields.
+/// Parses a trust root. sigstore-verify gets the JSON of the parsed root, so that sigstore-verify
+/// and this crate read the same fields.
 pub(super) fn read(text: &str) -> Result<TrustedRoot, String> {
     let shape: Shape = bundle_core::json::read(text.as_bytes()).map_err(printable)?;
     let value = serde_json::to_value(shape).map_err(printable)?;

@@ -1,5 +1,5 @@
 //! Signer of new signatures, with the identity that verifiers use. This module finds existing
-//! signatures of the same signer, and verifies new signatures before they are uploaded.
+//! signatures of this signer, and verifies new signatures before they are uploaded.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use crate::keys::PublicKey;
 use crate::root::Root;
 use crate::verify::{self, Content, TrustMaterial};
 
-/// Identity that verifiers attribute new signatures to.
+/// Signer of new signatures, in the form in which verifiers report the signer.
 pub enum Maker {
-    /// Owner of the private key of this public key.
+    /// Public key. The signer owns its private key.
     Key(PublicKey),
     /// Identity in a certificate.
     Certificate {

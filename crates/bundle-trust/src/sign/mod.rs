@@ -1,5 +1,5 @@
-//! Signing: payloads, signers, and the two formats: Sigstore bundle (cosign 3), and payload with
-//! annotations (cosign 2).
+//! Creates signatures: payloads, signers, and two formats. The formats are a Sigstore bundle
+//! (cosign 3), and a payload with annotations (cosign 2).
 
 mod maker;
 mod mistaken;
@@ -23,7 +23,8 @@ use crate::{
 pub use maker::Maker;
 pub use mistaken::{mistaken, mistaken_attested};
 
-/// Media type of a signature: the media type of its layer, and the artifact type of its manifest.
+/// Media type of a signature bundle. The layer has this media type, and the manifest has it as
+/// artifact type.
 pub const BUNDLE_MEDIA_TYPE: &str = dsse::BUNDLE;
 /// Predicate type of a signature, for the annotation `dev.sigstore.bundle.predicateType` of its
 /// manifest.
@@ -42,8 +43,8 @@ pub trait Signer {
     /// Signs `message`. The signer hashes `message` if the algorithm requires a hash. The caller
     /// verifies the result.
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Finding>;
-    /// Returns `true` if [`Signer::sign_digest`] works. Ed25519 signs the content itself and
-    /// returns `false`.
+    /// Returns `true` if the signer supports [`Signer::sign_digest`]. Ed25519 signs the content
+    /// itself and returns `false`.
     fn signs_digests(&self) -> bool {
         false
     }
@@ -71,7 +72,8 @@ impl Signer for PrivateKey {
     }
 }
 
-/// Returns a statement that approves the digest. The predicate type is that of a signature.
+/// Returns a statement that approves the digest. The statement has the predicate type of
+/// signatures.
 pub fn signed(reference: &PinnedReference, annotations: &Annotations) -> Result<Vec<u8>, Finding> {
     few(reference, annotations)?;
     let mut subject = json!({"digest": {"sha256": reference.digest().hex()}});

@@ -1,6 +1,6 @@
-//! Budget of public-key operations for one examination, counted before each signature is verified.
-//! The budget bounds the work that an attacker with write access to the repository can cause.
-//! `bundle-oci` bounds the number and size of signatures.
+//! Budget of public-key operations for one examination. The operations are counted before each
+//! signature is verified. The budget bounds the work that an attacker with write access to the
+//! repository can cause. `bundle-oci` bounds the number and size of signatures.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -12,17 +12,18 @@ use super::{MAX_SIGNATURES, TrustMaterial};
 use crate::{dsse, json, legacy};
 
 /// Maximum number of public-key operations for one signature and one trust root. A signature with
-/// entries of both log versions and two timestamps needs 26 operations; signatures of common
-/// clients need fewer.
+/// entries of both log versions and two timestamps needs 26 operations. Signatures of common
+/// clients need fewer operations.
 pub const SHARE: usize = 32;
-/// Maximum number of signatures of a checkpoint that claim the same key. An honest log makes one
-/// signature.
+/// Maximum number of signatures of a checkpoint by the same key. A log signs a checkpoint once.
 const MOST_BY_ONE: usize = 8;
-/// Bytes of a timestamp that count as one more operation, because it contains certificates.
+/// Number of bytes of a timestamp that count as one more operation, because a longer timestamp
+/// contains more certificates.
 const TIMESTAMP_BYTES: usize = 4096;
 
-/// Remaining public-key operations of one examination. The budget begins with [`MAX_SIGNATURES`]
-/// shares. One share is reserved for each signature that is not examined yet.
+/// Remaining public-key operations of one examination. The budget has an equal share of operations
+/// for each of [`MAX_SIGNATURES`] signatures. One share is reserved for each signature that is not
+/// examined yet.
 pub(super) struct Budget<'a> {
     left: usize,
     share: usize,
@@ -47,8 +48,8 @@ impl<'a> Budget<'a> {
         }
     }
 
-    /// Charges the cost of `raw` if the shares of the remaining signatures stay available. A
-    /// duplicate signature is rejected.
+    /// Subtracts the operations of `raw` from the budget. Returns an error if the rest is not
+    /// sufficient for the remaining signatures. A duplicate signature is rejected.
     pub(super) fn charge(
         &mut self,
         raw: &'a RawSignature,
@@ -73,7 +74,7 @@ impl<'a> Budget<'a> {
     }
 }
 
-/// Fields of a bundle that cause operations; other fields are ignored.
+/// Fields of a bundle that cause operations. Other fields are ignored.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Counted {
@@ -151,7 +152,8 @@ pub(super) fn operations(raw: &RawSignature, material: &TrustMaterial) -> Result
     let keys = material.keys.len().max(1);
     let roots = material.roots.len();
     if [legacy::ENVELOPE, legacy::SIMPLE_SIGNING].contains(&raw.artifact_type.as_str()) {
-        // The annotations have space for one certificate with its chain, one SET and one timestamp.
+        // The annotations contain at most one certificate with its chain, one SET and one
+        // timestamp.
         let chain = raw.annotations.get(legacy::CHAIN);
         let certificates = chain.map_or(0, |text| text.matches("-----BEGIN").count());
         let evidence = if legacy::is_certified(raw) {
@@ -175,7 +177,7 @@ impl Material {
         let chain = self.x509_certificate_chain.as_ref();
         let certificates = chain.map_or(1, |chain| chain.certificates.len());
         if certificates + self.tlog_entries.len() + timestamps.len() > MOST_EVIDENCE {
-            // The verification rejects it before any operation.
+            // Verification rejects this bundle before any operation.
             return Ok(0);
         }
         let mut seen = HashSet::new();
@@ -198,12 +200,13 @@ impl Material {
                     why: "it has the same timestamp twice".to_owned(),
                 });
             }
-            // Its own signature, and the signatures in the chain of the authority.
+            // Counts the signature of the timestamp, and the signatures in the certificate chain of
+            // the timestamp authority.
             operations += 3 + one.signed_timestamp.len() / TIMESTAMP_BYTES;
         }
         if self.certificate.is_some() || chain.is_some() {
-            // The chain is verified at each attested time. Each certificate can be tried at each
-            // position.
+            // The chain is verified at each attested time. In the worst case, each certificate is
+            // tried at each position of the chain.
             let times = (timestamps.len() + self.tlog_entries.len()).max(1);
             operations += 2 + times * 2 * certificates.max(1);
         }
@@ -220,7 +223,8 @@ impl Entry {
             .into_iter()
             .flat_map(|checkpoint| checkpoint.envelope.lines())
         {
-            // `— NAME SIGNATURE`, where the signature begins with four bytes that identify the key.
+            // The line has the form `— NAME SIGNATURE`. The signature begins with four bytes that
+            // identify the key.
             let signature = line
                 .strip_prefix('\u{2014}')
                 .and_then(|rest| rest.rsplit_once(' '));
@@ -237,8 +241,8 @@ impl Entry {
                 ),
             });
         }
-        // Several lines for one key can only be lines for the key of the log: witnesses sign once,
-        // and their keys are not tried.
+        // Only the key of the log can have several lines, because a witness signs once and its key
+        // is not tried.
         let repeated: usize = by_key.values().map(|count| count - 1).sum();
         let checkpoint = if by_key.is_empty() {
             0

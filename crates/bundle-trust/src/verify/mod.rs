@@ -1,5 +1,5 @@
-//! Verification of signatures: key or certificate, digest, and meaning of the payload.
-//! A valid signature alone admits nothing: `bundle_core::policy` decides.
+//! Verification of signatures: key or certificate, digest, and meaning of the payload. A valid
+//! signature is not sufficient to admit content: `bundle_core::policy` decides.
 
 mod attested;
 mod blob;
@@ -59,8 +59,8 @@ pub fn examine(
         .collect()
 }
 
-/// Like [`examine`], but stops when `go_on` returns `false`. `go_on` is called before each
-/// signature. Returns `None` if the examination stopped before the last signature.
+/// Does the same as [`examine`], but stops when `go_on` returns `false`. `go_on` is called before
+/// each signature. Returns `None` if the examination stopped before the last signature.
 pub(crate) fn examine_while(
     signatures: &[RawSignature],
     digest: &Digest,
@@ -103,7 +103,7 @@ fn each<'a>(
     })
 }
 
-/// Valid signature with its signed statement. The statement is empty if the signature has no
+/// Valid signature with its signed statement. The statement is empty if the signature is not over a
 /// statement.
 struct Opened {
     accepted: Accepted,
@@ -111,7 +111,7 @@ struct Opened {
 }
 
 /// For `verify --key` and `--certificate-identity`: returns the valid signatures of `reference` by
-/// any of `wanted`, or an error that lists the signatures that were found.
+/// any signer in `wanted`. Otherwise returns an error that lists the signatures that were found.
 pub fn by(
     signatures: &[RawSignature],
     reference: &PinnedReference,

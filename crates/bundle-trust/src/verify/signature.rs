@@ -64,8 +64,8 @@ impl TrustMaterial {
         }
     }
 
-    /// Verifies with the key that made the signature. The hint in the bundle only selects the key
-    /// to try first; a wrong hint is not an error.
+    /// Verifies with the key that made the signature. The key hint in the bundle selects only the
+    /// key to try first. A wrong hint is not an error.
     fn by_key(
         &self,
         (bundle, version): (&Bundle, Version),
@@ -93,7 +93,7 @@ impl TrustMaterial {
                     let annotations = statement::Annotations::new();
                     (key, Meaning::Signed, annotations, Vec::new())
                 }
-                // A bundle with both was rejected before.
+                // A bundle with both an envelope and a message signature was rejected before.
                 (Some(_), Some(_)) | (None, None) => {
                     return Err(Rejection::Unreadable("it has no DSSE envelope".to_owned()));
                 }
@@ -117,8 +117,8 @@ impl TrustMaterial {
         Ok(Opened { accepted, payload })
     }
 
-    /// Returns the first key for which `check` succeeds, or the most informative error. The key
-    /// that `hint` names is tried first.
+    /// Returns the first key for which `check` succeeds, or the error with the most information.
+    /// The key that `hint` names is tried first.
     fn fitting(
         &self,
         hint: &KeyId,
@@ -135,8 +135,8 @@ impl TrustMaterial {
         for key in self.keys.iter().filter(|key| !is_named(key)) {
             match check(key) {
                 Ok(()) => return Ok(key),
-                // The other digest is the best reason: the signature may be valid for other
-                // content.
+                // "Other digest" is the most useful reason, because the signature may be valid for
+                // other content.
                 Err(rejection @ Rejection::OtherDigest(_)) => reason = rejection,
                 Err(_) => {}
             }
@@ -163,7 +163,8 @@ impl TrustMaterial {
                 if envelope.payload_type != dsse::PAYLOAD {
                     return Err(Rejection::PayloadType(envelope.payload_type.clone()));
                 }
-                // The digest is only for the message. The subject is checked below.
+                // This digest is only used in the message. The subject of the statement is checked
+                // below.
                 statement::claimed_digest(envelope.payload.as_bytes())
             }
             _ => None,
@@ -262,7 +263,7 @@ impl TrustMaterial {
     }
 
     /// Verifies under each trust root. Returns the roots under which the signature is valid, or the
-    /// most informative error.
+    /// error with the most information.
     fn under_roots(
         &self,
         bundle: &FullBundle,
@@ -277,7 +278,7 @@ impl TrustMaterial {
                     roots.insert(root.id().clone());
                     first.get_or_insert(held);
                 }
-                // A failure under the right root is a better reason than the wrong root.
+                // An error under the right root is more useful than the error for a wrong root.
                 Err(rejection) => {
                     if nearest.as_ref().is_none_or(is_foreign) {
                         nearest = Some(rejection);

@@ -3,7 +3,7 @@
 use bundle_core::diagnostic::Findings;
 use bundle_core::format::{Files, helm};
 
-/// Returns the files of a packed chart without their top folder: a bundle has Chart.yaml at its
+/// Returns the files of a packed chart without their top folder. A bundle has Chart.yaml at its
 /// root, as in RukPak.
 pub(super) fn without_top_folder(files: Files) -> Result<Files, Findings> {
     let (_, folder) = helm::read(&files)?;

@@ -1,5 +1,5 @@
-//! Renders a kustomization with `kubectl kustomize`: one file of the bundle per object, in the
-//! order of the output.
+//! Renders a kustomization with `kubectl kustomize`. Each object becomes one file of the bundle, in
+//! the order of the output.
 
 use std::path::Path;
 use std::process::Command;

@@ -19,14 +19,14 @@ use crate::failure::Outcome;
 
 pub(crate) use kustomize::is_kustomization;
 
-/// Values from flags about the content.
+/// Metadata for content without `bundle.yaml`, from flags and defaults.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FallbackMetadata {
     /// Name, for content without `bundle.yaml`.
     pub(crate) name: Option<String>,
     /// Version, for content without `bundle.yaml`.
     pub(crate) version: Option<String>,
-    /// Name and version for content that has none and for which no flags set them.
+    /// Default name and version, if neither the content nor a flag has them.
     pub(crate) default: Option<(String, String)>,
 }
 
@@ -39,8 +39,8 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    /// Returns the parsed content of `files` for the installation `target`. `files` may include
-    /// those of a base image.
+    /// Returns the parsed content of `files` for the installation `target`. `files` may include the
+    /// files of a base image.
     pub(crate) fn content(
         &self,
         files: &Files,
@@ -63,7 +63,8 @@ fn output_of(output: Option<&[u8]>) -> CommandOutput<'_> {
 pub(crate) fn read(path: &Path, known: &FallbackMetadata, target: &RenderTarget) -> Outcome<Input> {
     let mut files = gather(path)?;
     match files.get(package::FILE) {
-        // Errors are reported together with all others.
+        // The errors of an invalid `bundle.yaml` are reported later, together with all other
+        // errors.
         Some(text) => {
             if let Ok(package) = package::parse(text) {
                 check_metadata(&package, known)?;
@@ -78,7 +79,8 @@ pub(crate) fn read(path: &Path, known: &FallbackMetadata, target: &RenderTarget)
     Ok(Input { files, output })
 }
 
-/// Renders the content of a bundle for `target`, with the external command if the format has one.
+/// Renders the content of a bundle for `target`. Runs the external command if the format needs a
+/// command.
 pub(crate) fn render(files: &Files, target: &RenderTarget) -> Outcome<Content> {
     let output = run_command(files, target)?;
     Ok(format::render(&RenderInput {
@@ -88,8 +90,9 @@ pub(crate) fn render(files: &Files, target: &RenderTarget) -> Outcome<Content> {
     })?)
 }
 
-/// Returns the output of the external command that renders the files; `None` if they need none.
-/// Without a Kubernetes version of `target`, it is one that the package supports.
+/// Returns the output of the external command that renders the files. `None` if the files need no
+/// command. If `target` has no Kubernetes version, the command gets a version that the package
+/// supports.
 fn run_command(files: &Files, target: &RenderTarget) -> Outcome<Option<Vec<u8>>> {
     let package = files.get(package::FILE).map(|text| package::parse(text));
     let package = package.and_then(Result::ok);
@@ -122,8 +125,8 @@ pub(crate) fn gather(path: &Path) -> Outcome<Files> {
     Ok(files)
 }
 
-/// Adds `manifests/` and its folders if they are empty: images can contain empty folders, and the
-/// reconciler reports them like RukPak.
+/// Adds `manifests/` and its folders to `files` if they are empty. Images can contain empty
+/// folders, and the reconciler reports them like RukPak.
 ///
 /// Empty folders are never packed, because each empty folder is an error.
 fn empty_folders(path: &Path, files: &mut Files) {
@@ -144,7 +147,8 @@ fn empty_folders(path: &Path, files: &mut Files) {
     }
 }
 
-/// Adds a `bundle.yaml` to content without one, from the metadata of the content and the flags.
+/// Adds a `bundle.yaml` if the content has none. The values come from the metadata of the content
+/// and the flags.
 fn complete(files: &mut Files, known: &FallbackMetadata, path: &Path) -> Outcome {
     let package = described(files, known).map_err(|missing| match missing {
         MetadataError::Unnamed(findings) if !files.is_empty() => located(findings, path),

@@ -9,7 +9,8 @@ use bundle_core::diagnostic::{Finding, codes};
 use crate::failure::{Failure, Outcome};
 use crate::system::process::{self, CommandOutput, ProcessError, ProcessGroup, ProcessLimits};
 
-/// Limits above the time and output of any rendering. Stderr is truncated to a readable length.
+/// Limits of a command. Time and output are above the needs of any rendering. Stderr is truncated
+/// to a readable length.
 const LIMITS: ProcessLimits = ProcessLimits {
     time: Duration::from_secs(60),
     output: 32 << 20,

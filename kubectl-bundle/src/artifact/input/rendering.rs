@@ -13,7 +13,7 @@ use bundle_oci::chart::{self, CommandFiles};
 use super::program;
 use crate::failure::{Failure, Outcome};
 
-/// Returns the standard output of the command. It runs twice if the output could be random.
+/// Returns the standard output of the command. The command runs twice if its output may be random.
 pub(super) fn run(command: &RenderCommand, files: &Files) -> Outcome<Vec<u8>> {
     let unwritable = |error| unwritable(command.program, &error);
     let folder = tempfile::tempdir().map_err(unwritable)?;

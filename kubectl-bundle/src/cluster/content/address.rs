@@ -1,5 +1,5 @@
-//! Address and certificate authorities of the content service: both from the webhook registration,
-//! which the API server itself uses.
+//! Address and certificate authorities of the content service. Both are in the webhook
+//! registration, which the API server itself uses.
 
 use bundle_cluster::{ByName, ObjectUrl};
 use bundle_core::diagnostic::{Finding, codes};
@@ -15,13 +15,14 @@ use crate::cluster::Cluster;
 use crate::failure::{Failure, Outcome};
 use crate::system::files;
 
-/// Name of the registration, and of its Service if the registration cannot be read.
+/// Name of the webhook registration. If the registration cannot be read, it is also the name of the
+/// Service.
 const WEBHOOK: &str = "bundle-webhook";
-/// System namespace, if the registration cannot be read.
+/// System namespace that is used if the registration cannot be read.
 const SYSTEM_NAMESPACE: &str = "bundle-system";
 /// Name of the port of the content service in a pod.
 const PORT_NAME: &str = "content";
-/// The port, if the pod does not name it.
+/// Default port of the content service, if the pod has no port with this name.
 const PORT: u16 = 8443;
 /// Maximum number of pods that are tried.
 const MAX_PODS: u32 = 16;
@@ -35,13 +36,13 @@ pub(super) struct ContentAddress {
 
 /// Connection to the content service.
 pub(super) enum Route {
-    /// To this URL.
+    /// Connection to this URL.
     Direct(Url),
-    /// To the pods of a Service, through the API server.
+    /// Connection to the pods of a Service, through the API server.
     PortForward(PodService),
 }
 
-/// A Service whose pods are bundle-webhook.
+/// The Service with the pods of bundle-webhook.
 pub(super) struct PodService {
     namespace: KubeName,
     name: String,
@@ -68,7 +69,8 @@ pub(super) fn unknown(message: impl Into<String>, hint: &str) -> Failure {
 }
 
 impl ContentAddress {
-    /// Returns the address from the flags, and the rest from the registration.
+    /// Returns address and certificate authorities from the flags. Values without a flag come from
+    /// the registration.
     pub(super) async fn find(
         cluster: &Cluster,
         settings: &ContentServiceSettings,
@@ -78,7 +80,7 @@ impl ContentAddress {
         let is_needed = from_flag.is_none();
         let registration = match Registration::read(cluster).await {
             Ok(Some(found)) => found,
-            // Users without this permission have the flags.
+            // Users without permission to read the registration can pass these values with flags.
             Ok(None) | Err(Failure::Server(_)) if !is_needed => Registration::default(),
             Ok(None) => {
                 return Err(unknown(
@@ -154,13 +156,13 @@ impl Registration {
 }
 
 impl PodService {
-    /// Returns the host name that the certificate of the pods has.
+    /// Returns the host name in the certificate of the pods.
     pub(super) fn host(&self) -> String {
         format!("{}.{}.svc", self.name, self.namespace)
     }
 
-    /// Returns the running pods, those that are ready first. Only the leader has content, and the
-    /// API server does not tell everyone which pod leads.
+    /// Returns the running pods. Pods that are ready are first. Only the leader has content, and
+    /// most users have no permission to read which pod is the leader.
     pub(super) async fn pods(&self, cluster: &Cluster) -> Outcome<Vec<WebhookPod>> {
         let services: Api<Service> = Api::namespaced(cluster.client.clone(), &self.namespace);
         let service = cluster.ask(ByName(&services).get(&self.name)).await?;

@@ -1,5 +1,6 @@
-//! The bearer token of a caller of the content service. The pod asks the API server for the identity
-//! of the token (TokenReview), so client certificates and impersonation have no effect there.
+//! The bearer token of a caller of the content service. The pod sends the token to the API server
+//! in a TokenReview, which returns the identity. Therefore client certificates and impersonation
+//! have no effect.
 
 use bundle_api::ServiceAccountName;
 use bundle_cluster::ObjectUrl;
@@ -21,8 +22,8 @@ const TOKEN_SECONDS: i64 = 3600;
 /// Hint for users without a token.
 const HINT: &str = "act as a ServiceAccount with --as-service-account NAMESPACE/NAME; this requires permission to create serviceaccounts/token";
 
-/// Returns the settings of `account`, for which a token is requested; without an account, those of
-/// the user of the kubeconfig.
+/// Returns the settings to act as `account`, with a requested token. Without an account, returns
+/// the settings of the user of the kubeconfig.
 pub(crate) async fn act_as(
     settings: &KubeSettings,
     account: Option<&ServiceAccountName>,
@@ -81,7 +82,7 @@ pub(super) async fn token(settings: &KubeSettings) -> Outcome<HeaderValue> {
         return Ok(authorization.clone());
     }
     let config = choose(settings).await?.config;
-    // A flag, or the user of the kubeconfig.
+    // Impersonation is set by a flag, or by the user in the kubeconfig.
     if let Some(user) = impersonated(&config.auth_info) {
         return Err(no_token(&format!(
             "bundle-webhook cannot see that you impersonate {user}"
@@ -101,7 +102,7 @@ pub(super) async fn token(settings: &KubeSettings) -> Outcome<HeaderValue> {
     let Some(layer) = config.auth_layer().map_err(|error| unusable(&error))? else {
         return Err(none());
     };
-    // The layer adds the header to a request, and this service returns it.
+    // The layer adds the header to a request, and this test service returns the header.
     let echo = tower::service_fn(async |request: Request<Body>| {
         let mut response = Response::new(());
         *response.headers_mut() = request.into_parts().0.headers;
@@ -119,7 +120,7 @@ pub(super) async fn token(settings: &KubeSettings) -> Outcome<HeaderValue> {
     Ok(header)
 }
 
-/// Returns the user, or else the groups, that a request impersonates.
+/// Returns the user that a request impersonates. Without a user, returns the groups.
 fn impersonated(user: &AuthInfo) -> Option<String> {
     let groups = user.impersonate_groups.as_deref().unwrap_or_default();
     let groups = (!groups.is_empty()).then(|| groups.join(", "));

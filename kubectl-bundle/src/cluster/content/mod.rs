@@ -31,17 +31,18 @@ use crate::system::network::is_loopback;
 
 pub(crate) use caller::act_as;
 
-/// Time for which a leader is searched. A new one leads after 15 s.
+/// Maximum time for which the leader is searched. After the loss of a leader, a new pod leads after
+/// 15 s.
 const SEARCH_TIMEOUT: Duration = Duration::from_secs(60);
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Number of attempts after which a service that cannot be reached is given up.
+/// Number of failed connections after which the command fails.
 const MAX_FAILURES: u32 = 3;
 /// Time limit of a connection, and of a response without its content.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time without any bytes after which a download ends.
 const STALL: Duration = Duration::from_secs(30);
-/// Minimum rate of an upload, in bytes per second. The pod has the same.
+/// Minimum rate of an upload, in bytes per second. The pod requires the same rate.
 const MIN_RATE: u64 = 32 << 10;
 /// Maximum number of bytes of an error response that are read.
 const MAX_MESSAGE: usize = 4 << 10;
@@ -51,9 +52,9 @@ const MAX_MESSAGE: usize = 4 << 10;
 pub(crate) struct ContentServiceSettings {
     /// URL; `None` connects to the pods through the API server.
     pub(crate) url: Option<Url>,
-    /// File with certificate authorities; `None` takes those of the webhook registration.
+    /// File with certificate authorities; `None` means the authorities in the webhook registration.
     pub(crate) authorities: Option<PathBuf>,
-    /// Namespace of the pods; `None` is that of the webhook registration.
+    /// Namespace of the pods; `None` means the namespace in the webhook registration.
     pub(crate) system_namespace: Option<KubeName>,
 }
 
@@ -74,36 +75,36 @@ pub(crate) struct ContentService {
     authorization: HeaderValue,
 }
 
-/// A way to one pod.
+/// Address of one pod.
 enum Endpoint {
     Url(Url),
     Pod { host: String, pod: WebhookPod },
 }
 
-/// A request of which every attempt is the same.
+/// A request to the content service. Every attempt sends the same request.
 struct ContentRequest {
     method: Method,
     path: String,
     body: Bytes,
 }
 
-/// A response, and the connection that its content comes from.
+/// A response, and the connection through which its content arrives.
 struct ContentResponse {
     response: Response,
     connection: Option<PortForward>,
 }
 
-/// Reason for which a pod did not respond.
+/// Reason why a pod did not respond.
 enum AttemptError {
-    /// Another pod, or a later attempt, can succeed.
+    /// Another pod can succeed, or a later attempt.
     Busy(Failure),
     /// The connection failed.
     Unreachable(Failure),
 }
 
 impl ContentService {
-    /// Finds the content service as the user of the kubeconfig, with `settings`. Its requests have
-    /// the token of `caller`, which can be a ServiceAccount.
+    /// Finds the content service as the user of the kubeconfig, with `settings`. The requests to
+    /// the content service have the token of `caller`, which can be a ServiceAccount.
     pub(crate) async fn find(
         settings: &KubeSettings,
         service: &ContentServiceSettings,
@@ -137,8 +138,8 @@ impl ContentService {
         }
     }
 
-    /// Writes the content of `bundle`, a gzipped tar, to `file`. Fails if its digest is not the one
-    /// that the pod names.
+    /// Writes the content of `bundle`, a gzipped tar, to `file`. Fails if the digest of the content
+    /// differs from the digest in the response of the pod.
     pub(crate) async fn download(&self, bundle: &KubeName, file: File) -> Outcome<Descriptor> {
         let request = ContentRequest {
             method: Method::GET,
@@ -188,7 +189,7 @@ impl ContentService {
         Ok(found)
     }
 
-    /// Sends a request to one pod after the other until one responds that has the content.
+    /// Sends a request to the pods, one after the other, until a pod responds that has the content.
     async fn send(&self, request: &ContentRequest) -> Outcome<ContentResponse> {
         let deadline = Instant::now() + SEARCH_TIMEOUT;
         let mut failures = 0;
@@ -253,7 +254,7 @@ impl ContentService {
                     Err(Failure::Server(status)) if [401, 403].contains(&status.code) => {
                         return Err(Failure::Server(status));
                     }
-                    // The pod may be gone.
+                    // The pod may have been deleted.
                     Err(failure) => return Ok(Err(AttemptError::Unreachable(failure))),
                 };
                 let address = opened.address;
@@ -323,7 +324,8 @@ fn not_reached(message: impl Into<String>) -> Finding {
         .hint("try again; `kubectl bundle doctor` checks bundle-webhook")
 }
 
-/// Returns the failure of a connection. The node knows best why a port-forward ended.
+/// Returns the failure of a connection. For a port-forward, the error from the node is used,
+/// because it contains the cause.
 async fn unreachable(
     name: &str,
     connection: Option<PortForward>,
@@ -340,7 +342,7 @@ async fn unreachable(
     }
 }
 
-/// Returns the finding for a response that is an error for every attempt.
+/// Returns the finding for a response that does not change with another attempt.
 fn rejection(status: StatusCode, text: &str, done: &str) -> Finding {
     let hint = match status {
         StatusCode::UNAUTHORIZED => {
@@ -383,7 +385,7 @@ fn entity_digest(response: &Response) -> Option<Digest> {
 
 /// Returns the pieces of a response, within the limits of the content of a bundle.
 fn pieces(response: Response) -> impl Stream<Item = Result<Bytes, Failure>> {
-    // Compressed content is at most a little larger than its tar.
+    // Compressed content is at most slightly larger than its tar.
     let most = Limits::default().total + (1 << 20);
     stream::try_unfold(
         (response, 0_u64),

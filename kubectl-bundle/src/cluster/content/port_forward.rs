@@ -1,5 +1,5 @@
-//! A port of a pod on a loopback address, through the API server, as `kubectl port-forward` does
-//! it: one connection of this process, and the listener is closed after it.
+//! Forwards a port of a pod to a loopback address, through the API server, like `kubectl
+//! port-forward`. The listener accepts one connection of this process, and is closed afterwards.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -34,7 +34,7 @@ const MAX_STATUS: usize = 64 << 10;
 /// Maximum length of an error message of the node, in characters.
 const MAX_MESSAGE: usize = 300;
 
-/// A forwarded port. It ends when it is dropped.
+/// A forwarded port. The forwarding ends when this value is dropped.
 #[derive(Debug)]
 pub(super) struct PortForward {
     /// Local address, which accepts one connection.
@@ -121,7 +121,8 @@ fn is_accepted(headers: &HeaderMap, key: &str) -> bool {
         && headers.get(header::SEC_WEBSOCKET_PROTOCOL) == Some(&HeaderValue::from_static(PROTOCOL))
 }
 
-/// Returns the failure of an error response; its status, if it has another body.
+/// Returns the failure in the body of an error response. Returns the HTTP status as the error if
+/// the body is not a Kubernetes `Status`.
 async fn rejected(response: Response<Body>) -> Result<Failure, StatusCode> {
     let code = response.status();
     let body = Limited::new(response.into_body(), MAX_STATUS);
@@ -138,7 +139,7 @@ async fn forward(
 ) -> io::Result<()> {
     let (remote_input, remote_output) = tokio::io::split(remote);
     let (local_input, local_output) = tokio::io::split(local);
-    // A reply to a ping waits while a message is sent.
+    // Replies to pings wait in this channel while another message is sent.
     let (pings, replies) = mpsc::channel(4);
     let received = std::pin::pin!(receive(remote_input, local_output, pings, port));
     let sent = std::pin::pin!(send(local_input, remote_output, replies));
@@ -169,7 +170,7 @@ async fn receive(
             }
             Opcode::Continuation => &frame.payload,
             Opcode::Ping => {
-                // The other direction has ended.
+                // The task that sends has ended.
                 if pings.send(frame.payload).await.is_err() {
                     return Ok(());
                 }
@@ -222,7 +223,8 @@ mod tests {
 
     const PORT: u16 = 8443;
 
-    /// Starts a port-forward, and returns its ends: that of the API server, and the local one.
+    /// Starts a port-forward. Returns the stream of the API server, the stream of the local client,
+    /// and the task.
     fn forwarded() -> (DuplexStream, DuplexStream, JoinHandle<io::Result<()>>) {
         let (server, remote) = tokio::io::duplex(1 << 16);
         let (client, local) = tokio::io::duplex(1 << 16);
@@ -267,7 +269,7 @@ mod tests {
         assert_eq!(sent(&mut server).await, (0x82, b"\0hello".to_vec()));
         server.write_all(&frame(0x89, b"ping")).await.unwrap();
         assert_eq!(sent(&mut server).await, (0x8a, b"ping".to_vec()));
-        // A message in two frames.
+        // One message in two frames.
         let parts = [frame(0x02, b"\0wor"), frame(0x80, b"ld")].concat();
         server.write_all(&parts).await.unwrap();
         let mut answer = [0; 5];

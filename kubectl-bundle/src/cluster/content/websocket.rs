@@ -1,5 +1,5 @@
-//! Frames of the WebSocket protocol (RFC 6455), as far as a port-forward needs them: no text, no
-//! extensions.
+//! Frames of the WebSocket protocol (RFC 6455). Only the parts that a port-forward needs are
+//! implemented: no text frames, and no extensions.
 
 use std::io;
 
@@ -76,7 +76,8 @@ pub(super) fn handshake_key() -> io::Result<String> {
 /// Returns the value with which a server accepts the key of a handshake.
 pub(super) fn accepted_key(key: &str) -> String {
     let digest = aws_lc_rs::digest::digest(
-        // The protocol prescribes it; nothing depends on its strength.
+        // The protocol requires SHA-1. The security of the connection does not depend on its
+        // strength.
         &aws_lc_rs::digest::SHA1_FOR_LEGACY_USE_ONLY,
         format!("{key}{GUID}").as_bytes(),
     );
@@ -113,7 +114,7 @@ pub(super) async fn read(input: &mut (impl AsyncRead + Unpin)) -> io::Result<Fra
     Ok(Frame { opcode, payload })
 }
 
-/// Returns a masked frame with all of a message, as clients send it.
+/// Returns a masked frame with a complete message, as clients send it.
 fn encoded(opcode: Opcode, payload: &[u8], mask: [u8; 4]) -> Vec<u8> {
     const IS_FINAL: u8 = 0x80;
     const IS_MASKED: u8 = 0x80;
@@ -209,7 +210,7 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
     }
 
-    /// The first is the example of RFC 6455, section 5.7, as a binary frame.
+    /// The first frame is the example of RFC 6455, section 5.7, as a binary frame.
     #[test]
     fn frames_of_clients_are_masked() {
         let mask = [0x37, 0xfa, 0x21, 0x3d];

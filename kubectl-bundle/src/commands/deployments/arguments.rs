@@ -12,8 +12,8 @@ use crate::flags::{ClusterFlags, DryRunMode, Environment, ObjectFormat, Registry
 /// Flag for the class.
 #[derive(Debug, Args)]
 pub(crate) struct ClassFlags {
-    /// ProvisionerClass [default: that of the existing object, else the one for the format of the
-    /// package]
+    /// ProvisionerClass [default: the class of the existing object, else the class for the format
+    /// of the package]
     #[arg(long, value_name = "NAME")]
     pub(crate) class: Option<String>,
 }
@@ -66,7 +66,7 @@ pub(crate) struct WriteFlags {
     /// Do not change the cluster; with `server`, the API server validates the request
     #[arg(long, value_name = "MODE", value_enum, num_args = 0..=1, require_equals = true, default_value_t = DryRunMode::None, default_missing_value = "client")]
     pub(crate) dry_run: DryRunMode,
-    /// Take over fields of other field managers
+    /// Also set fields of other field managers
     #[arg(long)]
     pub(crate) force_conflicts: bool,
     /// Timeout of --wait; 0 means no limit
@@ -106,9 +106,9 @@ impl WriteFlags {
 pub(crate) enum WaitFlag {
     /// Do not wait
     False,
-    /// Until it is installed
+    /// Wait until the content is installed
     True,
-    /// Until it is installed and every object is healthy
+    /// Wait until the content is installed and every object is healthy
     Healthy,
 }
 

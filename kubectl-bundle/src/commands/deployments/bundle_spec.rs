@@ -18,7 +18,8 @@ use crate::ui::Ui;
 /// Timeout for reading the format of the content from the registry, for a new object.
 const FORMAT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Returns the default class of a new object: the class of the Helm chart for this format.
+/// Returns the default class of a new object for this format. The Helm chart of bundle-webhook
+/// creates these classes.
 fn default_class(format: Format) -> &'static str {
     match format {
         Format::PlainV0 => "core-rukpak-io-plain",
@@ -30,10 +31,10 @@ fn default_class(format: Format) -> &'static str {
 /// Value of a field that a flag can set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum Setting<T> {
-    /// Without the flag: the field keeps its value.
+    /// The flag is not set: the field keeps its value.
     #[default]
     Keep,
-    /// Flag with an empty value: the field is removed.
+    /// The flag has an empty value: the field is removed.
     Unset,
     /// The field gets this value.
     Set(T),
@@ -43,7 +44,7 @@ pub(crate) enum Setting<T> {
 pub(crate) struct BundleContent {
     /// Reference of the bundle.
     pub(crate) reference: Reference,
-    /// ProvisionerClass; `None` keeps that of the object.
+    /// ProvisionerClass; `None` keeps the class of the object.
     pub(crate) class: Option<String>,
     /// Secret with credentials for the registry.
     pub(crate) pull_secret: Setting<String>,
@@ -67,13 +68,14 @@ pub(super) struct ResolvedImage {
 }
 
 impl ResolvedImage {
-    /// Returns the pinned reference, or the `requested` one if it is not pinned.
+    /// Returns the pinned reference. If the reference is not pinned, returns `requested`.
     pub(super) fn reference(&self, requested: &Reference) -> Reference {
         let pinned = self.pinned.as_ref();
         pinned.map_or(requested, PinnedReference::reference).clone()
     }
 
-    /// Returns the metadata of the object. The proof is kept as long as the image is the same.
+    /// Returns the metadata of the object. The proof annotation of the existing object is kept if
+    /// the image is the same.
     pub(super) fn metadata(&self, name: &str, before: Option<&Value>, image: &str) -> Value {
         let same = |before: &&Value| {
             before
@@ -94,7 +96,7 @@ impl ResolvedImage {
 }
 
 impl BundleContent {
-    /// Pins the reference, prints the digest, and collects the proof.
+    /// Pins the reference, prints the digest, and reads the signatures for the proof annotation.
     pub(super) async fn describe(&self, ui: &mut Ui) -> Outcome<ResolvedImage> {
         let (mut proof, mut known) = (None, None);
         let reference = if self.keep_tag {
@@ -123,8 +125,8 @@ impl BundleContent {
         })
     }
 
-    /// Sets the image of `described`, the class and the pull secret in `kept`, the spec of a
-    /// Bundle.
+    /// Sets image, class and pull secret in `kept`, which is the spec of a Bundle. The image is
+    /// `described`.
     pub(super) async fn put(&self, described: &ResolvedImage, before: &Value, kept: &mut Value) {
         let mut image = json!({"ref": described.reference});
         let secret = match &self.pull_secret {
@@ -140,10 +142,10 @@ impl BundleContent {
     }
 
     /// Returns the format of the package from the annotations of its manifest. Returns the plain
-    /// format if they have none, or if the registry does not respond in time: the reconciler
-    /// rejects content of another format than its class.
+    /// format if the manifest has no such annotation, or if the registry does not respond in time.
+    /// With a wrong format, the reconciler rejects the content.
     async fn format(&self, described: &ResolvedImage) -> Format {
-        // On the heap: the future holds all requests to the registry.
+        // The future is on the heap, because it contains all requests to the registry.
         let request = Box::pin(async {
             let client = registry::client(&self.registry).ok()?;
             let manifest = client.manifest(described.pinned.as_ref()?).await.ok()?;
@@ -156,7 +158,7 @@ impl BundleContent {
         *described.format.get_or_init(|| answer).await
     }
 
-    /// Sets the class, as [`put_class`] does.
+    /// Sets the class. See the function [`put_class`].
     pub(super) async fn put_class(
         &self,
         described: &ResolvedImage,

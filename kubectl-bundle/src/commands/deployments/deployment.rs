@@ -30,7 +30,7 @@ pub(crate) struct DeploymentWrite {
 pub(crate) struct DeploymentSettings {
     /// ServiceAccount for the installation.
     pub(crate) service_account: Setting<ServiceAccountName>,
-    /// Namespace for objects without one.
+    /// Namespace for objects without a namespace.
     pub(crate) target_namespace: Option<String>,
     /// `true` creates a missing namespace.
     pub(crate) create_namespace: Option<bool>,
@@ -89,8 +89,8 @@ impl DeploymentSettings {
 
 impl DeploymentWrite {
     /// Applies the object, and prints the result. The object has the fields that earlier applies of
-    /// this field manager set, overridden by those from flags. `compose` sets class and template in
-    /// its spec, and returns its metadata.
+    /// this field manager set. Fields from flags override them. `compose` sets class and template
+    /// in the spec, and returns the metadata of the object.
     ///
     /// Returns `None` if no request was sent. The result of a dry run of the API server is returned
     /// too.

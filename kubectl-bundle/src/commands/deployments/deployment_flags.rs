@@ -12,8 +12,8 @@ use crate::flags::{ClusterFlags, Environment, service_account};
 /// Flags of the fields of the spec outside of the template, and of the wait.
 #[derive(Debug, Args)]
 pub(crate) struct DeploymentFlags {
-    /// Install as this ServiceAccount instead of that of the class: NAMESPACE/NAME, or a name in
-    /// the namespace of -n; an empty value restores that of the class
+    /// Install as this ServiceAccount instead of the ServiceAccount of the class: NAMESPACE/NAME,
+    /// or a name in the namespace of -n; an empty value restores the ServiceAccount of the class
     #[arg(long, value_name = "NAMESPACE/NAME")]
     pub(crate) service_account: Option<String>,
     /// Create the namespace of -n if it is missing; it is deleted with the content only if it is
@@ -26,20 +26,22 @@ pub(crate) struct DeploymentFlags {
     /// Treatment of drift of installed objects
     #[arg(long, value_name = "MODE", value_enum, ignore_case = true)]
     pub(crate) drift: Option<DriftFlag>,
-    /// Pause: apply neither new content nor corrections of drift
+    /// Pause: apply no new content, and do not correct drift
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) paused: Option<bool>,
     /// Treatment of the installed objects when the BundleDeployment is deleted
     #[arg(long, value_name = "MODE", value_enum, ignore_case = true)]
     pub(crate) deletion: Option<DeletionFlag>,
-    /// Treatment of a CustomResourceDefinition with custom resources at that time
+    /// Treatment of a CustomResourceDefinition with custom resources when the BundleDeployment is
+    /// deleted
     #[arg(long, value_name = "MODE", value_enum, ignore_case = true)]
     pub(crate) custom_resources: Option<CustomResourcesFlag>,
     /// Objects to delete and create again if an immutable field changes; overridden by the
     /// annotation core.rukpak.io/replace of an object
     #[arg(long, value_name = "MODE", value_enum, ignore_case = true)]
     pub(crate) replace: Option<ReplaceFlag>,
-    /// Wait until it is installed or, with --wait=healthy, until its objects are healthy too
+    /// Wait until the content is installed or, with --wait=healthy, until its objects are healthy
+    /// too
     #[arg(long, value_name = "FOR", num_args = 0..=1, require_equals = true, value_enum, default_value_t = WaitFlag::False, default_missing_value = "true")]
     pub(crate) wait: WaitFlag,
 }
@@ -103,9 +105,9 @@ impl DeploymentFlags {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "PascalCase")]
 pub(crate) enum CollisionFlag {
-    /// Keep it, and fail
+    /// Keep the existing object, and fail
     Prevent,
-    /// Adopt it
+    /// Adopt the existing object
     Adopt,
 }
 
@@ -113,9 +115,9 @@ pub(crate) enum CollisionFlag {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "PascalCase")]
 pub(crate) enum DriftFlag {
-    /// Restore them
+    /// Restore the changed objects
     Correct,
-    /// Only report them
+    /// Only report the changed objects
     Report,
 }
 
@@ -123,9 +125,9 @@ pub(crate) enum DriftFlag {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "PascalCase")]
 pub(crate) enum DeletionFlag {
-    /// Delete them
+    /// Delete the objects
     Delete,
-    /// Keep them
+    /// Keep the objects
     Orphan,
 }
 
@@ -137,7 +139,7 @@ pub(crate) enum CustomResourcesFlag {
     Refuse,
     /// Keep the definition and its custom resources
     Orphan,
-    /// Delete all of them
+    /// Delete the definition and its custom resources
     Delete,
 }
 
@@ -145,10 +147,10 @@ pub(crate) enum CustomResourcesFlag {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "PascalCase")]
 pub(crate) enum ReplaceFlag {
-    /// All but Namespaces, CustomResourceDefinitions and volumes
+    /// All objects except Namespaces, CustomResourceDefinitions and volumes
     Always,
     /// Jobs that have completed or failed
     IfCompleted,
-    /// None
+    /// No objects
     Never,
 }

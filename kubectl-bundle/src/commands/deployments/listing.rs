@@ -14,7 +14,7 @@ use crate::ui::{Table, age};
 
 /// Reason of the Event for restored objects.
 const CORRECTED: &str = "DriftCorrected";
-/// Period for which corrections are counted. API servers keep Events as long by default.
+/// Period for which corrections are counted. By default, API servers keep Events for the same time.
 const CORRECTION_PERIOD: SignedDuration = SignedDuration::from_hours(1);
 /// Maximum number of corrections that are printed for a deployment.
 const MAX_CORRECTIONS: usize = 5;
@@ -24,7 +24,8 @@ const MAX_CORRECTIONS: usize = 5;
 pub(super) struct Corrections(Option<BTreeMap<String, i64>>);
 
 impl Corrections {
-    /// Reads the Events about corrections, and counts those of [`CORRECTION_PERIOD`] before `now`.
+    /// Reads the Events about corrections, and counts the Events in the [`CORRECTION_PERIOD`]
+    /// before `now`.
     pub(super) async fn read(cluster: &Cluster, now: Timestamp) -> Self {
         let events = cluster.events(&format!("reason={CORRECTED}")).await;
         Self(events.map(|events| Self::count(&events, now)))
@@ -120,7 +121,7 @@ pub(super) fn deployments(wide: bool) -> Table {
     }
 }
 
-/// Returns the installed version, and that of new content that is not completely installed.
+/// Returns the installed version. During an upgrade, also returns the version of the new content.
 fn version(status: &BundleDeploymentStatus, installed: &Installed) -> String {
     let installed = installed.version.clone().unwrap_or_default();
     match &status.upgrade {
@@ -129,7 +130,7 @@ fn version(status: &BundleDeploymentStatus, installed: &Installed) -> String {
     }
 }
 
-/// Returns the version of new content, or else its digest.
+/// Returns the version of new content. Without a version, returns its digest.
 pub(super) fn upgraded(upgrade: &Upgrade) -> String {
     upgrade
         .version

@@ -1,4 +1,4 @@
-//! Revisions of a BundleDeployment: their numbers, their Bundles, and the choice of one.
+//! Revisions of a BundleDeployment: their numbers, their Bundles, and the selection of a revision.
 
 use bundle_api::deployment::status::{Revision, RevisionState};
 use bundle_api::{Bundle, BundleDeployment, names};
@@ -77,9 +77,9 @@ pub(super) fn find<'a>(
     Ok(*found.ok_or_else(|| unknown(item, selector, &revisions))?)
 }
 
-/// Returns the revision before the current template: the active one, if other content is to be
-/// installed and is not yet, else the newest superseded one. `is_wanted` returns `true` for the
-/// revision of the current template.
+/// Returns the revision before the current template. If the content of the current template is not
+/// installed yet, this is the active revision. Otherwise it is the newest superseded revision.
+/// `is_wanted` returns `true` for the revision of the current template.
 pub(super) fn previous(
     item: &BundleDeployment,
     is_wanted: impl Fn(&Revision) -> bool,

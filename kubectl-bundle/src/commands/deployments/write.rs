@@ -14,8 +14,8 @@ use crate::failure::Outcome;
 use crate::ui::Ui;
 use crate::ui::format::Format;
 
-/// Maximum number of attempts to read and apply an object that others, such as the webhook, write
-/// concurrently.
+/// Maximum number of attempts to read and apply an object that other clients, such as the webhook,
+/// write concurrently.
 const MAX_ATTEMPTS: u32 = 10;
 
 /// Settings of a write.
@@ -53,7 +53,7 @@ impl WriteOutcome {
         waiting::known_failure(&serde_json::from_value(before.clone()).ok()?)
     }
 
-    /// Waits until the deployment `name` reaches `goal`, and prints that.
+    /// Waits until the deployment `name` reaches `goal`, and prints the result.
     pub(super) async fn wait_until(
         &self,
         ui: &mut Ui,
@@ -74,8 +74,8 @@ impl WriteOutcome {
         Ok(())
     }
 
-    /// Returns an error if admission warned that no provisioner handles the class: the object would
-    /// never be reconciled.
+    /// Returns an error if a warning of admission says that no provisioner handles the class. The
+    /// object would never be reconciled.
     pub(super) fn fail_without_class(&self, name: &str) -> Outcome {
         let code = codes::review::CLASS_UNKNOWN;
         let class = &self.applied.after["spec"]["provisionerClassName"];
@@ -95,7 +95,7 @@ impl WriteOutcome {
 }
 
 impl WriteSettings {
-    /// Applies the object that `compose` returns for the current one. Prints the API server's
+    /// Applies the object that `compose` returns for the current object. Prints the API server's
     /// warnings, kubectl's line and each changed field.
     ///
     /// Returns `None` if the cluster was not changed. With `--dry-run=client` no request is sent.
@@ -112,8 +112,8 @@ impl WriteSettings {
         Ok(written.filter(|_| self.dry_run == DryRun::None))
     }
 
-    /// Like [`apply`](Self::apply), with `word` for a change in kubectl's line. Also returns the
-    /// result of a dry run of the API server.
+    /// Does the same as [`apply`](Self::apply), with `word` for a change in kubectl's line. Also
+    /// returns the result of a dry run of the API server.
     pub(super) async fn apply_as<K>(
         &self,
         ui: &mut Ui,
@@ -135,7 +135,8 @@ impl WriteSettings {
             let before = cluster.read::<K>(name).await?;
             let mut object = compose(ui, before.as_ref()).await;
             if let Some(before) = &before {
-                // Concurrent changes are read again and not undone.
+                // After a concurrent change, the API server rejects this version, and the loop
+                // reads the object again.
                 let version = &before["metadata"]["resourceVersion"];
                 object["metadata"]["resourceVersion"] = version.clone();
             }
@@ -147,7 +148,8 @@ impl WriteSettings {
                 _ => break (before, after),
             }
         };
-        // Printed after a refusal too, as they often explain it.
+        // Warnings are also printed if the API server rejects the request, because they often
+        // explain the rejection.
         let warnings = cluster.take_warnings();
         for warning in &warnings {
             ui.server_warning(warning);

@@ -132,7 +132,7 @@ pub(crate) fn key_settings(
     })
 }
 
-/// Returns the source of the token. A login is a source only if it was requested or a user is
+/// Returns the source of the token. A login is used only if it was requested, or if a user is
 /// present.
 fn token_source(args: &KeylessFlags, environment: &Environment) -> Outcome<TokenSource> {
     let opener = || Opener::find(environment.graphical);

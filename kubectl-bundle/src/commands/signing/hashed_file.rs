@@ -24,7 +24,7 @@ const PIECE: usize = 1 << 20;
 pub(super) struct HashedFile {
     /// SHA-256.
     pub(super) digest: Digest,
-    /// Content, or the beginning of a larger file.
+    /// Content of the file. For a file that is too large for memory, only its beginning.
     bytes: Vec<u8>,
     length: u64,
 }
@@ -45,8 +45,8 @@ impl HashedFile {
                 .in_file(path.display().to_string())
                 .hint(hint)
         };
-        // Checked before the file is opened, as opening a pipe blocks until another process writes
-        // to it.
+        // The type of the file is checked before the file is opened. Opening a pipe blocks until
+        // another process writes to it.
         let named = fs_err::metadata(path).map_err(unreadable)?;
         if !named.is_file() {
             let hint = "--bundle requires a regular file, such as an archive of `save`";
@@ -113,7 +113,7 @@ impl HashedFile {
     }
 }
 
-/// Returns `true` if both values are of the same, unmodified file.
+/// Returns `true` if both values are from the same file, and the file was not modified.
 fn is_unchanged(one: &Metadata, other: &Metadata) -> bool {
     #[cfg(unix)]
     {

@@ -63,7 +63,7 @@ impl CopyReport {
     }
 }
 
-/// Returns the rule for tags.
+/// Returns the policy for tags that refer to other content.
 pub(crate) fn tag_policy(overwrite_tag: bool) -> TagPolicy {
     if overwrite_tag {
         TagPolicy::Move

@@ -20,7 +20,7 @@ pub(crate) enum KeyLocation {
 }
 
 impl KeyLocation {
-    /// Parses the value of a flag. `attended`: a user is present for a PIN or a touch.
+    /// Parses the value of a flag. `attended` is `true` if a user can enter a PIN or touch a token.
     pub(crate) fn read(given: PathBuf, attended: bool) -> Outcome<Self> {
         let key = given
             .to_str()

@@ -1,5 +1,5 @@
-//! Keys in key management services: a program `sigstore-kms-NAME` signs with them (sigstore's KMS
-//! plugin protocol, v1).
+//! Keys in key management services. A program `sigstore-kms-NAME` signs with these keys (sigstore's
+//! KMS plugin protocol, v1).
 
 mod location;
 mod name;

@@ -14,7 +14,7 @@ const LONGEST_RESOURCE: usize = 4096;
 pub(crate) struct KmsKey {
     name: String,
     resource: String,
-    /// `true` if a user is present for a PIN or a touch.
+    /// `true` if a user can enter a PIN or touch a token.
     pub(super) attended: bool,
 }
 
@@ -61,7 +61,7 @@ impl KmsKey {
         format!("sigstore-kms-{}", self.name)
     }
 
-    /// Returns the plugin's name of the key.
+    /// Returns the name of the key in the plugin.
     pub(super) fn resource(&self) -> &str {
         &self.resource
     }

@@ -52,8 +52,8 @@ struct SignatureAnswer {
     signature: String,
 }
 
-/// Limits of a plugin. The time is sufficient to find and touch a hardware token. The output may be
-/// larger than the largest response. Stderr is truncated to a readable length.
+/// Limits of a plugin. The time is sufficient to find and touch a hardware token. The output limit
+/// is above the largest response. Stderr is truncated to a readable length.
 pub(super) const LIMITS: ProcessLimits = ProcessLimits {
     time: Duration::from_secs(60),
     output: 256 << 10,
@@ -79,7 +79,8 @@ pub(super) fn send_request(
     let arguments = arguments(key, deadline, question).to_string();
     let mut command = Command::new(program);
     command.args([VERSION, &arguments]);
-    // Credentials of the service stay in the environment, as the protocol defines.
+    // The plugin needs the credentials of its service, so the protocol keeps them in the
+    // environment.
     crate::system::secrets::remove_own_secrets(&mut command);
     // If a user is present, the plugin may use the terminal.
     let group = if key.attended {
@@ -96,7 +97,7 @@ pub(super) fn send_request(
         };
         return Err(invalid_response(key, &why));
     };
-    // The exit status is ignored, as the protocol defines.
+    // According to the protocol, the exit status is ignored.
     if !answer.error_message.is_empty() {
         return Err(Finding::error(
             codes::trust::KEY_REFUSED,

@@ -1,4 +1,4 @@
-//! Local HTTP server for the redirect from the issuer. Any local process can connect: only a
+//! Local HTTP server for the redirect from the issuer. Any local process can connect, so only a
 //! request with the right state is accepted.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -21,8 +21,7 @@ use crate::sigstore::secret::Secret;
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 /// Timeout of a connection.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum number of concurrent connections. It is more than one because browsers open additional
-/// connections.
+/// Maximum number of concurrent connections. Browsers open additional connections.
 const MAX_CONNECTIONS: usize = 16;
 /// Maximum size of the beginning of a request, in bytes.
 const MAX_REQUEST_BYTES: usize = 16 * 1024;
@@ -61,13 +60,14 @@ impl Callback {
             .map_err(none)?;
         let port = first.local_addr().map_err(none)?.port();
         let mut listeners = vec![first];
-        // `localhost` may resolve to this address, so no other process may listen on it. Without
-        // IPv6, binding fails and nothing resolves to it.
+        // `localhost` may also resolve to this IPv6 address, so no other process may listen on it.
+        // Without IPv6, binding fails, and `localhost` does not resolve to the address.
         listeners.extend(TcpListener::bind((Ipv6Addr::LOCALHOST, port)).await);
         Ok(Self { listeners, port })
     }
 
-    /// Returns the redirect URI. Its host is `localhost`, as registered at issuers.
+    /// Returns the redirect URI. Its host is `localhost`, because issuers have registered this
+    /// host.
     pub(super) fn address(&self) -> String {
         format!("http://localhost:{}{PATH}", self.port)
     }
@@ -80,7 +80,7 @@ impl Callback {
             issuer: issuer.to_owned(),
         });
         let (sender, mut received) = mpsc::channel(1);
-        // The tasks end when this is dropped.
+        // The tasks end when `acceptors` is dropped.
         let mut acceptors = JoinSet::new();
         for listener in self.listeners {
             acceptors.spawn(accept(listener, Arc::clone(&expected), sender.clone()));
@@ -106,7 +106,7 @@ async fn accept(
             visitors.join_next().await;
         }
         let Ok((stream, _)) = listener.accept().await else {
-            // Too many open files, perhaps temporarily.
+            // The process may have too many open files at the moment.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
@@ -146,7 +146,7 @@ async fn handle_request(
         "HTTP/1.1 {status}\r\ncontent-type: text/html; charset=utf-8\r\ncontent-length: {}\r\ncontent-security-policy: default-src 'none'\r\nreferrer-policy: no-referrer\r\ncache-control: no-store\r\nconnection: close\r\n\r\n{page}",
         page.len()
     );
-    // A browser that disconnects without reading has sent its code.
+    // An error is ignored: a browser that closed the connection has already sent its code.
     let _ = stream.write_all(answer.as_bytes()).await;
     let _ = stream.shutdown().await;
     verdict
@@ -161,8 +161,8 @@ impl ExpectedRedirect {
         if method != "GET" || !version.starts_with("HTTP/1.") || !target.starts_with('/') {
             return None;
         }
-        // Another host name that resolves here could be a page that sends requests through the
-        // browser (DNS rebinding).
+        // Only host names of this machine are accepted. A web page with another host name could
+        // resolve it to this address, and send requests through the browser (DNS rebinding).
         let mut hosts = lines.filter_map(|line| {
             let (name, value) = line.split_once(':')?;
             name.eq_ignore_ascii_case("host")

@@ -15,7 +15,7 @@ use crate::sigstore::secret::Secret;
 use crate::ui::{Ui, safe};
 
 const GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
-/// Maximum time for the login in seconds, regardless of the issuer's.
+/// Maximum time for the login in seconds, even if the issuer allows more time.
 const MAX_LOGIN_SECONDS: u64 = 15 * 60;
 /// Default polling interval, in seconds.
 const DEFAULT_INTERVAL: u64 = 5;

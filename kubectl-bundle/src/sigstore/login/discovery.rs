@@ -64,7 +64,7 @@ fn read(answer: &[u8], issuer: &str, address: &Url) -> Result<Endpoints, Finding
             crate::ui::safe(&document.issuer)
         )));
     }
-    // Without PKCE, anyone who sees the code could exchange it.
+    // Without PKCE, any process that sees the code could exchange it for a token.
     if !document
         .code_challenge_methods_supported
         .iter()

@@ -26,10 +26,10 @@ const SCOPE: &str = "openid email";
 /// Kind of login.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LoginKind {
-    /// In a browser on this machine. The opener starts the browser. Without an opener, the user
-    /// opens the URL.
+    /// Login in a browser on this machine. The opener starts the browser. Without an opener, the
+    /// user opens the URL.
     Browser(Option<Opener>),
-    /// On any device, with a code.
+    /// Login on any device, with a code.
     Device,
 }
 

@@ -13,8 +13,8 @@ pub(crate) struct Opener {
 }
 
 impl Opener {
-    /// Returns the command for this platform. `graphical`: a display is available, where this can
-    /// be detected.
+    /// Returns the command for this platform. On Linux, `graphical` must be `true`: a display is
+    /// available.
     pub(crate) fn find(graphical: bool) -> Option<Self> {
         let (name, before) = if cfg!(windows) {
             ("rundll32", Some("url.dll,FileProtocolHandler"))
@@ -23,7 +23,7 @@ impl Opener {
         } else if graphical {
             ("xdg-open", None)
         } else {
-            // xdg-open would start a text browser in the terminal.
+            // Without a display, xdg-open would start a text browser in the terminal.
             return None;
         };
         crate::system::command_lookup::find(name)
@@ -31,8 +31,8 @@ impl Opener {
             .map(|program| Self { program, before })
     }
 
-    /// Opens `url` without waiting. Returns `false` if the command cannot be started; whether a
-    /// browser opened is unknown.
+    /// Opens `url` without waiting. Returns `false` if the command cannot be started. `true` does
+    /// not mean that a browser opened.
     pub(super) fn open(&self, url: &Url) -> bool {
         let mut command = Command::new(&self.program);
         command

@@ -19,7 +19,7 @@ pub(super) struct Mirror {
 /// Reason why a file was not downloaded.
 #[derive(Debug)]
 pub(super) enum FetchError {
-    /// The mirror did not respond, or not in time.
+    /// The mirror did not respond in time, or could not be reached.
     Unreachable(reqwest::Error),
     /// The mirror returned an error status.
     Status(StatusCode),

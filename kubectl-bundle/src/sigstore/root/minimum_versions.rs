@@ -40,7 +40,7 @@ impl MinimumVersions {
     }
 
     /// Adds a timestamp, and a snapshot that is used only if the timestamp refers to it. Expired
-    /// metadata counts too.
+    /// metadata is used too.
     fn add(&mut self, root: &[u8], timestamp: &[u8], snapshot: Option<&[u8]>) {
         let Ok(mut trusted) = TrustedMetadataSet::from_root(root) else {
             return;
@@ -49,7 +49,7 @@ impl MinimumVersions {
             return;
         }
         if let Some(snapshot) = snapshot {
-            // A snapshot of another timestamp is ignored.
+            // A snapshot to which the timestamp does not refer is ignored.
             let _ = trusted.update_snapshot(snapshot, Timestamp::MIN);
         }
         if let Some(timestamp) = trusted.timestamp() {

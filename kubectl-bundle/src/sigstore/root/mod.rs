@@ -1,4 +1,4 @@
-//! Choice of the trust root: from a file, from the TUF repository of `trust init`, or the built-in
+//! Selects the trust root: from a file, from the TUF repository of `trust init`, or the built-in
 //! trust root.
 
 mod fetch;
@@ -33,7 +33,7 @@ pub(crate) struct TrustRootSettings {
     pub(crate) file: Option<PathBuf>,
     /// `true` if no repository is read.
     pub(crate) offline: bool,
-    /// Folders for the choice of the repository; `None` without a home folder.
+    /// Folders for the selected repository and its metadata; `None` without a home folder.
     pub(crate) folders: Option<Folders>,
     /// Additional certificate authorities.
     pub(crate) ca_files: Vec<PathBuf>,
@@ -59,7 +59,7 @@ pub(crate) struct SelectedRoot {
     rename_all_fields = "camelCase"
 )]
 pub(crate) enum RootOrigin {
-    /// Built-in.
+    /// Built-in trust root of the public instance.
     BuiltIn,
     /// A file.
     File {
@@ -111,7 +111,7 @@ impl SelectedRoot {
         })
     }
 
-    /// Returns the text, unless the trust root is the built-in one.
+    /// Returns the text of the trust root. `None` for the built-in trust root.
     pub(crate) fn given(&self) -> Option<&str> {
         match self.origin {
             RootOrigin::BuiltIn => None,
@@ -242,7 +242,7 @@ impl TufRepository<'_> {
     }
 }
 
-/// Returns `true` if the failure is only an unreachable repository.
+/// Returns `true` if the only cause of the failure is an unreachable repository.
 fn is_unreachable(failure: &Failure) -> bool {
     let Failure::Findings { findings, .. } = failure else {
         return false;

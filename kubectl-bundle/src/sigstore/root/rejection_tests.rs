@@ -1,5 +1,5 @@
-//! Tests for rejected refreshes: roots are stored at once, and versions never decrease. The test
-//! generates the repository, role by role.
+//! Tests for rejected refreshes. Roots are stored immediately, and versions never decrease. The
+//! tests generate the repository and sign its metadata with a key for each role.
 
 use std::collections::BTreeMap;
 
@@ -38,13 +38,13 @@ fn signed(document: &Value, signer: &str) -> Vec<u8> {
         .into_bytes()
 }
 
-/// Valid metadata of a repository, to be changed by tests.
+/// Valid metadata of a repository. Tests change its fields.
 #[derive(Clone)]
 struct State {
     root: u64,
     /// Keys of timestamp, snapshot and targets in the root.
     keys: [&'static str; 3],
-    /// Keys that sign the metadata in fact.
+    /// Keys that actually sign timestamp, snapshot and targets.
     signers: [&'static str; 3],
     versions: [u64; 3],
     timestamp_expires: &'static str,
@@ -208,20 +208,22 @@ async fn messages_of_rejected_refreshes_are_recorded() {
 #[tokio::test]
 async fn rejected_refresh_keeps_its_valid_versions() {
     let client = Client::at_five().await;
-    // The timestamp is valid, the snapshot is not.
+    // The signature of the timestamp is valid. The signature of the snapshot is not valid.
     let bad_snapshot = |state: &mut State| state.signers[1] = "eve";
     let forged = "BUNDLE-TRUST-053";
     client
         .rejects(&State::at(7, 7).with(bad_snapshot), forged)
         .await;
-    // Metadata from before that timestamp is a replay, even if no newer refresh was complete.
+    // Metadata that is older than the valid timestamp is a replay, even though no newer refresh was
+    // complete.
     for version in [5, 6] {
         let why = format!("has version {version}, older than the trusted version 7");
         client.rejects(&State::at(version, version), &why).await;
     }
-    // Neither are the versions of the last complete refresh.
+    // Targets older than in the last complete refresh are rejected too.
     client.rejects(&State::at(8, 4), "targets.json").await;
-    // Timestamp and snapshot are valid, the targets are not.
+    // The signatures of timestamp and snapshot are valid. The signature of the targets is not
+    // valid.
     let bad_targets = |state: &mut State| state.signers[2] = "eve";
     client
         .rejects(&State::at(9, 9).with(bad_targets), forged)
@@ -267,7 +269,7 @@ async fn root_is_stored_at_once_even_if_the_refresh_is_rejected() {
     client
         .rejects(&State::at(6, 6).with(second), "BUNDLE-TRUST-051")
         .await;
-    // A mirror that hides the second root and serves metadata signed by the revoked key.
+    // The mirror hides the second root, and serves metadata that the revoked key signed.
     client.rejects(&State::at(7, 7), "BUNDLE-TRUST-053").await;
 }
 

@@ -1,5 +1,5 @@
-//! Trust material of a TUF repository: from stored metadata or a refresh, with an error for each
-//! failure.
+//! Trust material of a TUF repository. It comes from stored metadata or from a refresh. Each
+//! failure has its own error.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,8 +79,8 @@ impl TufRepository<'_> {
         Ok(material)
     }
 
-    /// Returns an error if versions decreased, also compared with rejected refreshes. The valid
-    /// metadata of a rejected refresh is stored.
+    /// Returns an error if a version is lower than before. Versions of rejected refreshes are
+    /// compared too. The valid metadata of a rejected refresh is stored.
     fn check_minimum_versions(
         &self,
         draft: &MetadataUpdate,

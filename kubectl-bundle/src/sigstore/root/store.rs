@@ -1,5 +1,5 @@
-//! Stored data of a TUF repository: the choice and its initial root (user's configuration), and
-//! downloaded metadata (cache).
+//! Stored data of a TUF repository. The selected repository and its initial root are in the user's
+//! configuration folder. The downloaded metadata is in the cache folder.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::failure::{self, Failure, Outcome};
 use crate::system::files;
 
 const NAME: &str = "kubectl-bundle";
-/// File with the choice of the repository.
+/// File with the selected repository.
 const INSTANCE: &str = "trust.json";
 /// File with the time of the last refresh.
 const REFRESH_TIME_FILE: &str = "asked.json";
@@ -26,7 +26,8 @@ const ROOT: &str = "root.json";
 const ROOTS: &str = "root_history/";
 pub(super) const TIMESTAMP: &str = "timestamp.json";
 pub(super) const SNAPSHOT: &str = "snapshot.json";
-/// Valid metadata of rejected refreshes: without a snapshot, and with one.
+/// Valid metadata of rejected refreshes: a timestamp without a snapshot, and a timestamp with its
+/// snapshot.
 const REFUSED: [&str; 2] = ["refused-timestamp.json", "refused-snapshot.json"];
 
 /// Configuration and cache folders of a user.
@@ -54,7 +55,7 @@ struct RefreshTime {
 }
 
 impl Instance {
-    /// Returns the public instance, whose initial root is built in.
+    /// Returns the public instance. Its initial root is built in.
     pub(crate) fn public() -> Self {
         let public = SigstoreInstance::PublicGood;
         Self {
@@ -69,8 +70,8 @@ impl Folders {
         self.config.join(NAME).join(INSTANCE)
     }
 
-    /// Returns the repository of `trust init`, if any. An unreadable file is an error: falling back
-    /// to another root would not be the user's choice.
+    /// Returns the repository of `trust init`, if any. An unreadable file is an error, because the
+    /// user did not select another root.
     pub(crate) fn instance(&self) -> Outcome<Option<Instance>> {
         let path = self.instance_file();
         match fs_err::symlink_metadata(&path) {
@@ -96,7 +97,7 @@ impl Folders {
             })
     }
 
-    /// Stores the choice of a repository.
+    /// Stores the selection of a repository.
     pub(super) fn keep(&self, instance: &Instance) -> Outcome {
         let path = self.instance_file();
         let text =
@@ -106,7 +107,7 @@ impl Folders {
         })
     }
 
-    /// Deletes the choice. Returns `true` if a choice existed.
+    /// Deletes the stored selection. Returns `true` if a selection existed.
     pub(crate) fn forget(&self) -> Outcome<bool> {
         let path = self.instance_file();
         match fs_err::remove_file(&path) {
@@ -138,9 +139,9 @@ impl StoredMetadata {
         })
     }
 
-    /// Deletes the metadata of a repository that is not trusted after all.
+    /// Deletes the metadata of a repository that was not accepted as trusted.
     pub(super) fn clear(&self) {
-        // A missing folder is fine, and remaining files are not trusted.
+        // A missing folder is no error. Files that remain are not trusted.
         let _ = fs_err::remove_dir_all(&self.0);
     }
 
@@ -162,10 +163,10 @@ impl StoredMetadata {
 
 /// Stored metadata and the changes of a refresh.
 ///
-/// Roots are stored at once, as TUF's client workflow requires (5.3.8). The new timestamp, snapshot
-/// and targets together replace the files of the last complete refresh, so that the stored metadata
-/// is always usable offline. Valid metadata of a rejected refresh is stored separately, because
-/// versions must not decrease (5.4.5, 5.5.7).
+/// Roots are stored immediately, as TUF's client workflow requires (5.3.8). The new timestamp,
+/// snapshot and targets together replace the files of the last complete refresh. Therefore the
+/// stored metadata is always usable offline. Valid metadata of a rejected refresh is stored
+/// separately, because versions must not decrease (5.4.5, 5.5.7).
 pub(super) struct MetadataUpdate {
     folder: PathBuf,
     kept: FileStore,
@@ -181,10 +182,11 @@ struct RejectedRefresh {
 
 impl MetadataUpdate {
     /// Stores the changes file by file. The timestamp is last, because it refers to all other
-    /// files. Metadata of rejected refreshes is older, and is removed.
+    /// files. The metadata of rejected refreshes is older than the changes, and is removed.
     pub(super) fn keep(&self) -> Result<(), Error> {
         let changes = self.changes();
-        // Versioned copies (`7.snapshot.json`) are for mirrors and would accumulate here.
+        // Versioned copies (`7.snapshot.json`) are not stored. Only mirrors need them, and they
+        // would accumulate in the folder.
         let lasting = |name: &&String| !name.starts_with(|first: char| first.is_ascii_digit());
         let mut names: Vec<&String> = changes.keys().filter(lasting).collect();
         names.sort_by_key(|name| *name == TIMESTAMP);
@@ -204,9 +206,9 @@ impl MetadataUpdate {
         self.changes().contains_key(TIMESTAMP)
     }
 
-    /// Stores the valid metadata of a rejected refresh: the newest timestamp and, if
-    /// `with_snapshot`, the newest snapshot with its timestamp. Both are stored, because a later
-    /// timestamp does not contain the versions of targets.
+    /// Stores the valid metadata of a rejected refresh: the timestamp or, with `with_snapshot`, the
+    /// snapshot with its timestamp. Each is stored in its own file, because a later timestamp does
+    /// not contain the versions of targets.
     pub(super) fn keep_rejected(&self, with_snapshot: bool) -> Result<(), Error> {
         let changes = self.changes();
         let text = |name: &str| {
@@ -239,9 +241,9 @@ impl MetadataUpdate {
         complete.into_iter().chain(rejected).collect()
     }
 
-    /// Stores a root. If it changes the keys of timestamp or snapshot, versions signed by the old
-    /// keys are dropped: an attacker with those keys may have increased them as far as possible
-    /// (5.3.11).
+    /// Stores a root. If the root changes the keys of timestamp or snapshot, stored versions with
+    /// signatures by the old keys are deleted. An attacker with the old keys may have increased
+    /// these versions as far as possible (5.3.11).
     fn keep_root(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
         let before = self.kept.load(name)?;
         if before.as_deref() == Some(bytes) {

@@ -1,4 +1,4 @@
-//! Messages about clusters that an installation does not fit.
+//! Messages about clusters in which bundle-webhook cannot be installed or used.
 
 use axum::http::Method;
 use serde_json::json;
@@ -110,7 +110,7 @@ fn reports_bundledeployments_that_an_uninstallation_would_remove() {
         (Method::GET, "/deployments/bundle-webhook", 200, own),
         (Method::GET, "/bundledeployments", 200, list),
     ];
-    // Read for each ProvisionerClass, and for BundleDeployments.
+    // The list of kinds is read for each ProvisionerClass, and for BundleDeployments.
     let again = std::iter::repeat_n(kinds, 10);
     answers.extend(again.map(|kinds| (Method::GET, "/core.rukpak.io/v1alpha1", 200, kinds)));
     cluster(&mut context, answers);

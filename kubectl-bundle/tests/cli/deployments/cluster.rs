@@ -1,5 +1,5 @@
 //! Kubeconfigs with errors, and responses of an API server. The API server of these tests returns
-//! responses from a list. e2e has tests with a real API server.
+//! responses from a list. The e2e tests use a real API server.
 
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::context::Context;
 use crate::kb_snapshot;
 
-/// Responses by method and suffix of the path; the first match is used.
+/// Responses by method and suffix of the path. The first response that matches is used.
 type Answers = Arc<Mutex<Vec<(Method, &'static str, StatusCode, Value)>>>;
 /// Applied objects, in order.
 pub(crate) type Applied = Arc<Mutex<Vec<Value>>>;

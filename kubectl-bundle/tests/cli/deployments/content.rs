@@ -1,4 +1,4 @@
-//! `run` and `content` up to their requests to the pod; scenarios of e2e have those.
+//! `run` and `content` up to their requests to the pod. The e2e scenarios test these requests.
 
 use axum::http::Method;
 use serde_json::{Value, json};
@@ -65,7 +65,7 @@ fn dry_run_prints_the_object_with_the_digest_of_the_folder() {
     error: nowhere: no such file or directory [BUNDLE-USAGE-002]
       hint: pass a folder that contains bundle.yaml and manifests/, or an OCI layout
     ");
-    // The folders of RukPak's examples have manifests only.
+    // The folders in RukPak's examples contain only manifests.
     std::fs::remove_file(context.path().join("web/bundle.yaml")).unwrap();
     kb_snapshot!(context, ["run", "web", "web", "--dry-run"], @r"
     exit code: 0

@@ -70,7 +70,7 @@ fn upgrade_keeps_settings_without_flags() {
       spec.template.spec.source.image.ref: registry.example.com/web@sha256:0000d081... -> registry.example.com/web@sha256:9f86d081...
     "#);
     let mut expected = with_new_content(&none)["spec"].take();
-    // Fields of other managers are not sent.
+    // The apply does not contain fields of other field managers.
     expected.as_object_mut().unwrap().remove("paused");
     assert_eq!(applied.lock().unwrap()[0]["spec"], expected);
 
@@ -156,7 +156,8 @@ fn wait_stops_at_permanent_failures() {
                 200,
                 event("BUNDLE-INSTALL-002", exists),
             ),
-            // The command waits for transient states; the server ends the watch at once.
+            // The failure is transient, so the command waits. The server ends the watch
+            // immediately.
             (Method::GET, PATH, 404, status(404, "NotFound", "not found")),
             (Method::PATCH, PATH, 201, away.clone()),
             (Method::GET, "/bundledeployments", 200, list(&[away])),
@@ -168,7 +169,7 @@ fn wait_stops_at_permanent_failures() {
             ),
             (Method::GET, "/bundledeployments", 200, json!({})),
             (Method::GET, "/bundledeployments", 200, list(&[])),
-            // A rejected deletion.
+            // The webhook rejected the deletion.
             (Method::GET, PATH, 200, deployed(&json!([]))),
             (Method::DELETE, PATH, 200, refused.clone()),
             (Method::GET, "/bundledeployments", 200, list(&[refused])),
@@ -437,7 +438,7 @@ fn deploy_retries_after_a_concurrent_write() {
         .map(|object| &object["metadata"]["resourceVersion"])
         .collect();
     assert_eq!(versions, ["1", "2"]);
-    // Concurrent changes are sent again, and so not removed.
+    // The second apply contains the concurrent change, so the change is not removed.
     assert_eq!(applied[1]["spec"]["drift"]["mode"], "Report");
 }
 
@@ -456,7 +457,7 @@ fn default_class_follows_the_format_of_the_package() {
         "layers": [], "annotations": {"io.rukpak.core.bundle.format": "helm+v3"},
     });
     registry.put_manifest("chart", "1", MANIFEST, manifest.to_string().as_bytes());
-    // The connection is established, but nothing reads the request.
+    // The operating system accepts the connection, but no process reads the request.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let digest = format!("sha256:{}", "9".repeat(64));
     let silent_reference = format!("{}/web@{digest}", silent.local_addr().unwrap());
@@ -476,7 +477,7 @@ fn default_class_follows_the_format_of_the_package() {
     let rows: [(&str, &[&str], &str); 4] = [
         (&reference, &[], "core-rukpak-io-registry"),
         (&reference, &["--class", "mine"], "mine"),
-        // The format of a tag's content can change.
+        // With a tag, the format is not read, because the content of the tag can change.
         (&reference, &["--keep-tag"], "core-rukpak-io-plain"),
         (&chart, &[], "core-rukpak-io-helm"),
     ];

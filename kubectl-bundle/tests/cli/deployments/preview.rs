@@ -1,5 +1,5 @@
-//! Previews: `diff`, and `deploy --dry-run=server --show=diff`. e2e tests both with a real API
-//! server.
+//! Previews: `diff`, and `deploy --dry-run=server --show=diff`. The e2e tests run both commands
+//! with a real API server.
 
 use axum::http::Method;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Revisions in `history` and `rollback`. e2e tests both with a real API server.
+//! Revisions in `history` and `rollback`. The e2e tests run both commands with a real API server.
 
 use axum::http::Method;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ fn source(digest: &str) -> Value {
     }})
 }
 
-/// Returns a deployment with two revisions. The content of the newer one is installed.
+/// Returns a deployment with two revisions. The content of the newer revision is installed.
 fn deployed() -> Value {
     json!({
         "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment",

@@ -124,7 +124,7 @@ fn get_with_watch_prints_a_row_for_each_event() {
             (Method::GET, LIST, 200, list(&[installed])),
             (Method::GET, "/bundles", 200, bundles()),
             (Method::GET, "/events", 200, events(&[])),
-            // The watch with one event; the server ends it, and refuses the next.
+            // The watch returns one event and ends. The server rejects the next watch.
             (Method::GET, LIST, 200, event),
             (Method::GET, "/events", 200, events(&[])),
             (

@@ -21,8 +21,8 @@ fn deployment(images: &[String]) -> String {
     )
 }
 
-/// Publishes an index for two platforms, with an attestation as a third manifest, as some builders
-/// do.
+/// Publishes an index for two platforms. Like some builders, it adds an attestation as a third
+/// manifest.
 fn publish_index(registry: &Registry, repository: &str, tag: &str) {
     let entry = |os: &str, arch: &str| {
         format!(
@@ -180,7 +180,8 @@ fn builds_from_the_lock_file_without_a_registry() {
       - object: Deployment.apps/default/web
         field: spec.template.spec.containers[2].image
     ");
-    // The registry is not used any more, and the digest is the same; a second run changes nothing.
+    // With the lock file, the build needs no registry and produces the same digest. A second run
+    // with `--lock` changes nothing.
     let asked = registry.seen().len();
     let first = context.stdout(&["build", "web", "-q", "--dry-run"]);
     assert_eq!(context.stdout(&["build", "web", "-q"]), first);
@@ -210,7 +211,7 @@ fn builds_from_the_lock_file_without_a_registry() {
       in namespace default: {apiGroups: ["apps"], resources: ["deployments"], verbs: ["create", "delete", "patch"]}
     ----- stderr -----
     "#);
-    // An outdated lock is rejected: the changed image would be installed by its tag.
+    // An outdated lock is rejected, because the changed image would be installed by its tag.
     let moved = manifest.replace("lib/tool:2.0.0", "lib/tool:2.0.1");
     context.write("web/manifests/web.yaml", moved);
     kb_snapshot!(context, ["build", "web"], @r"
@@ -259,8 +260,8 @@ fn inspect_sends_few_requests() {
         let count = |kind: &&str| lines.iter().filter(|line| line.contains(*kind)).count();
         (kinds.iter().map(count).collect::<Vec<_>>(), lines)
     };
-    // Manifest; configuration and content; referrers; their fallback tags. Three sequential steps,
-    // with concurrent requests.
+    // Expected requests: the manifest, then configuration and content, then referrers and their
+    // fallback tags. The three steps are sequential, and the requests of a step are concurrent.
     let (counts, lines) = asked(&["inspect", &web, "-q"]);
     assert_eq!(counts, [1, 2, 1, 2], "{lines:#?}");
     let (counts, lines) = asked(&["inspect", &web, "-q", "--manifest-only"]);

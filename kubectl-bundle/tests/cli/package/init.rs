@@ -88,11 +88,11 @@ fn detects_the_content_of_a_folder() {
     context.write("chart/Chart.yaml", CHART);
     context.write("chart/templates/web.yaml", CONFIG_MAP);
     context.stdout(&["init", "chart"]);
-    // The chart has another name than its folder.
+    // The name of the chart differs from the name of its folder.
     let written = std::fs::read_to_string(context.path().join("chart/bundle.yaml")).unwrap();
     assert!(written.contains("\nname: web\n"), "{written}");
     assert!(written.contains("\nformat: helm+v3\n"), "{written}");
-    // PATH is empty here.
+    // PATH is empty in this test.
     kb_snapshot!(context, ["build", "chart"], @r"
     exit code: 1
     ----- stdout -----
@@ -141,7 +141,7 @@ fn derives_the_name_from_most_objects_or_from_the_folder() {
         context.write(&format!("{folder}/manifests/all.yaml"), objects.concat());
         context.run(&["init", folder, "--dry-run"])
     };
-    // The first object is a dependency.
+    // The first object belongs to a dependency.
     let most = told(
         "manifests-of-argo",
         &[

@@ -46,7 +46,7 @@ fn git(folder: &Path, arguments: &[&str]) {
 #[cfg(unix)]
 #[test]
 fn twenty_concurrent_builds_in_different_environments_have_one_digest() {
-    // Files with different orders of creation, and more than one chunk of compression.
+    // The files are created in different orders, and need more than one chunk of compression.
     let files: Vec<(String, String)> = (0..12)
         .map(|i| {
             let data: Vec<String> = (0..20_u64)
@@ -212,7 +212,7 @@ fn layers_of_a_base_image_are_unchanged() {
     let objects = context.run(&["inspect", "upper", "-o", "json"]);
     assert!(objects.contains("\"name\": \"top\""), "{objects}");
     assert!(objects.contains("\"ConfigMap\": 2"), "{objects}");
-    // Duplicates are found in both layers.
+    // An object that is in the base image and in the folder is a duplicate.
     context.write("top/manifests/again.yaml", CONFIG_MAP);
     let refused = context.run(&["build", "top", "--to", "never", "--base", "lower"]);
     assert!(refused.contains("the same object"), "{refused}");
@@ -318,8 +318,8 @@ fn full_disk_leaves_no_files() {
     ]);
     let limited = |line: &str| {
         let program = env!("CARGO_BIN_EXE_kubectl-bundle");
-        // 512-byte blocks; the signal that would end the process is ignored, so that writes fail as
-        // on a full disk.
+        // The limit is in blocks of 512 bytes. The signal SIGXFSZ is ignored, so that writes fail
+        // as on a full disk.
         let line = format!("ulimit -f 4000; trap '' XFSZ; exec {program} {line}");
         let mut command = Command::new("/bin/sh");
         command.args(["-c", &line]).current_dir(context.path());

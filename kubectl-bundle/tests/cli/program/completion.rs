@@ -1,4 +1,4 @@
-//! `completion install`: the program that kubectl runs. e2e has the scenarios in shells.
+//! `completion install`: the program that kubectl runs. The e2e tests run completion in shells.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Signed files: rejected input, and no remaining files after errors.
+//! Signed files: rejected input, and files that must not exist after an error.
 
 use crate::context::Context;
 use crate::kb_snapshot;
@@ -32,7 +32,7 @@ fn rejects_input_that_is_not_a_regular_file() {
     error: empty: the file is empty [BUNDLE-USAGE-002]
       hint: check that the path is correct
     ");
-    // A device without an end, and a file with more content than its size.
+    // One file is a device without an end. The other file has more content than its size.
     #[cfg(target_os = "linux")]
     for (file, why) in [
         ("/dev/zero", "a pipe or a device"),
@@ -51,7 +51,7 @@ fn rejects_input_that_is_not_a_regular_file() {
     error: invalid reference `web.tar`: it has no registry [BUNDLE-REFERENCE-001]
       hint: this is a file; add the path of its signature: --bundle web.tar.sigstore.json
     ");
-    // A file that could be presented as the signature payload of an image.
+    // This file could be presented as the signature payload of an image.
     context.write("manifest.json", r#"{"schemaVersion":2,"layers":[]}"#);
     kb_snapshot!(context, ["sign", "manifest.json", "--bundle", "b.json", "--key", "release.key"], @r"
     exit code: 3
@@ -83,7 +83,8 @@ fn rejects_input_that_is_not_a_regular_file() {
     error: ./web.tar: the signature would overwrite the file itself [BUNDLE-USAGE-003]
       hint: nothing was signed; use another file with --bundle
     ");
-    // Private services are not completed by the public instance, whose log is public.
+    // With a private certificate authority, the log of the public instance is not used, because its
+    // entries are public.
     kb_snapshot!(context, ["sign", "web.tar", "--bundle", "b.json", "--identity-token", "x", "--fulcio-url", "https://fulcio.example.com"], @r"
     exit code: 2
     ----- stdout -----
@@ -150,7 +151,7 @@ fn force_replaces_only_sigstore_bundles() {
         }
         assert_eq!(read(there), before);
     }
-    // A missing file, and an existing bundle.
+    // The first command writes a new file. The second command replaces an existing Sigstore bundle.
     context.stdout(&[&sign[..], &["--bundle", "b.json"]].concat());
     let before = read("b.json");
     context.stdout(&[&attest[..], &["--bundle", "b.json"]].concat());

@@ -1,4 +1,5 @@
-//! Keys: complete files, never overwritten, never readable by others.
+//! Keys: the files are complete, are never overwritten, and other users can never read private
+//! keys.
 
 use crate::context::Context;
 use crate::kb_snapshot;
@@ -32,7 +33,7 @@ fn key_pair_is_never_overwritten() {
     ");
     let again = std::fs::read_to_string(context.path().join("release.key")).unwrap();
     assert_eq!(private, again);
-    // Only the public key exists: the private one must not be left alone.
+    // The public key exists already, so no private key is written without its public key.
     context.write("half.pub", "");
     kb_snapshot!(context, ["keys", "generate", "--output-key-prefix", "half"], @r"
     exit code: 1

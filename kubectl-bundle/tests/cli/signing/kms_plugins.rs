@@ -119,7 +119,7 @@ fn rejects_responses_of_a_plugin_to_another_request() {
             "{script}: {told}"
         );
     }
-    // Another protocol version is reported by the plugin. The exit status is ignored.
+    // The plugin reports another protocol version. Its exit status is ignored.
     plugin(
         &context,
         "printf '{\"errorMessage\":\"\\\\u001b[31mI speak %s no more\"}' \"$1\"; exit 0",
@@ -136,7 +136,7 @@ fn rejects_responses_of_a_plugin_to_another_request() {
 #[test]
 fn rejects_keys_of_unsupported_types() {
     let context = context();
-    // ECDSA P-384, and a private key instead of a public one.
+    // The plugin returns an ECDSA P-384 key, or a private key instead of a public key.
     let other = "-----BEGIN PUBLIC KEY-----\nMHYwEAYHKoZIzj0CAQYFK4EEACIDYgAEQbjGzkV5XfGGJUGHoqXe+hcIi9z2HY+9\n-----END PUBLIC KEY-----\n";
     plugin(&context, &answers(other, ""));
     let told = context.run(&PUBLIC);
@@ -185,7 +185,7 @@ fn invalid_signature_of_a_plugin_is_not_stored_and_secrets_are_withheld() {
     for secret in ["BUNDLE_PASSWORD", "SIGSTORE_ID_TOKEN"] {
         assert!(!seen.contains(secret), "{seen}");
     }
-    // Rejected when it signs, not before.
+    // The plugin fails when it signs, not when it returns the public key.
     plugin(
         &context,
         &answers(&public, "").replace(

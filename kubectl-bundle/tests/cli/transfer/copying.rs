@@ -45,7 +45,8 @@ fn pulls_copies_and_pushes_with_the_signature() {
     let digest = pulled.rsplit_once('@').unwrap().1.to_owned();
     let again = context.run(&["pull", &web]);
     assert!(again.contains("nothing to do"), "{again}");
-    // Layout to archive to registry: the digest is the same and the signature is valid.
+    // The layout is copied to an archive, and the archive to a registry. The digest is the same,
+    // and the signature is valid.
     context.stdout(&["copy", "web-1.4.0.oci", "web.tar"]);
     let to = second.reference("mirror/web:1.4.0");
     let copied = context.stdout(&["copy", "web.tar:1.4.0", &to]);
@@ -101,7 +102,8 @@ fn saves_and_loads_below_a_prefix() {
     let again = context.run(&["load", "all.tar", "--to", &to, "--mirrors-out", "mirrors"]);
     assert!(again.contains("nothing to do"), "{again}");
 
-    // A list of digests: its content is read from the first registry, and from the loaded copy.
+    // The file is a list of digests. The content is read from the first registry, and from the
+    // loaded copy.
     context.stdout(&[
         "save",
         &web,
@@ -221,8 +223,8 @@ fn interrupted_copy_leaves_nothing_under_the_name() {
         let ended = child.wait().unwrap();
         assert_eq!(entries(&context, target), 0, "{signal}");
         if signal == "KILL" {
-            // The process was killed; the remaining temporary files have names that no command
-            // reads.
+            // The process was killed. Commands ignore the temporary files that remain, by their
+            // names.
             registry.set_fault(None);
             context.stdout(&["copy", &web, target]);
             assert_eq!(entries(&context, target), 1);
@@ -238,8 +240,8 @@ fn interrupted_copy_leaves_nothing_under_the_name() {
 fn full_disk_is_reported_and_leaves_no_files() {
     let (context, registry) = shop();
     let web = registry.reference("base/app:1.0.0");
-    // Files of this process are limited to 2 KiB: writes fail as on a full disk in the middle of a
-    // blob.
+    // The maximum file size of the process is 2 KiB. Writes fail in the middle of a blob, as on a
+    // full disk.
     let program = env!("CARGO_BIN_EXE_kubectl-bundle");
     for target in ["full.tar", "full.oci"] {
         let mut command = std::process::Command::new("sh");

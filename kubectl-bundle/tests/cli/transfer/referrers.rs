@@ -1,4 +1,4 @@
-//! Registries without a referrers API, for each of their responses: sign, attest, verify, copy and
+//! Registries without a referrers API. For each of their responses, sign, attest, verify, copy and
 //! save use the fallback tag.
 
 use bundle_testkit::registry::{Fault, Registry, Settings};
@@ -50,7 +50,7 @@ fn signatures_work_for_each_response_of_a_missing_referrers_api() {
         for registry in [&first, &second] {
             assert!(registry.manifest("team/web", &tag).is_some(), "{fault:?}");
         }
-        // The archive contains them.
+        // The archive contains the referrers.
         let third = without_api(&context, &fault);
         let loaded = third.reference("team/web:1.4.0");
         context.stdout(&["copy", "web.tar", &loaded]);

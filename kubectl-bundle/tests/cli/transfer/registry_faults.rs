@@ -1,4 +1,4 @@
-//! Errors for registries that are unreachable, send wrong content, stall or end a response early.
+//! Errors for registries that are unreachable, send wrong content, stall, or end a response early.
 
 use bundle_testkit::registry::Fault;
 
@@ -8,7 +8,7 @@ use crate::kb_snapshot;
 #[test]
 fn reports_an_unreachable_registry() {
     let context = Context::new();
-    // Nothing listens on port 9 ("discard").
+    // No process listens on port 9 ("discard").
     kb_snapshot!(context, ["inspect", "127.0.0.1:9/web:1"], @r"
     exit code: 4
     ----- stdout -----
@@ -96,7 +96,7 @@ fn reports_registries_with_false_stalled_or_interrupted_responses() {
     error: cannot read the manifest of [REGISTRY]/web:1.4.0: the registry is overloaded or failing (503: slow down) [BUNDLE-REGISTRY-011]
       hint: try again later
     ");
-    // A forbidden list is never reported as an empty one.
+    // A list that the user has no permission to read is never reported as an empty list.
     insta::assert_snapshot!(inspect(Fault::ReferrersApi(403)), @r#"
     exit code: 0
     ----- stdout -----

@@ -1,5 +1,5 @@
 //! `check` offline, and with a cluster and a registry: the content of images, and policies with
-//! unreadable Secrets. The servers respond from a list.
+//! unreadable Secrets. The API server of these tests returns responses from a list.
 
 use std::io::Read as _;
 
@@ -132,7 +132,7 @@ fn check_reports_objects_of_the_content_that_the_api_server_would_refuse() {
         assert!(checked.contains(part), "{part}:\n{checked}");
     }
 
-    // The rule that the warning proposes ends it.
+    // With the rule that the warning proposes, the warning no longer appears.
     let valid = APP.replace(", resource: {}", "");
     let rule = "  drift: {ignore: [{kind: Deployment.apps, namespace: default, name: web, fields: [/spec/replicas]}]}\n";
     deployment(&context, &publish(&registry, &valid), rule);
@@ -254,7 +254,7 @@ fn check_skips_content_of_other_provisioners_and_lists_what_is_not_checked() {
     );
 }
 
-/// Returns a policy for all images, with its key in a Secret.
+/// Returns a policy for all images. Its key is in a Secret.
 fn policy() -> Value {
     json!({
         "apiVersion": "core.rukpak.io/v1alpha1", "kind": "SignaturePolicy", "metadata": {"name": "releases"},
@@ -278,7 +278,7 @@ fn check_cannot_tell_without_right_to_read_the_secret_of_a_policy() {
             ),
         )
     };
-    // The policy in the file.
+    // The policy is in the file.
     context.write("policy.yaml", policy().to_string());
     let mut told = answers(OURS, &[]);
     told.push(forbidden());
@@ -298,7 +298,7 @@ fn check_cannot_tell_without_right_to_read_the_secret_of_a_policy() {
         "{checked}"
     );
 
-    // A policy of the cluster that is about the content of the file.
+    // The policy is in the cluster, and matches the content of the file.
     deployment(&context, &publish(&registry, CONFIG_MAP), "");
     let mut told = answers(OURS, &[policy()]);
     told.push(forbidden());

@@ -1,5 +1,5 @@
-//! `doctor` without a cluster, and with an API server that returns responses from a list. e2e has
-//! the scenarios with a real API server.
+//! `doctor` without a cluster, and with an API server that returns responses from a list. The e2e
+//! tests run `doctor` with a real API server.
 
 use std::time::{Duration, Instant};
 
@@ -102,7 +102,7 @@ fn program_that_kubectl_runs_instead_is_a_warning() {
 
 #[test]
 fn ends_at_the_deadline_if_the_server_does_not_respond() {
-    // Connections are accepted by the operating system, and never answered.
+    // The operating system accepts connections, but no process responds.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let context = Context::new();
     let server = format!("http://{}", listener.local_addr().unwrap());

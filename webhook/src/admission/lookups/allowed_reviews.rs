@@ -1,5 +1,5 @@
-//! Cache of allowed access reviews, for one second: a burst of writes by one user needs one
-//! request. Denied and unknown results are not cached.
+//! Cache of allowed access reviews. Each result is cached for one second, so that a burst of writes
+//! by one user needs one request. Denied and unknown results are not cached.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use moka::future::Cache;
 /// delay.
 const ALLOWED_TTL: Duration = Duration::from_secs(1);
 
-/// The cached results.
+/// The cached results of access reviews.
 pub(in crate::admission) struct AllowedReviews {
     confirmed: Cache<(Requester, Question), ()>,
 }
 
-/// A result that is not cached.
+/// A denied or unknown result. It is not cached.
 #[derive(Debug, Clone)]
 enum UncachedReview {
     Denied,

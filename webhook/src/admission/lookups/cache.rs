@@ -1,6 +1,6 @@
 //! Short-lived caches of reviews: a verdict between the mutating and the validating call, and
-//! images of admitted objects. Each later request is judged again; `bundle_trust::proof` caches the
-//! examinations of signatures.
+//! images of admitted objects. Each later request is reviewed again. `bundle_trust::proof` caches
+//! the results of signature checks.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ const MAX_IMAGE_BYTES: u64 = 8 << 20;
 /// Additional bytes that are counted for each text.
 const TEXT_OVERHEAD: usize = 256;
 
-/// The two caches. Clones share the caches.
+/// The cache of verdicts and the cache of images. Clones share both caches.
 #[derive(Clone)]
 pub(in crate::admission) struct ReviewCache {
     verdicts: Cache<Digest, Verdict>,
@@ -36,8 +36,8 @@ pub(in crate::admission) struct ReviewCache {
 }
 
 /// An image by digest, read for a requester with a pull secret, for a generation of the policies.
-/// Different requesters never share a read, because a read can fail if the memory of its requester
-/// is used up.
+/// Different requesters never share a read, because a read can fail if its requester has used all
+/// of their memory.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::admission) struct ImageKey {
     reference: String,
@@ -60,12 +60,12 @@ impl ImageKey {
     }
 }
 
-/// A result that is not cached.
+/// A result of a read that is not cached.
 #[derive(Debug, Clone)]
 enum UncachedResult {
-    /// The image without its signatures.
+    /// The image was read, and reading its signatures failed.
     Half(Arc<ImageMetadata>),
-    /// The lookup failed.
+    /// The lookup failed with this finding.
     Nothing(Finding),
 }
 
@@ -92,7 +92,8 @@ impl ReviewCache {
     /// Stores a verdict for the validating call of the same request. That call does not follow if
     /// the schema rejects the object.
     pub(in crate::admission) async fn insert(&self, key: Digest, verdict: Verdict) {
-        // The cache evicts some time after an insertion.
+        // The cache evicts entries only some time after an insertion. Therefore a large verdict is
+        // not inserted.
         if verdict_weight(&verdict) <= VERDICT_BYTES {
             self.verdicts.insert(key, verdict).await;
         }
@@ -171,7 +172,7 @@ fn weight(metadata: &ImageMetadata) -> usize {
 /// Returns a digest over all inputs of a verdict except the state of the cluster.
 pub(in crate::admission) fn key(subject: &Subject<'_>, requester: &Requester) -> Digest {
     let old = subject.old_spec().map(spec_digest);
-    // Hashed, because the proof can be as long as the request.
+    // The key contains a hash of the proof, because the proof can be as long as the request.
     let proof = subject.new["metadata"]["annotations"][ANNOTATION_PROOF].as_str();
     let proof = proof.map(|text| Digest::of(text.as_bytes()));
     let named = serde_json::json!([

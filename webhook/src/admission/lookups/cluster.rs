@@ -32,7 +32,7 @@ use crate::clients::names;
 use crate::shared::Shared;
 use crate::sources::HeldConfigMap;
 
-/// Bundles in one page of a list.
+/// Number of Bundles in one page of a list.
 const PAGE_SIZE: u32 = 50;
 
 /// Lookups in the cluster that the pod serves.
@@ -40,10 +40,11 @@ pub struct ClusterLookups {
     shared: Arc<Shared>,
     own_user: OnceCell<String>,
     permits: AllowedReviews,
-    /// Bundles are listed for one review at a time, so that pages of objects need memory once.
+    /// Bundles are listed for one review at a time. Therefore at most one page of Bundles is in
+    /// memory.
     bundle_lists: Semaphore,
-    /// Time limit of one lookup. It is shorter than the review, so that the response can name the
-    /// lookup.
+    /// Time limit of one lookup. It is shorter than the time limit of the review, so that the
+    /// response can name the lookup that failed.
     timeout: Duration,
 }
 
@@ -107,7 +108,8 @@ impl ReviewLookups for ClusterLookups {
         if let Some(known) = stored.get(name) {
             return fact((*known).clone());
         }
-        // The class can have been created just now.
+        // The class may have been created after the last event of the watch, so it is read from the
+        // API server.
         let api: Api<DynamicObject> = Api::all_with(
             self.shared.client(),
             &bundle_api::ProvisionerClass::api_resource(),
@@ -170,7 +172,8 @@ impl Lookups for ClusterLookups {
 
     fn policies(&self) -> Option<(Policies, u64)> {
         let stored = &self.shared.policies;
-        // The generation is read first. Otherwise, old policies could get the number of newer ones.
+        // The generation is read first. Otherwise, old policies could get the generation number of
+        // newer policies.
         let generation = stored.generation();
         stored.is_synced().then(|| (stored.all(), generation))
     }

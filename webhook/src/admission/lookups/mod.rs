@@ -30,8 +30,8 @@ pub trait Lookups: ReviewLookups + Send + 'static {
     fn policies(&self) -> Option<(Policies, u64)>;
     /// Returns the user name of the pod, or `None` if it is unknown.
     fn own_user(&self) -> impl Future<Output = Option<String>> + Send;
-    /// Returns the start of the period in which the registrations have been intact; `None` while
-    /// they are not intact.
+    /// Returns the start of the period in which the registrations have been intact. Returns `None`
+    /// while they are not intact.
     fn intact_since(&self) -> Option<Timestamp>;
     /// Reads the registrations. Returns the start of the period in which they have required a
     /// review of every write. Returns `None` if they do not require this now, or if this is

@@ -1,5 +1,5 @@
 //! Stamps on objects: validation of an existing stamp or seal, the stamp that a write gets, and the
-//! patch that sets the stamp. `bundle_core::review` has the formats (`stamp`, `seal`) and the
+//! patch that sets the stamp. `bundle_core::review` contains the formats (`stamp`, `seal`) and the
 //! rules.
 
 use bundle_api::names::{ANNOTATION_ADMIT, ANNOTATION_STAMP, API_VERSION, LABEL_TEMPLATE_HASH};
@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 
 use crate::stored_object;
 
-/// Maximum age of the stamp of a write at the validating call, in milliseconds. This age exceeds
-/// the longest webhook timeout.
+/// Maximum age of the stamp of a write at the validating call, in milliseconds. This age is longer
+/// than the longest timeout of a webhook call.
 const MAX_STAMP_AGE_MS: i64 = 60_000;
 /// Maximum clock difference between two replicas, in milliseconds.
 const CLOCK_SKEW_MS: i64 = 5_000;
@@ -130,7 +130,7 @@ pub(in crate::admission) enum WantedStamp {
     Stamp(Box<Stamp>),
 }
 
-/// All inputs of a stamp.
+/// All facts that determine the stamp of a write.
 pub(in crate::admission) struct StampInput<'a> {
     pub(in crate::admission) subject: &'a Subject<'a>,
     pub(in crate::admission) requester: &'a Requester,
@@ -139,7 +139,7 @@ pub(in crate::admission) struct StampInput<'a> {
     /// True if the stored object has a seal.
     pub(in crate::admission) is_sealed: bool,
     pub(in crate::admission) inherited: Option<&'a InheritedStamp>,
-    /// Start of the review.
+    /// Time at which the review began.
     pub(in crate::admission) began: Timestamp,
 }
 
@@ -218,7 +218,7 @@ impl StampInput<'_> {
             let changed = self.subject.changed_parts();
             vouched.parts.changed_by(self.requester, changed)
         } else {
-            // The specs of other kinds do not change.
+            // The spec of every other kind is immutable.
             vouched.parts.clone()
         }
     }
@@ -246,7 +246,7 @@ impl WantedStamp {
         }
     }
 
-    /// Returns true if a mutating call, in any replica, created the annotation for this write.
+    /// Returns true if a mutating call of any replica created the annotation for this write.
     pub(in crate::admission) fn is(&self, key: &[u8], found: Option<&str>) -> bool {
         match self {
             Self::Exactly(text) => text.as_deref() == found,

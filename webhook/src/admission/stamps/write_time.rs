@@ -1,5 +1,5 @@
-//! The time of an update in `metadata.managedFields`, in cases where the API server records none:
-//! for a manager without fields, and for an object whose `managedFields` were emptied.
+//! Records the time of an update in `metadata.managedFields` if the API server does not record it.
+//! This happens for a manager without fields, and for an object whose `managedFields` were emptied.
 //! `bundle_core::review::seal` compares this time with the time of the stamp, to detect a stamp
 //! that was copied from another request.
 
@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 
 use crate::stored_object;
 
-/// The field manager of the entry.
+/// The field manager of the recorded entry.
 const MANAGER: &str = "bundle-webhook-admission";
 
-/// Returns the JSON patch operation that records the time of the update of `object`, which gets
-/// `stamp`. Returns `None` if an entry already shows the time.
+/// Returns the JSON patch operation that records the time of the update that sets `stamp` on
+/// `object`. Returns `None` if an entry already shows the time.
 ///
 /// Entries can be forged by users who write the object. Therefore a stamp is only valid if the
-/// registrations have been intact since.
+/// webhook registrations have been intact since the time of the stamp.
 pub(in crate::admission) fn patch(object: &Value, stamp: &Stamp) -> Option<Value> {
     stamp.target.as_ref()?;
     let metadata = &object["metadata"];

@@ -19,7 +19,7 @@ async fn review_ends_at_its_deadline_if_a_dependency_stalls() {
             && message.contains("retry; the result is not cached"),
         "{message}"
     );
-    // The result is not cached.
+    // The unknown result is not cached.
     server.fake.stalled.store(false, Ordering::SeqCst);
     assert_eq!(
         server.write("ana", None, &bundle()).await.0["allowed"],

@@ -13,7 +13,7 @@ fn config_map(operation: &str, namespace: &str, immutable: bool) -> Value {
     request["namespace"] = namespace.into();
     request["operation"] = operation.into();
     if operation == "DELETE" {
-        // As for the objects of a collection.
+        // The API server sends an empty name for each object of a deleted collection.
         request["name"] = "".into();
         request["oldObject"] = request["object"].take();
     }
@@ -51,7 +51,7 @@ async fn referenced_config_maps_are_guarded_in_the_system_namespace_only() {
         let answer = server.ask("/validate", &review).await;
         assert_eq!(answer["allowed"], message.is_none(), "{review}");
         if let Some(message) = message {
-            // RukPak's text alone, which scripts compare.
+            // The message is exactly RukPak's text, because scripts compare it.
             assert_eq!(answer["status"]["message"], message);
             assert_eq!(answer["status"]["reason"], message);
         }

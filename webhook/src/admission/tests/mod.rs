@@ -1,4 +1,5 @@
-//! The router with calls like those of the API server, and lookups that return results from memory.
+//! Tests of the router. The calls are like the calls of an API server, and lookups return results
+//! from memory.
 
 mod bounds;
 mod config_maps;
@@ -40,12 +41,12 @@ const KEY: &[u8] = b"stamp key";
 const OWN: &str = "system:serviceaccount:bundle-system:bundle-webhook";
 const DIGEST: &str = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
 
-/// A cluster in which ana has permission to use the classes `plain` and `strict`, with a
-/// BundleDeployment.
+/// A cluster with a BundleDeployment, in which ana has permission to use the classes `plain` and
+/// `strict`.
 #[derive(Default)]
 struct Fake {
     deployment: Option<Value>,
-    /// Bundles that reference each ConfigMap; `None`: unknown.
+    /// Bundles that reference each ConfigMap. `None` if the Bundles are unknown.
     bundles: Option<Vec<String>>,
     questions: AtomicUsize,
     /// Number of requests to the registry.
@@ -177,7 +178,7 @@ impl Lookups for SharedFake {
         if self.stalled.load(Ordering::SeqCst) {
             std::future::pending::<()>().await;
         }
-        // Simulates the time of a response, in which concurrent calls arrive.
+        // Simulates the time until a response, so that concurrent calls arrive before it.
         for _ in 0..10 {
             tokio::task::yield_now().await;
         }
@@ -220,7 +221,7 @@ impl Server {
     async fn respond(&self, path: &str, body: impl Into<Body>) -> Response {
         let body = body.into();
         let mut request = HttpRequest::post(path);
-        // As the API server does it.
+        // The API server also sends this header.
         if let Some(length) = http_body::Body::size_hint(&body).exact() {
             request = request.header("content-length", length);
         }
@@ -340,9 +341,9 @@ async fn bundle_is_stamped_for_its_creator_and_judged_once() {
             .unwrap()
             .starts_with("BUNDLE-TRUST-005: ")
     );
-    // One access review and one image lookup, although there were two calls.
+    // Two calls caused only one access review and one image lookup.
     assert_eq!(server.questions(), 2);
-    // A verdict is used once: the next attempt is judged again.
+    // A cached verdict is used once. The next attempt is reviewed again.
     server.ask("/validate", &review("ana", None, &stored)).await;
     assert_eq!(server.questions(), 2);
 }

@@ -1,5 +1,5 @@
-//! Caching of signatures between reviews: no result outlives the state that it depends on.
-//! `bundle_trust` has the rules and the cache of examinations.
+//! Caching of signatures between reviews: a cached result is not used after the state that it
+//! depends on has changed. `bundle_trust` contains the rules and the cache of signature checks.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ fn by_key(key: &PrivateKey) -> Policy {
     policy(&json!({"name": "release", "key": {"data": key.public().to_pem()}}))
 }
 
-/// Returns a policy whose key is in a Secret. `found` is the result of reading the Secret.
+/// Returns a policy with a key in a Secret. `found` is the result of reading the Secret.
 fn by_secret(found: Named) -> Policy {
     policy(&json!({"name": "release", "key": {"secretRef": {"name": "release"}}}))
         .with_secrets(&BTreeMap::from([("release".to_owned(), found)]))
@@ -83,7 +83,7 @@ impl Server {
         self.fake.world.lock().unwrap().signatures = signatures;
     }
 
-    /// Returns the first code of the rejection. The text is empty for an admitted object.
+    /// Returns the first code of the rejection. Returns an empty text for an admitted object.
     async fn code(&self, object: &Value) -> String {
         let (answer, _) = self.write("ana", None, object).await;
         if answer["allowed"] == true {
@@ -262,7 +262,7 @@ async fn sufficient_proof_saves_the_lookup_and_an_insufficient_one_repeats_no_ac
     assert_eq!((server.reads(), server.questions()), (0, 1));
     assert_eq!(server.code(&carrying(&other)).await, "");
     assert_eq!((server.reads(), server.questions()), (1, 2));
-    // An invalid proof is reported, and changes nothing.
+    // An invalid proof causes a warning, and does not change the verdict.
     let mut damaged = carrying(&key);
     damaged["metadata"]["annotations"][PROOF] = "%%%".into();
     let (answer, _) = server.write("ana", None, &damaged).await;
@@ -299,7 +299,8 @@ async fn verification_waits_for_others_of_its_requester_and_then_for_a_limited_t
         (&answer["status"]["code"], server.fake.examinations.made()),
         (&json!(503), 0)
     );
-    // Other requesters have their turn, and images without signatures need none.
+    // Other requesters have their own slots for verification. Images without signatures need no
+    // slot.
     let other = server.write("eve", None, &object).await.0;
     assert_eq!((&other["allowed"], pool.used()), (&json!(true), 1));
     let second = verifying("bob").await.unwrap();

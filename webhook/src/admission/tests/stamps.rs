@@ -26,11 +26,12 @@ async fn write_without_change_of_the_spec_keeps_the_stamp_without_lookups() {
 async fn foreign_stamp_is_ignored() {
     let server = server(Fake::default());
     let (_, stored) = server.write("ana", None, &bundle()).await;
-    // Ben creates it again with ana's stamp: the stamp is removed, and the request is rejected.
+    // Ben creates the object again with ana's stamp. The mutating call removes the stamp, and the
+    // validating call rejects the request.
     let (answer, object) = server.write("ben", None, &stored).await;
     assert_eq!(answer["allowed"], false);
     assert_eq!(stamp(&object), None);
-    // The same without the mutating call.
+    // The same write is rejected without the mutating call too.
     let other = stored.to_string().replace("\"ana\"", "\"eve\"");
     let other: Value = serde_json::from_str(&other).unwrap();
     let answer = server.ask("/validate", &review("ana", None, &other)).await;
@@ -101,7 +102,7 @@ async fn bundle_of_a_template_inherits_the_stamp_of_its_deployment() {
     assert_eq!(requester(&stored).as_deref(), Some("ana"));
     assert_eq!(there.questions(), 0);
 
-    // Another user only gets their own permissions.
+    // Another user creates the same Bundle. Only the permissions of that user count.
     let (answer, stored) = there.write("ana", None, &child).await;
     assert_eq!(
         (&answer["allowed"], requester(&stored).as_deref()),
@@ -159,8 +160,8 @@ async fn object_written_while_admission_was_off_is_admitted_only_by_its_own_anno
             "{user}"
         );
     }
-    // The permission for the class is not sufficient: nothing proves that the object is theirs, so
-    // verb `manage` is required.
+    // The permission for the class is not sufficient: nothing proves that they requested the
+    // object, so verb `manage` is required.
     for user in ["ana", "ben"] {
         let (answer, _) = server.write(user, Some(&old), &annotated(&token)).await;
         assert_eq!(answer["status"]["code"], 403, "{user}");
@@ -168,7 +169,7 @@ async fn object_written_while_admission_was_off_is_admitted_only_by_its_own_anno
     let (answer, object) = server.write("eve", Some(&old), &annotated(&token)).await;
     assert_eq!(answer["allowed"], true, "{answer}");
     assert_eq!(requester(&object).as_deref(), Some("eve"));
-    // An annotation that was set before is ignored.
+    // An annotation that was set before this write is ignored.
     let there = annotated(&token);
     let mut again = there.clone();
     again["metadata"]["labels"] = json!({"a": "b"});
@@ -184,7 +185,7 @@ async fn stamp_of_another_time_or_before_a_gap_is_invalid() {
         let then = Timestamp::constant(1_800_000_000 + seconds, 0);
         server.fake.world.lock().unwrap().now = then;
     };
-    // The validating call of a later write, without the mutating call.
+    // The validating call of a later write without its mutating call is rejected.
     later(61);
     let answer = server.ask("/validate", &review("ana", None, &stored)).await;
     assert_eq!(
@@ -198,7 +199,8 @@ async fn stamp_of_another_time_or_before_a_gap_is_invalid() {
         answer["status"]["details"]["causes"][0]["reason"],
         "BUNDLE-REVIEW-025"
     );
-    // An object without a seal, in a gap: a change of it carries no stamp.
+    // An object without a seal is changed after a gap in the registrations. The write gets no
+    // stamp.
     later(1);
     let mut changed = stored.clone();
     changed["spec"]["source"]["git"] = Value::Null;
@@ -286,7 +288,7 @@ async fn only_the_write_that_sets_the_annotation_admits_and_renewals_keep_its_ti
     };
     let (_, stored) = server.write("ana", None, &bundle()).await;
     assert_eq!(admitted(&stored, 0), None);
-    // The annotation was set while admission was off. A later write renews the stamp.
+    // The annotation was set while admission was off. A later write sets a new stamp.
     let token = admit_token(KEY, "Bundle", "web", "u1", &stored["spec"]);
     let mut annotated = stored.clone();
     annotated["metadata"]["annotations"][ANNOTATION_ADMIT] = token.into();
@@ -304,7 +306,7 @@ async fn only_the_write_that_sets_the_annotation_admits_and_renewals_keep_its_ti
     let renewed = write("ben", &admitting, &labelled, 60).await;
     assert_ne!(stamp(&renewed), stamp(&admitting));
     assert_eq!(admitted(&renewed, 60), time);
-    // Another spec was not admitted by that write.
+    // That write did not admit another spec.
     let mut changed = renewed.clone();
     changed["spec"]["source"]["git"] = Value::Null;
     let changed = write("eve", &renewed, &changed, 80).await;

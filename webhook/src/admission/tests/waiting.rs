@@ -37,12 +37,13 @@ async fn large_review_does_not_wait_for_other_reviews_of_its_requester() {
     while server.fake.looks.load(Ordering::SeqCst) == 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    // It would hold memory that the bodies of other requesters need.
+    // The second review is rejected at once. If it waited, it would hold memory that the bodies of
+    // other requesters need.
     let asked = Instant::now();
     let second = ask("ana", large(100 << 10, false)).await;
     assert!(is_busy(&second), "{second}");
     assert!(asked.elapsed() < Duration::from_secs(1));
-    // Small bodies have separate memory for waiting, which is limited too.
+    // Small bodies wait in separate memory, which is also limited.
     let mut small: Vec<_> = (0..20)
         .map(|_| Box::pin(ask("ana", large(40 << 10, false))))
         .collect();
@@ -54,7 +55,7 @@ async fn large_review_does_not_wait_for_other_reviews_of_its_requester() {
         }
     }
     assert!((10..20).contains(&refused), "{refused}");
-    // Reviews of other requesters are served meanwhile.
+    // Reviews of other requesters are served while these reviews wait.
     server.fake.stalled.store(false, Ordering::SeqCst);
     let other = ask("bob", large(100 << 10, false)).await;
     assert!(!is_busy(&other), "{other}");
@@ -67,7 +68,7 @@ async fn response_longer_than_its_review_reserves_memory_or_is_short() {
     let class = json!({
         "kind": "ProvisionerClass",
         "metadata": {"name": "n".repeat(4 << 10)},
-        // Each of the findings has the name of the class.
+        // Each finding contains the name of the class.
         "spec": {"provisioner": "core.rukpak.io/plain", "sources": {"types": vec![0; 100]}},
     });
     let review = review("ana", None, &class).to_string();

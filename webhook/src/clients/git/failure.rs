@@ -25,7 +25,7 @@ enum Kind {
     CommitNotServed,
     /// The server redirects to another URL.
     Redirect,
-    /// Any other failure.
+    /// Any failure that no other kind describes.
     Other,
 }
 
@@ -83,8 +83,8 @@ impl GitFailure {
         }
     }
 
-    /// Returns true if the messages say that the ssh program does not exist. Messages of the server
-    /// have a prefix.
+    /// Returns true if git reports that the ssh program does not exist. Messages of the server have
+    /// a prefix.
     pub(super) fn lacks_ssh(stderr: &[u8]) -> bool {
         let text = String::from_utf8_lossy(stderr);
         let mut own = text.lines().filter(|line| !is_of_server(line));

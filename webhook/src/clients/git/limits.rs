@@ -1,26 +1,26 @@
-//! Limits of git. They are necessary because the server determines how much git allocates and
-//! writes.
+//! Limits of git. They are necessary because the server controls how much memory git allocates and
+//! how much data it writes.
 
 use std::time::Duration;
 
 use crate::clients::process::ProcessLimits;
 
-/// Maximum size of one folder, in bytes: a packed commit with a bundle.
+/// Maximum size of one folder, in bytes. A packed commit with a bundle fits into this size.
 const FOLDER_BYTES: u64 = 192 << 20;
 /// Maximum private memory of one process, in bytes. git-remote-https uses 9 MiB, most of it for the
 /// certificate authorities, and index-pack 8 MiB for a pack of 3 MiB.
 pub(super) const PROCESS_MEMORY: u64 = 24 << 20;
-/// Address space of a process, in bytes. It also limits memory on kernels that do not count all
-/// private memory.
+/// Maximum address space of a process, in bytes. This limit is effective even on kernels that do
+/// not count all private memory.
 const ADDRESS_SPACE: u64 = 128 << 20;
-/// Stack of each thread, in bytes.
+/// Maximum stack of each thread, in bytes.
 const STACK: u64 = 1 << 20;
-/// CPU time of a process.
+/// Maximum CPU time of a process.
 const CPU_TIME: Duration = Duration::from_secs(60);
 /// Maximum memory of all processes of one command, in bytes. It is reserved while the command runs.
 const COMMAND_MEMORY: u64 = 32 << 20;
-/// Number of commands for which the pod must have memory: while the command of one requester waits
-/// for a slow server, the command of another requester can run.
+/// Number of commands for which the pod must have memory. With two commands, the command of one
+/// requester can run while the command of another requester waits for a slow server.
 pub(super) const CONCURRENT_COMMANDS: u64 = 2;
 /// Time limit of one process that uses the network.
 const NETWORK_TIMEOUT: Duration = Duration::from_secs(120);
@@ -58,7 +58,7 @@ impl Default for GitLimits {
 }
 
 impl GitLimits {
-    /// Returns the limits of one command.
+    /// Returns the limits for the processes of one command.
     pub(super) fn of_command(&self) -> ProcessLimits {
         ProcessLimits {
             folder: self.folder,

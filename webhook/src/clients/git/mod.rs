@@ -23,9 +23,9 @@ use crate::clients::process::{
     self, ChildProcess, ProcessCommand, ProcessError, ProcessFolder, UsedByProcess, find_program,
 };
 
-/// Number of concurrent folders of git. The volume of the cache must have space for the cache and
-/// for these folders, and each folder has processes that use the memory of the pod. One requester
-/// can use half of the folders.
+/// Number of concurrent folders of git. The cache volume must have space for the cache and for
+/// these folders. The processes of each folder use the memory of the pod. One requester can use
+/// half of the folders.
 const FOLDERS: u64 = 2;
 /// The oldest version of git that connects only to given addresses (`http.curloptResolve`). Older
 /// versions ignore the setting.
@@ -38,7 +38,7 @@ const EXEC_PATH_BYTES: usize = 4096;
 /// The reason why git did not complete a command.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GitError {
-    /// The program does not exist.
+    /// A required program, such as git or ssh, does not exist.
     #[error("this pod has no `{0}` program, which sources of type git require")]
     Missing(&'static str),
     /// The program does not support a setting that protects the pod.
@@ -51,7 +51,7 @@ pub(crate) enum GitError {
     /// The process or its folder could not be created.
     #[error("cannot run git")]
     Io(#[source] io::Error),
-    /// The process failed.
+    /// Git ended with an error.
     #[error("{0}")]
     Failed(GitFailure),
     /// The process did not end in time.
@@ -66,7 +66,7 @@ pub(crate) enum GitError {
     /// The memory of the pod is too small for git.
     #[error("git needs {} MiB of the memory for content, and the pod has {} MiB", .wanted >> 20, .capacity >> 20)]
     MemoryTooSmall { wanted: u64, capacity: u64 },
-    /// Other sources use all folders.
+    /// Other git sources use all folders.
     #[error("other git repositories use all folders of git")]
     FoldersBusy,
     /// Other commands or contents use the memory.
@@ -142,18 +142,17 @@ pub(crate) struct GitProgram {
     search_path: OsString,
     authorities: Option<PathBuf>,
     slots: Pool,
-    /// The memory for content.
+    /// The memory pool for content.
     memory: Pool,
     limits: GitLimits,
-    /// The folder with the programs that git is made of. Set after the version was found to be
-    /// supported.
+    /// Git's exec path: the folder that contains the programs of git. Set after the version check.
     exec_path: OnceCell<PathBuf>,
 }
 
 impl GitProgram {
     /// Removes the files of earlier processes in `folder`. Programs are searched in `search_path`.
-    /// The authorities of the system and those in `authorities` (PEM) are trusted for the
-    /// certificates of servers. Each command reserves a part of `memory`.
+    /// Certificates of servers are verified with the authorities of the system and the authorities
+    /// in `authorities` (PEM). Each command reserves a part of `memory`.
     pub(crate) fn new(
         folder: PathBuf,
         search_path: OsString,
@@ -179,8 +178,8 @@ impl GitProgram {
     }
 
     /// Creates a folder with an empty repository for `requester`. Waits while too many folders
-    /// exist. Fails if the pod does not have the memory for two commands, because with memory for
-    /// only one command a slow server would delay all requesters.
+    /// exist. Fails if the pod does not have the memory for two commands. With memory for only one
+    /// command, a slow server would delay all requesters.
     pub(crate) async fn repository(
         &self,
         requester: &str,
@@ -199,7 +198,7 @@ impl GitProgram {
             most: self.slots.capacity(),
         }];
         let slot = wait_for_share(self.limits.wait, self.slots.take(1, caps)).await;
-        // One slot never exceeds the capacity.
+        // A request for one slot never exceeds the capacity.
         let slot = slot.and_then(Result::ok).ok_or(GitError::FoldersBusy)?;
         let folder = self.create_folder(slot).map_err(GitError::Io)?;
         let settings = remote
@@ -232,10 +231,11 @@ impl GitProgram {
     }
 }
 
-/// Returns the folder with the programs that git is made of. Fails if git is too old.
+/// Returns git's exec path: the folder that contains the programs of git. Fails if git is too old.
 async fn exec_path(repository: &GitFolder) -> Result<PathBuf, GitError> {
     check_version(repository).await?;
-    // Without the variable, git prints the folder that it was built for.
+    // The variable `GIT_EXEC_PATH` is not set yet. Therefore git prints the folder of its own
+    // installation.
     let output = repository
         .read(&["--exec-path"], &[], EXEC_PATH_BYTES)
         .await?;
@@ -285,8 +285,7 @@ const REPOSITORY: &str = "repository.git";
 #[derive(Debug)]
 pub(crate) struct GitFolder {
     git: PathBuf,
-    /// The folder with the programs that git can run; `None` until the folder of git's programs is
-    /// known.
+    /// The folder with the programs that git can run. `None` until git's exec path is known.
     programs: Option<PathBuf>,
     search_path: OsString,
     limits: GitLimits,
@@ -324,7 +323,7 @@ impl GitFolder {
         output.map_err(GitError::from)
     }
 
-    /// Starts a command without network whose output is read while it runs.
+    /// Starts a command without network. The caller reads its output while it runs.
     pub(crate) async fn stream(&self, arguments: &[&str]) -> Result<ChildProcess, GitError> {
         self.start(arguments, None).await
     }
@@ -376,7 +375,7 @@ impl GitFolder {
             ("HOME", home.clone().into()),
             ("XDG_CONFIG_HOME", home.into()),
             ("GIT_DIR", self.path().join(REPOSITORY).into()),
-            // Without `remote`, no protocol at all.
+            // Without `remote`, git can use no protocol.
             (
                 "GIT_ALLOW_PROTOCOL",
                 remote.map_or("", |it| it.protocol).into(),
@@ -431,7 +430,8 @@ const VARIABLES: [(&str, &str); 15] = [
     ("GIT_SSH_VARIANT", "ssh"),
 ];
 
-/// Settings of every command: nothing runs another program, and large objects are streamed.
+/// Settings of every command. They prevent git from running other programs, and make git stream
+/// large objects.
 const SETTINGS: [(&str, &str); 24] = [
     ("protocol.version", "2"),
     ("protocol.file.allow", "never"),

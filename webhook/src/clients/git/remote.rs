@@ -29,7 +29,7 @@ pub(crate) enum GitCredentials {
 /// A repository, the addresses of its host, and credentials.
 pub(crate) struct GitRemote {
     pub(crate) url: GitUrl,
-    /// The only addresses that are contacted.
+    /// The addresses of the host. Git contacts only these addresses.
     pub(crate) addresses: Vec<IpAddr>,
     pub(crate) credentials: Option<GitCredentials>,
 }
@@ -39,7 +39,7 @@ pub(super) struct RemoteSettings {
     /// The only protocol that git may use.
     pub(super) protocol: &'static str,
     pub(super) settings: Vec<(&'static str, Zeroizing<String>)>,
-    /// A line for the shell.
+    /// The ssh command as a line for the shell. `None` for https.
     pub(super) ssh_command: Option<String>,
 }
 
@@ -88,8 +88,8 @@ impl GitRemote {
         })
     }
 
-    /// Returns the entry that makes curl use the checked addresses for the host. `None` if the URL
-    /// has an address.
+    /// Returns the entry that makes curl use the checked addresses for the host. Returns `None` if
+    /// the URL contains an IP address instead of a host name.
     fn resolve_entry(&self) -> Option<String> {
         let GitHost::Name(name) = self.url.host() else {
             return None;
@@ -120,7 +120,7 @@ impl GitRemote {
         }
         let port = self.url.port();
         let host = self.url.host();
-        // Entries for other ports have the port in brackets.
+        // For other ports, entries of `known_hosts` have the form `[host]:port`.
         let alias = if port == GitTransport::Ssh.default_port() {
             host.to_string()
         } else {

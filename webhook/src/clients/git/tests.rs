@@ -12,7 +12,7 @@ fn remote(url: &str, credentials: Option<GitCredentials>) -> GitRemote {
     }
 }
 
-/// Returns the memory for content of a pod.
+/// Returns the memory pool for content of a pod.
 fn memory() -> Pool {
     Pool::new(64 << 20)
 }
@@ -145,7 +145,8 @@ async fn versions_that_ignore_the_checked_addresses_are_rejected() {
     ] {
         let folder = tempfile::tempdir().unwrap();
         let git = folder.path().join("git");
-        // A file that another process writes is never busy when it is executed.
+        // Another process writes the script. If this process wrote it, executing it could fail
+        // because the file is busy.
         let script = r#"printf '#!/bin/sh\n[ "$1" != version ] || echo "%s"\n' "$1" > "$2" && chmod 700 "$2""#;
         let mut write = std::process::Command::new("sh");
         write.args(["-c", script, "sh", printed]).arg(&git);

@@ -1,5 +1,5 @@
-//! The helm program: one process at a time, without environment, configuration, plugins or
-//! credentials, in a folder of its own, with limits of memory, time and output.
+//! The helm program: one process at a time, in its own folder. The process has no environment,
+//! configuration, plugins or credentials of the pod. Its memory, time and output are limited.
 
 #[cfg(test)]
 mod tests;
@@ -20,31 +20,32 @@ use crate::clients::process::{
     find_program,
 };
 
-/// Concurrent processes.
+/// Maximum number of concurrent processes.
 const PROCESSES: u64 = 1;
 /// Maximum size of the output, in bytes.
 const OUTPUT_BYTES: u64 = 8 << 20;
 /// Maximum size of a folder, in bytes: the files of a chart, and the values of the package and of
 /// the installation.
 const FOLDER_BYTES: u64 = 40 << 20;
-/// Maximum private memory of the process, in bytes. The kernel enforces it, and it is reserved while
-/// helm runs. Go takes memory in steps of 64 MiB before it uses it, so that helm uses less: 63 MiB
-/// for an output of 7 MiB, 20 MiB for one of 1 MiB.
+/// Maximum private memory of the process, in bytes. The kernel enforces it, and it is reserved
+/// while helm runs. Go allocates memory in steps of 64 MiB before it uses the memory. The used
+/// memory is lower: 63 MiB for an output of 7 MiB, and 20 MiB for an output of 1 MiB.
 const MEMORY: u64 = 160 << 20;
-/// Memory at which Go collects garbage, in bytes.
+/// Memory in bytes from which Go collects garbage more often.
 const COLLECTED_MEMORY: u64 = 64 << 20;
-/// Address space of the process, in bytes. Go reserves most of it without using it.
+/// Maximum address space of the process, in bytes. Go reserves most of it, and does not use it.
 const ADDRESS_SPACE: u64 = 4 << 30;
-/// Stack of a thread, in bytes. A quarter of it is for arguments: the API versions of the server.
+/// Maximum stack of a thread, in bytes. A quarter of this size limits the arguments, which contain
+/// the API versions of the server.
 const STACK: u64 = 8 << 20;
 /// Time limit of one rendering.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// CPU time of one rendering.
+/// Maximum CPU time of one rendering.
 const CPU_TIME: Duration = Duration::from_secs(30);
 /// Time limit of a wait for memory.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Limits of helm.
+/// Limits of time, memory, folder size and output of helm.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HelmLimits {
     pub(crate) output: u64,
@@ -67,7 +68,7 @@ impl Default for HelmLimits {
 /// The reason why a chart was not rendered.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HelmError {
-    /// The program does not exist.
+    /// A required program, such as helm, does not exist.
     #[error("this pod has no `{0}` program, which charts require")]
     Missing(&'static str),
     /// The process or its folder could not be created.
@@ -76,13 +77,13 @@ pub(crate) enum HelmError {
     /// helm reports errors of the chart or of its values.
     #[error("helm reports errors")]
     Chart(Findings),
-    /// The rendering exceeds a limit.
+    /// The rendering exceeds a limit. Contains the message about this limit.
     #[error("rendering the chart needs more than {0}")]
     Limit(String),
     /// The memory of the pod is too small for helm.
     #[error("helm needs {} MiB of the memory for content, and the pod has {} MiB", .wanted >> 20, .capacity >> 20)]
     MemoryTooSmall { wanted: u64, capacity: u64 },
-    /// Other contents use the memory.
+    /// Other content uses the memory.
     #[error("other bundles use the memory that helm needs")]
     MemoryBusy,
 }
@@ -123,14 +124,14 @@ pub(crate) struct HelmProgram {
     folder: PathBuf,
     search_path: OsString,
     slots: Pool,
-    /// The memory for content.
+    /// The memory pool for content.
     memory: Pool,
     limits: HelmLimits,
 }
 
 impl HelmProgram {
-    /// Removes what earlier processes left in `folder`. The program is found in `search_path`. Each
-    /// rendering reserves a part of `memory`.
+    /// Removes the files of earlier processes in `folder`. Searches the program in `search_path`.
+    /// Each rendering reserves a part of `memory`.
     pub(crate) fn new(
         folder: PathBuf,
         search_path: OsString,
@@ -147,8 +148,8 @@ impl HelmProgram {
         }
     }
 
-    /// Creates an empty folder for a rendering. Waits until no other rendering runs, fairly between
-    /// requesters, and for the memory.
+    /// Creates an empty folder for a rendering. Waits until no other rendering runs and the memory
+    /// is free. The order of waiting requesters is fair.
     pub(crate) async fn begin(&self, requester: &str) -> Result<HelmFolder, HelmError> {
         let program = find_program(&self.search_path, "helm").ok_or(HelmError::Missing("helm"))?;
         let (wanted, capacity) = (self.limits.memory, self.memory.capacity());
@@ -159,7 +160,7 @@ impl HelmProgram {
             key: requester_key(requester),
             most: PROCESSES,
         }];
-        // One slot never exceeds the capacity.
+        // A request for one slot never exceeds the capacity.
         let slot = self.slots.take(1, caps).await;
         let slot = slot.map_err(|_| HelmError::MemoryBusy)?;
         let share = self
@@ -185,7 +186,7 @@ impl HelmProgram {
     }
 }
 
-/// An empty folder in place of all folders of a user.
+/// An empty folder that replaces the home folder and similar folders of a user.
 const HOME: &str = "home";
 
 /// A folder with one rendering. It is removed on drop.
@@ -193,13 +194,13 @@ const HOME: &str = "home";
 pub(crate) struct HelmFolder {
     program: PathBuf,
     limits: HelmLimits,
-    /// The slot and the memory. Running processes hold them too.
+    /// The slot and the reserved memory. Running processes also hold both.
     shares: [Arc<Share>; 2],
     folder: Arc<ProcessFolder>,
 }
 
 impl HelmFolder {
-    /// Returns the path of the folder.
+    /// Returns the path of this folder.
     pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
@@ -210,8 +211,8 @@ impl HelmFolder {
         slot
     }
 
-    /// Renders the chart, and returns the output. Renders it twice if the output can be random, and
-    /// fails if both differ.
+    /// Renders the chart, and returns the output. Renders the chart twice if the output can be
+    /// random, and fails if the two outputs differ.
     pub(crate) async fn render(
         &self,
         command: &RenderCommand,
@@ -229,8 +230,8 @@ impl HelmFolder {
         Ok(output)
     }
 
-    /// Runs helm once. Its output goes through a pipe: helm does not report a file that it could
-    /// not write.
+    /// Runs helm once. The output is read from a pipe and not from a file, because helm does not
+    /// report an incomplete file.
     async fn run(
         &self,
         command: &RenderCommand,
@@ -275,7 +276,7 @@ impl HelmFolder {
             ("LC_ALL", "C".to_owned()),
             ("GOMAXPROCS", "1".to_owned()),
             ("GOMEMLIMIT", COLLECTED_MEMORY.to_string()),
-            // A crash has no list of all goroutines.
+            // After a crash, Go does not print the stacks of all goroutines.
             ("GOTRACEBACK", "none".to_owned()),
         ] {
             variables.push((name.to_owned(), value.into()));
@@ -284,9 +285,9 @@ impl HelmFolder {
     }
 }
 
-/// Exit code of a program in Go that cannot continue.
+/// Exit code of a Go program after a fatal runtime error.
 const FATAL: i32 = 2;
-/// Messages of Go without memory.
+/// Messages of the Go runtime when memory cannot be allocated.
 const NO_MEMORY: [&str; 2] = ["out of memory", "cannot allocate memory"];
 
 fn failed(command: &RenderCommand, error: ProcessError, limits: HelmLimits) -> HelmError {
@@ -313,7 +314,8 @@ fn failed(command: &RenderCommand, error: ProcessError, limits: HelmLimits) -> H
                 .filter(|line| line.starts_with("fatal error: "));
             let lacks_memory =
                 fatal.any(|line| NO_MEMORY.iter().any(|message| line.contains(message)));
-            // A message of a template can contain the same text.
+            // The exit code is checked too, because the message of a template can contain the same
+            // text.
             if code == Some(FATAL) && lacks_memory {
                 return memory(MEMORY);
             }

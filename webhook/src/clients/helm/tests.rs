@@ -1,21 +1,22 @@
-//! Isolation and limits of the helm program, with scripts in its place.
+//! Isolation and limits of the helm program. The tests run scripts in place of helm.
 
 use bundle_core::format::RenderArgument;
 
 use super::*;
 
-/// Starts of the output of helm.
+/// First line of each rendered template in the output of helm.
 const SOURCE: &str = "# Source: web/templates/a.yaml";
 
 fn memory() -> Pool {
     Pool::new(256 << 20)
 }
 
-/// Writes a script as the program helm, and returns the program with these limits.
+/// Writes a script as the program `helm`, and returns the program with these limits.
 fn program(folder: &Path, script: &str, memory: Pool, limits: HelmLimits) -> HelmProgram {
     let path = folder.join("bin");
     fs_err::create_dir_all(&path).unwrap();
-    // A file that another process writes is never busy when it is executed.
+    // Another process writes the script. If this process wrote it, executing it could fail because
+    // the file is busy.
     let write = r#"printf '#!/bin/sh\n%s\n' "$1" > "$2" && chmod 700 "$2""#;
     let mut shell = std::process::Command::new("sh");
     shell

@@ -1,5 +1,5 @@
-//! The process group of one command: what it uses is reserved, and its processes are killed and
-//! reaped before that is released.
+//! The process group of one command. On drop, all its processes are killed and reaped. Only then
+//! the resources of the command are released.
 
 use std::io;
 use std::process::ExitStatus;
@@ -15,12 +15,12 @@ use super::UsedByProcess;
 
 /// Interval at which ended processes of a killed group are reaped.
 const REAPED_EVERY: Duration = Duration::from_millis(20);
-/// Maximum number of these intervals. After that, the resources of the group are released in any
-/// case.
+/// Maximum number of these intervals. After this number, the resources of the group are released
+/// even if a process still exists.
 const REAP_LIMIT: u32 = 250;
 
-/// A group with the command as its leader. All its processes are killed on drop, also those that
-/// the command left behind.
+/// A process group with the command as its leader. On drop, all its processes are killed, including
+/// processes that run longer than the command.
 pub(super) struct ProcessGroup {
     leader: Option<Child>,
     id: Option<Pid>,
@@ -56,8 +56,8 @@ impl Drop for ProcessGroup {
         let Some(id) = self.id else {
             return;
         };
-        // Each process is killed at once: git, for example, would end its helpers, but does not wait
-        // for them. An error means that no process is left.
+        // The signal kills all processes of the group at once. Git, for example, would not wait for
+        // the end of its child processes. An error means that no process exists any more.
         let is_killed = kill_process_group(id, Signal::KILL).is_ok();
         let (leader, used) = (self.leader.take(), self.used.take());
         if let (true, Ok(runtime)) = (is_killed, Handle::try_current()) {
@@ -72,9 +72,9 @@ impl Drop for ProcessGroup {
     }
 }
 
-/// Reaps the processes of a killed group whose parent has ended, until no process is left. In a
-/// container the webhook is the new parent of such processes, because it is PID 1. The function
-/// waits for this group only: every other child of the runtime leads another group.
+/// Reaps processes of a killed group until the group has no process. If the parent of a process has
+/// ended, the webhook is its new parent, because it is PID 1 in a container. The function waits for
+/// processes of this group only. Every other child of the runtime is in another group.
 async fn reap(id: Pid) {
     for _ in 0..REAP_LIMIT {
         while let Ok(Some(_)) = waitpgid(id, WaitOptions::NOHANG) {}

@@ -5,29 +5,30 @@ use std::time::Duration;
 
 use rustix::process::Pid;
 
-/// Limits of a command.
+/// Limits of the processes and the folder of a command.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ProcessLimits {
-    /// Maximum size of its folder, in bytes.
+    /// Maximum size of the folder of the command, in bytes.
     pub(crate) folder: u64,
     /// Maximum private memory of one process, in bytes. The kernel enforces it.
     pub(crate) process_memory: u64,
-    /// Maximum memory of all its processes, in bytes. It is measured while they run.
+    /// Maximum memory of all processes of the command, in bytes. It is measured while they run.
     pub(crate) command_memory: u64,
     /// Maximum address space of one process, in bytes.
     pub(crate) address_space: u64,
-    /// Stack of each thread, in bytes.
+    /// Maximum stack of each thread, in bytes.
     pub(crate) stack: u64,
-    /// CPU time of one process.
+    /// Maximum CPU time of one process.
     pub(crate) cpu_time: Duration,
 }
 
-/// The shell that sets the limits of a process and then becomes the command, whose children inherit
-/// them. Limits that are set after a process has started would not hold for children that it
-/// started before, and code between fork and exec is unsafe.
+/// The shell that sets limits for its own process and then executes the command. Child processes
+/// inherit the limits. Limits that are set after the start would not apply to children that the
+/// process already started. Code between fork and exec could set limits, but is unsafe.
 pub(super) const SHELL: &str = "/bin/sh";
-/// Script of [`SHELL`]: stack, address space and private memory in KiB, CPU time in seconds, and
-/// the size of a file in blocks of 512 bytes; then the command. No core dumps.
+/// Script of [`SHELL`]. It disables core dumps, sets the limits, and executes the command. The
+/// first arguments are stack, address space and private memory in KiB. CPU time in seconds and the
+/// maximum size of a file in blocks of 512 bytes follow. The last arguments are the command.
 pub(super) const SCRIPT: &str = r#"ulimit -c 0 && ulimit -s "$1" && ulimit -v "$2" && ulimit -d "$3" && ulimit -t "$4" && ulimit -f "$5" && shift 5 && exec "$@""#;
 
 impl ProcessLimits {
@@ -44,8 +45,8 @@ impl ProcessLimits {
     }
 }
 
-/// Returns the private memory of the processes of a group, in bytes. Memory of files is not
-/// counted: the kernel can free it.
+/// Returns the private memory of the processes of a group, in bytes. Memory that caches files is
+/// not counted, because the kernel can free it.
 pub(super) fn memory_of(group: Pid) -> u64 {
     let entries = fs_err::read_dir("/proc").into_iter().flatten().flatten();
     let processes = entries.map(|entry| entry.path());
@@ -54,7 +55,7 @@ pub(super) fn memory_of(group: Pid) -> u64 {
 }
 
 fn is_member(process: &Path, group: Pid) -> bool {
-    // `ID (NAME) STATE PARENT GROUP …`; the name can contain any character.
+    // Format of the text: `ID (NAME) STATE PARENT GROUP …`. The name can contain any character.
     let stat = fs_err::read_to_string(process.join("stat")).unwrap_or_default();
     let fields = stat.rsplit_once(") ").map(|(_, fields)| fields);
     let found = fields.and_then(|fields| fields.split(' ').nth(2)?.parse().ok());

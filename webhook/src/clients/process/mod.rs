@@ -1,5 +1,5 @@
-//! One external command with its children: its output is limited, and its disk space and memory are
-//! measured while it runs.
+//! Runs one external command with its child processes. The output is limited. Disk space and memory
+//! are measured while the command runs.
 
 mod group;
 mod limits;
@@ -25,9 +25,9 @@ use crate::budget::Share;
 
 /// Interval at which the disk space and the memory of a command are measured.
 const MEASURED_EVERY: Duration = Duration::from_millis(100);
-/// Size that a folder counts, in bytes.
+/// Size that is counted for each folder, in bytes. The files in the folder are counted separately.
 const FOLDER_BYTES: u64 = 4 << 10;
-/// Maximum number of bytes of stderr that are kept. The rest is discarded.
+/// Maximum number of bytes of stderr that are stored. Further bytes are discarded.
 const STDERR_BYTES: usize = 16 << 10;
 
 /// The reason why a command was not completed.
@@ -37,27 +37,27 @@ pub(crate) enum ProcessError {
     NoShell,
     /// The process could not be created, or its pipes failed.
     Io(io::Error),
-    /// The process failed.
+    /// The process ended with an error.
     Failed {
-        /// Its exit code.
+        /// Exit code of the process.
         code: Option<i32>,
-        /// The start of its stderr.
+        /// First bytes of the stderr output.
         stderr: Vec<u8>,
     },
     /// A signal ended the process: it exceeded a limit, or the memory of the pod is in use.
-    /// Contains the start of its stderr.
+    /// Contains the first bytes of the stderr output.
     Killed(Vec<u8>),
     /// The process did not end in time.
     TimedOut(Duration),
-    /// Its folder exceeds this size, in bytes.
+    /// The folder of the command exceeds this size, in bytes.
     FolderLimit(u64),
-    /// Its processes exceed this memory, in bytes.
+    /// The processes of the command exceed this memory, in bytes.
     MemoryLimit(u64),
-    /// Its output exceeds its limit.
+    /// The output of the command exceeds its limit.
     OutputLimit,
 }
 
-/// The folder of a command. It is removed after the last process that works in it.
+/// The folder of a command. It is removed after the last process that uses it has ended.
 #[derive(Debug)]
 pub(crate) struct ProcessFolder {
     folder: TempDir,
@@ -65,7 +65,7 @@ pub(crate) struct ProcessFolder {
 }
 
 impl ProcessFolder {
-    /// Creates an empty folder in `parent`. It holds `slot` while it exists.
+    /// Creates an empty folder in `parent`. The folder holds `slot` until it is removed.
     pub(crate) fn create(parent: &Path, prefix: &str, slot: Option<Share>) -> io::Result<Self> {
         fs_err::create_dir_all(parent)?;
         let mut named = tempfile::Builder::new();
@@ -81,9 +81,9 @@ impl ProcessFolder {
     }
 }
 
-/// Removes the folders that earlier processes left in `parent`.
+/// Removes the folders of earlier processes in `parent`.
 pub(crate) fn remove_folders(parent: &Path) {
-    // It does not exist at the first start.
+    // The folder does not exist at the first start.
     if let Err(error) = fs_err::remove_dir_all(parent)
         && error.kind() != io::ErrorKind::NotFound
     {
@@ -99,7 +99,8 @@ pub(crate) fn find_program(search_path: &OsStr, program: &str) -> Option<PathBuf
     paths.find(|path| fs_err::metadata(path).is_ok_and(|found| found.is_file()))
 }
 
-/// Memory, slots and folder of a running command. They are released after its last process.
+/// Memory, slots and folder of a running command. They are released after the last process of the
+/// command has ended.
 #[derive(Debug)]
 pub(crate) struct UsedByProcess {
     pub(crate) _shares: Vec<Arc<Share>>,
@@ -108,15 +109,15 @@ pub(crate) struct UsedByProcess {
 
 /// A command that has not started.
 pub(crate) struct ProcessCommand {
-    /// Path of the program.
+    /// Path of the program to run.
     pub(crate) program: PathBuf,
     pub(crate) arguments: Vec<OsString>,
-    /// All environment variables.
+    /// All environment variables of the process.
     pub(crate) environment: Vec<(String, OsString)>,
     pub(crate) limits: ProcessLimits,
 }
 
-/// A running process and its group.
+/// A running process and its process group.
 pub(crate) struct ChildProcess {
     limits: ProcessLimits,
     group: ProcessGroup,
@@ -125,7 +126,7 @@ pub(crate) struct ChildProcess {
     stderr: Option<ChildStderr>,
 }
 
-/// Stdin, stdout and the end of a process whose output is read while it runs.
+/// Stdin, stdout and the end of a process. The caller reads the output while the process runs.
 pub(crate) struct ProcessEnd {
     group: ProcessGroup,
     stderr: Option<ChildStderr>,
@@ -180,9 +181,9 @@ impl ChildProcess {
         (self.stdin, self.stdout.map(BufReader::new), end)
     }
 
-    /// Writes `input`, and returns the output of a successful process. Kills the process after
-    /// `limit`, when its output is larger than `longest` bytes, or when it exceeds its limits of
-    /// memory or of the disk space in `folder`.
+    /// Writes `input`, and returns the output of a successful process. Kills the process after the
+    /// time `limit`, or when the output exceeds `longest` bytes. Also kills the process when it
+    /// exceeds its limit of memory or of disk space in `folder`.
     pub(crate) async fn output(
         self,
         folder: &Path,
@@ -211,7 +212,8 @@ impl ChildProcess {
             error = exceeded(folder, group, &limits) => Err(error),
         };
         match done {
-            // A process that writes a file above its limit is killed, and leaves the file.
+            // The kernel kills a process that writes a file above the size limit. The file remains,
+            // so its size shows the reason.
             Err(error @ (ProcessError::Failed { .. } | ProcessError::Killed(_))) => {
                 let (used, _) = measured(folder, None, &limits).await;
                 Err(if used >= limits.folder {
@@ -226,7 +228,7 @@ impl ChildProcess {
 }
 
 impl ProcessEnd {
-    /// Waits for the end of the process. Fails with the messages of a process that failed.
+    /// Waits for the end of the process. If the process fails, the error contains its messages.
     pub(crate) async fn wait(mut self) -> Result<(), ProcessError> {
         let stderr = self.stderr.take();
         let messages = async {
@@ -302,13 +304,14 @@ async fn exceeded(folder: &Path, group: Option<Pid>, limits: &ProcessLimits) -> 
 async fn measured(folder: &Path, group: Option<Pid>, limits: &ProcessLimits) -> (u64, u64) {
     let (folder, most) = (folder.to_owned(), limits.folder);
     let measure = move || (size(folder, most), group.map_or(0, memory_of));
-    // The measurement does not panic. It is not run when the runtime ends, as the process.
+    // The measurement does not panic. It is skipped only when the runtime shuts down with the
+    // process.
     let measured = tokio::task::spawn_blocking(measure).await;
     measured.unwrap_or_default()
 }
 
-/// Returns the size of all files and folders, or of a part of them that exceeds `most`. Files that
-/// are removed during the measurement do not count.
+/// Returns the size of all files and folders in bytes. Stops when the size exceeds `most`. Files
+/// that are removed during the measurement do not count.
 fn size(folder: PathBuf, most: u64) -> u64 {
     let mut folders = vec![folder];
     let mut size = 0_u64;

@@ -20,7 +20,7 @@ use crate::config::content::ContentPath;
 use crate::config::stamp_key::{CurrentStampKey, StampKey};
 use crate::server::connections::{Connection, Connections, Limits};
 
-/// Longer than a part that the fake archive returns.
+/// Content of the fake archive. It is longer than the part that one read returns.
 const BYTES: &[u8] = b"0123456789abcdef";
 const PART: usize = 6;
 /// Rejected requests in a row after which the connection is closed.
@@ -204,7 +204,7 @@ impl Service {
         self.router.clone().oneshot(request).await.unwrap()
     }
 
-    /// Returns status and body.
+    /// Returns status and body of the response.
     async fn get(&self, path: &str, token: &str) -> (u16, String) {
         let token = format!("Bearer {token}");
         let response = self

@@ -216,7 +216,8 @@ async fn upload_below_the_minimum_rate_is_rejected() {
             tokio::time::sleep(pause).await;
             Some((Ok::<_, io::Error>(Bytes::from_static(b"x")), ()))
         });
-        // Work on other threads prevents the clock from advancing by itself.
+        // The runtime does not advance the clock while other threads work. Therefore the test
+        // advances it.
         let clock = async {
             loop {
                 tokio::time::advance(Duration::from_secs(1)).await;

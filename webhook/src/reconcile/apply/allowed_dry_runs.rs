@@ -12,24 +12,25 @@ use sha2::{Digest as _, Sha256};
 use crate::clients::cluster::ServiceAccount;
 use crate::reconcile::apply::Target;
 
-/// Time for which an allowed dry run is cached. A changed policy takes effect at the latest after
-/// this time. Access reviews run every time, so changed RBAC takes effect at once.
+/// Time for which an allowed dry run is cached. A changed policy is effective at the latest after
+/// this time. Access reviews are sent every time, so changed RBAC is effective at once.
 const CACHE_TTL: Duration = Duration::from_secs(60);
 /// Maximum number of cached results, a few MiB.
 const MAX_CACHED: u64 = 20_000;
 
-/// A hash over the requester, the class, the values, the installer of the comparison, and the
-/// version of the object that is changed (or the fact that the object is created).
+/// A hash that identifies a dry run. It covers the requester, the class, the values and the
+/// installer of the comparison. It also covers the version of the object that is changed, or the
+/// fact that the object is created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::reconcile) struct DryRunKey([u8; 32]);
 
 impl DryRunKey {
-    /// Returns the key of a dry run. `compared_with` is the installer whose dry run was compared
+    /// Returns the key of a dry run. `compared_with` is the installer, if its dry run was compared
     /// with the dry run of the requester.
     ///
-    /// `version` is the only version that the apply changes, if it names one. Returns `None` for
-    /// applies that change any version, and for kinds whose result depends on other objects of the
-    /// cluster. Those are checked every time.
+    /// `version` is the only version that the apply changes, if the apply names a version. Returns
+    /// `None` for applies that change any version, and for kinds with a result that depends on
+    /// other objects of the cluster. These applies are checked every time.
     pub(in crate::reconcile) fn of(
         requester: &Requester,
         class: &str,

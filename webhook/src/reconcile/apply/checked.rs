@@ -29,8 +29,8 @@ pub(in crate::reconcile) const CHECK_VALIDITY: Duration = Duration::from_secs(10
 /// Maximum number of differing fields in a message.
 const MAX_FIELDS: usize = 10;
 
-/// An apply that is allowed for every requester, or that the class decides about. Exactly the
-/// checked bytes are sent.
+/// An apply that passed the dry runs of every requester, or that needs no dry run because of the
+/// settings of the class. Exactly the checked bytes are sent.
 #[derive(Debug)]
 pub(in crate::reconcile) struct CheckedApply<'i> {
     prepared: PreparedApply<'i>,
@@ -80,12 +80,12 @@ impl<'i> CheckedApply<'i> {
 /// The reason why an apply did not pass the dry runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::reconcile) enum ApplyRejection {
-    /// The result of the API server for a requester.
+    /// The rejection or unknown result of the API server for a requester.
     Verdict(DryRunVerdict),
-    /// Like [`Self::Verdict`]; the cause can be that the object is not in the expected state.
+    /// Like [`Self::Verdict`], but the reason may be that the object is not in the expected state.
     Conflict(DryRunVerdict),
-    /// Like [`Self::Verdict`]; these lists contain items of several field managers that are invalid
-    /// together.
+    /// Like [`Self::Verdict`], but the reason is that several field managers own items of these
+    /// lists, and the items are invalid together.
     Contested(DryRunVerdict, Vec<ListPath>),
     /// Mutating admission sets these fields differently for the requester and for the installer.
     Differs(Vec<String>),
@@ -111,13 +111,13 @@ impl ApplyRejection {
         }
     }
 
-    /// Returns true if only a full quota rejects the object.
+    /// Returns true if a full resource quota is the only reason for the rejection.
     pub(in crate::reconcile) fn is_full_quota(&self) -> bool {
         matches!(self, Self::Verdict(_) | Self::Installer(_)) && is_full_quota(&self.message())
     }
 
-    /// Returns the result of an apply that got `verdict` for contested lists, whose ownership could
-    /// not be changed because of `error`.
+    /// Returns the result of an apply that got `verdict` for lists with conflicting items. The
+    /// ownership of these lists could not be changed because of `error`.
     pub(super) fn ownership_error(verdict: &DryRunVerdict, error: ApplyError) -> Self {
         let words = format!(
             "{}; cannot take over the lists from their field managers: {}",
@@ -172,7 +172,7 @@ fn verdict_message(verdict: &DryRunVerdict) -> &str {
     }
 }
 
-/// The consent that the applies of one content require.
+/// The check of the requesters' permissions that the applies of one content require.
 #[derive(Debug, Clone)]
 pub(in crate::reconcile) struct RequiredConsent {
     pub(in crate::reconcile) rule: ConsentRule,
@@ -190,28 +190,29 @@ impl RequiredConsent {
     }
 }
 
-/// The dry runs that an apply must pass.
+/// The dry runs as the requesters that an apply must pass.
 pub(in crate::reconcile) struct DryRuns<'a> {
-    /// One run for each requester. The list is empty if no object requires dry runs.
+    /// One client for each requester. The list is empty if no object requires dry runs.
     pub(in crate::reconcile) runs: Vec<(Requester, RequesterDryRun)>,
     pub(in crate::reconcile) class: String,
     pub(in crate::reconcile) memory: &'a AllowedDryRuns,
     pub(in crate::reconcile) slots: ApplySlots,
-    /// True if cached results are used.
+    /// True if cached results of dry runs are used.
     pub(in crate::reconcile) remembers: bool,
-    /// The kinds for which the results for requester and installer are compared.
+    /// The kinds with mutating admission, for which the results for requester and installer are
+    /// compared.
     pub(in crate::reconcile) mutated: MutatedKinds,
     /// Client of the installing ServiceAccount.
     pub(in crate::reconcile) installer: Client,
     /// The installing ServiceAccount.
     pub(in crate::reconcile) account: ServiceAccount,
-    /// The objects that require the consent of the requesters.
+    /// The rule that decides which objects require dry runs as the requesters.
     pub(in crate::reconcile) consent: RequiredConsent,
 }
 
 impl DryRuns<'_> {
-    /// Returns true if a write of the object requires dry runs as the requesters. Fails if the write
-    /// is denied, or no requester is known.
+    /// Returns true if a write of the object requires dry runs as the requesters. Fails if the
+    /// class denies the write, or if dry runs are required and no requester is known.
     fn requires_dry_run(&self, id: &ObjectId) -> Result<bool, ApplyRejection> {
         let verdict = match self.consent.of(id) {
             Consent::Delegated | Consent::Requesters(RequesterCheck::AccessReview) => {
@@ -229,7 +230,7 @@ impl DryRuns<'_> {
         Err(ApplyRejection::Verdict(verdict))
     }
 
-    /// Sends the dry runs. Returns the apply with the reason if it does not pass.
+    /// Sends the dry runs. If the apply does not pass, returns the apply and the reason.
     pub(super) async fn check<'i>(
         &self,
         prepared: PreparedApply<'i>,
@@ -264,7 +265,8 @@ impl DryRuns<'_> {
                 dry_run(run, &prepared, Detail::Metadata).await.map(drop)
             };
             match asked {
-                // A replacement accepts a full quota, so this result must not hide another one.
+                // A full quota is not final, because the replacement of an object ignores it.
+                // Therefore any other rejection has priority.
                 Err(refusal) if refusal.is_full_quota() => full = Some(refusal),
                 Err(refusal) => return Err((prepared, refusal)),
                 Ok(()) if prepared.has_moved_fields() => {}
@@ -277,8 +279,8 @@ impl DryRuns<'_> {
         }
     }
 
-    /// Waits until the complete managed fields of an object can be read for the first requester, or
-    /// for the installer without a requester.
+    /// Waits for permission to read the complete managed fields of an object. The read counts for
+    /// the first requester. Without a requester, it counts for the installer.
     pub(super) async fn entries_slot(&self) -> Option<Share> {
         let requester = self.runs.first().map(|(requester, _)| &requester.user);
         let installer = self.account.user_name();
@@ -319,7 +321,8 @@ impl DryRuns<'_> {
         let requester = ask_object(run, prepared).await?;
         let installer = match request::dry_run_object(&self.installer, prepared).await {
             Ok(body) => body,
-            // A user who can grant the permission to the installer can do so before the apply.
+            // This is a rejection, not an unknown result. A user can grant the missing permission
+            // to the installer before the apply.
             Err(kube::Error::Api(status))
                 if matches!(status.code, 400..=499)
                     && !matches!(status.code, 401 | 404 | 408 | 409 | 429) =>

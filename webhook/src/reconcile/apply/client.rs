@@ -1,4 +1,4 @@
-//! Checks and sends applies. Starts again if the object is not in the expected state.
+//! Checks and sends applies. Prepares an apply again if the object is not in the expected state.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ pub(in crate::reconcile) struct ApplyClient<'a> {
     pub(in crate::reconcile) dry_runs: DryRuns<'a>,
 }
 
-/// The outcome of an apply.
+/// The result of an apply, and whether its effect is certain.
 pub(in crate::reconcile) struct ApplyOutcome {
     pub(in crate::reconcile) result: Result<Applied, ApplyError>,
     /// True if a request may have succeeded although its response failed or was lost.
@@ -53,8 +53,8 @@ impl Attempts {
 }
 
 impl ApplyClient<'_> {
-    /// Sends the dry runs of an apply. Retries until `end` while the result is unknown. If
-    /// `is_due`, also retries while the kind of the object is not served.
+    /// Sends the dry runs of an apply. Retries until `end` while the result is unknown. If `is_due`
+    /// is true, also retries while the API server does not serve the kind of the object.
     pub(in crate::reconcile) async fn check<'i>(
         &self,
         prepared: PreparedApply<'i>,
@@ -96,7 +96,7 @@ impl ApplyClient<'_> {
                 match self.preparer.prepare_again(&prepared, false).await {
                     Ok(now) => prepared = now,
                     Err(ApplyError::Moved) => return Err((prepared, ApplyRejection::Moved)),
-                    // The check is repeated below.
+                    // This error is ignored, because the check is repeated below.
                     Err(_) => {}
                 }
             }
@@ -112,7 +112,7 @@ impl ApplyClient<'_> {
         }
     }
 
-    /// Prepares and checks the apply of `item` to the current object.
+    /// Returns true if the apply of `item` to the current object passes the dry runs.
     pub(in crate::reconcile) async fn is_allowed(&self, item: &PreparedObject) -> bool {
         let client = &self.preparer.client;
         let Ok(live) = object::observe(client, &item.kind, &item.id).await else {
@@ -153,15 +153,15 @@ impl ApplyClient<'_> {
         let end = Instant::now() + RETRY_LIMIT;
         let mut attempts = Attempts::new(end);
         loop {
-            // Other objects of the round can have needed a long time.
+            // The applies of other objects may have lasted longer than the validity of the check.
             if !checked.is_recent() {
                 let again = self.check(checked.into_stale(), true, end).await;
                 checked = again.map_err(|(_, refusal)| refused(refusal))?;
             }
             let prepared = checked.prepared();
             let error = match checked.send(client).await {
-                // A server that ignores the resourceVersion merged the apply into an object that
-                // another actor created meanwhile.
+                // The server ignored the resourceVersion, and merged the apply into an object that
+                // another actor had created.
                 Ok(applied) if prepared.creates() && !applied.created => {
                     return Err(ApplyError::Moved);
                 }
@@ -187,7 +187,7 @@ impl ApplyClient<'_> {
                         let again = self.check(now, true, end).await;
                         checked = again.map_err(|(_, refusal)| refused(refusal))?;
                     }
-                    // The object is in the expected state, so the values caused the rejection.
+                    // The object is in the expected state, so the API server rejected the values.
                     Ok(_) if !may_change => return Err(ApplyError::Api(error)),
                     Err(ApplyError::Moved) => return Err(ApplyError::Moved),
                     Ok(_) | Err(_) => {}

@@ -30,8 +30,7 @@ pub(in crate::reconcile) enum ApplyError {
     /// The object was deleted or created after it was read. The next reconcile reads the object
     /// again.
     Moved,
-    /// The object changed after the dry run, and the repeated check failed or its result is
-    /// unknown.
+    /// The object changed after the dry run. The repeated check failed, or its result is unknown.
     NotAllowed(ApplyRejection),
 }
 

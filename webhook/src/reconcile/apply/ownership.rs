@@ -1,6 +1,6 @@
 //! Changes of field ownership before an apply: for adopted objects, for Secrets that an earlier
 //! version applied, and for lists that other managers have written. This module writes only
-//! `managedFields`. The apply, which is checked afterwards, then changes all values at once.
+//! `managedFields`. Afterwards the apply is checked, and it changes all values at once.
 //! `bundle_core::plan::ownership` decides the change.
 
 use std::time::Instant;
@@ -21,8 +21,8 @@ use crate::reconcile::api::object;
 use crate::reconcile::content::objects::PreparedObject;
 
 impl ApplyClient<'_> {
-    /// Changes the field ownership as the apply requires, and checks the apply again if the
-    /// ownership was changed.
+    /// Changes the field ownership as the apply requires. If the ownership was changed, checks the
+    /// apply again.
     pub(super) async fn with_moved_ownership<'i>(
         &self,
         client: &Client,
@@ -116,7 +116,7 @@ impl ApplyClient<'_> {
                     Err(error) if object::is_passing(&error) => ApplyError::Api(error),
                     Err(error) => return Err(ApplyError::Api(error)),
                 },
-                // Another actor wrote the object meanwhile.
+                // Another actor wrote the object after it was read.
                 Err(refusal @ ApplyRejection::Conflict(_)) => refusal.into(),
                 Err(refusal) if refusal.may_change() => refusal.into(),
                 Err(refusal) => return Err(refusal.into()),

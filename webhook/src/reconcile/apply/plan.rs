@@ -76,7 +76,7 @@ impl<'i> ApplyPlan<'i> {
         self.checked.remove(item.key.as_str())
     }
 
-    /// Moves the applies of `items` whose check has expired to the unchecked applies.
+    /// Finds the applies of `items` with an expired check, and moves them to the unchecked applies.
     pub(in crate::reconcile) fn drop_stale_checks(&mut self, items: &[&'i PreparedObject]) {
         for item in items {
             if let Some(checked) = self.take_checked(item) {

@@ -25,10 +25,11 @@ const NO_VERSION: &str = "1";
 /// The expected state of the object of an apply.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::reconcile) enum Target {
-    /// The object with this uid. An object that replaced it is not changed. The apply overrides
-    /// other field managers.
+    /// The object with this uid. The apply overrides other field managers. It does not change
+    /// another object of the same name.
     Uid(String),
-    /// No object exists. The apply creates it, or does nothing.
+    /// No object exists. The apply creates the object. If another actor has created it, the apply
+    /// has no effect.
     Absent,
 }
 
@@ -38,14 +39,14 @@ pub(in crate::reconcile) enum Target {
 pub(in crate::reconcile) struct PreparedApply<'i> {
     item: &'i PreparedObject,
     target: Target,
-    /// The values, if fields of the item are not applied. `None` if all values of the item are
-    /// applied.
+    /// The values of the request if some fields of the item are not applied. `None` if all values
+    /// of the item are applied.
     values: Option<Value>,
-    /// The resourceVersion that these values were computed for.
+    /// The resourceVersion of the object from which `values` were computed.
     version: Option<String>,
     mark: Option<CreationMark>,
-    /// True if the ownership of fields was changed since the object was read, so that the apply has
-    /// a greater effect than the cached dry run.
+    /// True if the ownership of fields was changed since the object was read. Then the apply
+    /// changes more fields than the cached dry run.
     has_moved_fields: bool,
     /// True if an earlier check has expired, so that cached results are not used.
     bypasses_cache: bool,
@@ -127,17 +128,17 @@ impl<'i> PreparedApply<'i> {
     }
 }
 
-/// Prepares applies. Reads objects whose values the apply depends on.
+/// Prepares applies. Reads an object if the values of its apply depend on the object.
 pub(in crate::reconcile) struct Preparer {
     /// Client of the installing ServiceAccount.
     pub(in crate::reconcile) client: Client,
     /// Rules for fields that are not applied.
     pub(in crate::reconcile) ignore: Vec<Rule>,
-    /// The recorded objects of the BundleDeployment.
+    /// The objects of the BundleDeployment that the inventory records.
     pub(in crate::reconcile) inventory: Arc<Inventory>,
-    /// True if unmanaged objects are adopted.
+    /// True if objects without an owner are adopted.
     pub(in crate::reconcile) adopt: bool,
-    /// Objects whose replicas are not applied.
+    /// Objects with replicas that are not applied.
     pub(in crate::reconcile) scaled_objects: Arc<ScaledObjects>,
 }
 
@@ -209,8 +210,8 @@ impl Preparer {
 
     /// Reads the object again after a conflict or an unknown outcome, and prepares the apply for
     /// its current state. Fails with [`ApplyError::Moved`] if another object with the same name
-    /// exists now. An object that did not exist before and has the creation mark was created by an
-    /// earlier request of unknown outcome (`is_uncertain`).
+    /// exists now. If the object did not exist before and has the creation mark, an earlier request
+    /// of unknown outcome created it (`is_uncertain`).
     pub(super) async fn prepare_again<'i>(
         &self,
         prepared: &PreparedApply<'i>,

@@ -46,8 +46,8 @@ pub(super) async fn send(
     })
 }
 
-/// Returns the error for an apply that succeeded, but whose object has metadata that is too large
-/// or cannot be parsed. The error does not have an error status, because the object was applied.
+/// Returns the error for a successful apply if the metadata of the object is too large or cannot be
+/// parsed. The error has no HTTP error status, because the object was applied.
 fn too_large() -> kube::Error {
     kube::Error::SerdeError(serde::de::Error::custom(
         "cannot read the metadata of the object: it is too large or invalid; remove labels, annotations and entries of managedFields that other actors added",

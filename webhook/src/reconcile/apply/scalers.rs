@@ -1,5 +1,5 @@
-//! Workloads whose replicas another field manager or an autoscaler sets. The rule is in
-//! `bundle_core::plan::scaling`.
+//! Detects workloads with replicas that another field manager or an autoscaler sets.
+//! `bundle_core::plan::scaling` contains the rule.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -20,7 +20,8 @@ use crate::reconcile::content::objects::PreparedObject;
 /// Maximum number of autoscalers of a namespace that are read.
 const MAX_AUTOSCALERS: u32 = 100;
 
-/// Objects whose replicas were not applied in one reconcile: a warning by object key.
+/// Objects with replicas that were not applied in one reconcile. Contains a warning for each object
+/// key.
 #[derive(Debug, Default)]
 pub(in crate::reconcile) struct ScaledObjects(Mutex<BTreeMap<String, String>>);
 
@@ -30,7 +31,7 @@ impl ScaledObjects {
         self.warnings_by_key().contains_key(key)
     }
 
-    /// Returns a warning for each object whose replicas were not applied.
+    /// Returns a warning for each object with replicas that were not applied.
     pub(in crate::reconcile) fn warnings(&self) -> Vec<String> {
         self.warnings_by_key().values().cloned().collect()
     }
@@ -39,9 +40,9 @@ impl ScaledObjects {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns true if `item` sets the replicas of `live`, and another owner sets them too. An
-    /// autoscaler that cannot be read counts as the owner. The warning proposes an ignore rule,
-    /// unless one of `rules`, which match `item`, names the replicas.
+    /// Returns true if `item` and another owner both set the replicas of `live`. If the autoscalers
+    /// cannot be read, an autoscaler counts as the other owner. `rules` are the ignore rules that
+    /// match `item`. If no rule names the replicas, the warning proposes one.
     pub(in crate::reconcile) async fn is_scaled_by_other(
         &self,
         client: &Client,
@@ -71,7 +72,7 @@ impl ScaledObjects {
     }
 }
 
-/// Returns the warning about an object whose replicas belong to `owner`.
+/// Returns the warning about an object with replicas that belong to `owner`.
 fn warning(item: &PreparedObject, owner: &str, rules: &[&Rule]) -> String {
     let sentence = format!("{}: spec.replicas is left to {owner}", item.key);
     let is_ruled = rules

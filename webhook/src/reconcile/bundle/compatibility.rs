@@ -9,8 +9,8 @@ use bundle_core::plan::bundle::{self, Compatibility};
 use crate::reconcile::context::Context;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 
-/// Returns the condition `Compatible` of `content`. Fails if the content names a range of
-/// Kubernetes versions and the version of the server is not known yet.
+/// Returns the condition `Compatible` of `content`. Fails if two conditions are true: the content
+/// names a range of Kubernetes versions, and the version of the server is not known yet.
 pub(in crate::reconcile) fn compatibility(
     ctx: &Context,
     content: &Content,

@@ -1,5 +1,6 @@
 //! The reconcile of a Bundle: selects Bundles of this provisioner, and handles deletions.
-//! `seal::sealed` limits them by requester, and `bundle_core::plan::bundle` orders the steps.
+//! `seal::sealed` limits the reconciles of each requester, and `bundle_core::plan::bundle` orders
+//! the steps.
 
 use std::sync::Arc;
 
@@ -60,8 +61,8 @@ async fn reconcile_object(
     BundleReconcile::new(object, ctx, &class).run().await
 }
 
-/// Handles a Bundle that is being deleted: removes the cached copy, then the finalizer of RukPak if
-/// present.
+/// Handles a Bundle that is being deleted. Removes the cached copy. Then removes the finalizer of
+/// RukPak, if the Bundle has this finalizer.
 async fn reconcile_deleted(object: &DynamicObject, ctx: &Context) -> Result<Action, ApiFailure> {
     let observed = ObservedBundle {
         is_deleted: true,

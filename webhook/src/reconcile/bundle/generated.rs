@@ -27,7 +27,7 @@ use crate::reconcile::watched::WatchedObject;
 pub(in crate::reconcile) struct GeneratedBundle {
     pub(in crate::reconcile) name: String,
     pub(in crate::reconcile) object: DynamicObject,
-    /// For messages only: other clients can write the status.
+    /// The status. It is used for messages only, because other clients can write it.
     pub(in crate::reconcile) status: BundleStatus,
     /// The sealed record of the unpacked content, if a record for the current spec exists.
     pub(in crate::reconcile) content: Option<SealedContent>,
@@ -106,7 +106,7 @@ pub(in crate::reconcile) async fn find_or_create(
     Err(names_taken(&taken))
 }
 
-/// Returns the error for a Bundle of the template whose spec another client changed.
+/// Returns the error for a Bundle of the template after another client changed its spec.
 pub(in crate::reconcile) fn bundle_differs(name: &str) -> ReconcileError {
     ReconcileError::new(
         codes::install::CONTENT_CHANGED,
@@ -118,7 +118,7 @@ pub(in crate::reconcile) fn bundle_differs(name: &str) -> ReconcileError {
     )
 }
 
-/// Returns the error for a Bundle all of whose names are in use.
+/// Returns the error for a template for which all names of the Bundle are in use.
 pub(in crate::reconcile) fn names_taken(names: &[String]) -> ReconcileError {
     ReconcileError::new(
         codes::install::CHILD_TAKEN,
@@ -132,8 +132,8 @@ pub(in crate::reconcile) fn names_taken(names: &[String]) -> ReconcileError {
 }
 
 /// Returns the names that the Bundle of a template can have: the usual name, then names that other
-/// users cannot predict. Names in the history come first, so that a name that becomes free does not
-/// change the choice.
+/// users cannot predict. Names in the history come first. Therefore the choice does not change when
+/// another name becomes free.
 pub(in crate::reconcile) fn candidate_names(
     ctx: &Context,
     deployment: &DynamicObject,
@@ -153,8 +153,8 @@ pub(in crate::reconcile) fn candidate_names(
 }
 
 /// Returns `bundle` with its seal. If another client removed the seal from the status, the seal is
-/// restored from memory. Otherwise a new Bundle of the template would be created, and would get
-/// other content if a tag has moved.
+/// restored from memory. Without its seal, a new Bundle of the template would be created. The new
+/// Bundle would get other content if a tag has moved.
 async fn with_seal(
     ctx: &Context,
     deployment: &DynamicObject,
@@ -175,7 +175,7 @@ fn failed(error: &kube::Error) -> ReconcileError {
     ReconcileError::api("create the Bundle", reason::BUNDLE_LOAD_FAILED, error)
 }
 
-/// Creates the Bundle. Admission stamps it after it has looked up the BundleDeployment.
+/// Creates the Bundle. The mutating webhook looks up the BundleDeployment and sets the stamp.
 async fn create(
     ctx: &Context,
     deployment: &DynamicObject,
@@ -205,7 +205,7 @@ async fn create(
                 .map_err(|error| failed(&error))?;
             Err(unstamped("the created object has no admission stamp"))
         }
-        // Another replica created it, or this pod before a restart.
+        // Another replica created the Bundle, or this pod created it before a restart.
         Err(kube::Error::Api(status)) if status.is_already_exists() => {
             ByName(&api).get(name).await.map_err(|error| failed(&error))
         }
@@ -235,7 +235,8 @@ fn generated(
     ] {
         labels.insert(label.to_owned(), text.to_owned());
     }
-    // The proof is for the same content, and saves a request to the registry here too.
+    // The proof in the annotation is for the same content. The Bundle gets a copy, which saves a
+    // request to the registry.
     if let Some(proof) = deployment.annotations().get(names::ANNOTATION_PROOF) {
         annotations.insert(names::ANNOTATION_PROOF.to_owned(), proof.clone());
     }
@@ -259,8 +260,9 @@ fn generated(
 /// Maximum number of Bundles that one reconcile reads to find the Bundles of earlier templates.
 const EARLIER_LIMIT: usize = 16;
 
-/// Deletes Bundles of earlier templates that are no longer needed. The seals identify them; other
-/// clients can write labels and owner references, and use names of the same form.
+/// Deletes Bundles of earlier templates that are no longer needed. The seals identify these
+/// Bundles. Labels, owner references and names do not identify them, because other clients can
+/// write them.
 pub(in crate::reconcile) async fn delete_old(
     ctx: &Context,
     deployment: &DynamicObject,
@@ -292,7 +294,8 @@ pub(in crate::reconcile) async fn delete_old(
 }
 
 /// Returns the names of Bundles that this pod may have created for `deployment` and that are not
-/// retained: first the Bundles with `deployment` as their controller, then the oldest Bundles.
+/// retained. The Bundles with `deployment` as their controller come first. The oldest Bundles
+/// follow.
 fn earlier_names(
     all: &[Arc<WatchedObject>],
     deployment: &DynamicObject,
@@ -325,7 +328,8 @@ fn is_hash(text: &str) -> bool {
     text.len() == 6 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Deletes the Bundle with this uid. A Bundle that no longer exists or has another uid is no error.
+/// Deletes the Bundle with this uid. If the Bundle does not exist or has another uid, the function
+/// succeeds.
 async fn delete(
     api: &Api<DynamicObject>,
     name: &str,

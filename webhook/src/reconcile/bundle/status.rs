@@ -53,15 +53,15 @@ pub(super) fn resolved_source(object: &DynamicObject, id: &ContentId) -> BundleS
     source
 }
 
-/// Returns the URL of the content of a Bundle at the content service.
+/// Returns the URL at which the content service serves the content of a Bundle.
 pub(super) fn content_url(ctx: &Context, object: &DynamicObject) -> String {
     let content = &ctx.shared.settings.content;
     let (base, prefix) = (&content.url, &content.paths.downloads.prefix);
     format!("{base}{prefix}{}.tgz", object.name_any())
 }
 
-/// Returns the status fields of sealed content. Fields that are not sealed come from `described`,
-/// if `described` has the same digest.
+/// Returns the status fields of sealed content. Fields that the seal does not cover are copied from
+/// `described`, if `described` has the same digest.
 pub(super) fn content(
     ctx: &Context,
     object: &DynamicObject,

@@ -34,10 +34,10 @@ use crate::reconcile::status::{status_of, writer};
 use crate::sources::{ContentSource as _, SourceOwner};
 use crate::telemetry::spans;
 
-/// Delay before the next attempt for a Bundle whose requester has too many running fetches.
+/// Delay before the next attempt for a Bundle if its requester has too many running fetches.
 const POSTPONED_RETRY_DELAY: Duration = Duration::from_secs(15);
 
-/// One reconcile of a Bundle whose class names this provisioner.
+/// One reconcile of a Bundle. The class of the Bundle names this provisioner.
 pub(in crate::reconcile) struct BundleReconcile<'a> {
     object: &'a DynamicObject,
     ctx: &'a Arc<Context>,
@@ -50,9 +50,9 @@ pub(in crate::reconcile) struct BundleReconcile<'a> {
     status: BundleStatus,
 }
 
-/// The content after the last step.
+/// State of the content after the last step.
 enum ContentState {
-    /// The content is being fetched. The result wakes the Bundle.
+    /// The content is being fetched. The end of the fetch starts a reconcile.
     Pending,
     /// The fetch has not started, because the requester has too many running fetches.
     Postponed,
@@ -61,9 +61,9 @@ enum ContentState {
     Sealed(Digest, SourceCheck),
 }
 
-/// The result of checking which content the source names now.
+/// The result of the check whether the source still names the recorded content.
 enum SourceCheck {
-    /// The check is running. The result wakes the Bundle.
+    /// The check is running. Its end starts a reconcile.
     Pending,
     /// The check has not started, because the requester has too many running fetches.
     Postponed,
@@ -76,8 +76,8 @@ enum SourceCheck {
 }
 
 impl<'a> BundleReconcile<'a> {
-    /// Starts from the recorded status. The sealed record replaces `content` of the status, because
-    /// other clients can write the status.
+    /// Creates the reconcile with the recorded status. The sealed record replaces `content` of the
+    /// status, because other clients can write the status.
     pub(in crate::reconcile) fn new(
         object: &'a DynamicObject,
         ctx: &'a Arc<Context>,
@@ -145,7 +145,7 @@ impl<'a> BundleReconcile<'a> {
         }
     }
 
-    /// Executes steps until no step is left or a step fails.
+    /// Executes steps until no step remains or a step fails.
     async fn execute_steps(&mut self) -> Result<ContentState, UnpackError> {
         let mut observed = ObservedBundle::default();
         let mut content = ContentState::Pending;
@@ -176,7 +176,7 @@ impl<'a> BundleReconcile<'a> {
                         *check = self.check_source_content().await;
                     }
                 }
-                // These steps belong to deletions; see `bundle::controller`.
+                // These steps belong to deletions. `bundle::controller` executes them.
                 BundleStep::RemoveCachedContent | BundleStep::RemoveFinalizer => {}
             }
             observed.done.insert(step);
@@ -261,7 +261,7 @@ impl<'a> BundleReconcile<'a> {
             version: &version,
             requester: &user,
         };
-        // Boxed: the future contains the whole exchange with a registry.
+        // The future is boxed because it contains the whole exchange with a registry.
         let unpacking = Box::pin(unpack.run());
         let unpacked = match self.ctx.unpacking.run(owner, unpacking).await {
             TaskState::Done(unpacked) => unpacked?,
@@ -282,7 +282,7 @@ impl<'a> BundleReconcile<'a> {
         Ok(ContentState::Unpacked(Box::new(unpacked)))
     }
 
-    /// Checks in the background which content the source names now.
+    /// Checks in the background whether the source now names other content.
     async fn check_source_content(&self) -> SourceCheck {
         let checked = self.checked.clone().zip(self.sealed.as_ref());
         let Some(((spec, requester), sealed)) = checked else {
@@ -320,7 +320,8 @@ impl<'a> BundleReconcile<'a> {
         self.object.metadata.uid.as_deref().unwrap_or_default()
     }
 
-    /// Returns uid and generation of the object, the version of its background tasks.
+    /// Returns uid and generation of the object. Background tasks belong to this version of the
+    /// object.
     fn version(&self) -> String {
         let uid = self.uid();
         let generation = self.object.metadata.generation.unwrap_or_default();
@@ -334,7 +335,8 @@ impl<'a> BundleReconcile<'a> {
     }
 
     /// Writes the status of `outcome` once, and emits its Event. Returns the time of the next
-    /// reconcile. `postponed` is the delay if no event triggers an earlier reconcile.
+    /// reconcile. `postponed` is the longest delay, for the case that no event triggers an earlier
+    /// reconcile.
     async fn finish(
         &self,
         outcome: &BundleOutcome<'_>,
@@ -379,8 +381,8 @@ impl<'a> BundleReconcile<'a> {
     }
 }
 
-/// Returns the content that `source` of a Bundle of `class` names now, if this content is not
-/// `recorded`. The error contains the reason why the content is unknown.
+/// Returns the content that `source` of a Bundle of `class` names now. Returns `None` if this
+/// content is `recorded`. The error contains the reason why the content is unknown.
 async fn changed_content(
     ctx: Arc<Context>,
     class: KubeName,

@@ -23,7 +23,7 @@ use crate::sources::{ContentSource as _, SourceOwner};
 
 const FAILED: &str = reason::UNPACK_FAILED;
 
-/// An unpacking that has not started: the Bundle, its source and its requester.
+/// The input of an unpacking that has not started.
 pub(in crate::reconcile) struct Unpack {
     pub(in crate::reconcile) ctx: Arc<Context>,
     pub(in crate::reconcile) class: Class,
@@ -34,8 +34,8 @@ pub(in crate::reconcile) struct Unpack {
     pub(in crate::reconcile) requester: Requester,
 }
 
-/// The Bundle of an unpacking, without its content: many unpackings can wait for a registry at the
-/// same time.
+/// Identity of the Bundle of an unpacking. It does not contain the content, because many unpackings
+/// can wait for a registry at the same time.
 pub(in crate::reconcile) struct UnpackedBundle {
     name: String,
     uid: Option<String>,

@@ -1,5 +1,5 @@
 //! Verification of the digest that is fetched, independent of admission. `bundle_trust::proof`
-//! decides.
+//! contains the rules.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::reconcile::status::condition_set;
 use crate::reconcile::watched::WatchedObject;
 use crate::sources::{ContentSource as _, OpenSource};
 
-/// The policies that a decision on content used.
+/// The policies that were used to verify content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::reconcile) struct AppliedPolicies {
     reference: Reference,
@@ -49,24 +49,24 @@ impl AppliedPolicies {
     }
 }
 
-/// A decision on content, with the policies that the decision used.
+/// Verified content, with the policies that were used.
 pub(in crate::reconcile) struct VerifiedContent {
     pub(in crate::reconcile) decided: Decided<ContentId>,
     /// `None` for content that cannot be signed.
     pub(in crate::reconcile) policies: Option<AppliedPolicies>,
 }
 
-/// The Bundle whose content is verified.
+/// The Bundle that contains the content to verify.
 pub(in crate::reconcile) struct BundleToVerify<'a> {
     pub(in crate::reconcile) name: &'a str,
     pub(in crate::reconcile) uid: Option<&'a str>,
-    /// Text of the proof annotation.
+    /// Text of the proof annotation. `None` if the Bundle has no proof.
     pub(in crate::reconcile) proof: Option<&'a str>,
 }
 
 impl BundleToVerify<'_> {
-    /// Returns true if the reflector has this Bundle. The verification of hundreds of signatures
-    /// ends with the Bundle, which a cancelled task alone cannot do.
+    /// Returns true if the cache of the controller contains this Bundle. The verification of
+    /// hundreds of signatures ends when the Bundle is deleted. Cancelling its task does not end it.
     fn exists(&self, ctx: &Context) -> bool {
         let key = ObjectRef::new_with(self.name, ctx.bundles.clone());
         let cache = ctx.bundle_cache.get();
@@ -79,9 +79,9 @@ fn is_in(cache: &Store<WatchedObject>, key: &ObjectRef<WatchedObject>, uid: Opti
     seen.is_some_and(|seen| seen.meta().uid.as_deref() == uid)
 }
 
-/// Decides on `content` by the class and by the policies that exist when the signatures have
-/// arrived. Uses the proof on `bundle` if it is sufficient; otherwise reads signatures from the
-/// registry.
+/// Verifies `content` by the rules of the class and of the policies. The policies are read after
+/// the signatures have arrived. Uses the proof on `bundle` if it is sufficient. Otherwise, reads
+/// the signatures from the registry.
 pub(in crate::reconcile) async fn verify(
     ctx: &Context,
     class: &Class,
@@ -128,7 +128,7 @@ pub(in crate::reconcile) async fn verify(
     }
     let (signatures, policies) = if needed {
         let signatures = source.signatures(&content).await;
-        // A policy can change while the registry responds.
+        // A policy can change while the registry responds, so the policies are read afterwards.
         (signatures, AppliedPolicies::current(ctx, &reference))
     } else {
         (Ok(Vec::new()), policies)
@@ -139,7 +139,8 @@ pub(in crate::reconcile) async fn verify(
     }
 }
 
-/// Neither a new signature nor a changed policy wakes the Bundle, so even a rejection is retried.
+/// Returns the error for rejected content. Every rejection is retried, because a new signature or a
+/// changed policy does not start a reconcile.
 fn refused(refusal: &Refusal) -> ReconcileError {
     ReconcileError::findings(
         reason::UNPACK_FAILED,
@@ -152,7 +153,7 @@ fn refused(refusal: &Refusal) -> ReconcileError {
     )
 }
 
-/// Returns the text of the proof annotation.
+/// Returns the text of the proof annotation. Returns `None` if the Bundle has no proof.
 pub(in crate::reconcile) fn proof(bundle: &DynamicObject) -> Option<&str> {
     let text = bundle.annotations().get(names::ANNOTATION_PROOF)?;
     Some(text)
@@ -164,7 +165,7 @@ fn proof_signatures(text: &str, pinned: &PinnedReference) -> Option<Vec<RawSigna
     Some(proof.signatures)
 }
 
-/// Returns the signers for the status.
+/// Converts the signers for the field `status.signedBy`.
 pub(in crate::reconcile) fn signed_by(signers: &[SignedBy]) -> Vec<ApiSignedBy> {
     signers
         .iter()
@@ -184,7 +185,7 @@ pub(in crate::reconcile) fn signed_by(signers: &[SignedBy]) -> Vec<ApiSignedBy> 
         .collect()
 }
 
-/// Returns the signers for a message.
+/// Returns the signers and warnings as text for a message.
 pub(in crate::reconcile) fn describe(signers: &[SignedBy], warnings: &[String]) -> String {
     let mut parts: Vec<String> = signers
         .iter()

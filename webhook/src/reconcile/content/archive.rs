@@ -1,6 +1,6 @@
 //! The archive of content that callers download, as a sealed file (`content::sealed_file`): a
-//! gzipped tar in parts, so that a range is read and checked without the other parts. The bytes of
-//! the archive depend only on the files.
+//! gzipped tar in parts. A range can be read and checked without reading the other parts. The bytes
+//! of the archive depend only on the files.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -20,9 +20,9 @@ use crate::reconcile::content::sealed_file::{
 };
 use crate::reconcile::content::stored::StoredContent;
 
-/// Kind and version of the file, which the seal covers. The version changes if the bytes of
-/// archives change: a download of an archive of an earlier version must not continue with bytes of
-/// this version.
+/// Kind and version of the file, which the seal covers. The version must change when the program
+/// creates other bytes for the same content. Otherwise a client could continue the download of an
+/// earlier archive with other bytes.
 const PURPOSE: &str = "archive 1";
 /// Maximum length of an index, in bytes. 1 GiB has 16,384 parts of 48 bytes.
 const MAX_INDEX_BYTES: u64 = 1 << 20;
@@ -31,10 +31,10 @@ const PART: u64 = 64 << 10;
 /// Memory that is needed to write an archive, in addition to its largest file, in bytes:
 /// compressor, buffers and paths.
 pub(in crate::reconcile) const WRITE_MEMORY: u64 = 4 << 20;
-/// Time of all entries, in Unix seconds.
+/// Modification time of all entries, in seconds since 1970.
 const TIME: u64 = 0;
 
-/// The name that a seal covers, and its key.
+/// The name that a seal covers, and the key of the seal.
 type SealName<'a> = (&'a str, &'a [u8]);
 
 fn seal((name, key): SealName<'_>) -> Seal<'_> {
@@ -49,7 +49,7 @@ fn seal((name, key): SealName<'_>) -> Seal<'_> {
 struct PartWriter {
     file: SealedFileWriter,
     parts: Vec<FileLocation>,
-    /// Bytes of the current part.
+    /// Number of bytes in the current part.
     length: u64,
     hash: Hasher,
 }
@@ -138,7 +138,7 @@ pub(in crate::reconcile) struct StoredArchive {
 }
 
 impl StoredArchive {
-    /// Opens an archive. Fails if the archive was not written under this name, or was changed.
+    /// Opens an archive. Fails if the archive was written under another name, or was changed.
     pub(super) fn open(path: &Path, name: SealName<'_>) -> io::Result<Self> {
         let (file, index) = SealedFile::open(path, seal(name), MAX_INDEX_BYTES)?;
         Self::decode(file, &index).ok_or_else(damaged)

@@ -75,7 +75,7 @@ impl PreparedObject {
     }
 }
 
-/// Objects of content with their memory share. Dropping the objects releases the share.
+/// Objects of content with their reserved memory. Dropping the objects releases the memory.
 #[derive(Debug)]
 pub(in crate::reconcile) struct HeldObjects {
     items: Vec<PreparedObject>,
@@ -105,8 +105,8 @@ impl DerefMut for HeldObjects {
     }
 }
 
-/// Prepares the objects of content that defines the kinds `defined`. The error lists all kinds that
-/// the API server does not serve.
+/// Prepares the objects of content. `defined` are the kinds that the content itself defines. The
+/// error lists all kinds that the API server does not serve.
 pub(in crate::reconcile) async fn prepare(
     apis: &Apis,
     (defined, objects): (&[CustomKind], Vec<Manifest>),
@@ -134,7 +134,7 @@ pub(in crate::reconcile) async fn prepare(
             let served = served.map_err(|error| {
                 ReconcileError::api("discover the served kinds", reason, &error)
             })?;
-            // Discovery overrides the definition in the content.
+            // The kind that the API server serves overrides the definition in the content.
             let found = served
                 .map(|kind| (kind, false))
                 .or_else(|| Kind::defined(defined, &object.id).map(|kind| (kind, true)));
@@ -170,8 +170,8 @@ pub(in crate::reconcile) async fn prepare(
     Ok(items)
 }
 
-/// Returns the error for objects whose kinds the API server does not serve. The text is that of
-/// RukPak.
+/// Returns the error for objects of kinds that the API server does not serve. The text is the same
+/// as in RukPak.
 pub(in crate::reconcile) fn missing_kinds(
     objects: &[ObjectId],
     reason: &'static str,
@@ -189,7 +189,7 @@ pub(in crate::reconcile) fn missing_kinds(
     )
 }
 
-/// Returns the error for namespaced objects that name no namespace, without a target namespace.
+/// Returns the error for namespaced objects that set no namespace if no target namespace is set.
 pub(in crate::reconcile) fn without_namespace(
     objects: &[ObjectId],
     reason: &'static str,
@@ -206,8 +206,8 @@ pub(in crate::reconcile) fn without_namespace(
     )
 }
 
-/// Returns each key that several `items` have. The check of the format cannot find these, because
-/// the namespace depends on the kind and the spec.
+/// Returns each key that more than one of `items` has. The check of the format cannot find these
+/// duplicates, because the namespace depends on the kind and the spec.
 fn duplicates(items: &[PreparedObject]) -> Vec<&str> {
     let mut seen = BTreeSet::new();
     let twice: BTreeSet<&str> = items
@@ -225,8 +225,8 @@ fn count(objects: usize) -> String {
     }
 }
 
-/// Adds namespace and labels to the object. Returns its id as an error if it needs a namespace and
-/// has none.
+/// Adds namespace and labels to the object. If the object needs a namespace and has none, returns
+/// the id of the object as the error.
 fn item(
     object: Manifest,
     kind: Kind,

@@ -33,7 +33,7 @@ pub(in crate::reconcile) const PER_OBJECT: u64 = 3 << 10;
 /// Maximum nesting depth that the JSON parser accepts.
 const MAX_DEPTH: usize = 127;
 
-/// Facts about the content that are needed to restore one of its objects.
+/// Facts about the content that are needed for restoring one of its objects.
 #[derive(Debug, Serialize, Deserialize)]
 struct RenderedHeader {
     format: String,
@@ -48,7 +48,7 @@ struct PackageFacts {
     kubernetes: Option<Kubernetes>,
 }
 
-/// A [`CustomKind`] in the encoding of the file.
+/// A [`CustomKind`] in the format of the file.
 #[derive(Debug, Serialize, Deserialize)]
 struct DefinedKind {
     group: String,
@@ -80,8 +80,8 @@ impl RenderedHeader {
         }
     }
 
-    /// Returns the format, and the package with only its name, version and range of Kubernetes
-    /// versions.
+    /// Returns the format and the package. The package contains only its name, its version and its
+    /// range of Kubernetes versions.
     fn package(&self) -> Option<(Format, Option<Package>)> {
         let format = self.format.parse().ok()?;
         let package = match &self.package {
@@ -170,7 +170,7 @@ impl<'c> RenderedContent<'c> {
         Ok(Self { content, index })
     }
 
-    /// Returns true if the file of this seal contains exactly these objects.
+    /// Returns true if the file with the seal `found` contains exactly these objects.
     pub(super) fn is_sealed_by(&self, found: &ValidSeal, name: &str, key: &[u8]) -> bool {
         found.covers(seal(name, key), &self.index)
     }
@@ -193,7 +193,7 @@ fn unsupported(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-/// Returns true if the value is equal after it was written and parsed as JSON.
+/// Returns true if the value is unchanged after it was written as JSON and parsed again.
 fn survives_json(value: &Value, depth: usize) -> bool {
     match value {
         Value::Null | Value::Bool(_) | Value::String(_) => true,
@@ -208,7 +208,7 @@ fn survives_json(value: &Value, depth: usize) -> bool {
     }
 }
 
-/// A writer that computes length and hash.
+/// A writer that counts bytes and computes their hash.
 #[derive(Default)]
 struct CountingHasher {
     length: u64,
@@ -242,7 +242,7 @@ struct IndexEntry<'a> {
     group: &'a str,
     version: &'a str,
     kind: &'a str,
-    /// Empty if the object names no namespace.
+    /// Namespace of the object. Empty if the object names no namespace.
     namespace: &'a str,
     name: &'a str,
 }
@@ -284,8 +284,9 @@ pub(in crate::reconcile) struct SelectedObjects {
 }
 
 impl SelectedObjects {
-    /// Finds the objects that can get one of `keys` once their namespaces are set; without `keys`,
-    /// all objects. Fails if the file was not written under `name` with this key, or was changed.
+    /// Finds the objects that can have one of `keys` after their namespaces are set. If `keys` is
+    /// `None`, finds all objects. Fails if the file was written under another name or with another
+    /// key, or was changed.
     pub(super) fn find(
         path: &Path,
         (name, key): (&str, &[u8]),
@@ -312,8 +313,8 @@ impl SelectedObjects {
             let same = wanted.get(&(entry.group, entry.kind, entry.name));
             let mut is_wanted = keys.is_none();
             for (key, namespace) in same.into_iter().flatten() {
-                // An object without a namespace can get any. Objects of cluster-scoped kinds lose
-                // theirs.
+                // An object without a namespace can get any namespace. Objects of cluster-scoped
+                // kinds lose their namespace.
                 if entry.namespace.is_empty()
                     || namespace.is_none_or(|namespace| namespace == entry.namespace)
                 {

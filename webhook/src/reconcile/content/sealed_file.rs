@@ -21,7 +21,7 @@ const NUMBER_BYTES: usize = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::reconcile) struct FileLocation {
     pub(in crate::reconcile) offset: u64,
-    /// In bytes.
+    /// Length of the part, in bytes.
     pub(in crate::reconcile) length: u64,
     pub(in crate::reconcile) hash: [u8; 32],
 }
@@ -103,7 +103,7 @@ impl Seal<'_> {
         self.begin().chain_update(index)
     }
 
-    /// Returns the HMAC before the index.
+    /// Returns the HMAC over the data that precedes the index.
     fn begin(&self) -> Hmac<Sha256> {
         // HMAC accepts keys of any length.
         let mut mac = Hmac::<Sha256>::new_from_slice(self.key)
@@ -143,7 +143,7 @@ pub(in crate::reconcile) struct FinishedFile {
 }
 
 impl SealedFileWriter {
-    /// Creates a file in this folder.
+    /// Creates a new file in `folder`.
     pub(in crate::reconcile) fn create(folder: &Path) -> io::Result<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -169,7 +169,7 @@ impl SealedFileWriter {
         read(self.file.get_mut(), location)
     }
 
-    /// Writes index and seal.
+    /// Writes the index and the seal.
     pub(super) fn finish(mut self, index: &[u8], seal: Seal<'_>) -> io::Result<FinishedFile> {
         self.file.seek(SeekFrom::Start(self.end))?;
         self.file.write_all(index)?;
@@ -215,7 +215,7 @@ impl FileSink for SealedFileWriter {
 }
 
 impl FinishedFile {
-    /// Returns the size in bytes.
+    /// Returns the size of the file in bytes.
     pub(super) fn bytes(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }
@@ -231,7 +231,7 @@ impl FinishedFile {
 }
 
 /// Reads the length of the index and the seal at the end of a file. After the call, the position in
-/// the file is the beginning of the index. The index has at most `most` bytes.
+/// the file is the beginning of the index. Fails if the index has more than `most` bytes.
 fn footer(file: &mut File, most: u64) -> io::Result<(u64, ValidSeal)> {
     let size = file.metadata()?.len();
     let footer = (NUMBER_BYTES + SEAL_BYTES) as u64;
@@ -254,8 +254,8 @@ fn footer(file: &mut File, most: u64) -> io::Result<(u64, ValidSeal)> {
 pub(in crate::reconcile) struct ValidSeal([u8; SEAL_BYTES]);
 
 impl ValidSeal {
-    /// Reads the seal of the file at `path`, whose index has at most `most` bytes, and compares it
-    /// with the index in constant memory. Fails if the seal is invalid.
+    /// Reads the seal of the file at `path`, and compares it with the index in constant memory.
+    /// Fails if the seal is invalid, or if the index has more than `most` bytes.
     pub(super) fn read(path: &Path, seal: Seal<'_>, most: u64) -> io::Result<Self> {
         let mut file = fs_err::File::open(path)?.into_file();
         let (length, found) = footer(&mut file, most)?;
@@ -265,7 +265,7 @@ impl ValidSeal {
         Ok(found)
     }
 
-    /// Returns `true` if the file of this seal has exactly this index.
+    /// Returns `true` if the file with this seal has exactly this index.
     pub(super) fn covers(&self, seal: Seal<'_>, index: &[u8]) -> bool {
         self.check(seal.mac(index)).is_ok()
     }
@@ -290,12 +290,12 @@ impl Write for MacWriter {
     }
 }
 
-/// A file whose index has a valid seal.
+/// A file after its seal was compared with its index.
 pub(in crate::reconcile) struct SealedFile(File);
 
 impl SealedFile {
-    /// Opens a file, and returns it with its index of at most `most` bytes. Fails if the seal is
-    /// invalid.
+    /// Opens a file, and returns the file with its index. Fails if the seal is invalid, or if the
+    /// index has more than `most` bytes.
     pub(super) fn open(path: &Path, seal: Seal<'_>, most: u64) -> io::Result<(Self, Vec<u8>)> {
         let mut file = fs_err::OpenOptions::new()
             .read(true)

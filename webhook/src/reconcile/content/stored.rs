@@ -74,7 +74,7 @@ fn seal<'a>(name: &'a str, key: &'a [u8]) -> Seal<'a> {
     }
 }
 
-/// Completes a copy with these files.
+/// Writes the index with these files, and finishes the copy.
 pub(super) fn finish(
     writer: SealedFileWriter,
     files: Vec<StoredFile>,
@@ -84,15 +84,15 @@ pub(super) fn finish(
     writer.finish(&Index { summary, files }.encode(), seal(name, key))
 }
 
-/// Cached content whose file seal is valid.
+/// Cached content after its seal was checked.
 pub(in crate::reconcile) struct StoredContent {
     file: SealedFile,
     index: Index,
 }
 
 impl StoredContent {
-    /// Opens a copy and reads its index. Fails if the copy was not written under this name with
-    /// this key, or was changed.
+    /// Opens a copy and reads its index. Fails if the copy was written under another name or with
+    /// another key, or was changed.
     pub(in crate::reconcile) fn open(path: &Path, name: &str, key: &[u8]) -> io::Result<Self> {
         let (file, index) = SealedFile::open(path, seal(name, key), MAX_INDEX_BYTES)?;
         Ok(Self {
@@ -101,12 +101,12 @@ impl StoredContent {
         })
     }
 
-    /// Returns the summary.
+    /// Returns size and memory of the content.
     pub(in crate::reconcile) fn summary(&self) -> Summary {
         self.index.summary
     }
 
-    /// Returns the files.
+    /// Returns the paths and locations of the files.
     pub(in crate::reconcile) fn files(&self) -> &[StoredFile] {
         &self.index.files
     }

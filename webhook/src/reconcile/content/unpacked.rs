@@ -13,14 +13,14 @@ pub(in crate::reconcile) struct Unpacked {
     /// Reason and message of the condition `Verified`.
     pub(in crate::reconcile) verified: (&'static str, String),
     pub(in crate::reconcile) signed_by: Vec<SignedBy>,
-    /// The condition `Compatible`.
+    /// The facts for the condition `Compatible`.
     pub(in crate::reconcile) compatible: Compatibility,
-    /// Fields for the status. The digest of the spec and the seal are not set yet.
+    /// Fields of the content for the status. The digest of the spec and the seal are not set yet.
     pub(in crate::reconcile) content: BundleContent,
     pub(in crate::reconcile) warnings: Vec<String>,
 }
 
-/// The error of unpacking.
+/// The reason why a Bundle could not be unpacked.
 pub(in crate::reconcile) struct UnpackError {
     pub(in crate::reconcile) error: ReconcileError,
     /// Status and message of the condition `Verified`, if verification failed.

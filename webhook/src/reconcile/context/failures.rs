@@ -1,5 +1,5 @@
 //! Counts of consecutive failures by work and object. `bundle_core::plan::backoff` decides which
-//! failures count, `bundle_core::plan::retry` how long the delays are.
+//! failures count. `bundle_core::plan::retry` computes the delays.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use crate::reconcile::error::{self, RetryPolicy};
 /// extra requests.
 const MAX_COUNTERS: usize = 10_000;
 
-/// Kinds of work on an object. Each has its own failure count.
+/// Kinds of work on an object. Each kind has its own failure count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::reconcile) enum Work {
     /// Unpacking a Bundle.
@@ -42,8 +42,8 @@ impl Default for FailureCounts {
 }
 
 impl FailureCounts {
-    /// Counts a failure. Returns the delay before the next attempt, or `None` if the object waits
-    /// for a change.
+    /// Counts a failure. Returns the delay before the next attempt. Returns `None` if no attempt
+    /// follows before a change.
     pub(in crate::reconcile) fn record(
         &self,
         work: Work,
@@ -64,7 +64,7 @@ impl FailureCounts {
         entry.wait(now)
     }
 
-    /// Resets the count after a success.
+    /// Resets the failure count after a success.
     pub(in crate::reconcile) fn reset(&self, work: Work, object: &DynamicObject) {
         self.attempts().remove(&key(work, object));
     }

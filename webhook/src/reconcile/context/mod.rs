@@ -36,10 +36,11 @@ use crate::reconcile::status::writer::EventRecorder;
 use crate::reconcile::watched::WatchedObject;
 use crate::shared::Shared;
 
-/// Page size of lists of the project's own kinds. One object can have a mebibyte.
+/// Page size of lists of the project's own kinds. One object can have a size of 1 MiB.
 const PAGE_SIZE: u32 = 10;
 
-/// The shared state of all reconciles. One exists per process while the process is the leader.
+/// The shared state of all reconciles. The leader creates one context. It exists while the process
+/// is the leader.
 pub(in crate::reconcile) struct Context {
     pub(in crate::reconcile) shared: Arc<Shared>,
     pub(in crate::reconcile) own: Client,
@@ -58,9 +59,10 @@ pub(in crate::reconcile) struct Context {
     /// Running checks of the sources of unpacked Bundles. A result is the content that the source
     /// names now, if this content is not the unpacked content.
     pub(in crate::reconcile) resolving: BackgroundTasks<Result<Option<ContentId>, String>>,
-    /// Running fetches of content for BundleDeployments whose cached copy is missing.
+    /// Running fetches for BundleDeployments. They fetch content that is missing in the cache.
     pub(in crate::reconcile) refetching: BackgroundTasks<Result<(), ReconcileError>>,
-    /// Running renderings of charts. Their objects are then in the cache.
+    /// Running renderings of charts. When a rendering ends, the objects of the chart are in the
+    /// cache.
     pub(in crate::reconcile) rendering: BackgroundTasks<Result<(), ReconcileError>>,
     pub(in crate::reconcile) allowed_dry_runs: AllowedDryRuns,
     pub(in crate::reconcile) rights_schedule: RightsSchedule,
@@ -97,7 +99,7 @@ pub(in crate::reconcile) enum ClassLookup {
     Managed(Box<Class>),
     /// A class of another provisioner.
     Unmanaged,
-    /// No such class exists.
+    /// The class does not exist.
     NotFound,
     /// The class exists and its spec is invalid. Contains the findings.
     Invalid(String),
@@ -110,7 +112,7 @@ pub(in crate::reconcile) fn class_name(object: &DynamicObject) -> &str {
     name.as_str().unwrap_or_default()
 }
 
-/// Returns an error if the class names another provisioner.
+/// Returns an error if the class has another provisioner than this controller.
 pub(in crate::reconcile) fn check_provisioner(class: &Class) -> Result<(), ReconcileError> {
     if class.is_ours() {
         return Ok(());
@@ -127,7 +129,8 @@ pub(in crate::reconcile) fn check_provisioner(class: &Class) -> Result<(), Recon
 }
 
 impl Context {
-    /// `wake_bundle` and `wake_deployment` receive names of objects to reconcile.
+    /// Creates the context. `wake_bundle` and `wake_deployment` receive the names of objects to
+    /// reconcile.
     pub(in crate::reconcile) fn new(
         shared: Arc<Shared>,
         states: Arc<InstalledStates>,

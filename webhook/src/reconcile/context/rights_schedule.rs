@@ -6,16 +6,17 @@ use std::time::{Duration, Instant};
 
 use rand::Rng as _;
 
-/// Maximum number of deployments in the schedule. When it is reached, the schedule is cleared.
+/// Maximum number of deployments in the schedule. When this number is reached, the schedule is
+/// cleared.
 const MAX_SCHEDULED: usize = 10_000;
 
-/// The next check of each deployment, by uid.
+/// The time of the next check of each deployment, by uid.
 #[derive(Default)]
 pub(in crate::reconcile) struct RightsSchedule(Mutex<HashMap<String, Instant>>);
 
 impl RightsSchedule {
-    /// Returns the time until the next check; zero if the check is due. A new deployment waits for
-    /// a random part of `interval`, which spreads the load.
+    /// Returns the time until the next check. Returns zero if the check is due. A new deployment
+    /// waits for a random part of `interval`, which spreads the load.
     pub(in crate::reconcile) fn wait(
         &self,
         uid: &str,
@@ -31,7 +32,7 @@ impl RightsSchedule {
         next.saturating_duration_since(now)
     }
 
-    /// Schedules the next check after one at `now`.
+    /// Schedules the next check `interval` after the check at `now`.
     pub(in crate::reconcile) fn record_check(&self, uid: &str, now: Instant, interval: Duration) {
         self.0
             .lock()

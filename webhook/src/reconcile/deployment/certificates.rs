@@ -13,9 +13,9 @@ use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 
 impl DeploymentReconcile<'_> {
-    /// Returns text that changes with the certificates: their period, and the identifier of the
-    /// stamp key. `None` if the content is no operator. Another client that changes the format in the
-    /// status only delays a renewal, or causes another apply.
+    /// Returns a text that changes with the certificates: their period, and the identifier of the
+    /// stamp key. Returns `None` if the content is not an operator. Another client can change the
+    /// format in the status. Then only a renewal is delayed, or the objects are applied again.
     pub(in crate::reconcile) fn certificate_version(
         &self,
         request: &InstallRequest<'_>,

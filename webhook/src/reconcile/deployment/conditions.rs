@@ -1,5 +1,5 @@
-//! The facts for the conditions of a BundleDeployment, collected at the end of a reconcile. The
-//! conditions themselves are in `bundle_core::plan::status`.
+//! The facts for the conditions of a BundleDeployment, collected at the end of a reconcile.
+//! `bundle_core::plan::status` computes the conditions.
 
 use std::time::Duration;
 
@@ -70,15 +70,15 @@ impl DeploymentReconcile<'_> {
         });
     }
 
-    /// Records the permissions that the requesters lack, if `error` names permissions.
+    /// Records the missing permissions of the requesters if `error` names permissions.
     pub(in crate::reconcile) fn note_rights(&mut self, error: &ReconcileError) {
         if let Some(rights) = PermissionFact::of_failure(error.code, &error.message) {
             self.facts.rights = Some(rights);
         }
     }
 
-    /// Returns the time until the next reconcile, which is earlier if objects are to be restored
-    /// before `wait`.
+    /// Returns the time until the next reconcile: `wait`, or the time until the next restore of an
+    /// object if this is earlier.
     pub(in crate::reconcile) fn with_next_restore(
         &self,
         wait: Option<Duration>,
@@ -94,7 +94,7 @@ impl DeploymentReconcile<'_> {
     }
 }
 
-/// Returns the state of the Bundle.
+/// Returns the state of the generated Bundle for the conditions.
 pub(super) fn bundle_fact(generated: &GeneratedBundle) -> BundleFact {
     let name = generated.name.clone();
     match generated.status.phase.as_deref() {

@@ -22,7 +22,7 @@ use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::maintenance::health;
 
 impl DeploymentReconcile<'_> {
-    /// Returns the reason for a failed installation.
+    /// Returns the reason of the condition for a failed installation.
     pub(in crate::reconcile) fn install_reason(&self) -> &'static str {
         if self.status.active_bundle.is_none() {
             reason::INSTALL_FAILED
@@ -86,7 +86,8 @@ impl DeploymentReconcile<'_> {
         };
         let result = self.ensure_installed(&request, unpacked).await;
         self.has_installed = matches!(result, Ok(true));
-        // Stale discovery data can be the cause. Missing requirements were looked up anew.
+        // Stale discovery data can be the cause of the error. It cannot be the cause of missing
+        // requirements, which are looked up without the cache.
         if let Err(error) = &result
             && error.code != codes::install::REQUIREMENT_MISSING
         {
@@ -102,8 +103,8 @@ impl DeploymentReconcile<'_> {
         };
         let kept = Box::pin(self.maintenance(&request, outcome, applied.unwrap_or_default())).await;
         if let (Err(_), Err(error)) = (&result, &kept) {
-            // The error of the new content is reported. It would hide missing permissions for the
-            // installed content.
+            // The error of the new content is reported. Missing permissions for the installed
+            // content would not be visible, so they are recorded separately.
             self.note_rights(error);
         }
         self.facts.is_in_place = outcome.is_in_place;
@@ -111,7 +112,7 @@ impl DeploymentReconcile<'_> {
         kept
     }
 
-    /// Executes the steps that follow an installation. Returns when to reconcile again.
+    /// Executes the steps that follow an installation. Returns the time until the next reconcile.
     async fn maintenance(
         &mut self,
         request: &InstallRequest<'_>,

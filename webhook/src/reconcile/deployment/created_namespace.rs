@@ -1,5 +1,6 @@
-//! The target namespace as an object of the content, if the spec requests its creation. The rule is
-//! in `bundle_core::plan::created_namespace`; `removal::occupants` decides on its deletion.
+//! The target namespace as an object of the content, if the spec requests its creation.
+//! `bundle_core::plan::created_namespace` contains the rule. `removal::occupants` decides whether
+//! the namespace is deleted.
 
 use bundle_core::object::Manifest;
 use bundle_core::plan::consent::{Consent, ObjectAction};
@@ -20,7 +21,8 @@ use crate::reconcile::rights::authorize;
 impl DeploymentReconcile<'_> {
     /// Adds the target namespace to `objects` if the installation must create it. The pod reads the
     /// namespace only if the requesters have permission to know that it exists. For other
-    /// requesters it counts as absent, so that they see the same missing permissions in both cases.
+    /// requesters it counts as missing, so that they see the same missing permissions in both
+    /// cases.
     pub(in crate::reconcile) async fn add_created_namespace(
         &mut self,
         request: &InstallRequest<'_>,
@@ -45,7 +47,7 @@ impl DeploymentReconcile<'_> {
         Ok(())
     }
 
-    /// Returns true if every requester whose consent the namespace requires can read or create it.
+    /// Returns true if every requester with required permissions can read or create the namespace.
     async fn can_read_namespace(
         &self,
         request: &InstallRequest<'_>,

@@ -174,8 +174,8 @@ pub(in crate::reconcile) async fn report_class_error(
     )))
 }
 
-/// Reports an object that was written while admission was off, or whose spec is invalid. Makes no
-/// other change.
+/// Reports an object that was written while admission was off, or that has an invalid spec. Makes
+/// no other change.
 async fn not_admitted(
     object: &DynamicObject,
     ctx: &Context,

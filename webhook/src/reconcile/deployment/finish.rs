@@ -95,7 +95,8 @@ fn is_reported(old: &BundleDeploymentStatus, error: &ReconcileError) -> bool {
         })
 }
 
-/// Returns the new warnings. Unless content was applied, the warnings of the last apply are kept.
+/// Returns the warnings for the status. If no content was applied, the warnings of the last apply
+/// stay.
 fn merged(old: &[String], new: BTreeSet<String>, has_installed: bool) -> Vec<String> {
     let mut all = new;
     if !has_installed {

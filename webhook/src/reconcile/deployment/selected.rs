@@ -39,7 +39,8 @@ impl DeploymentReconcile<'_> {
         }
     }
 
-    /// Returns `None` if the rendered copy does not have all objects.
+    /// Returns the objects with these keys from the rendered copy. Returns `None` if the copy does
+    /// not contain all of them.
     async fn selected_objects(
         &mut self,
         request: &InstallRequest<'_>,
@@ -47,8 +48,8 @@ impl DeploymentReconcile<'_> {
     ) -> Result<Option<HeldObjects>, ReconcileError> {
         let id = request.source()?;
         let target = self.render_target(request).await?;
-        // If another client changed the format in the status, no copy is found and the whole
-        // content is loaded.
+        // Another client may have changed the format in the status. Then no copy is found, and the
+        // whole content is loaded.
         let format = request.generated.status.content.as_ref();
         let format = format.and_then(|content| content.format.as_ref()?.parse::<Format>().ok());
         let Some(format) = format else {
@@ -71,7 +72,7 @@ impl DeploymentReconcile<'_> {
         let created = target.namespace.as_deref();
         let created = created.filter(|_| self.spec.create_namespace);
         let created = created.map(|target| namespace_id(target).to_string());
-        // The target namespace can be missing in the content. It is added below.
+        // The content does not always contain the target namespace. It is added below.
         if !selected
             .missing()
             .iter()
@@ -84,13 +85,13 @@ impl DeploymentReconcile<'_> {
         let weight = selected.weight().saturating_mul(self.copies());
         let share = match reader::memory(self.ctx, user, weight, read).await {
             Ok(share) => share,
-            // The whole content is loaded instead, and its error has the size.
+            // The whole content is loaded instead. The error of this load names the size.
             Err(error) if error.code == codes::install::CONTENT_TOO_LARGE => return Ok(None),
             Err(error) => return Err(error),
         };
         let work = move |_: &Cancellation| (selected.read(), share);
         let loaded = budget.blocking(WorkerThread::Objects, work).await;
-        // The share comes first, so that it is dropped after the objects.
+        // The share comes first in the tuple, so that it is dropped after the objects.
         let (share, (content, kinds)) = match loaded {
             Some((Ok(loaded), share)) => (share, loaded),
             Some((Err(error), _)) => {
@@ -121,8 +122,8 @@ impl DeploymentReconcile<'_> {
         Ok(Some(HeldObjects::new(items, share)))
     }
 
-    /// Returns the number of copies of the objects that are in memory at the same time. Rules of
-    /// `spec.drift.ignore` change a copy of the applied object.
+    /// Returns the number of copies of the objects that are in memory at the same time. If
+    /// `spec.drift.ignore` has rules, they change a second copy of each object.
     pub(in crate::reconcile) fn copies(&self) -> u64 {
         if self.spec.drift_ignore.is_empty() {
             1
@@ -131,8 +132,8 @@ impl DeploymentReconcile<'_> {
         }
     }
 
-    /// Returns the installation that the content is rendered for. Only charts depend on the API
-    /// versions of the server.
+    /// Returns the installation that the content is rendered for. The rendering of charts depends
+    /// on the API versions of the server.
     pub(in crate::reconcile) async fn render_target(
         &self,
         request: &InstallRequest<'_>,
@@ -163,8 +164,8 @@ impl DeploymentReconcile<'_> {
         })
     }
 
-    /// Checks that the content supports this Kubernetes version. Adds a warning if an unsupported
-    /// version was accepted, or if the content has no use for the configuration.
+    /// Checks that the content supports this Kubernetes version. Adds a warning if the spec accepts
+    /// an unsupported version, or if the content does not use the configuration.
     pub(in crate::reconcile) fn check_compatibility(
         &mut self,
         request: &InstallRequest<'_>,
@@ -196,8 +197,8 @@ impl DeploymentReconcile<'_> {
         Ok(())
     }
 
-    /// Prepares `objects` of content that defines `kinds`: looks up kinds, sets namespaces and adds
-    /// owner labels.
+    /// Prepares `objects` of content. `kinds` are the kinds that the content itself defines. Looks
+    /// up kinds, sets namespaces and adds owner labels.
     pub(in crate::reconcile) async fn prepare_objects(
         &self,
         request: &InstallRequest<'_>,

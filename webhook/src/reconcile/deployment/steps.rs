@@ -62,7 +62,8 @@ impl<'a> DeploymentReconcile<'a> {
         Ok(HeldObjects::new(items, share))
     }
 
-    /// Returns uid and generation of the object, the version of its background tasks.
+    /// Returns uid and generation of the object. Background tasks belong to this version of the
+    /// object.
     fn version(&self) -> String {
         let uid = self.object.metadata.uid.as_deref().unwrap_or_default();
         let generation = self.object.metadata.generation.unwrap_or_default();
@@ -121,8 +122,8 @@ impl<'a> DeploymentReconcile<'a> {
         }
     }
 
-    /// Returns the key of an attempt: content, settings and admission. A write of the spec or a new
-    /// requester leads to an immediate attempt.
+    /// Returns the key of an installation attempt: content, settings and admission. A new key
+    /// starts an immediate attempt. A write of the spec and a new requester change the key.
     fn attempt_key(&self, content: &str) -> String {
         let generation = self.object.metadata.generation.unwrap_or_default();
         let admitted = self.object.annotations().get(names::ANNOTATION_ADMIT);
@@ -144,7 +145,7 @@ impl<'a> DeploymentReconcile<'a> {
         Ok(items)
     }
 
-    /// Executes the steps of the plan until no step is left or a step fails.
+    /// Executes the steps of the plan until no step remains or a step fails.
     async fn install_content(
         &mut self,
         request: &InstallRequest<'_>,
@@ -221,7 +222,7 @@ impl<'a> DeploymentReconcile<'a> {
                     let fields = self.ctx.states.fields_digest(&self.name);
                     self.record(request, items(), fields).await?;
                 }
-                // Ends the watches of kinds that only the former content had.
+                // Closes the watches of kinds that only the previous content had.
                 InstallStep::WatchAll => {
                     self.watch(request, items(), true).await?;
                 }
@@ -230,7 +231,7 @@ impl<'a> DeploymentReconcile<'a> {
         }
     }
 
-    /// Loads installed content and finds its state, as [`Self::find_state`] does.
+    /// Loads the installed content and finds the state of its objects, like [`Self::find_state`].
     pub(in crate::reconcile) async fn find_installed(
         &mut self,
         request: &InstallRequest<'_>,
@@ -241,7 +242,7 @@ impl<'a> DeploymentReconcile<'a> {
     }
 
     /// Finds the state of the installed `items` after a restart, without applying them. Objects
-    /// that differ count as drifted.
+    /// that differ from the content count as drifted.
     async fn find_state(
         &mut self,
         request: &InstallRequest<'_>,
@@ -291,9 +292,10 @@ impl<'a> DeploymentReconcile<'a> {
         )
     }
 
-    /// Returns the key of an installation: content, ServiceAccount, settings, uid, and period and key
-    /// of the certificates of an operator. If it changes, all objects are applied again. The uid
-    /// separates it from an earlier object of the same name, whose permissions prove nothing.
+    /// Returns the key of an installation. It contains content, ServiceAccount, settings, uid, and
+    /// the period and key of the certificates of an operator. If the key changes, all objects are
+    /// applied again. The uid is included because the permissions of an earlier BundleDeployment of
+    /// the same name prove nothing.
     pub(in crate::reconcile) fn content_key(&self, request: &InstallRequest<'_>) -> String {
         let key = format!(
             "{}{} {}",
@@ -326,8 +328,8 @@ impl<'a> DeploymentReconcile<'a> {
     }
 
     /// Opens the watches for `items`. Kinds that the content itself defines are watched only after
-    /// the API server serves them. `all` means that all such kinds are served. Returns true if all
-    /// items are watched.
+    /// the API server serves them. If `all` is true, the API server serves all these kinds. Returns
+    /// true if all items are watched.
     pub(in crate::reconcile) async fn watch(
         &self,
         request: &InstallRequest<'_>,
@@ -359,7 +361,7 @@ impl<'a> DeploymentReconcile<'a> {
             }
         }
         let complete = watched.len() == items.len();
-        // Objects of the former content are maintained and watched until other content is
+        // Objects of the previous content are maintained and watched until the new content is
         // completely installed.
         let only = self.is_installed(request);
         let subjects = self
@@ -388,7 +390,8 @@ impl<'a> DeploymentReconcile<'a> {
     }
 
     /// Returns the recorded objects among `items` that exist. An object that no watch reports is
-    /// read with its own request. For example, the object has no owner labels.
+    /// read with its own request. A watch does not report, for example, an object without owner
+    /// labels.
     pub(in crate::reconcile) async fn seen(
         &self,
         request: &InstallRequest<'_>,
@@ -452,7 +455,7 @@ impl<'a> DeploymentReconcile<'a> {
     }
 }
 
-/// Returns the warning about a rule in `spec.drift.ignore` without effect.
+/// Returns the warning about a rule in `spec.drift.ignore` that has no effect.
 pub(in crate::reconcile) fn ignore_warning(line: &str) -> String {
     format!("{line} ({})", codes::install::IGNORE_WITHOUT_EFFECT)
 }

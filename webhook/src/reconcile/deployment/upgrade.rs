@@ -33,8 +33,8 @@ impl DeploymentReconcile<'_> {
         }
     }
 
-    /// Shows which of `items` were applied before a failure, together with those of earlier
-    /// attempts.
+    /// Shows which of `items` were applied before a failure. Objects that earlier attempts applied
+    /// are included.
     pub(in crate::reconcile) fn show_applied(
         &mut self,
         generated: &GeneratedBundle,

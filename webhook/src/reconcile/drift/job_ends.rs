@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::reconcile::api::object;
 
-/// Maximum number of Jobs in memory.
+/// Maximum number of Jobs with a state in memory.
 const MAX_JOBS: usize = 10_000;
 
 /// The last observed state of a Job.
@@ -19,7 +19,7 @@ pub(in crate::reconcile) struct ObservedJob {
     pub(in crate::reconcile) has_failed: bool,
 }
 
-/// States of Jobs, by uid.
+/// Last observed states of Jobs, by uid.
 #[derive(Default)]
 pub(in crate::reconcile) struct JobEnds(Mutex<HashMap<String, ObservedJob>>);
 
@@ -41,7 +41,8 @@ impl JobEnds {
         ends.insert(uid, seen);
     }
 
-    /// Returns the last state of the Job with this uid. An end that was not observed is unknown.
+    /// Returns the last observed state of the Job with this uid. If the end of the Job was not
+    /// observed, the state does not contain a failure.
     pub(in crate::reconcile) fn last(&self, uid: &str) -> ObservedJob {
         let ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         ends.get(uid).copied().unwrap_or(ObservedJob {

@@ -23,11 +23,11 @@ impl RestoreScope<'_> {
     }
 }
 
-/// An object that was restored.
+/// An object that was restored, and the cause of its drift.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::reconcile) struct RestoredObject {
     pub(in crate::reconcile) key: String,
-    /// The cause of the drift, if the cause is known.
+    /// The cause of the drift. `None` if the cause is unknown.
     pub(in crate::reconcile) cause: Option<String>,
 }
 

@@ -14,9 +14,10 @@ use crate::reconcile::api::discovery::Kind;
 use crate::reconcile::content::objects::PreparedObject;
 use crate::reconcile::drift::watch::WatchKey;
 
-/// Time for which an access review is cached. Permissions can change.
+/// Time for which an access review is cached. A changed permission is effective at the latest after
+/// this time.
 const ANSWER_TTL: Duration = Duration::from_secs(300);
-/// Maximum number of cached access reviews, about a MiB.
+/// Maximum number of cached access reviews. They need about 1 MiB of memory.
 const MAX_ANSWERS: u64 = 4096;
 
 /// Cached access reviews: true if the ServiceAccount can list and watch the kind in all namespaces.

@@ -1,6 +1,6 @@
 //! Checked permissions for one installation, with the time and the namespaces of the check.
-//! `requester_permissions` has the checks; `namespaces` detects namespaces that were replaced since
-//! an earlier installation.
+//! `requester_permissions` runs the checks. `namespaces` detects namespaces that were replaced
+//! since an earlier installation.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -66,8 +66,8 @@ impl<'a> DeploymentReconcile<'a> {
         })
     }
 
-    /// Checks, before objects are recorded, that the namespaces are the same as at the permission
-    /// check.
+    /// Checks the namespaces before objects are recorded. Fails if a namespace changed after the
+    /// permission check.
     pub(in crate::reconcile) async fn check_before_record(
         &self,
         items: &[&PreparedObject],

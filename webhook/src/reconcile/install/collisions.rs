@@ -21,7 +21,7 @@ use crate::reconcile::rights::dry_runs::check::DryRunCheck;
 const MAX_NAMED: usize = 3;
 
 impl DeploymentReconcile<'_> {
-    /// Returns the inputs for preparing applies.
+    /// Returns the object that prepares applies for this installation.
     pub(in crate::reconcile) fn preparer(&self, request: &InstallRequest<'_>) -> Preparer {
         Preparer {
             client: request.client.clone(),
@@ -58,7 +58,8 @@ impl DeploymentReconcile<'_> {
 /// Existing objects that this BundleDeployment does not record.
 #[derive(Default)]
 pub(in crate::reconcile) struct Collisions<'k> {
-    /// Objects that belong to other BundleDeployments, with these BundleDeployments.
+    /// Objects that belong to other BundleDeployments. Each text names the object and the
+    /// BundleDeployment.
     pub(in crate::reconcile) owned: Vec<String>,
     unmanaged: Vec<&'k String>,
     /// Objects that another actor created after it deleted the recorded object of the same name.

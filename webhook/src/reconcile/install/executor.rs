@@ -1,5 +1,6 @@
-//! Sends checked applies round by round. `rights` and `deployment::checks` check the permissions
-//! before, and `install::collisions` decides which objects are applied.
+//! Sends checked applies in rounds. A round is a group of objects that are applied at the same
+//! time. `rights` and `deployment::checks` check the permissions before a round.
+//! `install::collisions` decides which objects are applied.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -30,20 +31,20 @@ pub(in crate::reconcile) struct Install<'a> {
     pub(in crate::reconcile) account: &'a ServiceAccount,
     /// Uid of the BundleDeployment.
     pub(in crate::reconcile) uid: &'a str,
-    /// The recorded objects of the BundleDeployment.
+    /// The objects of the BundleDeployment that the inventory records.
     pub(in crate::reconcile) inventory: Arc<Inventory>,
     /// The inventories of all BundleDeployments.
     pub(in crate::reconcile) inventories: &'a Inventories,
     /// The reason of the condition for errors.
     pub(in crate::reconcile) reason: &'static str,
-    /// True if unmanaged objects are adopted.
+    /// True if objects without an owner are adopted.
     pub(in crate::reconcile) adopt: bool,
     /// The key of the target namespace if the installation creates it. This namespace is never
     /// adopted.
     pub(in crate::reconcile) created_namespace: Option<String>,
 }
 
-/// The results of the applies so far.
+/// The results of the applies that have ended.
 #[derive(Default)]
 pub(in crate::reconcile) struct ApplyResults {
     /// The state of each applied object.
@@ -52,14 +53,14 @@ pub(in crate::reconcile) struct ApplyResults {
     pub(in crate::reconcile) uids: BTreeMap<String, String>,
     /// Objects that a request may have created although its response failed or was lost.
     pub(in crate::reconcile) uncertain: BTreeSet<String>,
-    /// Objects whose apply failed.
+    /// Objects with a failed apply.
     pub(in crate::reconcile) failed: BTreeMap<String, RestoreFailure>,
     pub(in crate::reconcile) warnings: BTreeSet<String>,
 }
 
 impl Install<'_> {
     /// Sends the checked applies of one round. Then waits until the Namespaces and
-    /// CustomResourceDefinitions of the round are established.
+    /// CustomResourceDefinitions of the round are ready.
     pub(in crate::reconcile) async fn apply_round<'i>(
         &self,
         check: &DryRunCheck<'_>,
@@ -115,7 +116,7 @@ impl Install<'_> {
         }
     }
 
-    /// Returns an error if `failed` is not empty.
+    /// Returns an error that combines the failed applies. Succeeds if no apply failed.
     pub(in crate::reconcile) fn check_failures(
         &self,
         failed: Vec<String>,
@@ -143,7 +144,7 @@ impl Install<'_> {
 #[derive(Default)]
 struct FailedApplies {
     messages: Vec<String>,
-    /// The objects that the API server cannot store.
+    /// Keys of the objects that the API server cannot store.
     invalid: Vec<String>,
     not_passing: bool,
     not_allowed: DryRunFailures,
@@ -202,7 +203,7 @@ impl FailedApplies {
     }
 }
 
-/// Returns the observed state of an object, to compare later observations with.
+/// Returns the observed state of an object. Later observations are compared with it.
 pub(in crate::reconcile) fn applied_state(seen: &ObservedObject) -> AppliedState {
     AppliedState {
         state: Some(seen.state),

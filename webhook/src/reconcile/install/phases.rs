@@ -1,6 +1,6 @@
-//! Applies the objects of content round by round. Permissions, approval, spec and class are checked
-//! again between rounds, because an installation can take minutes. `bundle_core::plan::rounds`
-//! orders the steps.
+//! Applies the objects of content in rounds. A round is a group of objects that are applied at the
+//! same time. Permissions, approval, spec and class are checked again between rounds, because an
+//! installation can take minutes. `bundle_core::plan::rounds` orders the steps.
 
 use std::collections::HashMap;
 
@@ -39,7 +39,7 @@ impl<'a> DeploymentReconcile<'a> {
         self.check_before_record(&all, &authorized.namespaces)
             .await?;
         self.reserve_objects(items)?;
-        // The records precede all applies, so that a crash loses no object.
+        // All objects are recorded before the first apply, so that no object is lost in a crash.
         self.record_namespaces(request, items, authorized.namespaces.clone())
             .await?;
         let mut intents = vec![self.record_targets(authorized.plan.targets()).await?];
@@ -109,7 +109,8 @@ impl<'a> DeploymentReconcile<'a> {
                         intents.push(self.record_targets(authorized.plan.targets()).await?);
                     }
                     RoundStep::Replace => {
-                        // Until it is created again, the object has the values of neither content.
+                        // From its deletion until its creation, the object has neither the values
+                        // of the installed content nor the values of the new content.
                         let replaced = now.iter().map(|item| &item.key);
                         done.uncertain.extend(
                             replaced
@@ -166,8 +167,8 @@ impl<'a> DeploymentReconcile<'a> {
         Ok(authorized)
     }
 
-    /// Fails if the deployment or its class has changed since the reconcile began, or if a policy
-    /// that matches the content has changed since the content was verified.
+    /// Fails if the deployment or its class has changed since the reconcile began. Also fails if a
+    /// policy that matches the content has changed since the content was verified.
     pub(in crate::reconcile) async fn check_preconditions(
         &self,
         request: &InstallRequest<'_>,

@@ -1,5 +1,5 @@
-//! Waits until Namespaces and CustomResourceDefinitions are ready, because the API server cannot
-//! store objects of later phases before. `bundle_core::plan::health` has the rules.
+//! Waits until Namespaces and CustomResourceDefinitions are ready, because before that the API
+//! server cannot store objects that depend on them. `bundle_core::plan::health` contains the rules.
 
 use std::time::{Duration, Instant};
 
@@ -59,7 +59,7 @@ impl Install<'_> {
     }
 }
 
-/// Returns the error for objects that are not ready, each with the reason.
+/// Returns the error for objects that are not ready, and the reason for each.
 pub(in crate::reconcile) fn not_ready(
     objects: Vec<String>,
     reason: &'static str,

@@ -1,5 +1,5 @@
 //! The record of objects before and after they are applied, and the ApplySet annotations for other
-//! tools. `inventory::store` stores the record.
+//! tools. `inventory::store` stores this record.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -22,10 +22,11 @@ use crate::reconcile::error::ReconcileError;
 use crate::reconcile::install::executor::ApplyResults;
 use crate::reconcile::status::condition_set;
 
-/// Intents that were recorded before one round of applying.
+/// Objects that were recorded before one round of applies: objects that the round creates (intents)
+/// and objects that it adopts.
 #[derive(Default)]
 pub(in crate::reconcile) struct Intents {
-    /// The time, in seconds since 1970.
+    /// The time of the record, in seconds since 1970.
     since: i64,
     /// Objects to create.
     keys: Vec<String>,
@@ -63,7 +64,7 @@ impl Intents {
             .collect()
     }
 
-    /// Removes intents and adoptions that certainly had no effect.
+    /// Removes records of this round if their requests certainly had no effect.
     fn forget_without_effect(&self, inventory: &mut Inventory, done: &ApplyResults) {
         let is_undone = |key: &str| !done.uncertain.contains(key) && !done.uids.contains_key(key);
         for key in self.keys.iter().filter(|key| is_undone(key)) {
@@ -85,7 +86,7 @@ impl DeploymentReconcile<'_> {
         inventories.set_requester(self.uid(), &self.requester.user);
         let reason = self.install_reason();
         let inventory = loaded.map_err(|error| ReconcileError::inventory(reason, &error))?;
-        // This also replaces the state of an earlier deployment of the same name.
+        // A new inventory also replaces the state of an earlier deployment of the same name.
         let mut inventory = inventory.unwrap_or_else(|| Arc::new(Inventory::new(&self.name)));
         if !inventory.has_creation_key() {
             // The key is stored before the first object with a creation mark is applied.
@@ -127,7 +128,8 @@ impl DeploymentReconcile<'_> {
     }
 
     /// Records every unrecorded object before it is applied: adoptions of existing objects, and
-    /// intents for objects that are created. Therefore no object is lost in a crash.
+    /// intents for objects that are created. Therefore the inventory contains every object even
+    /// after a crash.
     pub(in crate::reconcile) async fn record_targets<'t>(
         &mut self,
         targets: impl Iterator<Item = (&'t str, &'t Target)>,
@@ -161,9 +163,9 @@ impl DeploymentReconcile<'_> {
         self.save_inventory(inventory).await
     }
 
-    /// Records the result of each request, and the namespaces that were created. Intents and
-    /// adoptions that certainly had no effect are removed: these objects, and later objects of
-    /// these names, belong to other actors.
+    /// Records the result of each request, and the namespaces that were created. Removes intents
+    /// and adoptions that certainly had no effect. Objects with these names belong to other
+    /// actors.
     pub(in crate::reconcile) async fn record_done(
         &mut self,
         done: &ApplyResults,
@@ -183,8 +185,8 @@ impl DeploymentReconcile<'_> {
         self.object.metadata.uid.as_deref().unwrap_or_default()
     }
 
-    /// Writes the used kinds and namespaces for other tools, as an ApplySet (KEP-3659). No decision
-    /// depends on the ApplySet.
+    /// Writes the kinds and namespaces of the installed objects as ApplySet annotations (KEP-3659),
+    /// for other tools. No decision depends on these annotations.
     pub(in crate::reconcile) async fn write_applyset(&mut self) -> Result<(), ReconcileError> {
         let mut kinds = BTreeSet::new();
         let mut namespaces = BTreeSet::new();

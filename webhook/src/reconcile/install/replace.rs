@@ -1,6 +1,6 @@
 //! Replacement of objects with changed immutable fields. These objects are found before the first
-//! apply, and deleted directly before they are created again. `bundle_core::plan::replace` decides
-//! which objects are replaced.
+//! apply. Each object is deleted directly before it is created again. `bundle_core::plan::replace`
+//! decides which objects are replaced.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -33,12 +33,12 @@ use crate::reconcile::rights::dry_runs::failures::DryRunFailures;
 const DELETION_WAIT_LIMIT: Duration = Duration::from_secs(1);
 /// Maximum number of attempts to delete an object that keeps changing.
 const MAX_DELETE_ATTEMPTS: u32 = 5;
-/// Maximum number of characters of the original name in the name of a trial object.
+/// Maximum number of characters of the original name in the name for a dry run.
 const MAX_TRIAL_PREFIX: usize = 40;
 
 impl DeploymentReconcile<'_> {
     /// Finds the objects among `items` that must be replaced, checks that the requesters can delete
-    /// and create them, and removes them from `plan`. Only objects whose policy allows a
+    /// and create them, and removes them from `plan`. Only objects with a policy that allows a
     /// replacement are checked.
     pub(in crate::reconcile) async fn replacements<'i>(
         &self,
@@ -77,7 +77,7 @@ impl DeploymentReconcile<'_> {
                 None => {}
             }
         }
-        // Only running Jobs are kept here, and they end without any action.
+        // The only objects that are not replaced yet are running Jobs. They end without any action.
         if !kept.is_empty() {
             return Err(replacement_held(request.reason, kept));
         }
@@ -97,8 +97,8 @@ impl DeploymentReconcile<'_> {
         own.unwrap_or(self.spec.rollout.replace)
     }
 
-    /// Reads the object with this uid, and decides on its replacement. Returns its resourceVersion
-    /// too, or `None` if the object no longer exists.
+    /// Reads the object with this uid, and decides on its replacement. Also returns its
+    /// resourceVersion. Returns `None` if the object no longer exists.
     async fn decide(
         &self,
         request: &InstallRequest<'_>,
@@ -178,9 +178,9 @@ impl DeploymentReconcile<'_> {
         ))
     }
 
-    /// Deletes the `items` that are replaced, and adds their creation to the plan. Returns the
-    /// recorded intents. Waits only for a short time: if finalizers delay a deletion, the next
-    /// reconcile repeats all checks.
+    /// Deletes the `items` that are replaced, and adds their creation to the plan. Records that the
+    /// objects are about to be created, and returns these records. Waits only for a short time: if
+    /// finalizers delay a deletion, the next reconcile repeats all checks.
     pub(in crate::reconcile) async fn delete_replaced_objects<'i>(
         &mut self,
         request: &InstallRequest<'_>,
@@ -202,8 +202,8 @@ impl DeploymentReconcile<'_> {
             deleted?;
         }
         self.until_gone(request, &replaced).await?;
-        // The intents are recorded after the deletion: while the old object exists, its uid proves
-        // the ownership.
+        // The records are written after the deletion. Until the deletion, the uid of the old object
+        // proves its ownership.
         let absent: Targets = replaced
             .iter()
             .map(|(item, _)| (item.key.clone(), Target::Absent))
@@ -250,8 +250,8 @@ impl DeploymentReconcile<'_> {
         Ok(())
     }
 
-    /// Waits until the objects with these uids are gone, for at most [`DELETION_WAIT_LIMIT`]
-    /// together.
+    /// Waits until the objects with these uids no longer exist. The wait for all objects together
+    /// is at most [`DELETION_WAIT_LIMIT`].
     async fn until_gone(
         &self,
         request: &InstallRequest<'_>,
@@ -336,7 +336,8 @@ async fn try_creation(check: &DryRunCheck<'_>, item: &PreparedObject) -> Result<
     }
     item.id.name = trial_name(&item.id.name, rand::rng().random());
     item.value["metadata"]["name"] = item.id.name.as_str().into();
-    // The object that is replaced can fill the quota. The dry runs as the requesters still follow.
+    // The quota may be full because of the object that is replaced, so a full quota is accepted
+    // here. The dry runs as the requesters follow.
     match check.preparer().dry_run_creation(&item).await {
         Err(error) if !is_full_quota(&error.message()) => return Err(error),
         _ => {}
@@ -354,9 +355,9 @@ async fn try_creation(check: &DryRunCheck<'_>, item: &PreparedObject) -> Result<
     }
 }
 
-/// Returns the message for a requester to whom RBAC denies the trial. The permission to create the
-/// object with its own name was checked before. This permission does not cover the name of the
-/// trial. Without a trial, the object could be deleted although admission rejects its creation.
+/// Returns the message if RBAC denies a requester the dry run under another name. The requester has
+/// permission to create the object only under its own name. Without the dry run, the object could
+/// be deleted although admission rejects its creation.
 fn refused_by_name(refusal: &ApplyRejection) -> Option<String> {
     match refusal {
         ApplyRejection::Verdict(DryRunVerdict::Refused {
@@ -369,7 +370,8 @@ fn refused_by_name(refusal: &ApplyRejection) -> Option<String> {
     }
 }
 
-/// Returns a valid name that starts like `name` and is not in use.
+/// Returns a valid name for a dry run. The name begins like `name`, and no object is expected to
+/// have it.
 fn trial_name(name: &str, random: u32) -> String {
     let start: String = name.chars().take(MAX_TRIAL_PREFIX).collect();
     let start = start.trim_end_matches(|last: char| !last.is_ascii_alphanumeric());

@@ -29,13 +29,13 @@ const MAX_COMPARED: usize = 20;
 const UNKNOWN_RETRY_DELAY: Duration = Duration::from_secs(30);
 
 impl<'a> DeploymentReconcile<'a> {
-    /// Returns the requesters whose permissions the content requires.
+    /// Returns the requesters that need permissions for the content.
     fn content_requesters(&self) -> Vec<Requester> {
         self.parts.content().into_iter().cloned().collect()
     }
 
-    /// Returns the rule that decides whose consent the write of an object requires. The caller must
-    /// have checked the terms of the class before.
+    /// Returns the rule that decides which users need permission for the write of an object. The
+    /// caller must have checked the terms of the class before.
     pub(in crate::reconcile) fn consent_rule(&self, request: &InstallRequest<'_>) -> ConsentRule {
         let decided = if self.is_decided(request) {
             DecidedObjects::ALL
@@ -45,9 +45,9 @@ impl<'a> DeploymentReconcile<'a> {
         ConsentRule::new(Some(self.class), ActingAccount::Granted, decided)
     }
 
-    /// Checks the permissions of the requesters to install `items`. Returns the check for the later
-    /// phases, the plan of applies, and the replacements. `first` is true if this content was not
-    /// installed before.
+    /// Checks the permissions of the requesters to install `items`. Returns the dry-run check for
+    /// the later phases, the plan of applies, and the objects to replace. `first` is true if this
+    /// content was not installed before.
     pub(in crate::reconcile) async fn authorize<'i>(
         &mut self,
         request: &InstallRequest<'_>,
@@ -79,8 +79,8 @@ impl<'a> DeploymentReconcile<'a> {
         let check = self
             .check_permissions(request, items, act, (true, translate))
             .await?;
-        // The objects are only read after the access reviews: a requester without permission must
-        // not learn whether an object exists.
+        // The objects are read only after the access reviews, because a requester without
+        // permission must not learn whether an object exists.
         let mut plan = self.plan(request, items, &check).await?;
         let replacements = self.replacements(request, items, &check, &mut plan).await?;
         check.check_plan(items, &mut plan).await?;
@@ -88,7 +88,7 @@ impl<'a> DeploymentReconcile<'a> {
     }
 
     /// Checks by access reviews that the requesters can write the drifted objects `items`. The
-    /// returned check does the dry runs.
+    /// returned check sends the dry runs.
     pub(in crate::reconcile) async fn authorize_repair(
         &self,
         request: &InstallRequest<'_>,
@@ -172,7 +172,7 @@ impl<'a> DeploymentReconcile<'a> {
             })
     }
 
-    /// Runs the checks that do not read the objects, the cheapest first.
+    /// Runs the checks that do not read the objects. The fastest checks run first.
     async fn check_permissions(
         &self,
         request: &InstallRequest<'_>,
@@ -302,7 +302,7 @@ impl<'a> DeploymentReconcile<'a> {
         }
     }
 
-    /// Returns the pruned `objects` that must not be deleted, each with the reason.
+    /// Returns those of `objects` that must not be deleted, and the reason for each.
     pub(in crate::reconcile) async fn undeletable(
         &self,
         objects: &[Present],
@@ -334,7 +334,8 @@ impl<'a> DeploymentReconcile<'a> {
     }
 }
 
-/// Returns the error for a requester who had this permission when the spec was admitted.
+/// Returns the error for a requester who had this permission when the spec was admitted, and has
+/// lost it.
 pub(in crate::reconcile) fn lost_permission(
     requester: &Requester,
     question: &Question,

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
-/// The keys of these objects.
+/// The keys of the objects that are being adopted.
 #[derive(Debug, Default)]
 pub(in crate::reconcile) struct AdoptionClaims(Mutex<HashSet<String>>);
 
@@ -16,8 +16,8 @@ pub(in crate::reconcile) struct AdoptionClaim<'a> {
 }
 
 impl AdoptionClaims {
-    /// Claims all `keys`. If another adoption claims one of these keys, claims no key and returns
-    /// that key as the error.
+    /// Claims all `keys`. If another adoption has claimed one of these keys, claims no key, and
+    /// returns that key as the error.
     pub(in crate::reconcile) fn claim(
         &self,
         keys: Vec<String>,
@@ -79,7 +79,8 @@ mod tests {
         Client::new(service, "state")
     }
 
-    /// Returns inventories for at most three objects, two of one requester.
+    /// Returns inventories with a limit of three objects. The limit of one requester is two
+    /// objects.
     fn inventories() -> Inventories {
         let limits = ObjectLimits {
             total: 3,
@@ -137,7 +138,7 @@ mod tests {
             .unwrap();
     }
 
-    /// Records that `deployment` is about to create these objects.
+    /// Records that `deployment` will create these objects.
     async fn intend(
         inventories: &Inventories,
         deployment: (&str, &str),
@@ -166,7 +167,7 @@ mod tests {
         assert!(error.to_string().starts_with(expected), "{error}");
         let stored = inventories.uids().await.unwrap();
         assert!(stored.contains("first") && !stored.contains("second"));
-        // Others have the rest, and the former objects of a deployment can be replaced.
+        // Another requester can use the remaining number. A deployment can replace its own objects.
         intend(&inventories, ("other", "ben"), &keys).await.unwrap();
         intend(&inventories, first, &["ConfigMap/x/d"])
             .await
@@ -184,7 +185,7 @@ mod tests {
         for key in &keys {
             inventory.record(key, "uid");
         }
-        // As with a higher limit.
+        // The inventory was stored when the limit was higher.
         large.save("first", inventory.clone()).await.unwrap();
         let loaded = large.load("first").await.unwrap().unwrap();
         assert_eq!(*loaded, inventory);

@@ -15,9 +15,9 @@ use super::error::InventoryStoreError;
 
 /// Prefix of the ConfigMap name. The uid of the BundleDeployment follows.
 pub(super) const NAME_PREFIX: &str = "inventory-";
-/// The key in its `binaryData`.
+/// The key in `binaryData` of the ConfigMap.
 const DATA_KEY: &str = "inventory.json.gz";
-/// Maximum size of the compressed data, slightly below the limit of the API server, in bytes.
+/// Maximum size of the compressed data, in bytes. It is slightly below the limit of the API server.
 const MAX_COMPRESSED: usize = 1_000_000;
 
 /// Returns the inventory in a ConfigMap. At most [`MAX_BYTES`] are decompressed.

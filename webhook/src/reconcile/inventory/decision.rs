@@ -6,12 +6,12 @@ use bundle_core::plan::inventory::Inventory;
 use bundle_core::review::{Class, approval_terms};
 use kube::api::DynamicObject;
 
-/// Returns the decider for content of `deployment` under `class`.
+/// Returns the identity of the deciding class for content of `deployment`.
 pub(in crate::reconcile) fn decider(class: &Class, deployment: &DynamicObject) -> Decider {
     Decider::new(class, &approval_terms(&deployment.data["spec"]))
 }
 
-/// Returns the recorded objects that `decider` authorized.
+/// Returns the recorded objects that the class of `decider` authorized.
 pub(in crate::reconcile) fn objects(inventory: &Inventory, decider: &Decider) -> DecidedObjects {
     let record = inventory.record.as_ref();
     record.map_or(DecidedObjects::None, |record| {

@@ -1,5 +1,5 @@
-//! The uids of existing namespaces. A namespace with another uid than the recorded one was deleted
-//! and created again.
+//! The uids of existing namespaces. If the uid differs from the recorded uid, the namespace was
+//! deleted and created again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -67,7 +67,8 @@ async fn read_all(
     looks.into_iter().filter_map(Result::transpose).collect()
 }
 
-/// Returns an error of the API server's wording for each of `names` that is not in `live`.
+/// Returns a message for each of `names` that is not in `live`. The text is the same as in the API
+/// server.
 pub(in crate::reconcile) fn missing(names: BTreeSet<&str>, live: &NamespaceUids) -> Vec<String> {
     let missing = names.into_iter().filter(|name| !live.contains_key(*name));
     missing

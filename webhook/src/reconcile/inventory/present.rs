@@ -1,4 +1,4 @@
-//! Recorded objects that exist, and the objects that a removal keeps.
+//! Recorded objects that exist, and objects that a removal does not delete.
 
 use std::sync::Arc;
 
@@ -18,11 +18,12 @@ pub(in crate::reconcile) struct PresentObject {
     pub(in crate::reconcile) key: String,
     pub(in crate::reconcile) kind: Arc<Kind>,
     pub(in crate::reconcile) uid: String,
-    /// The finalizers that delay the deletion of the object, if it is being deleted.
+    /// The finalizers that delay the deletion of the object. Empty if the object is not being
+    /// deleted.
     pub(in crate::reconcile) held_by: Vec<String>,
 }
 
-/// An object that stays, and the reason.
+/// An object that is not deleted, and the reason.
 pub(in crate::reconcile) struct KeptObject {
     pub(in crate::reconcile) id: ObjectId,
     pub(in crate::reconcile) why: KeepReason,

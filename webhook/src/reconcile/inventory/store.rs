@@ -18,7 +18,7 @@ use super::error::{InventoryStoreError, Owner};
 use crate::budget::limited_requester;
 use crate::reconcile::api::object;
 
-/// ConfigMaps on one page of a list.
+/// Number of ConfigMaps on one page of a list.
 const PAGE_SIZE: u32 = 20;
 
 #[derive(Clone)]
@@ -27,9 +27,10 @@ struct CachedInventory {
     resource_version: Option<String>,
 }
 
-/// All inventories, cached. Each inventory is read once and then only written, because only one
-/// process reconciles at a time. The resourceVersion reveals writes of another process. The number
-/// of recorded objects is limited, because all inventories stay in memory.
+/// All inventories with a cache. Each inventory is read once. After that it is only written,
+/// because only one process reconciles at a time. The resourceVersion shows whether another process
+/// has written it. The number of recorded objects is limited, because all inventories stay in
+/// memory.
 pub(in crate::reconcile) struct Inventories {
     api: Api<ConfigMap>,
     known: Mutex<HashMap<String, CachedInventory>>,
@@ -83,7 +84,8 @@ impl Inventories {
         Ok(counts.reserve(uid, &requester, objects as u64)?)
     }
 
-    /// Returns the inventory of the BundleDeployment with this uid, or `None` if it does not exist.
+    /// Returns the inventory of the BundleDeployment with this uid, or `None` if no inventory
+    /// exists.
     pub(in crate::reconcile) async fn load(
         &self,
         uid: &str,
@@ -109,8 +111,8 @@ impl Inventories {
         Ok(Some(inventory))
     }
 
-    /// Reads all inventories, so that watches know the owners of objects from the first list on. A
-    /// damaged inventory is skipped and fails the reconcile of its own deployment later.
+    /// Reads all inventories, so that watches know the owners of all objects when the first list
+    /// arrives. A damaged inventory is skipped and fails the reconcile of its own deployment later.
     pub(in crate::reconcile) async fn load_all(&self) -> Result<Vec<Arc<Inventory>>, kube::Error> {
         let mut all = Vec::new();
         let mut parameters = ListParams::default().limit(PAGE_SIZE);
@@ -148,7 +150,8 @@ impl Inventories {
         }
     }
 
-    /// Returns the recorded seals of the object with this uid, if an inventory has them.
+    /// Returns the recorded seals of the object with this uid. Returns `None` if no inventory
+    /// records seals of the object.
     pub(in crate::reconcile) fn seals(&self, uid: &str) -> Option<RememberedSeals> {
         let known = self.known();
         let mut records = known
@@ -157,7 +160,7 @@ impl Inventories {
         records.find_map(|record| record.seals(uid)).cloned()
     }
 
-    /// Returns the completely installed packages whose names satisfy `is_wanted`.
+    /// Returns the completely installed packages with names that satisfy `is_wanted`.
     pub(in crate::reconcile) fn packages(
         &self,
         is_wanted: impl Fn(&str) -> bool,
@@ -191,7 +194,8 @@ impl Inventories {
         let stored = match self.store(map, resource_version.is_some()).await {
             Ok(stored) => stored,
             Err(error) => {
-                // The next write reads the stored inventory first.
+                // The cached inventory is removed, so the next write first reads the stored
+                // inventory.
                 self.known().remove(uid);
                 return Err(error);
             }
@@ -201,13 +205,13 @@ impl Inventories {
         Ok(inventory)
     }
 
-    /// Stores the inventory of a BundleDeployment. It records objects that are about to be applied,
-    /// and adopts the objects `adopted` (uids by key). Fails, and does not store the inventory, if
-    /// another BundleDeployment records one of the adopted objects, or if the number of objects
-    /// exceeds a limit.
+    /// Stores the inventory of a BundleDeployment. `inventory` records objects that are about to be
+    /// applied. `adopted` contains the adopted objects (uids by key). Fails if another
+    /// BundleDeployment records one of the adopted objects, or if the number of objects exceeds a
+    /// limit. In these cases the inventory is not stored.
     ///
-    /// One claim covers the lookup of owners and the write. Therefore only one of several
-    /// concurrent adoptions of an object succeeds.
+    /// The adopted objects stay claimed during the lookup of owners and the write. Therefore only
+    /// one of several concurrent adoptions of an object succeeds.
     pub(in crate::reconcile) async fn save_adopting(
         &self,
         (uid, requester): (&str, &str),
@@ -270,7 +274,7 @@ impl Inventories {
             .map_err(not_written)
     }
 
-    /// Deletes the inventory of a BundleDeployment that owns nothing any more.
+    /// Deletes the inventory of a BundleDeployment that owns no objects any more.
     pub(in crate::reconcile) async fn remove(&self, uid: &str) -> Result<(), InventoryStoreError> {
         self.known().remove(uid);
         let name = format!("{NAME_PREFIX}{uid}");

@@ -8,7 +8,7 @@ use crate::reconcile::api::discovery::is_custom;
 use crate::reconcile::api::object;
 use crate::reconcile::context::Context;
 
-/// Message for an object whose kind the API server does not serve.
+/// Message for an object of a kind that the API server does not serve.
 const KIND_NOT_SERVED: &str = "its kind is not served";
 
 /// Checks and records the health of each touched object. Returns true if an object must be checked
@@ -29,8 +29,8 @@ pub(in crate::reconcile) async fn check_health(
     for (key, health) in looked {
         let why = match health {
             Ok(Health::Ready) => None,
-            // Discovery data can be older than a CustomResourceDefinition that was established just
-            // now.
+            // Cached discovery data can be older than a CustomResourceDefinition that has just
+            // become established.
             Ok(Health::Waiting(why)) if why == KIND_NOT_SERVED => {
                 again = true;
                 ctx.states.mark_touched(deployment, &key);
@@ -57,7 +57,7 @@ async fn health_of(ctx: &Context, client: &Client, key: &str) -> Result<Health, 
     };
     let mut live = object::read(client, &kind, namespace, name).await?;
     if live.is_none() && is_custom(&kind.resource.api_version) {
-        // The kind can have another served version by now.
+        // The API server may serve another version of the kind now.
         ctx.apis.forget_custom().await;
         live = match ctx.apis.preferred(&group_kind).await? {
             Some(now) if now != kind => object::read(client, &now, namespace, name).await?,

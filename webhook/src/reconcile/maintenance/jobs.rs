@@ -17,7 +17,8 @@ const EXPIRED_JOB_FAILED: &str =
     "the Job failed, and its TTL has deleted it; it runs again with other content";
 
 impl DeploymentReconcile<'_> {
-    /// Returns true if `item` is a Job of this content that has run and was deleted by its TTL.
+    /// Returns true if `item` is a Job of this content that has run, and that Kubernetes deleted
+    /// after its TTL.
     pub(in crate::reconcile) fn has_expired(
         &self,
         request: &InstallRequest<'_>,
@@ -27,7 +28,8 @@ impl DeploymentReconcile<'_> {
         runs.has_expired(&item.key, request.digest())
     }
 
-    /// Finds expired Jobs among the drifted objects. The deletion of such a Job is not drift.
+    /// Finds expired Jobs among the drifted objects. The deletion of an expired Job does not count
+    /// as drift.
     pub(in crate::reconcile) async fn expire_drifted_jobs(
         &mut self,
         request: &InstallRequest<'_>,
@@ -56,8 +58,8 @@ impl DeploymentReconcile<'_> {
         self.record_fields(fields).await
     }
 
-    /// Removes Jobs from `items` that have run and expired, before content is applied again or
-    /// found after a restart.
+    /// Removes Jobs from `items` that have run and expired. Called before content is applied again,
+    /// and after a restart.
     pub(in crate::reconcile) async fn expire_unseen_jobs(
         &mut self,
         request: &InstallRequest<'_>,
@@ -95,7 +97,8 @@ impl DeploymentReconcile<'_> {
             }
             let last = ctx.states.job_ends.last(uid);
             if ctx.watches.observed_objects(&name).contains_key(&item.key) {
-                // The watch has not reported the deletion yet. Its event starts another reconcile.
+                // The watch has not reported the deletion yet. Its event will start another
+                // reconcile.
                 ctx.states.mark_in_place(&name, &item.key);
             } else if jobs::has_expired(ttl, last.end, now) {
                 let failed = last.has_failed;

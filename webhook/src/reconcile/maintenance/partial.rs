@@ -22,8 +22,8 @@ use crate::reconcile::install::executor;
 use crate::reconcile::maintenance::{health, restore};
 
 impl DeploymentReconcile<'_> {
-    /// Restores the objects in `applied` from the requested content, and all others from the
-    /// installed content.
+    /// Restores the objects in `applied` to the values of the requested content. Restores all other
+    /// objects to the values of the installed content.
     pub(in crate::reconcile) async fn maintain_partial(
         &mut self,
         request: &InstallRequest<'_>,
@@ -33,14 +33,15 @@ impl DeploymentReconcile<'_> {
             reason: reason::RECONCILE_FAILED,
             ..*request
         };
-        // New content is only written with an approval.
+        // New content is written only with an approval.
         let restored = match self.approve(&new, true).await {
             Ok(()) => self.restore(&new, RestoreScope::Only(applied)).await,
             Err(_) => Ok(None),
         };
         let kept = Box::pin(self.restore_former(request, applied)).await;
         let name = self.name.clone();
-        // Objects without known values wait like other objects that cannot be restored.
+        // If the intended values of an object are unknown, the object waits like other objects that
+        // cannot be restored.
         let untried = self.ctx.states.restorable(&name);
         let states = &self.ctx.states;
         states.record_restore_failure(&name, &untried, RestoreFailure::Refused);
@@ -62,7 +63,7 @@ impl DeploymentReconcile<'_> {
     }
 
     /// Maintains the installed content while the requested content is not installed. Does nothing
-    /// if its objects would get settings that require another approval.
+    /// if a restore would apply settings that require another approval.
     pub(in crate::reconcile) async fn maintain_installed(
         &mut self,
         account: &ServiceAccount,
@@ -77,8 +78,8 @@ impl DeploymentReconcile<'_> {
             client,
             reason: reason::RECONCILE_FAILED,
         };
-        // The name alone proves nothing: if the Bundle was deleted and created again, its content
-        // was not admitted.
+        // The name of the Bundle is not sufficient. If the Bundle was deleted and created again,
+        // its content was not admitted.
         if !self.is_installed(&request) || !self.can_restore_installed() {
             return Ok(None);
         }

@@ -23,9 +23,9 @@ use crate::reconcile::rights::dry_runs::check::DryRunCheck;
 
 impl DeploymentReconcile<'_> {
     /// Restores drifted objects of `request` that are in `scope`, and verifies objects that another
-    /// actor wrote. Returns the time until the next verification. Each call returns the error of a
-    /// failed restore until its objects are restored, also while the objects wait for the next
-    /// attempt.
+    /// actor wrote. Returns the time until the next verification. After a failed restore, each call
+    /// returns its error until the objects are restored. This includes calls while the objects wait
+    /// for the next attempt.
     pub(in crate::reconcile) async fn restore(
         &mut self,
         request: &InstallRequest<'_>,
@@ -40,7 +40,7 @@ impl DeploymentReconcile<'_> {
         }
         match (result, states.restore_error(&self.name)) {
             (Ok(_), Some(error)) => Err(error),
-            // The message also names objects that were not tried this time.
+            // The message also names objects that this call did not try to restore.
             (Err(error), Some(kept)) => Err(ReconcileError {
                 message: kept.message,
                 ..error
@@ -84,15 +84,15 @@ impl DeploymentReconcile<'_> {
             .into_iter()
             .partition(|key| known.contains(key.as_str()));
         if !unknown.is_empty() && scope == RestoreScope::All {
-            // The scope of the kind changed, so its objects have other keys.
+            // The scope of the kind changed, so the objects of this kind have other keys.
             self.ctx.states.forget_content(&self.name);
             return Ok(Some(Duration::ZERO));
         }
         // The content has no values for these objects.
         let states = &self.ctx.states;
         states.record_restore_failure(&self.name, &unknown, RestoreFailure::Refused);
-        // Objects that drift from here on wait for the next reconcile, because their permissions
-        // were not checked.
+        // An object that drifts after this point waits for the next reconcile, because its
+        // permissions are not checked.
         if correct {
             drifted = restorable(self);
             drifted.retain(|key| known.contains(key.as_str()));
@@ -100,7 +100,7 @@ impl DeploymentReconcile<'_> {
         let before = self.restored.len();
         let install = self.install(request, reason::RECONCILE_FAILED);
         let healed = if correct {
-            // Drifted objects, and objects that are due for verification.
+            // Keeps drifted objects, and objects that are due for verification.
             items.retain(|item| drifted.contains(&item.key) || due.contains(&item.key));
             let check = match self.authorize_repair(request, &items).await {
                 Ok(check) => check,
@@ -143,7 +143,7 @@ impl DeploymentReconcile<'_> {
         Ok(self.ctx.states.suspects(&self.name, Instant::now()).1)
     }
 
-    /// Records that these objects could not be restored, and drops cached discovery data of custom
+    /// Records that these objects could not be restored. Clears cached discovery data of custom
     /// kinds.
     async fn not_restored(&self, keys: &BTreeSet<String>, error: &ReconcileError) {
         let failure = if error.retry == RetryPolicy::Soon {
@@ -175,7 +175,7 @@ impl DeploymentReconcile<'_> {
             })
             .collect();
         let (mut plan, failed) = ApplyPlan::prepare(check.preparer(), &suspects, &targets).await;
-        // The object counts as drifted, so the next attempt reports its error.
+        // The object is marked as drifted, so that the next attempt reports its error.
         states.mark_drifted(
             &self.name,
             failed.iter().map(|(item, _)| item.key.clone()).collect(),
@@ -212,7 +212,7 @@ impl DeploymentReconcile<'_> {
         refused
     }
 
-    /// Verifies the same objects by dry run, because drift is only reported.
+    /// Verifies the same objects by dry run. Used if drift is only reported.
     async fn verify_by_dry_run(
         &self,
         request: &InstallRequest<'_>,
@@ -247,8 +247,8 @@ impl DeploymentReconcile<'_> {
         applied.seen.state.fingerprint == before.and_then(|state| state.fingerprint)
     }
 
-    /// Applies drifted objects again, in the order of installation. An error of one object does not
-    /// stop the others.
+    /// Applies drifted objects again, in the order of installation. If one object fails, the other
+    /// objects are still applied.
     async fn apply_drifted(
         &mut self,
         request: &InstallRequest<'_>,
@@ -286,7 +286,8 @@ impl DeploymentReconcile<'_> {
                 .filter(|item| {
                     let recorded = self.inventory.uid(&item.key);
                     match targets.get(&item.key) {
-                        // An object that another actor created in its place counts as absent too.
+                        // An object that another actor created under the same name also counts as
+                        // missing.
                         Some(Target::Uid(uid)) => recorded != Some(uid.as_str()),
                         Some(Target::Absent) => true,
                         None => recorded.is_none(),
@@ -305,7 +306,7 @@ impl DeploymentReconcile<'_> {
             if !failed.is_empty() {
                 last_error = Some(not_prepared(&failed));
             }
-            // Rejected objects must not get an intent in the inventory.
+            // Rejected objects must not be recorded as intents in the inventory.
             let (applies, refused) = check.check_drifted(items, &mut plan).await;
             if let Err(error) = refused {
                 last_error = Some(error);
@@ -313,7 +314,7 @@ impl DeploymentReconcile<'_> {
             let targets = applies.iter().map(CheckedApply::key_and_target);
             let intents = self.record_targets(targets).await?;
             let mut done = ApplyResults::default();
-            // The cause must be read before the watches report the own writes.
+            // The cause must be read before the watches report the writes of this controller.
             let mut causes: BTreeMap<&str, String> = items
                 .iter()
                 .filter_map(|item| {
@@ -327,7 +328,7 @@ impl DeploymentReconcile<'_> {
                 let failure = match done.failed.get(&item.key) {
                     _ if done.applied.contains_key(&item.key) => continue,
                     Some(failure) => *failure,
-                    // The object was rejected before a request was sent.
+                    // The apply was rejected before a request was sent.
                     None if last_error
                         .as_ref()
                         .is_some_and(|t| t.retry != RetryPolicy::Soon) =>
@@ -347,7 +348,8 @@ impl DeploymentReconcile<'_> {
             for (key, applied) in done.applied {
                 let cause = causes.remove(key.as_str());
                 ctx.states.record_restored(&self.name, &key, applied);
-                // An object whose replicas were released to an autoscaler is not restored.
+                // If an autoscaler owns the replicas of an object, the apply does not restore them.
+                // Then the revision is unchanged.
                 if applied.state.map(|state| state.revision) != before.get(&key).copied() {
                     self.restored.push(RestoredObject { key, cause });
                 }
@@ -359,8 +361,8 @@ impl DeploymentReconcile<'_> {
         last_error.map_or(Ok(()), Err)
     }
 
-    /// Returns the observed revisions, before applying, of the objects whose replicas are not
-    /// applied.
+    /// Returns the revisions of the objects with replicas that are not applied. The revisions were
+    /// observed before the apply.
     pub(in crate::reconcile) fn revisions_of_scaled(
         &self,
         applies: &[CheckedApply<'_>],
@@ -400,7 +402,7 @@ fn not_prepared(failed: &[(&PreparedObject, ApplyError)]) -> ReconcileError {
     )
 }
 
-/// Returns true if the object still has all applied values.
+/// Returns true if the object has all applied values.
 async fn covered(client: &Client, item: &PreparedObject) -> bool {
     let namespace = item.id.namespace.as_deref();
     match object::read(client, &item.kind, namespace, &item.id.name).await {
@@ -411,8 +413,8 @@ async fn covered(client: &Client, item: &PreparedObject) -> bool {
     }
 }
 
-/// Returns the keys of items that do not exist or lack an applied value. Reads each object, for
-/// cases without recorded fields.
+/// Returns the keys of items that do not exist, or that do not have all applied values. Reads each
+/// object. Used if the fields of the objects are not recorded.
 pub(in crate::reconcile) async fn find_changed(
     client: &Client,
     items: &[PreparedObject],
@@ -426,8 +428,8 @@ pub(in crate::reconcile) async fn find_changed(
     looked.into_iter().flatten().collect()
 }
 
-/// Returns the observed states of `items` as applied states. `None` if an item does not exist or
-/// has no field entry.
+/// Returns the observed states of `items` as applied states. Returns `None` if an item does not
+/// exist or has no field entry.
 pub(in crate::reconcile) fn observed_as_applied(
     items: &[PreparedObject],
     seen: &BTreeMap<String, object::ObservedObject>,

@@ -20,10 +20,10 @@ use crate::reconcile::error::{ReconcileError, RetryPolicy};
 /// The attempts for one version of an object.
 #[derive(Debug, Clone)]
 pub(in crate::reconcile) struct ContentAttempts {
-    /// Keys of the two steps; `None` if no record is needed.
+    /// Keys of the two steps. `None` if the attempts need no record.
     keys: Option<StepKeys>,
     requester: String,
-    /// True if no other content must be in memory.
+    /// True if the memory must contain no other content during the attempt.
     is_alone: bool,
     /// Reason of the condition that reports a failure.
     pub(super) reason: &'static str,
@@ -69,7 +69,7 @@ impl ContentAttempts {
     }
 
     /// Returns attempts without records, for content that this version of the program has already
-    /// parsed for the same target: such content is not the cause if the process ends later.
+    /// parsed for the same target. If the process ends later, this content is not the cause.
     pub(super) fn without_records(requester: &str, reason: &'static str) -> Self {
         Self {
             keys: None,
@@ -79,7 +79,8 @@ impl ContentAttempts {
         }
     }
 
-    /// Reserves all memory for content, if no other content must be in memory.
+    /// Reserves all memory for content if this attempt must run without other content in memory.
+    /// Returns `None` otherwise.
     pub(super) async fn exclusive_memory(
         &self,
         ctx: &Context,
@@ -91,8 +92,8 @@ impl ContentAttempts {
         Ok(Some(share))
     }
 
-    /// Reserves the memory that the content needs: all memory for content, if no other content must
-    /// be in memory.
+    /// Reserves the memory that the content needs. If this attempt must run without other content
+    /// in memory, reserves all memory for content.
     pub(super) async fn memory(&self, ctx: &Context, weight: u64) -> Result<Share, ReconcileError> {
         let is_too_large = weight > ctx.shared.budget.largest_content();
         if self.is_alone && !is_too_large {
@@ -123,7 +124,8 @@ impl Attempt {
     }
 }
 
-/// Returns the error for content with `digest` that is parsed again after `left`.
+/// Returns the error for content with `digest`, because the process ended during an earlier
+/// attempt. The content is parsed again after `left`.
 pub(in crate::reconcile) fn process_ended(
     digest: &Digest,
     left: Duration,

@@ -1,5 +1,5 @@
-//! Content that an external command renders: its objects from the rendered copy in the cache. If
-//! there is none, the command runs in the background and writes it.
+//! Content that an external command renders. Its objects are read from the rendered copy in the
+//! cache. If this copy does not exist, the command runs in the background and creates the copy.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,10 +23,10 @@ use crate::reconcile::content::stored::StoredContent;
 use crate::reconcile::context::Context;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 
-/// The only format with an external command.
+/// The only format that needs an external command.
 const FORMAT: Format = Format::HelmV3;
 
-/// Loads content that `command` renders. `stored` are its files.
+/// Loads the objects of content that `command` renders. `stored` contains the files of the content.
 pub(super) async fn load(
     ctx: &Arc<Context>,
     wanted: &LoadRequest<'_>,
@@ -39,7 +39,7 @@ pub(super) async fn load(
         return Ok(loaded);
     }
     let user = &wanted.requester.user;
-    // Everything that the rendering depends on.
+    // The version contains all facts on which the rendering depends.
     let version = format!("{} {rendered_for}", wanted.version);
     let rendering = Rendering {
         ctx: ctx.clone(),
@@ -73,7 +73,7 @@ pub(super) async fn load(
     })
 }
 
-/// Returns the error for content that helm renders now.
+/// Returns the error for content that helm is rendering now.
 pub(in crate::reconcile) fn rendered_now(reason: &'static str) -> ReconcileError {
     ReconcileError::new(
         codes::install::UNPACKING,
@@ -83,7 +83,7 @@ pub(in crate::reconcile) fn rendered_now(reason: &'static str) -> ReconcileError
     )
 }
 
-/// Returns the objects in the rendered copy, if the cache has one.
+/// Returns the objects in the rendered copy. Returns `None` if the cache has no rendered copy.
 async fn rendered(
     ctx: &Arc<Context>,
     wanted: &LoadRequest<'_>,
@@ -175,8 +175,8 @@ impl Rendering {
         Ok((files, stored, folder))
     }
 
-    /// Returns the memory that the objects in the output need, and the slot of the rendering. The
-    /// memory of helm is released.
+    /// Returns the memory that the objects in the output need, in bytes, and the slot of the
+    /// rendering. Releases the memory that was reserved for helm.
     async fn weigh(
         &self,
         output: Vec<u8>,

@@ -27,8 +27,9 @@ pub(in crate::reconcile) struct Fetched {
     pub(in crate::reconcile) summary: Summary,
 }
 
-/// A writer with a transfer slot. The thread of a cancelled unpacking owns writer and slot until
-/// the thread ends, so that no other transfer gets the slot while the thread still writes.
+/// A writer with a transfer slot. The thread owns writer and slot until it ends, even if the
+/// unpacking was cancelled. Therefore no other transfer gets the slot while the thread still
+/// writes.
 struct SlotWriter {
     writer: SealedFileWriter,
     slot: Share,
@@ -53,7 +54,7 @@ impl FileSink for SlotWriter {
 }
 
 /// Fetches `content` to disk, and computes the memory that it needs. Releases the transfer slot at
-/// its end.
+/// the end.
 pub(in crate::reconcile) async fn fetch(
     ctx: &Context,
     source: &OpenSource,

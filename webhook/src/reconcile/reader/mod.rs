@@ -1,6 +1,6 @@
-//! Content from the cached copy or from its source, verified in both cases. Memory is reserved
-//! before content is parsed. Until the size of the content is known, only one file of the content
-//! is in memory at a time.
+//! Content from the cached copy or from its source. Both are verified. Memory is reserved before
+//! content is parsed. Until the size of the content is known, only one file of the content is in
+//! memory at a time.
 
 pub(super) mod attempt;
 pub(super) mod chart;
@@ -40,9 +40,10 @@ pub(in crate::reconcile) use fetch::fetch;
 const MEMORY_WAIT_LIMIT: Duration = Duration::from_secs(10);
 
 /// Opens a source of a Bundle of `class`, and reads the credentials that the source names. Fails if
-/// the requester has no permission to read these credentials: the permission can be withdrawn at
-/// any time, and credentials are sent to the host of the source. Responses of a registry other than
-/// layers count as memory of the requester, in the pool of reviews, until the source is dropped.
+/// the requester has no permission to read these credentials. The permission is checked each time,
+/// because the credentials are sent to the host of the source. Manifests and other small responses
+/// of a registry count as memory of the requester in the pool of reviews. This memory is released
+/// when the source is dropped.
 pub(in crate::reconcile) async fn open(
     ctx: &Context,
     source: &Source,
@@ -81,7 +82,7 @@ pub(in crate::reconcile) async fn open_for_transfer(
         let slot = transfer_slot(ctx, requester, source, reason).await?;
         return Ok((opened, slot));
     }
-    // Credentials are read after the wait.
+    // The credentials are read after the wait for the slot.
     let slot = transfer_slot(ctx, requester, source, reason).await?;
     let opened = open(ctx, source, owner, reason).await?;
     Ok((opened, slot))
@@ -105,7 +106,7 @@ pub(in crate::reconcile) fn source_error(
             let retry = if finding.code.outcome == Outcome::CannotTell {
                 RetryPolicy::Soon
             } else if finding.code == codes::install::GIT_MISSING {
-                // Only another image of the pod has the program.
+                // A retry has no effect, because the program git is part of the image of the pod.
                 RetryPolicy::OnChange
             } else {
                 RetryPolicy::Slowly
@@ -127,7 +128,7 @@ pub(in crate::reconcile) fn source_error(
             let finding = error.finding();
             let retry = match error {
                 UploadSourceError::Storage(_) | UploadSourceError::Lost(_) => RetryPolicy::Slowly,
-                // An upload starts the next attempt.
+                // The upload itself starts the next attempt.
                 UploadSourceError::NotUploaded | UploadSourceError::Content(_) => {
                     RetryPolicy::OnChange
                 }
@@ -136,7 +137,7 @@ pub(in crate::reconcile) fn source_error(
         }
         SourceError::ConfigMaps(error) => {
             let finding = error.finding();
-            // ConfigMaps are not watched, so even a permanent failure is retried.
+            // ConfigMaps are not watched, so even a permanent error is retried.
             let retry = if finding.code.outcome == Outcome::CannotTell {
                 RetryPolicy::Soon
             } else {
@@ -149,7 +150,7 @@ pub(in crate::reconcile) fn source_error(
 
 fn from_registry_error(error: RegistryError, reason: &'static str) -> ReconcileError {
     let finding = Finding::from(error);
-    // The only unwritable files here are those of the cache.
+    // The only files that this code writes are in the cache.
     if finding.code == codes::usage::FILE_UNWRITABLE {
         return ReconcileError::new(
             codes::install::CACHE_FULL,
@@ -250,7 +251,7 @@ async fn reserve(
 ) -> Result<Share, ReconcileError> {
     let pool = &ctx.shared.budget.content;
     let share = pool.take(weight, Budget::half(pool, requester));
-    // A share that never fits has been rejected before.
+    // A share that exceeds the capacity has been rejected before.
     match budget::wait_for_share(MEMORY_WAIT_LIMIT, share).await {
         Some(Ok(share)) => Ok(share),
         Some(Err(_)) | None => Err(no_memory(reason)),
@@ -259,36 +260,38 @@ async fn reserve(
 
 /// A request to load content.
 pub(in crate::reconcile) struct LoadRequest<'a> {
-    /// Name, uid and generation of the BundleDeployment.
+    /// Name of the BundleDeployment.
     pub(in crate::reconcile) name: &'a str,
+    /// Uid and generation of the BundleDeployment.
     pub(in crate::reconcile) version: &'a str,
-    /// The requester who must have permission to read the source, and whose memory, transfers and
-    /// disk space are used.
+    /// The requester. The requester must have permission to read the source, and the limits of the
+    /// requester for memory, transfers and disk space apply.
     pub(in crate::reconcile) requester: &'a Requester,
     /// The class of the Bundle.
     pub(in crate::reconcile) class: &'a str,
     pub(in crate::reconcile) content: &'a ContentId,
-    /// The installation that the content is rendered for.
+    /// The cluster and the settings for which the content is rendered.
     pub(in crate::reconcile) target: &'a RenderTarget,
     /// Number of copies of the objects that are in memory at the same time.
     pub(in crate::reconcile) copies: u64,
-    /// Memory of the recorded objects while objects that the content lacks are pruned, in bytes.
+    /// Memory of the recorded objects during a prune, in bytes. A prune removes objects that the
+    /// content does not contain.
     pub(in crate::reconcile) pruning: u64,
     pub(in crate::reconcile) reason: &'static str,
 }
 
 impl LoadRequest<'_> {
-    /// Returns the memory of `objects` bytes of objects with that for pruning. Pruning never makes
-    /// content too large that fits without it.
+    /// Returns the memory for `objects` bytes of objects and for pruning, in bytes. The part for
+    /// pruning is limited, so that content that fits without pruning is never too large.
     fn with_pruning(&self, ctx: &Context, objects: u64) -> u64 {
         let half = ctx.shared.budget.content.capacity() / 2;
         objects.max(objects.saturating_add(self.pruning).min(half))
     }
 }
 
-/// Loads the content of a BundleDeployment. The share reserves the memory of its objects while they
-/// exist. A caller that holds a share must not load more content: two such callers could wait for
-/// each other.
+/// Loads the content of a BundleDeployment. The returned share reserves the memory of the objects
+/// as long as they exist. A caller that holds a share must not load more content, because two of
+/// these callers could wait for each other.
 pub(in crate::reconcile) async fn load(
     ctx: &Arc<Context>,
     wanted: &LoadRequest<'_>,
@@ -296,7 +299,7 @@ pub(in crate::reconcile) async fn load(
     let reason = wanted.reason;
     let existing = rendered_copy(ctx, wanted).await;
     let attempts = if existing.is_some() {
-        // This version of the program has parsed the content to its end.
+        // This version of the program has already parsed the content completely.
         ContentAttempts::without_records(&wanted.requester.user, reason)
     } else {
         let owner = (wanted.version, wanted.requester.user.as_str());
@@ -324,20 +327,22 @@ pub(in crate::reconcile) async fn load(
     let done = budget.blocking(WorkerThread::Content, work).await;
     let (read, stored, mut share) = done.ok_or_else(|| panicked(reason))?;
     let read: io::Result<Result<Parsed, Findings>> = read?;
-    // Findings do not damage the copy: other BundleDeployments use it with other configurations.
+    // Findings in the content do not mean that the copy is damaged. Other BundleDeployments use the
+    // copy with other configurations.
     if read.is_err() {
-        // The next reconcile fetches it again.
+        // The next reconcile fetches the content again.
         ctx.store.remove(wanted.content.digest());
     }
     match parse::read_error(read, reason)? {
         Parsed::Content(content) => {
             let content = *content;
-            // The objects of an attempt without other content need no more than others.
+            // If the attempt reserved all memory, the part that the objects do not need is
+            // released.
             share.reduce(weight);
             Ok((content, share))
         }
         Parsed::Command(command) => {
-            // A caller with a share must not wait for another one.
+            // A caller that holds a share must not wait for another share.
             drop(share);
             Box::pin(chart::load(ctx, wanted, *command, stored)).await
         }
@@ -357,11 +362,12 @@ struct RenderedCopy {
     seal: ValidSeal,
 }
 
-/// Returns the copy of the rendered objects of the content for this target, if the cache has one.
+/// Returns the copy of the rendered objects of the content for this target. Returns `None` if the
+/// cache has no copy.
 async fn rendered_copy(ctx: &Arc<Context>, wanted: &LoadRequest<'_>) -> Option<RenderedCopy> {
     let find = {
         let (ctx, content) = (ctx.clone(), wanted.content.clone());
-        // The format of the content is not known yet.
+        // The format of the content is not known yet, so all cache keys of the target are tried.
         let keys = format::cache_keys(wanted.target);
         move |_: &Cancellation| {
             let key = ctx.shared.stamp_key();
@@ -397,7 +403,7 @@ impl RenderedKeeper {
         }
     }
 
-    /// Returns the content of these files, or the external command that renders it. Keeps the
+    /// Returns the content of these files, or the external command that renders it. Stores the
     /// objects in the cache.
     fn parse(&self, files: &Files, cancellation: &Cancellation) -> Result<Parsed, Findings> {
         let mut allowance = Allowance::new(cancellation);
@@ -406,7 +412,8 @@ impl RenderedKeeper {
         }
         let content = self.render(files, CommandOutput::Missing, cancellation)?;
         self.keep(&content).unwrap_or_else(|error| {
-            // Without the rendered copy, each restore of an object loads the whole content.
+            // If the rendered copy cannot be stored, each restore of an object loads the whole
+            // content.
             let digest = self.content.digest();
             tracing::debug!(%digest, %error, "cannot store rendered objects in the cache");
         });
@@ -502,7 +509,7 @@ pub(in crate::reconcile) fn fetched_again(reason: &'static str) -> ReconcileErro
     )
 }
 
-/// Waits for a transfer slot. Sources without a host share the slots of one host.
+/// Waits for a transfer slot. All sources without a host count as one host.
 async fn transfer_slot(
     ctx: &Context,
     requester: &str,

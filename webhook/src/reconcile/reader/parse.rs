@@ -1,4 +1,5 @@
-//! Weighs and parses the files of content. One file at a time is in memory while they are weighed.
+//! Weighs and parses the files of content. To weigh files means to compute the memory that parsing
+//! needs. During weighing, one file at a time is in memory.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -59,8 +60,7 @@ pub(super) fn weigh(
     Ok(summary)
 }
 
-/// Reads the files that rendering needs. Files whose content is not read are returned with their
-/// names only.
+/// Reads the files that rendering needs. The other files are returned with their names only.
 pub(super) fn read_files(
     files: Vec<(String, FileLocation)>,
     mut read: impl FnMut(&FileLocation) -> io::Result<Vec<u8>>,
@@ -81,9 +81,9 @@ pub(super) fn read_files(
     Ok(all)
 }
 
-/// Returns the content of these files. That of a format with an external command has no objects:
-/// they are rendered for each installation. Content of a format that `check` rejects is not
-/// rendered.
+/// Returns the content of these files. If the format needs an external command, the content has no
+/// objects, because they are rendered for each installation. If `check` rejects the format, the
+/// content is not rendered.
 pub(super) fn parse(
     files: Vec<(String, FileLocation)>,
     check: impl FnOnce(Format, bool) -> Result<Format, Finding>,
@@ -99,8 +99,8 @@ pub(super) fn parse(
     Ok(format::render_objects(&input, check, cancellation))
 }
 
-/// Classifies the failure. A digest always means the same files, so a parse error is permanent. A
-/// disk error is retried.
+/// Converts a failure to the error of a reconcile. A parse error is permanent, because a digest
+/// always means the same files. A disk error is retried.
 pub(in crate::reconcile) fn read_error<T>(
     read: io::Result<Result<T, Findings>>,
     reason: &'static str,
@@ -117,7 +117,7 @@ pub(in crate::reconcile) fn read_error<T>(
     }
 }
 
-/// Returns the error for findings about content. It is permanent until the content or its
+/// Returns the error for findings about content. The error is permanent until the content or its
 /// configuration changes.
 pub(super) fn content_error(findings: &Findings, reason: &'static str) -> ReconcileError {
     let code = codes::format::INVALID_CONFIGURATION;

@@ -1,6 +1,6 @@
-//! Acceptance of the deletion of a BundleDeployment: the deletion was reviewed, or a user has
-//! admitted it later. The acceptance is recorded in the inventory. The rule is in
-//! `bundle_core::plan::removal`; `teardown` removes the objects.
+//! Acceptance of the deletion of a BundleDeployment. A deletion is accepted if admission reviewed
+//! it, or if a user admitted it later. The inventory records the acceptance.
+//! `bundle_core::plan::removal` contains the rule. `teardown` removes the objects.
 
 use bundle_api::names;
 use bundle_core::diagnostic::codes;
@@ -59,7 +59,8 @@ pub(in crate::reconcile) async fn accept(
     Ok(())
 }
 
-/// Returns the time of the write that admitted the current spec, from stamp or seal.
+/// Returns the time of the write that admitted the current spec, in milliseconds since 1970. The
+/// time is read from the stamp or the seal.
 fn admitted(object: &DynamicObject, ctx: &Context) -> Option<i64> {
     let vouched = seal::vouched(ctx, object, Kind::BundleDeployment).ok()?;
     vouched.admitted_at

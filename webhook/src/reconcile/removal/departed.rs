@@ -1,5 +1,5 @@
-//! Cancels background tasks of deleted objects. Controllers do not report all deletions: an object
-//! without a finalizer is not reconciled again.
+//! Cancels background tasks of deleted objects. Controllers do not report all deletions, because a
+//! deleted object without a finalizer is not reconciled again.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::reconcile::context::Context;
 /// Page size of lists of metadata.
 const PAGE_SIZE: u32 = 100;
 
-/// Cancels the tasks of deleted Bundles and BundleDeployments. Never ends.
+/// Cancels the tasks of deleted Bundles and BundleDeployments. This future never ends.
 pub(in crate::reconcile) async fn watch(ctx: Arc<Context>) {
     let bundles = follow(&ctx, &ctx.bundles, |ctx, exists| {
         ctx.unpacking.retain(exists);
@@ -29,8 +29,8 @@ pub(in crate::reconcile) async fn watch(ctx: Arc<Context>) {
     futures::join!(bundles, deployments);
 }
 
-/// Calls `retain` with a predicate for names whenever an object is deleted, or all objects were
-/// listed.
+/// Calls `retain` whenever an object was deleted, or all objects were listed. The argument of
+/// `retain` is a predicate that returns true for names of existing objects.
 async fn follow(
     ctx: &Context,
     resource: &ApiResource,

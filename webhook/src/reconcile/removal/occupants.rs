@@ -1,5 +1,5 @@
-//! Search for foreign objects in namespaces that the content created, which prevent the deletion of
-//! the namespace. The rule is in `bundle_core::plan::created_namespace`.
+//! Search for foreign objects in namespaces that the content created. Foreign objects prevent the
+//! deletion of the namespace. `bundle_core::plan::created_namespace` contains the rule.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ const MAX_VERSIONS: usize = 1_000;
 const MAX_KINDS: usize = 3_000;
 /// Maximum number of pages of one kind that are read.
 const MAX_PAGES: usize = 20;
-/// Number of foreign objects after which the list of one kind ends.
+/// Number of foreign objects after which the search in one kind ends.
 const OCCUPANT_LIMIT: usize = 5;
 
 /// The namespaced kinds of the API server.
@@ -31,7 +31,7 @@ struct NamespacedKinds {
     listed: Vec<Kind>,
     /// Group and kind of all namespaced kinds, for owner references.
     all: BTreeSet<(String, String)>,
-    /// Reasons why the kinds are incomplete.
+    /// Reasons why some kinds could not be discovered.
     unlisted: Vec<String>,
 }
 
@@ -68,7 +68,7 @@ impl NamespacedKinds {
     }
 }
 
-/// The result of one list.
+/// The foreign objects of one kind that were found.
 #[derive(Default)]
 struct OccupantList {
     objects: Vec<String>,
@@ -128,8 +128,8 @@ impl Remover<'_> {
         kinds.add("", "v1", core.map_err(|error| failed(&error))?);
         let groups = self.client.list_api_groups().await;
         let groups = groups.map_err(|error| failed(&error))?;
-        // The preferred version of a group comes first. Other versions can have kinds that it
-        // lacks.
+        // The preferred version of a group comes first. Other versions can have kinds that the
+        // preferred version does not have.
         let mut versions: Vec<(String, String, String)> = groups
             .groups
             .into_iter()
@@ -169,7 +169,8 @@ impl Remover<'_> {
         Ok(kinds)
     }
 
-    /// Returns a few objects of `kind` that prevent the deletion of the namespace.
+    /// Returns a few objects of `kind` that prevent the deletion of the namespace. The
+    /// list ends after `OCCUPANT_LIMIT` objects.
     async fn list_in(
         &self,
         namespace: &str,

@@ -1,5 +1,5 @@
-//! Deletion of objects in order, shared by removal and prune. `bundle_core::plan::removal` has the
-//! order and the messages, `remove` the requests.
+//! Deletion of objects in order, shared by removal and prune. `bundle_core::plan::removal` contains
+//! the order and the messages. `remove` sends the requests.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -14,8 +14,8 @@ use crate::reconcile::removal::remove::{DeletionState, Remover};
 
 /// Time that one reconcile waits for deletions before it reports the remaining objects.
 const DELETION_WAIT_LIMIT: Duration = Duration::from_secs(5);
-/// Time that one reconcile waits for objects whose deletion finalizers delay, before it continues
-/// with other objects.
+/// Time that one reconcile waits for objects while finalizers delay their deletion. After this time
+/// it continues with other objects.
 const FINALIZER_WAIT_LIMIT: Duration = Duration::from_secs(1);
 
 /// A removal of recorded objects.
@@ -27,7 +27,7 @@ pub(in crate::reconcile) struct OrderedRemoval<'a> {
 }
 
 impl<'a> OrderedRemoval<'a> {
-    /// Starts the removal of `present`, of which `kept` stay.
+    /// Starts the removal of the objects `present`. The objects `kept` are not deleted.
     pub(in crate::reconcile) fn new(
         present: Vec<Present>,
         kept: Vec<KeptObject>,
@@ -48,13 +48,13 @@ impl<'a> OrderedRemoval<'a> {
         }
     }
 
-    /// Returns the remaining objects and their obstacles.
+    /// Returns the objects that remain, and the reasons why they remain.
     pub(in crate::reconcile) fn progress(&self) -> &RemovalProgress {
         &self.progress
     }
 
-    /// Deletes, step by step, the objects without an obstacle. Returns the objects that still
-    /// existed at the time limit although no finalizer delays their deletion.
+    /// Deletes, step by step, the objects that no other object blocks. Returns the objects that
+    /// still existed at the time limit although no finalizer delays their deletion.
     pub(in crate::reconcile) async fn remove(
         &mut self,
         remover: &Remover<'_>,
@@ -114,8 +114,8 @@ impl<'a> OrderedRemoval<'a> {
     }
 }
 
-/// Returns the objects in `present` whose deletion requires a permission check. The deletion of all
-/// other objects was already requested, and finalizers delay the deletion.
+/// Returns the objects in `present` that require a permission check before their deletion. The
+/// deletion of all other objects was already requested, and finalizers delay the deletion.
 pub(in crate::reconcile) fn not_held(present: &[Present]) -> Vec<Present> {
     let asked = present.iter().filter(|present| present.held_by.is_empty());
     asked.cloned().collect()

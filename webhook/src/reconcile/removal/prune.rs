@@ -1,5 +1,5 @@
 //! Pruning: removes objects that the content of a BundleDeployment no longer has.
-//! `bundle_core::plan::removal` decides which objects stay, and returns the result.
+//! `bundle_core::plan::removal` decides which objects are not deleted, and returns the result.
 
 use std::collections::HashSet;
 
@@ -16,7 +16,7 @@ use crate::reconcile::removal::ordered_removal::{self, OrderedRemoval};
 use crate::reconcile::removal::remove::Remover;
 
 impl DeploymentReconcile<'_> {
-    /// Removes objects that the content no longer has, and drops unused namespaces from the
+    /// Removes objects that the content no longer has, and removes unused namespaces from the
     /// inventory.
     pub(in crate::reconcile) async fn prune(
         &mut self,
@@ -27,7 +27,8 @@ impl DeploymentReconcile<'_> {
         let unwanted = self.inventory.unwanted(&wanted);
         let mut left = (*self.inventory).clone();
         if !unwanted.is_empty() {
-            // A failed prune is retried much later than the permission check of the installation.
+            // The permissions are checked again, because a failed prune is retried much later than
+            // the permission check of the installation.
             self.check_before_prune(request).await?;
             self.prune_objects(request, items, &unwanted, &mut left)
                 .await?;

@@ -1,6 +1,6 @@
 //! The existing objects of a deployment according to its inventory, and the requests that delete
 //! them. Definitions with foreign custom resources are never deleted. `bundle_core::plan::removal`
-//! has the order.
+//! contains the order.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,12 +36,12 @@ pub(in crate::reconcile) fn removal_weight(count: usize) -> u64 {
 /// Maximum number of custom resources of one kind in a message.
 const MAX_NAMED_RESOURCES: usize = 3;
 
-/// The state of objects whose deletion was requested.
+/// The state of objects after their deletion was requested.
 #[derive(Debug, Default)]
 pub(in crate::reconcile) struct DeletionState {
-    /// The objects that are gone.
+    /// The objects that no longer exist.
     pub(in crate::reconcile) gone: BTreeSet<ObjectId>,
-    /// The finalizers of the objects whose deletion is delayed by finalizers.
+    /// The finalizers of each object that finalizers keep from being deleted.
     pub(in crate::reconcile) held: BTreeMap<ObjectId, Vec<String>>,
 }
 
@@ -58,23 +58,25 @@ pub(in crate::reconcile) struct Remover<'a> {
 /// Custom resources that the deployment did not install.
 #[derive(Default)]
 struct ForeignResources {
-    /// The first foreign custom resources that are cluster-scoped, or are in a namespace with
-    /// objects of the deployment.
+    /// The first foreign custom resources that are cluster-scoped, or that are in a namespace with
+    /// objects of the deployment. Messages name them.
     named: Vec<String>,
-    /// The number of foreign custom resources that are cluster-scoped, or are in such a namespace.
+    /// The number of foreign custom resources that are cluster-scoped, or that are in a namespace
+    /// with objects of the deployment.
     here: usize,
     /// The number of foreign custom resources in other namespaces.
     elsewhere: usize,
 }
 
 impl Remover<'_> {
-    /// Returns the recorded objects among `keys` that exist. An object counts as gone if its kind
-    /// is no longer served, if its intent was never executed, or if another uid has its name.
+    /// Returns the recorded objects among `keys` that exist. An object counts as deleted in three
+    /// cases: its kind is no longer served, it was recorded but never created, or another object
+    /// has its name.
     pub(in crate::reconcile) async fn present(
         &self,
         keys: &[String],
     ) -> Result<Vec<Present>, ReconcileError> {
-        // Stale discovery data would make objects of a changed kind count as gone.
+        // With stale discovery data, objects of a changed kind would count as deleted.
         self.apis.forget_custom().await;
         let kinds = Mutex::default();
         let looks = keys.iter().map(|key| self.present_of(key, &kinds));
@@ -243,12 +245,13 @@ impl Remover<'_> {
         match listed {
             Ok(()) => Ok(foreign),
             Err(error) if object::is_not_found(&error) => Ok(ForeignResources::default()),
-            // Unknown custom resources could be lost, so the removal fails.
+            // If the list fails, custom resources could be lost, so the removal fails.
             Err(error) => Err(self.failed(&format!("list {}", custom.plural), &error)),
         }
     }
 
-    /// Deletes `objects` without waiting for finalizers. Adds the objects that are gone to `gone`.
+    /// Deletes `objects` without waiting for finalizers. Adds the objects that no longer exist to
+    /// `gone`.
     pub(in crate::reconcile) async fn delete(
         &self,
         objects: &[Present],
@@ -288,8 +291,8 @@ impl Remover<'_> {
         ))
     }
 
-    /// Waits until the deleted `objects` are gone, at most until `end`. If finalizers delay the
-    /// deletion of all remaining objects, waits at most until `held_end`.
+    /// Waits until the deleted `objects` no longer exist, at most until `end`. If finalizers delay
+    /// the deletion of all remaining objects, waits at most until `held_end`.
     pub(in crate::reconcile) async fn until_gone(
         &self,
         objects: &[Present],
@@ -354,8 +357,8 @@ impl Remover<'_> {
 }
 
 impl ForeignResources {
-    /// Returns why the definition of `plural` stays, or `None` without custom resources. Resources
-    /// in other namespaces are only counted.
+    /// Returns the reason why the definition of `plural` is not deleted. Returns `None` if it has
+    /// no custom resources. Resources in other namespaces are counted and not named.
     fn why(&self, plural: &str) -> Option<String> {
         let count = self.here + self.elsewhere;
         if count == 0 {

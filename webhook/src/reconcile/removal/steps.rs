@@ -1,6 +1,7 @@
 //! The steps of a removal in the order of `bundle_core::plan::removal`: finds the recorded objects,
-//! releases the objects that stay, and deletes all other objects. `remove` sends the requests, and
-//! `ordered_removal` deletes in order.
+//! releases the objects that are not deleted, and deletes all other objects. To release an object
+//! means to remove its owner labels. `remove` sends the requests, and `ordered_removal` deletes in
+//! order.
 
 use std::collections::HashSet;
 
@@ -26,9 +27,9 @@ use crate::reconcile::rights::removal_permissions::Deletions;
 /// Maximum number of objects in a message.
 const MAX_NAMED: usize = 10;
 
-/// The removal of the objects of a BundleDeployment, with the acting ServiceAccount.
+/// The removal of the objects of a BundleDeployment, and the ServiceAccount that deletes them.
 pub(in crate::reconcile) struct Removal<'a> {
-    /// The BundleDeployment.
+    /// The BundleDeployment that is being deleted.
     pub(in crate::reconcile) object: &'a DynamicObject,
     pub(in crate::reconcile) ctx: &'a Context,
     pub(in crate::reconcile) account: ServiceAccount,
@@ -41,9 +42,9 @@ pub(in crate::reconcile) struct Removal<'a> {
     pub(in crate::reconcile) objects: Vec<Present>,
     /// The existing namespaces that the content created.
     pub(in crate::reconcile) namespaces: Vec<Present>,
-    /// The definitions that are in use.
+    /// The CustomResourceDefinitions that still have foreign custom resources.
     pub(in crate::reconcile) in_use: Vec<KeptObject>,
-    /// Memory of the objects.
+    /// Reserved memory of the objects.
     pub(in crate::reconcile) _share: Share,
 }
 
@@ -67,7 +68,7 @@ impl Removal<'_> {
         self.remover().present(&keys).await
     }
 
-    /// Finds the recorded objects that exist. Removes the others from `left`.
+    /// Finds the recorded objects that exist. Removes the records of all other objects from `left`.
     pub(in crate::reconcile) async fn find_objects(
         &mut self,
         left: &mut Inventory,
@@ -92,7 +93,7 @@ impl Removal<'_> {
             Err(error) => Err(error),
         };
         match released {
-            // A permanent error must not block a removal that leaves the objects in place.
+            // A permanent error must not block a removal that does not delete the objects.
             Err(error) if error.retry != RetryPolicy::Soon => {
                 self.warn_of_labels(&error.message);
                 Ok(())
@@ -110,8 +111,8 @@ impl Removal<'_> {
         );
     }
 
-    /// Finds definitions with custom resources that the deployment did not install. Returns true if
-    /// there are such definitions.
+    /// Finds CustomResourceDefinitions with custom resources that the deployment did not install.
+    /// Returns true if there is at least one.
     pub(in crate::reconcile) async fn find_definitions_in_use(
         &mut self,
     ) -> Result<bool, ReconcileError> {
@@ -119,7 +120,7 @@ impl Removal<'_> {
         Ok(!self.in_use.is_empty())
     }
 
-    /// Returns the error about definitions that are in use.
+    /// Returns the error about CustomResourceDefinitions that still have foreign custom resources.
     pub(in crate::reconcile) fn definitions_in_use(&self) -> RemovalFailure {
         let list = self
             .in_use
@@ -129,7 +130,8 @@ impl Removal<'_> {
         RemovalFailure::definitions_in_use(&error::joined(list, MAX_NAMED))
     }
 
-    /// Releases definitions that are in use.
+    /// Removes the owner labels from CustomResourceDefinitions that still have foreign custom
+    /// resources.
     pub(in crate::reconcile) async fn release_definitions_in_use(
         &mut self,
         left: &mut Inventory,
@@ -140,7 +142,8 @@ impl Removal<'_> {
         Ok(())
     }
 
-    /// Releases created namespaces that contain foreign objects, and emits an Event for each.
+    /// Removes the owner labels from created namespaces that contain foreign objects, and emits an
+    /// Event for each of them.
     pub(in crate::reconcile) async fn release_namespaces_in_use(
         &mut self,
         left: &mut Inventory,
@@ -216,7 +219,7 @@ impl Removal<'_> {
     }
 }
 
-/// Returns the note about a created namespace that contains foreign objects.
+/// Returns the text of the Event about a created namespace that contains foreign objects.
 pub(in crate::reconcile) fn namespace_in_use(kept: &KeptObject) -> String {
     format!(
         "{} was created with the content and stays: {}; delete it manually when it is no longer needed",

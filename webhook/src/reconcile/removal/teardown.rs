@@ -1,6 +1,6 @@
-//! The deletion of a BundleDeployment: deletes its objects in reverse order, or releases them, and
-//! removes the finalizer last. `bundle_core::plan::removal::steps` orders the steps. The garbage
-//! collector of Kubernetes deletes the Bundles.
+//! The deletion of a BundleDeployment: deletes its objects in reverse order or removes their owner
+//! labels, and removes the finalizer last. `bundle_core::plan::removal::steps` orders the steps.
+//! The garbage collector of Kubernetes deletes the Bundles.
 
 use std::collections::BTreeSet;
 
@@ -44,7 +44,7 @@ pub(in crate::reconcile) async fn reconcile(
     ctx: &Context,
 ) -> Result<Action, ApiFailure> {
     let name = object.name_any();
-    // From here on, a deleted object is no drift.
+    // After this point, a deleted object does not count as drift.
     ctx.states.close(&name);
     ctx.watches.remove_user(&name);
     if !has_finalizer(object) {
@@ -107,9 +107,9 @@ struct Teardown<'a> {
     object: &'a DynamicObject,
     ctx: &'a Context,
     uid: &'a str,
-    /// `None` for an invalid spec.
+    /// Settings of the deletion. `None` if the spec is invalid.
     deletion: Option<Deletion>,
-    /// The inventory without the objects that are gone. `None` if no inventory exists.
+    /// The inventory without the objects that no longer exist. `None` if no inventory exists.
     left: Option<Inventory>,
     requesters: Vec<Requester>,
     removal: Option<Removal<'a>>,
@@ -129,7 +129,7 @@ impl<'a> Teardown<'a> {
         }
     }
 
-    /// Executes the steps of the plan until no step is left or a step fails.
+    /// Executes the steps of the plan until no step remains or a step fails.
     async fn run(mut self) -> Result<(), TeardownError> {
         let loaded = self.ctx.inventories.load(self.uid).await;
         let loaded = loaded.map_err(|error| ReconcileError::inventory("RemovalFailed", &error))?;
@@ -143,8 +143,8 @@ impl<'a> Teardown<'a> {
             if matches!(done, Err(TeardownError::Failed(_)))
                 && observed.done.contains(&RemovalStep::ReadRequesters)
             {
-                // Saves which objects are gone. Before this step, the deletion is not accepted and
-                // the inventory must not change.
+                // Stores which objects no longer exist. Before this step, the deletion is not
+                // accepted, and the inventory must not change.
                 self.save().await?;
             }
             done?;
@@ -171,8 +171,8 @@ impl<'a> Teardown<'a> {
         match &self.left {
             Some(left) if left.is_empty() => RecordedObjects::Empty,
             Some(_) => RecordedObjects::Some,
-            // The inventory is stored before the first object is applied. Without one, nothing was
-            // applied, or another client deleted it.
+            // The inventory is stored before the first object is applied. If no inventory exists,
+            // no object was applied, or another client deleted the inventory.
             None if may_have_installed(self.object) => RecordedObjects::Lost,
             None => RecordedObjects::None,
         }
@@ -237,8 +237,8 @@ impl<'a> Teardown<'a> {
         Ok(())
     }
 
-    /// Finds the ServiceAccount that deletes the objects, and checks that the removal may use this
-    /// ServiceAccount.
+    /// Finds the ServiceAccount that deletes the objects, and checks its permission for the
+    /// removal.
     async fn find_account(&mut self) -> Result<Account, TeardownError> {
         let (object, ctx) = (self.object, self.ctx);
         let Some(left) = &self.left else {
@@ -263,7 +263,8 @@ impl<'a> Teardown<'a> {
         let share = {
             let pool = &ctx.shared.budget.content;
             let weight = removal_weight(left.objects().count());
-            // The largest inventory needs at most the share of its requester.
+            // The limit ensures that a removal can always reserve its memory. The largest inventory
+            // needs no more than the limit of one requester.
             let weight = weight.min(pool.capacity() / 2);
             reader::memory(ctx, requester.unwrap_or_default(), weight, REMOVING).await?
         };
@@ -355,7 +356,7 @@ async fn account(
     let of_class = class.and_then(|class| class.service_account.clone());
     let record = inventory.record.as_ref();
     let recorded = match record.and_then(|record| record.installed.as_ref()) {
-        // The spec has priority over the record.
+        // The ServiceAccount in the spec has priority over the recorded ServiceAccount.
         Some(installed) if of_spec.is_none() => {
             let parsed =
                 ServiceAccount::parse(&installed.account_namespace, &installed.account_name);
@@ -379,7 +380,7 @@ async fn account(
 
 /// Returns true if objects may have been applied, according to the status or the ApplySet
 /// annotations. This function is used only if the inventory is lost. A user who writes the status
-/// can only cause a message that asks to search for remaining objects.
+/// can only cause a message. The message asks to search for remaining objects.
 fn may_have_installed(object: &DynamicObject) -> bool {
     let status: BundleDeploymentStatus = status_of(object);
     let kinds = object
@@ -390,13 +391,13 @@ fn may_have_installed(object: &DynamicObject) -> bool {
         || kinds.is_some_and(|kinds| !kinds.is_empty())
 }
 
-/// Removes the records of objects whose namespace was deleted, even if a new namespace has the same
-/// name.
+/// Removes the records of objects if their namespace was deleted. A new namespace of the same name
+/// is ignored.
 async fn forget_replaced_namespaces(ctx: &Context, left: &mut Inventory) {
     let names: BTreeSet<String> = left.namespaces().map(|(name, _)| name.to_owned()).collect();
     let names = names.iter().map(String::as_str).collect();
     let Ok(live) = namespaces::uids(&ctx.own, names).await else {
-        // Each object is read instead.
+        // If the namespaces cannot be read, no record is removed, and each object is read.
         return;
     };
     let is_gone = |name: &str| {

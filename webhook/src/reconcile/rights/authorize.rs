@@ -1,6 +1,6 @@
 //! Access reviews for all writes of content, for its requester. The review for the kind is sent
-//! first, and reviews for single names only if it is denied. `bundle_core::rights` derives the
-//! questions from objects.
+//! first. Reviews for single names are sent only if the review for the kind is denied.
+//! `bundle_core::rights` derives the questions from objects.
 
 use std::collections::{HashMap, HashSet};
 
@@ -31,8 +31,8 @@ const CHUNK: usize = 64;
 /// Maximum number of cached results of access reviews.
 const MAX_ANSWERS: usize = 1_000;
 
-/// Access reviews. They are created while they are sent, because content can expand to more access
-/// reviews than it has bytes.
+/// Access reviews. Each review is created just before it is sent, because content can require more
+/// access reviews than it has bytes.
 type Questions<'a> = Box<dyn Iterator<Item = Question> + Send + 'a>;
 
 struct AccessReviewer<'a> {
@@ -43,7 +43,7 @@ struct AccessReviewer<'a> {
     answers: Mutex<HashMap<Question, bool>>,
 }
 
-/// Denied access reviews.
+/// The access reviews that the API server denied.
 struct Denied {
     questions: Vec<Question>,
     /// True if no access review was allowed.
@@ -54,11 +54,12 @@ struct Denied {
 #[derive(Default)]
 struct Grants {
     budget: QuestionBudget,
-    /// Roles whose rules were checked, with the namespace in which the role is granted.
+    /// Roles with rules that were already checked. The text is the namespace in which the role is
+    /// granted, and `None` means the whole cluster.
     checked: HashSet<(RoleRef, Option<String>)>,
 }
 
-/// Role on the cluster.
+/// A role on the cluster, as the installer can read it.
 enum LiveRole {
     Found(Value),
     Missing,
@@ -111,9 +112,9 @@ pub(in crate::reconcile) async fn is_patch_denied(
     Ok(!has_permission(own, requester, &question).await?)
 }
 
-/// Returns the objects in `objects` that `requester` has no permission to delete, with the reason.
-/// The labels of an object prove nothing, because every user who can patch the object can write
-/// them.
+/// Returns the objects in `objects` that `requester` has no permission to delete, and the reason
+/// for each. The labels of an object are not used, because every user who can patch the object can
+/// write them.
 pub(in crate::reconcile) async fn undeletable(
     own: &Client,
     requester: &Requester,
@@ -151,7 +152,7 @@ pub(in crate::reconcile) async fn undeletable(
     Ok(refused)
 }
 
-/// Returns the error for an access review that the API server did not answer.
+/// Returns the error for an access review without a response of the API server.
 pub(in crate::reconcile) fn unknown(requester: &Requester, error: &kube::Error) -> ReconcileError {
     ReconcileError::new(
         codes::install::RIGHTS_UNKNOWN,
@@ -223,7 +224,7 @@ impl AccessReviewer<'_> {
                 continue;
             }
             let by_name = self.denied(Box::new(need.by_name())).await?;
-            // If no name is allowed, one general rule is shorter.
+            // If no access review for a name is allowed, one rule without names is shorter.
             if by_name.are_all {
                 missing.push(general);
             } else {
@@ -256,8 +257,8 @@ impl AccessReviewer<'_> {
         Ok(missing)
     }
 
-    /// Returns the role of a binding on the cluster, for a binding in the content without
-    /// `roleRef`: server-side apply keeps this role.
+    /// Returns the role of a binding that exists on the cluster. Used for a binding in the content
+    /// without `roleRef`, because server-side apply does not change this role.
     async fn live_role_ref(
         &self,
         installer: &Client,
@@ -277,8 +278,8 @@ impl AccessReviewer<'_> {
         }
     }
 
-    /// Adds the permissions to `missing` that `grant`, in `namespace`, grants and the requester
-    /// lacks.
+    /// Adds permissions to `missing`: the permissions that `grant` grants in `namespace`, and that
+    /// the requester does not have.
     async fn grant(
         &self,
         (installer, items): (&Client, &[PreparedObject]),
@@ -304,15 +305,16 @@ impl AccessReviewer<'_> {
                 let questions = rules.iter().flat_map(|rule| rule.questions(namespace));
                 self.denied(Box::new(questions)).await?.questions
             }
-            // A role that cannot be read, or is too large to check, requires the permission to bind
-            // it.
+            // For a role that cannot be read, or that is too large to check, the requester needs
+            // the permission to bind it.
             _ if own.is_some() => {
                 missing.push(shortcut);
                 return Ok(());
             }
             _ => vec![shortcut],
         };
-        // The rules of the role on the cluster are shown only to requesters who can read it.
+        // The message shows the rules of the role on the cluster only to requesters who can read
+        // the role.
         let stated = rights::rules_after(own, None);
         let is_stated = |question: &Question| {
             own.is_some() && stated.iter().any(|rule| rule.includes(question))
@@ -401,7 +403,7 @@ impl AccessReviewer<'_> {
     }
 }
 
-/// Returns the role if `items` contains it.
+/// Returns the role from `items`, or `None` if `items` does not contain it.
 fn own_role<'a>(items: &'a [PreparedObject], role: &RoleRef) -> Option<&'a PreparedObject> {
     items.iter().find(|item| {
         item.id.group == RBAC

@@ -1,4 +1,4 @@
-//! The permissions that a requester lacks for content, and their text for a message.
+//! The missing permissions of a requester for content, and their text for a message.
 
 use std::collections::BTreeSet;
 
@@ -11,21 +11,22 @@ use crate::reconcile::error::{ReconcileError, RetryPolicy};
 
 /// Maximum number of rules in a message.
 const MAX_RULES: usize = 40;
-/// Maximum number of permissions that are collected for a message.
+/// Maximum number of missing permissions that are collected for a message.
 pub(super) const MAX_PERMISSIONS: usize = 1_000;
-/// Maximum length of the names of these permissions, in bytes.
+/// Maximum length of all names in the missing permissions, in bytes.
 const MAX_NAMES: usize = 256 << 10;
 
-/// The permissions that a requester lacks for content, up to a number that suffices for a message.
+/// The permissions that a requester does not have for content. Only as many are collected as a
+/// message needs.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(in crate::reconcile) struct MissingRights {
     questions: Vec<Question>,
     /// Length of the names in `questions`, in bytes.
     names: usize,
-    /// True if further permissions are missing.
+    /// True if more permissions are missing than are collected.
     is_full: bool,
-    /// Roles that grant more than the requester has, and whose rules the requester has no
-    /// permission to read.
+    /// Roles that grant more permissions than the requester has. The requester has no permission to
+    /// read their rules.
     unreadable_roles: BTreeSet<String>,
 }
 
@@ -34,7 +35,7 @@ impl MissingRights {
         self.questions.is_empty() && self.unreadable_roles.is_empty() && !self.is_full
     }
 
-    /// Returns true if further permissions do not change the message.
+    /// Returns true if further missing permissions do not change the message.
     pub(super) fn is_full(&self) -> bool {
         self.is_full
     }

@@ -1,6 +1,6 @@
 //! Permission checks for objects that an upgrade or a removal deletes, and for the ServiceAccount
-//! that deletes them. `bundle_core::plan::consent` decides whose permission a deletion requires.
-//! `bundle_core::plan::removal` decides what happens with objects that stay.
+//! that deletes them. `bundle_core::plan::consent` decides which users need permission for a
+//! deletion. `bundle_core::plan::removal` decides what happens with objects that are not deleted.
 
 use std::collections::BTreeSet;
 
@@ -55,7 +55,7 @@ pub(in crate::reconcile) async fn named_account(
     Ok(ActingAccount::Granted)
 }
 
-/// Deletions whose permissions are to be checked.
+/// Objects to delete, and the data for the check of the permissions.
 pub(in crate::reconcile) struct Deletions<'a> {
     pub(in crate::reconcile) ctx: &'a Context,
     pub(in crate::reconcile) rule: &'a ConsentRule,
@@ -67,8 +67,8 @@ pub(in crate::reconcile) struct Deletions<'a> {
 }
 
 impl Deletions<'_> {
-    /// Returns the `objects` that must not be deleted, each with the reason. An object occurs once
-    /// for each requester without permission.
+    /// Returns those of `objects` that must not be deleted, and the reason for each. If several
+    /// requesters have no permission, the object is returned once for each of them.
     pub(in crate::reconcile) async fn undeletable(
         &self,
         objects: &[Present],

@@ -1,6 +1,6 @@
-//! The permission of a requester to read the ConfigMaps of a source, or the Secret whose
-//! credentials the host of the source receives. The permission can be withdrawn after the review of
-//! a Bundle.
+//! Checks that a requester can read the ConfigMaps or the Secret of a source. The credentials in
+//! the Secret are sent to the host of the source. The check is necessary because the permission can
+//! be withdrawn after the review of a Bundle.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! Seals in the status: they prove that an object was admitted. An object is sealed before it is
-//! reconciled further. `bundle_core::review::seal` has the rules.
+//! Seals in the status. A seal proves that an object was admitted. The pod seals an object before
+//! it reconciles the object further. `bundle_core::review::seal` contains the rules.
 
 pub(super) mod sealed;
 
@@ -42,7 +42,7 @@ pub(in crate::reconcile) fn vouched(
 }
 
 /// Returns a warning if admission did not review the owner references of `object`. Admission
-/// rejects deletions that follow from such references.
+/// rejects a deletion that Kubernetes requests because of these references.
 pub(in crate::reconcile) fn owner_warning(
     object: &DynamicObject,
     vouched: &ConfirmedFacts,
@@ -58,8 +58,8 @@ pub(in crate::reconcile) fn owner_warning(
     })
 }
 
-/// Seals `object` if it has a recent stamp. The seal replaces the stamp. If a seal was removed and
-/// an inventory has recorded the seal, writes the seal back and returns true. In this case `object`
+/// Seals `object` if it has a recent stamp. The seal replaces the stamp. If another client removed
+/// a seal that an inventory records, writes the seal again and returns true. In this case `object`
 /// is outdated, and the next event of the object starts another reconcile.
 pub(in crate::reconcile) async fn ensure(
     ctx: &Context,
@@ -88,8 +88,8 @@ pub(in crate::reconcile) async fn ensure(
         "status": { "admission": admission },
     });
     let api: Api<DynamicObject> = Api::all_with(ctx.own.clone(), resource);
-    // A separate field manager: other writes of the status, which started earlier, do not remove
-    // the seal.
+    // The seal has a separate field manager. Therefore other writes of the status that started
+    // earlier do not remove the seal.
     let parameters = PatchParams::apply(names::SEAL_MANAGER).force();
     match ByName(&api)
         .patch_status(stored.name, &parameters, &Patch::Apply(&patch))
@@ -101,7 +101,8 @@ pub(in crate::reconcile) async fn ensure(
     }
 }
 
-/// Returns the recorded seal of this object, if the seal is valid for this generation.
+/// Returns the seal of this object that an inventory records. Returns `None` if the seal is not
+/// valid for this generation.
 fn recorded_seal(ctx: &Context, stored: &StoredObject<'_>) -> Option<String> {
     let text = ctx.inventories.seals(stored.uid)?.admission;
     let with_seal = StoredObject {
@@ -112,8 +113,8 @@ fn recorded_seal(ctx: &Context, stored: &StoredObject<'_>) -> Option<String> {
     is_sealed.then_some(text)
 }
 
-/// Returns the admission seal of this generation of `object`: from its status, or from an
-/// inventory.
+/// Returns the admission seal of this generation of `object`: from its status, or from an inventory
+/// that records it.
 pub(in crate::reconcile) fn admission_text(
     ctx: &Context,
     object: &DynamicObject,
@@ -126,9 +127,9 @@ pub(in crate::reconcile) fn admission_text(
     }
 }
 
-/// Returns the sealed content of `bundle`. The recorded seal has priority over the seal in the
-/// status, because another client could write an earlier seal into the status. The spec may have
-/// changed after the seal was made.
+/// Returns the sealed content of `bundle`. The seal in the inventory has priority over the seal in
+/// the status, because another client could write an earlier seal into the status. The spec may
+/// have changed after the seal was created.
 pub(in crate::reconcile) fn content(
     ctx: &Context,
     bundle: &DynamicObject,
@@ -143,7 +144,7 @@ pub(in crate::reconcile) fn content(
         .or_else(|| text.and_then(read))
 }
 
-/// Returns the seal that [`content`] reads.
+/// Returns the text of the seal that [`content`] uses.
 pub(in crate::reconcile) fn content_text(
     ctx: &Context,
     bundle: &DynamicObject,
@@ -208,7 +209,7 @@ fn message(
     let token = admit_token(key.bytes(), kind, stored.name, stored.uid, stored.spec);
     let annotate = format!("kubectl annotate {} {}", kind.to_lowercase(), stored.name);
     let annotation = names::ANNOTATION_ADMIT;
-    // An existing value is ignored, because its author is unknown.
+    // An existing value of the annotation is ignored, because its author is unknown.
     let remove = if object.annotations().get(annotation) == Some(&token) {
         format!("`{annotate} {annotation}-` and then ")
     } else {

@@ -21,13 +21,13 @@ use crate::reconcile::status::unreadable;
 use crate::reconcile::status::writer::EventRecorder;
 use crate::telemetry::spans;
 
-/// A kind whose objects are sealed and limited by requester.
+/// A kind of objects that are sealed. The number of its reconciles is limited for each requester.
 pub(in crate::reconcile) struct SealedKind<'a> {
     pub(in crate::reconcile) kind: Kind,
     pub(in crate::reconcile) resource: &'a ApiResource,
     pub(in crate::reconcile) events: &'a EventRecorder,
     pub(in crate::reconcile) slots: &'a Slots,
-    /// True if objects that are being deleted are sealed too.
+    /// True if objects that are being deleted are also sealed.
     pub(in crate::reconcile) seals_deleted: bool,
     /// Called with the name of an object that is deleted or is being deleted, before the reconcile
     /// waits for a slot.
@@ -37,13 +37,13 @@ pub(in crate::reconcile) struct SealedKind<'a> {
 /// An object that is ready to be reconciled.
 struct SealedObject {
     object: DynamicObject,
-    /// Held until the reconcile ends.
+    /// The slot of the requester. It is held until the reconcile ends.
     _slot: Option<Share>,
 }
 
 impl SealedKind<'_> {
-    /// Reconciles the object of an event with `work` when it has a seal and its requester has a
-    /// slot, and counts the result.
+    /// Reconciles the object of an event with `work`, and counts the result. `work` starts when the
+    /// object has a seal and its requester has a slot.
     pub(in crate::reconcile) async fn reconcile<W>(
         &self,
         woken: &DynamicObject,
@@ -67,8 +67,8 @@ impl SealedKind<'_> {
         result
     }
 
-    /// Returns the sealed object with a slot of its requester. Returns the action if no reconcile
-    /// is necessary now.
+    /// Returns the sealed object with a slot of its requester. If no reconcile is necessary now,
+    /// returns the action that ends the reconcile.
     async fn enter(
         &self,
         woken: &DynamicObject,
@@ -86,7 +86,8 @@ impl SealedKind<'_> {
                 _slot: slot,
             }));
         }
-        // The object would use memory during the wait, and be outdated afterwards.
+        // The object is dropped because it would use memory during the wait, and would be outdated
+        // after the wait.
         drop(object);
         let slot = slot.await;
         Ok(match self.read(woken, ctx).await? {
@@ -98,18 +99,20 @@ impl SealedKind<'_> {
         })
     }
 
-    /// Reads the object, and seals it if its stamp is valid. The object of the event may be older
-    /// than the last write of this pod, and a status computed from it would undo that write.
+    /// Reads the object, and seals it if its stamp is valid. The object in the event may be older
+    /// than the last write of this pod. A status that is computed from an older object would revert
+    /// that write.
     ///
-    /// Returns the object with its requester. Returns an action if the object is gone, is too
-    /// large, or if a lost seal was written back, which starts another reconcile. An object without
-    /// a valid seal or stamp is returned with an empty requester, and the plan rejects it.
+    /// Returns the object with its requester. Returns an action in three cases: the object does not
+    /// exist, it is too large, or a removed seal was written again. Writing the seal starts another
+    /// reconcile. An object without a valid seal or stamp is returned with an empty requester. The
+    /// reconcile then rejects the object.
     async fn read(
         &self,
         woken: &DynamicObject,
         ctx: &Context,
     ) -> Result<ControlFlow<Action, (DynamicObject, String)>, ApiFailure> {
-        // Held only during requests to the API server.
+        // The permit is held only during requests to the API server.
         let _read = self.slots.acquire_read().await;
         let name = woken.name_any();
         let object = match ctx.get(self.resource, &name).await {

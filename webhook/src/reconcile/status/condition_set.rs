@@ -1,11 +1,11 @@
-//! The conditions of one status that is being written. Transition times are preserved where nothing
-//! changed.
+//! The conditions of one status that is being written. The transition time of a condition is
+//! preserved if its status did not change.
 
 use bundle_core::plan::conditions::{self, ConditionChange, ConditionStatus};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-/// The conditions of one object.
+/// The conditions of one object while its status is being written.
 pub(in crate::reconcile) struct ConditionSet {
     list: Vec<Condition>,
     generation: i64,
@@ -13,7 +13,8 @@ pub(in crate::reconcile) struct ConditionSet {
 }
 
 impl ConditionSet {
-    /// Starts from the recorded conditions. `now` has whole seconds, as in the Kubernetes API.
+    /// Creates the set from the conditions in the current status. `now` must have whole seconds, as
+    /// in the Kubernetes API.
     pub(in crate::reconcile) fn new(old: &[Condition], generation: i64, now: Timestamp) -> Self {
         Self {
             list: old.to_vec(),
@@ -41,7 +42,7 @@ impl ConditionSet {
         );
     }
 
-    /// Applies the changes of a plan.
+    /// Applies the condition changes of a plan.
     pub(in crate::reconcile) fn apply_all(&mut self, changes: &[ConditionChange]) {
         for change in changes {
             let is_set = self
@@ -54,12 +55,12 @@ impl ConditionSet {
         }
     }
 
-    /// Returns the current conditions.
+    /// Returns the conditions of the new status.
     pub(in crate::reconcile) fn list(&self) -> &[Condition] {
         &self.list
     }
 
-    /// Returns the conditions.
+    /// Returns the conditions in the form of the API.
     pub(in crate::reconcile) fn into_api(self) -> Vec<Condition> {
         self.list
     }

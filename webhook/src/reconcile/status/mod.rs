@@ -8,8 +8,8 @@ pub(super) mod writer;
 use kube::api::DynamicObject;
 use serde::de::DeserializeOwned;
 
-/// Returns the status of one of the project's own objects; the default status if it is missing or
-/// invalid.
+/// Returns the status of one of the project's own objects. Returns the default status if the status
+/// is missing or invalid.
 pub(in crate::reconcile) fn status_of<S: DeserializeOwned + Default>(object: &DynamicObject) -> S {
     S::deserialize(&object.data["status"]).unwrap_or_default()
 }

@@ -1,5 +1,5 @@
-//! Event recorders. Each note has its own recorder. The recorder of kube-rs merges Events that
-//! differ only in their note, and keeps the first note.
+//! Event recorders. Each text of an Event (note) has its own recorder, because the recorder of
+//! kube-rs merges Events that differ only in their note. The merged Event has the first note.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -15,7 +15,7 @@ const MAX_RECORDERS: usize = 500;
 /// Uid of the object, reason and note of an Event.
 type EventKey = (Option<String>, String, String);
 
-/// Recorders that merge only equal Events.
+/// Recorders that merge only Events with the same note.
 pub(in crate::reconcile) struct Recorders {
     client: Client,
     by_event: Mutex<HashMap<EventKey, Recorder>>,

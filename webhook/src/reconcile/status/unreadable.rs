@@ -1,6 +1,7 @@
 //! Objects of the project's own kinds that are too large to read. The reconciler cannot reconcile
-//! such an object, so it gets a condition and an Event. Admission rejects writes of such objects.
-//! They were written while the registrations were missing, or they grew by a write of their status.
+//! an object that is too large. It writes a condition and an Event. Admission rejects writes of
+//! these objects. Therefore an object is too large only if it was written while the registrations
+//! were missing, or if a write of its status made it too large.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -20,8 +21,8 @@ use crate::reconcile::api::object;
 use crate::reconcile::status::condition_set;
 use crate::reconcile::status::writer::EventRecorder;
 
-/// Maximum number of reported objects. When this number is reached, all uids are forgotten and the
-/// objects are reported again.
+/// Maximum number of reported objects. When this number is reached, all uids are removed. The
+/// objects are then reported again.
 const MAX_REPORTED: usize = 10_000;
 /// Media type of responses that contain only metadata.
 const METADATA_MIME: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
@@ -49,7 +50,7 @@ impl ReportedObjects {
         uids.insert(uid.to_owned())
     }
 
-    /// Removes an object that was read.
+    /// Removes the uid of an object that could be read again.
     pub(in crate::reconcile) fn remove(&self, object: &DynamicObject) {
         if let Some(uid) = &object.metadata.uid {
             let mut uids = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -57,7 +58,8 @@ impl ReportedObjects {
         }
     }
 
-    /// Writes conditions and an Event, once for each time that the object becomes too large.
+    /// Writes conditions and an Event about the too large object. Does nothing if this was already
+    /// reported.
     pub(in crate::reconcile) async fn report(
         &self,
         own: &Client,
@@ -85,8 +87,7 @@ impl ReportedObjects {
     }
 }
 
-/// Applies these conditions, without the rest of the status. Reads only the metadata of the
-/// response.
+/// Applies only the conditions of the status. Reads only the metadata of the response.
 async fn set_conditions(
     own: &Client,
     resource: &ApiResource,

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::reconcile::drift::restored::RestoredObject;
 use crate::reconcile::status::recorders::Recorders;
 
-/// Maximum length of the note of an Event.
+/// Maximum length of the note of an Event, in bytes.
 const NOTE_LIMIT: usize = 1000;
 /// Maximum number of restored objects that get separate Events.
 const MAX_RESTORE_EVENTS: usize = 3;
@@ -43,7 +43,7 @@ pub(in crate::reconcile) async fn write<T: Serialize + PartialEq>(
         "metadata": { "name": name, "uid": object.metadata.uid },
         "status": new,
     });
-    // Only `seal` writes this field, with a separate field manager.
+    // Only the module `seal` writes this field, with a separate field manager.
     if let Some(status) = patch["status"].as_object_mut() {
         status.remove("admission");
     }
@@ -58,8 +58,8 @@ pub(in crate::reconcile) async fn write<T: Serialize + PartialEq>(
     }
 }
 
-/// Removes fields of other writers that `status` does not have. Server-side apply does not remove
-/// such fields.
+/// Removes fields of other clients that `status` does not contain. Server-side apply does not
+/// remove these fields.
 async fn remove_foreign(
     api: &Api<DynamicObject>,
     stored: &DynamicObject,
@@ -90,7 +90,7 @@ async fn remove_foreign(
         .await
     {
         Ok(_) => Ok(true),
-        // The other write starts another reconcile.
+        // The write of the other client starts another reconcile.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(true),
         Err(error) => Err(error),
     }
@@ -125,8 +125,8 @@ impl EventRecorder {
         self.emit(object, EventType::Normal, reason, note).await;
     }
 
-    /// Emits Events about restored objects. Each of the first few objects gets its own Event, whose
-    /// `related` field is the restored object.
+    /// Emits Events about restored objects. Each of the first few objects gets its own Event. The
+    /// field `related` of this Event names the restored object.
     pub(in crate::reconcile) async fn restored(
         &self,
         object: &DynamicObject,
@@ -196,7 +196,7 @@ mod tests {
     const EVENT: &str =
         r#"{"apiVersion":"events.k8s.io/v1","kind":"Event","metadata":{"name":"web.1"}}"#;
 
-    /// Events with different notes are separate; equal Events are counted.
+    /// Events with different notes are separate. Equal Events are counted.
     #[tokio::test]
     async fn events_with_other_notes_are_not_counted_as_one() {
         let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();

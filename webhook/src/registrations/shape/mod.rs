@@ -1,6 +1,7 @@
 //! The faults of an existing registration. `bundle_core::registration` finds most faults. This
 //! module adds the faults of the address, the token and the certificate authority. The table in
-//! `bundle_core::registration` corresponds to webhook/deploy/admission. A test compares the two.
+//! `bundle_core::registration` corresponds to webhook/deploy/admission. A test compares the table
+//! with these files.
 
 use std::fmt;
 
@@ -29,7 +30,7 @@ impl fmt::Display for Fault {
 /// for an intact registration. `object` is `None` if the registration does not exist.
 ///
 /// `timeoutSeconds`, `reinvocationPolicy`, labels and annotations are not faults. Administrators
-/// may change them, because no value lets a write pass without a review.
+/// may change them, because with every value the API server requests a review for each write.
 pub(crate) fn faults(
     registration: Registration,
     name: &str,

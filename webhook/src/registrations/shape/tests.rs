@@ -1,5 +1,5 @@
-//! The shipped registrations are intact, and each alteration that lets a write pass without a
-//! review is a fault.
+//! Tests that the shipped registrations are intact. Each alteration that allows a write without a
+//! review must be a fault.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -28,7 +28,7 @@ fn authority() -> String {
         .pem()
 }
 
-/// Alters the corrected shipped registration, and returns its faults.
+/// Alters the shipped registration after its address was set, and returns its faults.
 fn altered(registration: Registration, alter: impl Fn(&mut Value)) -> Vec<String> {
     let (current, previous) = (Token::random(), Token::random());
     let (old, trusted) = (authority(), authority());
@@ -41,7 +41,8 @@ fn altered(registration: Registration, alter: impl Fn(&mut Value)) -> Vec<String
         previous: Some(&previous),
     };
     let mut object = shipped(registration);
-    // The previous token and one of two authorities: another replica will renew both.
+    // The registration has the previous token, and only one of two authorities. Another replica
+    // will update both.
     for webhook in object["webhooks"].as_array_mut().unwrap() {
         let path = format!("/{}/{}", registration.action(), previous.as_str());
         webhook["clientConfig"]["service"]["path"] = path.into();

@@ -19,22 +19,25 @@ use super::tls_listener::{self, Access, Drain, TlsLimits};
 /// Maximum size of a body, in bytes. The review of an update has two objects of up to 3 MiB each,
 /// with their managed fields.
 pub(crate) const BODY_LIMIT: usize = 8 << 20;
-/// Connection limits. Unauthenticated clients have not sent a valid path yet.
+/// Connection limits. A client is unauthenticated until it has sent a valid path.
 const CONNECTIONS: Limits = Limits {
     // An API server opens a connection for each of its first requests.
     unauthenticated: 96,
-    // Longer than the handshakes of so many need.
+    // The handshakes of 96 connections need less time.
     min_age: Duration::from_secs(2),
-    // With the others, as many as API servers open for 400 writes at once. One that is not served
-    // needs less than half of the memory.
+    // Together with the other limits, this is the number of connections that API servers open for
+    // 400 concurrent writes. A waiting connection needs less than half of the memory of a served
+    // connection.
     delayed: 304,
     max_age: Duration::from_secs(5),
     max_stall: SEND_TIMEOUT,
-    // A handshake with client certificates, and the largest head or one record of TLS.
+    // A handshake with client certificates fits into this size. The largest request head and one
+    // TLS record also fit.
     received: 32 << 10,
     authenticated: 256,
     authenticated_by_address: 192,
-    // An API server can have that many requests on a connection when another replica rotates.
+    // When another replica rotates the path, all requests of one connection of an API server can
+    // wait.
     waiting: STREAMS as usize,
     waiting_in_all: 256,
     waiting_by_address: 192,
@@ -46,15 +49,15 @@ const LIMITS: TlsLimits = TlsLimits {
     streams: STREAMS,
     stream_window: STREAM_WINDOW,
 };
-/// Concurrent requests of one connection. API servers open more connections if they need more
-/// requests.
+/// Maximum number of concurrent requests of one connection. API servers open more connections for
+/// more requests.
 const STREAMS: u32 = 32;
-/// HTTP/2 flow-control window of a request, in bytes. Bodies wait in this window for their share of
-/// memory.
+/// HTTP/2 flow-control window of a request, in bytes. The start of a body waits in this window
+/// until memory for the body is reserved.
 const STREAM_WINDOW: u32 = 10 << 10;
-/// Serves `router` until `shutdown`, then drains as configured. `gate` sees each request before
-/// `router`, and returns the response if it rejects the request. `deadline` limits each request
-/// from its first byte. The deadline of a review must be shorter, so that the response has a
+/// Serves `router` until `shutdown`, then drains as configured. `gate` checks each request before
+/// `router`. If it rejects the request, it returns the response. `deadline` limits each request
+/// from its first byte. The deadline of a review must be shorter, so that the response contains a
 /// reason.
 pub async fn serve<G>(
     listener: TcpListener,
@@ -71,7 +74,7 @@ where
     tls_listener::serve(listener, (gate, router), access, LIMITS, drain, shutdown).await
 }
 
-/// Adds the limits for all requests.
+/// Returns the router with limits for all requests.
 fn limited(router: Router, deadline: Duration) -> Router {
     router
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
@@ -89,7 +92,7 @@ async fn within(deadline: Duration, request: Request, next: Next) -> Response {
     });
     match client {
         Some(client) => responses::bounded(response, client, SEND_TIMEOUT).await,
-        // Each connection has a client.
+        // Every connection has a client, so this case does not occur.
         None => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
 }

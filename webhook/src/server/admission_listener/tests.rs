@@ -39,7 +39,7 @@ async fn start_for(
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (resolver, trusted) = certs::serving(&[NAME]);
-    // The guard does this, and is not part of these tests.
+    // In production, the guard accepts connections. It is not part of these tests.
     let accept_all = |request: &mut Request| {
         let client = request.extensions().get::<Arc<Client>>();
         let accepted = client.unwrap().accept();
@@ -171,7 +171,7 @@ fn unfinished_head(address: SocketAddr, trusted: &str, bytes: usize) -> Vec<u8> 
     stream.set_read_timeout(Some(LONG)).unwrap();
     let mut stream = rustls::StreamOwned::new(client.unwrap(), stream);
     let head = format!("POST / HTTP/1.1\r\nHost: a\r\nx: {}", "a".repeat(bytes));
-    // The connection can be closed before all of it is sent.
+    // The server may close the connection before the whole head is sent.
     drop(stream.write_all(head.as_bytes()));
     let mut answer = Vec::new();
     match stream.read_to_end(&mut answer) {
@@ -213,7 +213,7 @@ async fn renewed_certificate_is_served_to_the_next_connection() {
     let before = client(running.address, &running.trusted);
     assert!(before.post(&url).send().await.is_ok());
     let trusted = certs::serve_new_certificate(&running.resolver, &[NAME]);
-    // The existing connection continues; a new one needs the new authority.
+    // The existing connection stays usable. A new connection must trust the new authority.
     assert!(before.post(&url).send().await.is_ok());
     assert!(
         client(running.address, &running.trusted)

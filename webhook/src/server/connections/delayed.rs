@@ -1,4 +1,4 @@
-//! Connections that wait to be served.
+//! Connections that wait because too many connections are open.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -10,13 +10,13 @@ use tokio_util::sync::CancellationToken;
 use super::networks::BusiestAddresses;
 use super::{State, lock};
 
-/// The waiting connections. If there are too many, the wait of one connection ends: the oldest
-/// connection of the address with the most waiting connections, in the network with the most
-/// waiting connections.
+/// The waiting connections. If there are too many, the wait of one connection ends. This is the
+/// oldest connection of the address with the most waiting connections. Among all addresses, only
+/// addresses in the network with the most waiting connections count.
 #[derive(Debug, Default)]
 pub(super) struct Delayed {
     next: u64,
-    /// Ordered by number, so the oldest comes first.
+    /// The waiting connections by number. The oldest connection has the lowest number.
     places: BTreeMap<u64, DelayedConnection>,
 }
 
@@ -53,8 +53,9 @@ impl Delayed {
         }
     }
 
-    /// Ends the wait of the oldest connection of the address with the most, in the network with the
-    /// most. An additional connection from the address `from` counts too.
+    /// Ends the wait of the oldest connection of the address with the most waiting connections, in
+    /// the network with the most waiting connections. An additional connection from the address
+    /// `from` is also counted.
     fn end_one(&mut self, from: IpAddr) {
         let clients = self.places.values().map(|it| it.from).chain([from]);
         let busiest = BusiestAddresses::of(clients);
@@ -66,7 +67,7 @@ impl Delayed {
     }
 }
 
-/// The place of a connection that waits, until this is dropped.
+/// The place of a waiting connection. The wait ends when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Place {
     number: u64,
@@ -78,7 +79,8 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Lets a connection from this address wait, with at most `limit` of all addresses.
+    /// Adds a waiting connection from this address. At most `limit` connections of all addresses
+    /// can wait.
     pub(super) fn new(state: &Arc<Mutex<State>>, from: IpAddr, limit: usize) -> Self {
         let (freed, ended) = (Arc::new(Notify::new()), CancellationToken::new());
         let mut locked = lock(state);

@@ -1,6 +1,6 @@
-//! Limits of connections: their number for unauthenticated and authenticated clients, and requests
-//! that wait for their authentication. `stream` limits age, received bytes and stalled writes;
-//! `guard` authenticates clients.
+//! Limits of connections: their number for unauthenticated and authenticated clients, and the
+//! number of requests that wait for their authentication. `stream` limits age, received bytes and
+//! stalled writes. `guard` authenticates clients.
 
 mod delayed;
 mod networks;
@@ -28,49 +28,51 @@ use self::delayed::{Delayed, Place};
 use self::networks::BusiestAddresses;
 pub use self::stream::Connection;
 
-/// The connections of one listener. Clones share them.
+/// The connections of one listener. Clones share the connections.
 #[derive(Debug, Clone)]
 pub struct Connections {
     limits: Limits,
     state: Arc<Mutex<State>>,
 }
 
-/// The limits of a listener.
+/// The limits for the connections of a listener.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Unauthenticated connections without accepted requests at the same time. An additional one
-    /// closes the oldest connection of the address with the most connections, in the network with
-    /// the most.
+    /// Maximum number of unauthenticated connections that have no accepted request. An additional
+    /// connection closes the oldest connection of the address with the most connections. Only
+    /// addresses in the network with the most connections count.
     pub unauthenticated: usize,
-    /// Minimum age of a connection that is closed for a new connection of the same address, because
-    /// the API server opens many connections at once. A new connection is served when the oldest
-    /// connection has this age, so it waits no longer than this age.
+    /// Minimum age of a connection that is closed for a new connection of the same address. It is
+    /// necessary because the API server opens many connections at once. A new connection is served
+    /// when the oldest connection has this age. Therefore a new connection does not wait longer
+    /// than this time.
     pub min_age: Duration,
-    /// Maximum number of connections that wait for this age at the same time, at least one. For an
-    /// additional connection, the wait of another one ends: the oldest connection of the address
-    /// with the most waiting connections, in the network with the most waiting connections.
+    /// Maximum number of connections that wait for this age at the same time, at least one. If an
+    /// additional connection must wait, the wait of another connection ends. This is the oldest
+    /// connection of the address with the most waiting connections, in the network with the most
+    /// waiting connections.
     pub delayed: usize,
     /// Maximum age of an unauthenticated connection.
     pub max_age: Duration,
-    /// Maximum time of a write that the client does not receive.
+    /// Maximum time for which a write can wait for the client to receive data.
     pub max_stall: Duration,
-    /// Maximum number of received bytes, including TLS. Further bytes are not read before a request
-    /// of the connection has a valid path. One read may exceed this number.
+    /// Maximum number of received bytes, including TLS, before a request of the connection has a
+    /// valid path. Until then, further bytes are not read. One read may exceed this number.
     pub received: usize,
     /// Maximum number of authenticated connections at the same time. An additional connection
     /// closes the connection that has been idle for the longest time. If the address of the
-    /// additional connection has too many connections, the closed connection is one of this
-    /// address. If all connections have requests, the additional connection is served, and counts
-    /// as unauthenticated after its requests.
+    /// additional connection has too many connections, a connection of this address is closed. If
+    /// all connections have requests, no connection is closed. In that case the additional
+    /// connection is served, and counts as unauthenticated after its requests.
     pub authenticated: usize,
-    /// Authenticated connections of one address at the same time.
+    /// Maximum number of authenticated connections of one address at the same time.
     pub authenticated_by_address: usize,
     /// Maximum number of requests of one connection that wait for their authentication at the same
     /// time.
     pub waiting: usize,
-    /// Such requests of all connections.
+    /// Maximum number of requests of all connections that wait for their authentication.
     pub waiting_in_all: usize,
-    /// Such requests of one address.
+    /// Maximum number of requests of one address that wait for their authentication.
     pub waiting_by_address: usize,
     /// Number of rejected requests in a row after which the next rejected request closes the
     /// connection.
@@ -82,8 +84,8 @@ struct State {
     next: u64,
     unauthenticated: BTreeMap<u64, OpenConnection>,
     authenticated: BTreeMap<u64, OpenConnection>,
-    /// Requests that wait for their authentication, by address and number of the connection. A
-    /// closed connection counts until its requests are dropped.
+    /// Number of requests that wait for their authentication, by address and number of the
+    /// connection. A closed connection counts until its requests are dropped.
     waiting: BTreeMap<(IpAddr, u64), usize>,
     delayed: Delayed,
 }
@@ -92,18 +94,18 @@ struct State {
 struct OpenConnection {
     from: IpAddr,
     close: CancellationToken,
-    /// Accepted requests without a response.
+    /// Number of accepted requests without a response.
     requests: usize,
-    /// Time of the last such response, or of the start of the connection.
+    /// Time of the last response to an accepted request, or of the start of the connection.
     idle_since: Instant,
 }
 
 impl State {
-    /// Returns the connection to close for a further connection from this address, if there are too
-    /// many. This is the unauthenticated connection that has had no accepted request for the
-    /// longest time, of the address with the most unauthenticated connections, in the network with
-    /// the most of them. If several addresses have the same number, the connection can be of each
-    /// of them.
+    /// Returns the connection to close for a further connection from this address. Returns `None`
+    /// if the limit is not reached. Only connections of the address with the most unauthenticated
+    /// connections can be closed, in the network with the most unauthenticated connections. Of
+    /// these, the result is the connection that has had no accepted request for the longest time.
+    /// If several addresses have the same number of connections, all of them are included.
     fn replaceable(&self, from: IpAddr, limits: &Limits) -> Option<(u64, &OpenConnection)> {
         let idle = || (self.unauthenticated.iter()).filter(|(_, it)| it.requests == 0);
         if idle().count() < limits.unauthenticated {
@@ -116,15 +118,16 @@ impl State {
         Some((*number, connection))
     }
 
-    /// Returns the time at which a further connection from this address can be served; `None`: now.
+    /// Returns the time at which a further connection from this address can be served. Returns
+    /// `None` if it can be served now.
     fn delay(&self, from: IpAddr, limits: &Limits) -> Option<Instant> {
         let (_, oldest) = self.replaceable(from, limits)?;
         let until = oldest.idle_since + limits.min_age;
         (oldest.from == from && until > Instant::now()).then_some(until)
     }
 
-    /// Marks an unauthenticated connection as authenticated. Returns the connection that must be
-    /// closed for it.
+    /// Marks an unauthenticated connection as authenticated. Returns another connection that must
+    /// be closed because of the limit.
     fn authenticate(&mut self, number: u64, limits: &Limits) -> Option<OpenConnection> {
         let from = self.unauthenticated.get(&number)?.from;
         let same = |connection: &OpenConnection| connection.from == from;
@@ -150,7 +153,7 @@ impl State {
 }
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    // Nothing panics while the lock is held.
+    // No code panics while it holds the lock, so the state is valid.
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -165,12 +168,12 @@ impl Connections {
 
     /// Adds a connection from this address. The connection is unauthenticated.
     pub fn admit<S>(&self, stream: S, from: IpAddr) -> Connection<S> {
-        // The same address for IPv4 and IPv4-mapped IPv6.
+        // An IPv4 address and its IPv4-mapped IPv6 address count as the same address.
         self.add(&mut lock(&self.state), stream, from.to_canonical())
     }
 
-    /// Adds a connection from this address as soon as no connection below the minimum age must be
-    /// closed for it, or after [`Limits::min_age`], or if too many other connections wait.
+    /// Adds a connection from this address when no connection below the minimum age must be closed
+    /// for it. Also adds it after [`Limits::min_age`], or when too many other connections wait.
     async fn admit_delayed<S>(&self, stream: S, from: IpAddr) -> Connection<S> {
         let from = from.to_canonical();
         let (mut stream, mut until) = match self.try_admit(stream, from) {
@@ -178,10 +181,11 @@ impl Connections {
             Err(delayed) => delayed,
         };
         let place = Place::new(&self.state, from, self.limits.delayed);
-        // Other connections can be served before this one.
+        // Other connections can be served before this connection, so the whole wait is limited.
         let latest = Instant::now() + self.limits.min_age;
         loop {
-            // Without a notification, another connection is old enough to be closed.
+            // If no notification arrives, the wait ends when another connection is old enough to be
+            // closed.
             tokio::select! {
                 _elapsed = timeout_at(until.min(latest), place.freed.notified()) => {}
                 () = place.ended.cancelled() => return self.admit(stream, from),
@@ -236,7 +240,7 @@ impl Connections {
     }
 }
 
-/// The client of one connection. Requests carry it as an extension.
+/// The client of one connection. Each request contains it as an extension.
 #[derive(Debug)]
 pub struct Client {
     number: u64,
@@ -244,14 +248,14 @@ pub struct Client {
     limits: Limits,
     state: Arc<Mutex<State>>,
     rejected: AtomicU32,
-    /// A request had a valid path.
+    /// True after a request had a valid path.
     is_accepted: AtomicBool,
-    /// Waits for that.
+    /// Task that reads from the connection and waits for a request with a valid path.
     reader: AtomicWaker,
     close: CancellationToken,
 }
 
-/// A request that waits for its authentication, until this value is dropped.
+/// A request that waits for its authentication. The wait ends when this value is dropped.
 #[derive(Debug)]
 pub struct Waiting(Arc<Client>);
 
@@ -268,7 +272,7 @@ impl Drop for Waiting {
     }
 }
 
-/// An accepted request, until this is dropped.
+/// An accepted request. It ends when this value is dropped.
 #[derive(Debug)]
 pub struct AcceptedRequest(Arc<Client>);
 
@@ -282,13 +286,14 @@ impl Drop for AcceptedRequest {
 }
 
 impl Client {
-    /// Returns the address of the client; of an IPv4-mapped IPv6 address, the IPv4 address.
+    /// Returns the address of the client. For an IPv4-mapped IPv6 address, returns the IPv4
+    /// address.
     pub fn address(&self) -> IpAddr {
         self.from
     }
 
-    /// Counts a request that waits for its authentication. Returns `None` if too many requests wait
-    /// already: the request must then be rejected.
+    /// Counts a request that waits for its authentication. Returns `None` if too many requests
+    /// already wait. In this case the request must be rejected.
     pub fn wait(self: &Arc<Self>) -> Option<Waiting> {
         let limits = &self.limits;
         let mut state = lock(&self.state);
@@ -308,8 +313,8 @@ impl Client {
         Some(Waiting(self.clone()))
     }
 
-    /// Accepts a request with a valid path. The connection is then no longer closed because of its
-    /// age or for other connections, and reading continues.
+    /// Accepts a request with a valid path. Afterwards the connection is not closed because of its
+    /// age or for other connections, and its further bytes are read.
     pub fn accept(self: &Arc<Self>) -> AcceptedRequest {
         if !self.is_accepted.swap(true, Ordering::AcqRel) {
             self.reader.wake();
@@ -328,7 +333,7 @@ impl Client {
         AcceptedRequest(self.clone())
     }
 
-    /// Counts a rejected request. Closes a connection with too many in a row.
+    /// Counts a rejected request. Closes the connection after too many rejected requests in a row.
     pub fn reject(&self) {
         let before = self.rejected.fetch_add(1, Ordering::Relaxed);
         if before >= self.limits.rejected {
@@ -336,13 +341,13 @@ impl Client {
         }
     }
 
-    /// Closes the connection, also if its client is authenticated.
+    /// Closes the connection, even if its client is authenticated.
     pub fn close(&self) {
         self.close.cancel();
     }
 
-    /// Returns the time from which the connection can be closed because of its age; `None` while
-    /// the connection cannot be closed.
+    /// Returns the time from which the connection can be closed because of its age. Returns `None`
+    /// while the connection cannot be closed because of its age.
     fn expires_at(&self) -> Option<Instant> {
         let state = lock(&self.state);
         let connection = state.unauthenticated.get(&self.number);

@@ -6,8 +6,9 @@ use std::net::{IpAddr, Ipv6Addr};
 /// Length of the prefix of an IPv4 network. Kubernetes gives the pods of one node a network of this
 /// size by default (`--node-cidr-mask-size-ipv4` of kube-controller-manager).
 const IPV4_PREFIX: u32 = 24;
-/// Length of the prefix of an IPv6 network: the default for the pods of one node, and the smallest
-/// network that providers assign. One client can use all addresses of such a network.
+/// Length of the prefix of an IPv6 network. It is the default for the pods of one node, and the
+/// length of the smallest networks that providers assign. One client can use all addresses of a
+/// network of this size.
 const IPV6_PREFIX: u32 = 64;
 
 /// The addresses with the most clients. Networks are compared first, so that a client with many
@@ -33,7 +34,7 @@ impl BusiestAddresses {
         Self(busiest.map(|(address, _)| *address).collect())
     }
 
-    /// Returns true if this is one of the busiest addresses.
+    /// Returns true if `address` is one of the busiest addresses.
     pub(super) fn contains(&self, address: IpAddr) -> bool {
         self.0.contains(&address)
     }
@@ -57,7 +58,7 @@ fn network(address: IpAddr) -> IpAddr {
 mod tests {
     use super::*;
 
-    /// Returns the `clients` whose address is one of the busiest addresses, without duplicates.
+    /// Returns those of `clients` that have one of the busiest addresses, without duplicates.
     fn busiest(clients: &[&str]) -> Vec<String> {
         let addresses = || clients.iter().map(|text| text.parse().unwrap());
         let found = BusiestAddresses::of(addresses());
@@ -72,7 +73,7 @@ mod tests {
             (&["10.0.0.1"], &["10.0.0.1"]),
             (&["10.0.0.1", "10.0.1.1"], &["10.0.0.1", "10.0.1.1"]),
             (&["10.0.0.1", "10.0.0.2", "10.0.0.2"], &["10.0.0.2"]),
-            // Many addresses of one network, and an API server in another one.
+            // One network has many addresses. An API server is in another network.
             (
                 &[
                     "fd00::1",
@@ -87,7 +88,7 @@ mod tests {
                 &["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.1.1", "10.0.1.1"],
                 &["10.0.0.1", "10.0.0.2", "10.0.0.3"],
             ),
-            // Networks of the same size.
+            // Both networks have the same number of clients.
             (
                 &["10.0.0.1", "10.0.0.2", "10.0.1.1", "10.0.1.1"],
                 &["10.0.1.1"],

@@ -1,4 +1,4 @@
-//! The stream of a connection. Checks the limits on each read and write.
+//! The stream of a connection. Each read and write checks the limits.
 
 use std::io;
 use std::pin::Pin;
@@ -12,7 +12,8 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::{Client, lock};
 
-/// A stream that ends early while its client is not authenticated, or does not receive a write.
+/// The stream of a connection. It ends early if the client is not authenticated in time, or if the
+/// client does not receive a write in time.
 #[derive(Debug)]
 pub struct Connection<S> {
     stream: S,
@@ -23,12 +24,12 @@ pub struct Connection<S> {
     is_watched: bool,
     /// Bytes that were read before the client was authenticated.
     received: usize,
-    /// Ends the time for a write that the client does not receive.
+    /// Timer of a write that the client does not receive. The stream ends when the timer expires.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Connection<S> {
-    /// Creates the stream of the connection of `client`, which ends when `close` is cancelled.
+    /// Creates the stream of the connection of `client`, The stream ends when `close` is cancelled.
     pub(super) fn new(stream: S, client: Client, close: CancellationToken) -> Self {
         let deadline = Box::pin(sleep(client.limits.max_age));
         Self {
@@ -64,18 +65,19 @@ impl<S> Connection<S> {
             if self.client.is_authenticated() {
                 self.is_watched = false;
             } else {
-                // A connection can have had accepted requests above the limit.
+                // A connection above the limit can have accepted requests. It has no expiry then,
+                // so the check is repeated later.
                 let again = expires_at.unwrap_or(now + self.client.limits.max_age);
                 self.deadline.as_mut().reset(again);
-                // Registers the task for the new time.
+                // Polling registers the task for the new time.
                 let _pending = self.deadline.as_mut().poll(context);
             }
         }
         Ok(())
     }
 
-    /// Returns true if nothing more may be read before the client is authenticated; that wakes the
-    /// task of `context`.
+    /// Returns true if no further bytes may be read before the client is authenticated. The
+    /// authentication wakes the task of `context`.
     fn waits_for_authentication(&self, context: &Context<'_>) -> bool {
         if self.received < self.client.limits.received {
             return false;

@@ -38,7 +38,7 @@ impl Peer {
         }
     }
 
-    /// Returns true while reading waits for data.
+    /// Returns true if the connection is open: a read waits for data.
     fn is_open(&mut self) -> bool {
         self.connection.read_u8().now_or_never().is_none()
     }
@@ -81,7 +81,7 @@ async fn waiting_requests_are_limited_by_connection_by_address_and_in_all() {
     let connections = Connections::new(LIMITS);
     let peers = [1, 1, 2].map(|address| Peer::from(&connections, address));
     let [first, second, other] = peers.each_ref().map(|peer| peer.connection.client());
-    // Authenticated clients can send wrong paths as well.
+    // Authenticated clients can also send wrong paths.
     let _accepted = first.accept();
     let mut waiting = vec![first.wait().unwrap(), first.wait().unwrap()];
     assert!(first.wait().is_none());
@@ -156,7 +156,7 @@ async fn write_that_the_client_does_not_receive_closes_an_authenticated_connecti
     let mut peer = Peer::from(&connections, 1);
     let _accepted = peer.connection.client().accept();
     let began = tokio::time::Instant::now();
-    // More than the buffer of the stream.
+    // The write is larger than the buffer of the stream.
     let error = peer.connection.write_all(&[7; 100]).await.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     assert_eq!(began.elapsed(), LIMITS.max_stall);
@@ -182,7 +182,7 @@ async fn only_unauthenticated_connections_are_closed_for_their_age() {
     let error = connection.connection.read_u8().await.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     assert!(authenticated.is_open());
-    // Authenticated connections are not closed for new ones.
+    // Authenticated connections are not closed for new connections.
     let _others: Vec<_> = (0..9).map(|_| Peer::from(&connections, 1)).collect();
     assert!(authenticated.is_open());
 }
@@ -193,11 +193,11 @@ async fn additional_authenticated_connection_closes_the_one_idle_for_the_longest
     let mut peers = [1, 1, 2, 3].map(|address| Peer::from(&connections, address));
     let accept = |peer: &Peer| peer.connection.client().accept();
     drop(accept(&peers[0]));
-    // More than one of the address.
+    // The address has more than one authenticated connection, which is its limit.
     let request = accept(&peers[1]);
     assert!(!peers[0].is_open() && peers[1].is_open());
     drop(accept(&peers[2]));
-    // More than two in all, and one has a request.
+    // More than two connections are authenticated, which is the limit. One of them has a request.
     drop(accept(&peers[3]));
     assert!(peers[1].is_open() && !peers[2].is_open() && peers[3].is_open());
     drop(request);
@@ -212,7 +212,7 @@ async fn connection_above_the_limit_stays_open_while_it_has_an_accepted_request(
     let requests = (accept(&known), accept(&above));
     let waited = tokio::time::timeout(LIMITS.max_age * 3, above.connection.read_u8()).await;
     assert!(waited.is_err(), "{waited:?}");
-    // Nor for new connections.
+    // These connections are also not closed for new connections.
     let _others: Vec<_> = (0..9).map(|_| Peer::from(&connections, 1)).collect();
     assert!(known.is_open() && above.is_open());
     drop(requests);
@@ -240,7 +240,8 @@ async fn additional_connection_waits_until_the_oldest_of_its_address_is_old_enou
     let first = admit(1).await;
     assert_eq!(began.elapsed(), LIMITS.min_age);
     assert!(!peers[0].is_open() && peers[1].is_open());
-    // Another address does not wait: it closes a connection of the address with the most.
+    // A connection from another address does not wait. It closes a connection of the address with
+    // the most connections.
     let _other = admit(2).now_or_never().unwrap();
     assert!(!peers[1].is_open() && peers[2].is_open());
     drop((first, peers));
@@ -249,7 +250,7 @@ async fn additional_connection_waits_until_the_oldest_of_its_address_is_old_enou
     assert!(fourth.as_mut().now_or_never().is_none());
     let mut fifth = std::pin::pin!(admit(1));
     assert!(fifth.as_mut().now_or_never().is_none());
-    // Only one can wait.
+    // Only one connection can wait.
     let _fourth = fourth.now_or_never().unwrap();
     assert!(!second.is_open());
     drop(third);

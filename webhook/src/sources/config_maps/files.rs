@@ -33,12 +33,12 @@ impl FileSink for NullSink {
     }
 }
 
-/// The files of the ConfigMaps that were read so far.
+/// The files of all ConfigMaps that were added.
 pub(super) struct CollectedFiles<S: FileSink> {
     pub(super) sink: S,
     pub(super) files: BTreeMap<String, S::File>,
     pub(super) index: FileIndex,
-    /// The ConfigMap of each path.
+    /// The name of the ConfigMap that contains each path.
     origins: BTreeMap<String, String>,
     limits: Limits,
     bytes: u64,
@@ -59,7 +59,7 @@ impl<S: FileSink> CollectedFiles<S> {
     }
 
     /// Adds the entries of the ConfigMap `name` as files in each of `folders`. Fails at the first
-    /// path that another ConfigMap has too.
+    /// path that another ConfigMap also contains.
     pub(super) fn add(
         &mut self,
         name: &str,
@@ -91,7 +91,7 @@ impl<S: FileSink> CollectedFiles<S> {
             format!("{folder}/{key}")
         };
         let safe = match key {
-            // The API server accepts no such keys.
+            // The API server rejects these keys, so this case does not occur.
             _ if key.contains('/') => Err("has an invalid key"),
             _ => unpack::check_path(&path),
         };
@@ -101,7 +101,7 @@ impl<S: FileSink> CollectedFiles<S> {
             why,
         })?;
         if let Some(first) = self.origins.get(&path) {
-            // Fails immediately, because the following entries would be read in vain.
+            // The first duplicate is an error, so the following entries are not read.
             let names: BTreeSet<&str> = [first.as_str(), name].into();
             let names: Vec<&str> = names.into_iter().collect();
             return Err(ConfigMapsError::Duplicates(format!(

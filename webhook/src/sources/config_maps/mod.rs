@@ -1,5 +1,6 @@
-//! Content from ConfigMaps of the system namespace: each entry is a file. ConfigMaps have no
-//! digest, so they are read once to resolve the source, and again to fetch it.
+//! Content from ConfigMaps of the system namespace. Each entry of a ConfigMap is a file. ConfigMaps
+//! have no digest, so they are read twice: once to resolve the source, and once to fetch the
+//! content.
 
 mod files;
 
@@ -26,10 +27,11 @@ use super::{ContentSource, FetchedFiles, SourceError};
 use crate::heavy;
 use crate::shared::Shared;
 
-/// Limits the ConfigMaps in memory. Each can have a mebibyte, and one spec can name hundreds.
+/// Limits the number of ConfigMaps in memory. One ConfigMap can have a size of 1 MiB, and one spec
+/// can name hundreds of ConfigMaps.
 static TURNS: Semaphore = Semaphore::const_new(2);
 
-/// The reason why ConfigMaps are no valid content. The messages start like those of RukPak.
+/// The reason why ConfigMaps are not valid content. The messages begin like the messages of RukPak.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigMapsError {
     /// The ConfigMap does not exist.
@@ -65,7 +67,7 @@ pub(crate) enum ConfigMapsError {
         "source bundle content: the configmaps have {found} now, and {expected} was recorded: only that content is accepted under this name"
     )]
     Changed { expected: Digest, found: Digest },
-    /// The sink failed.
+    /// The sink could not store a file.
     #[error("cannot store the content in the cache")]
     Unstorable(#[source] io::Error),
 }
@@ -103,15 +105,15 @@ impl ConfigMapsError {
     }
 }
 
-/// A ConfigMap with its permit to be in memory.
+/// A ConfigMap in memory, with its permit.
 pub(crate) struct HeldConfigMap {
     map: ConfigMap,
     _turn: SemaphorePermit<'static>,
 }
 
 impl HeldConfigMap {
-    /// Reads a ConfigMap of the system namespace. Waits until few enough are in memory. Returns
-    /// `None` if it does not exist.
+    /// Reads a ConfigMap of the system namespace. Waits until only a few ConfigMaps are in memory.
+    /// Returns `None` if the ConfigMap does not exist.
     pub(crate) async fn read(
         api: &Api<ConfigMap>,
         name: &KubeName,
@@ -122,7 +124,7 @@ impl HeldConfigMap {
         Ok(map.map(|map| Self { map, _turn: turn }))
     }
 
-    /// Returns true if its data can never change.
+    /// Returns true if the data of the ConfigMap can never change.
     pub(crate) fn is_immutable(&self) -> bool {
         self.map.immutable == Some(true)
     }

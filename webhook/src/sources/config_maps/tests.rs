@@ -1,4 +1,5 @@
-//! ConfigMaps as files: which ones are accepted, their digest, and the requests to the API server.
+//! Tests of ConfigMaps as files: accepted ConfigMaps, their digest, and the requests to the API
+//! server.
 
 use bundle_core::diagnostic::rendered;
 use bundle_oci::unpack::InMemory;
@@ -21,7 +22,7 @@ fn map(entries: &[(&str, &str)]) -> ConfigMap {
     }
 }
 
-/// Collects ConfigMaps, each with its folders.
+/// Collects the files of ConfigMaps. Each ConfigMap is added to its own folders.
 fn collect(
     maps: &[(&str, &[&str], ConfigMap)],
     limits: Limits,

@@ -1,4 +1,4 @@
-//! Access to the server of a repository: its Secret, the addresses of its host, and a folder for git.
+//! Access to the server of a repository: its Secret, the addresses of its host, and a git folder.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::clients::git::{GitFolder, GitProgram, GitRemote};
 use crate::clients::names::{self, LimitedResolver};
 use crate::shared::Shared;
 
-/// The requirements of contact with a server, before it is contacted.
+/// Settings that must be checked before a server is contacted.
 pub(super) struct GitAccess {
     pub(super) program: Arc<GitProgram>,
     pub(super) resolver: LimitedResolver,
@@ -31,7 +31,7 @@ impl GitAccess {
         requester: &str,
         secret: Option<&KubeName>,
     ) -> Self {
-        // Without the class, nothing is allowed.
+        // If the class is unknown, no private address is allowed.
         let class = shared.classes.get(class);
         let allows_private = matches!(class.as_deref(), Some(Ok(class)) if class.private_addresses);
         Self {
@@ -44,7 +44,8 @@ impl GitAccess {
         }
     }
 
-    /// Creates a folder for a repository whose host has allowed addresses.
+    /// Creates a folder for a repository. Fails if the class does not allow the addresses of its
+    /// host.
     pub(super) async fn folder(&self, repository: &GitUrl) -> Result<GitFolder, GitSourceError> {
         let (transport, secret) = (repository.transport(), self.secret.as_ref());
         let credentials = credentials::read(&self.secrets, transport, secret).await?;

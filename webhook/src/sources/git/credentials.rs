@@ -11,11 +11,11 @@ use zeroize::Zeroizing;
 
 use crate::clients::git::GitCredentials;
 
-/// User of a Secret that has only a token as its password. Servers ignore the name.
+/// User name for a Secret that contains only a token as its password. Servers ignore this name.
 const TOKEN_USER: &str = "git";
 
 /// Returns the types of Secrets with credentials for a protocol. A Secret of another type, such as
-/// the token of a ServiceAccount, is for other servers.
+/// the token of a ServiceAccount, contains credentials for other servers.
 fn types(transport: GitTransport) -> [&'static str; 2] {
     match transport {
         GitTransport::Https => ["Opaque", "kubernetes.io/basic-auth"],
@@ -84,7 +84,8 @@ pub(super) async fn read(
     let found = ByName(secrets).get_opt(name).await;
     let credentials = match found {
         Ok(secret) => credentials(secret, transport).map_err(str::to_owned),
-        // A body that cannot be parsed can contain other data.
+        // The error does not contain the body, because a body that cannot be parsed can contain
+        // other secret data.
         Err(kube::Error::SerdeError(_)) => {
             Err("the response of the API server is not a Secret".to_owned())
         }
@@ -105,7 +106,8 @@ pub(super) async fn read(
     })
 }
 
-/// Returns the credentials in a Secret, or the reason why it has none.
+/// Returns the credentials in a Secret, or the reason why the Secret contains no usable
+/// credentials.
 fn credentials(
     secret: Option<Secret>,
     transport: GitTransport,

@@ -1,4 +1,4 @@
-//! The files of a bundle in a commit: which entries are accepted, their limits, and their bytes.
+//! The files of a bundle in a commit: the accepted entries, their limits, and their bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -16,36 +16,36 @@ use crate::clients::git::GitError;
 use crate::heavy;
 use crate::sources::FetchedFiles;
 
-/// Maximum size of a list of files: their paths, and 64 bytes for each.
+/// Maximum size of a list of files, in bytes: their paths, and 64 bytes for each file.
 pub(super) const LISTING_BYTES: usize = NAMES + (20_000 * 64);
-/// Maximum size of a list of the objects of a commit, with 42 bytes for each: also those outside of
-/// the bundle.
+/// Maximum size of a list of the objects of a commit, with 42 bytes for each object. The list
+/// includes objects outside of the bundle.
 const OBJECTS_BYTES: u64 = 16 << 20;
-/// Maximum length of the line before a blob.
+/// Maximum length of the header line before a blob, in bytes.
 const HEADER_BYTES: u64 = 128;
-/// Bytes that are read at once.
+/// Number of bytes that are read at once.
 const CHUNK: usize = 64 << 10;
-/// Start of a file that Git LFS replaces by another one.
+/// Start of a pointer file. Git LFS replaces this file by another file.
 const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
 
 /// A file of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Blob {
-    /// Path in the bundle.
+    /// Path of the file in the bundle.
     pub(super) path: String,
-    /// Hash of the blob.
+    /// Hash of the blob that contains the file.
     pub(super) id: String,
 }
 
-/// The part of a commit that is a bundle.
+/// The part of a commit that contains the bundle.
 pub(super) struct TreeListing<'a> {
-    /// The directory of the bundle; `None` for the root of the repository.
+    /// The directory of the bundle. `None` for the root of the repository.
     directory: Option<&'a str>,
     limits: Limits,
 }
 
 impl<'a> TreeListing<'a> {
-    /// Returns the part in `directory` of the source.
+    /// Returns the part of the commit in `directory`.
     pub(super) fn of(directory: &'a str) -> Self {
         Self {
             directory: (!is_repository_root(directory)).then_some(directory),
@@ -58,8 +58,9 @@ impl<'a> TreeListing<'a> {
         self.directory.is_none()
     }
 
-    /// Returns the paths to list, or `None` for all. `roots` are the names at the root, each ended
-    /// by a NUL. Only known names are returned: others could exceed the length of a command line.
+    /// Returns the paths to list, or `None` for all paths. `roots` contains the names at the root,
+    /// each followed by a NUL byte. Only names that belong to a bundle are returned, because other
+    /// names could exceed the length of a command line.
     pub(super) fn paths(&self, roots: &[u8]) -> Option<Vec<String>> {
         if let Some(directory) = self.directory {
             return Some(vec![directory.to_owned()]);
@@ -75,8 +76,8 @@ impl<'a> TreeListing<'a> {
         Some(names.map(str::to_owned).collect())
     }
 
-    /// Parses the output of `git ls-tree -r -z`. The error is the end of a sentence about the
-    /// commit.
+    /// Parses the output of `git ls-tree -r -z`. The error is the second part of a sentence that
+    /// begins with the commit.
     pub(super) fn blobs(&self, output: &[u8]) -> Result<Vec<Blob>, String> {
         let mut blobs = Vec::new();
         let mut names = 0;
@@ -99,7 +100,8 @@ impl<'a> TreeListing<'a> {
                 _ => return Err(format!("has `{shown}`, which is not a regular file")),
             }
             let path = match self.directory {
-                // A file at the path of the directory has no `/`.
+                // If the directory is a file, its path contains no `/` after the name of the
+                // directory.
                 Some(directory) => path
                     .strip_prefix(directory)
                     .and_then(|rest| rest.strip_prefix('/'))
@@ -130,7 +132,7 @@ impl<'a> TreeListing<'a> {
     }
 }
 
-/// Parses `MODE TYPE HASH<tab>PATH`.
+/// Parses one entry `MODE TYPE HASH<tab>PATH`.
 fn parse(entry: &[u8]) -> Result<(&str, &str, &str), String> {
     let entry =
         std::str::from_utf8(entry).map_err(|_| "has a file whose path is not UTF-8".to_owned())?;
@@ -141,8 +143,9 @@ fn parse(entry: &[u8]) -> Result<(&str, &str, &str), String> {
     parts.ok_or_else(|| "has an entry that cannot be read".to_owned())
 }
 
-/// Reads the output of `git rev-list --missing=print`, and returns the objects of `wanted` that the
-/// folder lacks. Others are not kept: a commit can have many more than a bundle.
+/// Reads the output of `git rev-list --missing=print`, and returns the objects of `wanted` that are
+/// missing in the folder. Other objects are not stored, because a commit can contain many more
+/// objects than a bundle.
 pub(super) async fn missing(
     output: impl AsyncBufRead + Unpin,
     wanted: &BTreeSet<&str>,
@@ -169,11 +172,12 @@ pub(super) async fn missing(
 /// The reason why a blob could not be read.
 #[derive(Debug)]
 pub(super) enum BlobError {
-    /// The sink failed.
+    /// The sink could not store the file.
     Sink(io::Error),
-    /// The process ended early.
+    /// The output of the process ended early.
     Pipe(io::Error),
-    /// The file is not allowed. The text is the end of a sentence about the commit.
+    /// The file is not allowed. The text is the second part of a sentence that begins with the
+    /// commit.
     Invalid(String),
 }
 
@@ -247,13 +251,13 @@ impl<S: FileSink> BlobReader<S> {
         Ok(())
     }
 
-    /// Returns the files and their digest.
+    /// Returns the files that were read, and the digest of all files.
     pub(super) fn finish(self) -> (Digest, FetchedFiles<S>) {
         (self.index.digest(), (self.files, self.sink))
     }
 }
 
-/// Reads `HASH blob SIZE`.
+/// Reads the line `HASH blob SIZE`, and returns the size in bytes.
 async fn size_of(output: &mut (impl AsyncBufRead + Unpin), blob: &Blob) -> Result<u64, BlobError> {
     let mut line = Vec::new();
     let mut limited = output.take(HEADER_BYTES);

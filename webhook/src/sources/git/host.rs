@@ -1,5 +1,5 @@
-//! The addresses of the host of a repository. They are resolved once, checked, and the only ones
-//! that git contacts, so that a later response of the DNS server has no effect.
+//! The addresses of the host of a repository. They are resolved and checked once. Git contacts only
+//! these addresses, so a later response of the DNS server has no effect.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -20,7 +20,7 @@ pub(crate) enum HostError {
         "{host} has the address {address}, which is private, link-local or loopback, and the class does not allow such addresses"
     )]
     NotAllowed { host: String, address: IpAddr },
-    /// The name could not be resolved.
+    /// The host name could not be resolved.
     #[error("cannot resolve the host {host}: {why}")]
     Unresolved { host: String, why: io::Error },
 }
@@ -41,8 +41,8 @@ impl HostError {
     }
 }
 
-/// Returns the addresses of `host`. Fails if one of them is not allowed, because any of them can be
-/// used.
+/// Returns the addresses of `host`. Fails if one address is not allowed, because git can use each
+/// of them.
 pub(super) async fn addresses(
     resolver: &impl NameResolver,
     host: &GitHost,

@@ -31,35 +31,35 @@ use crate::clients::git::{GitError, GitFolder};
 use crate::clients::process::write_all;
 use crate::shared::Shared;
 
-/// The ref that the fetched commit has in its folder.
+/// The ref in the folder that names the fetched commit.
 const FETCHED: &str = "refs/bundle/content";
 /// Maximum number of bytes of the output of a command about one ref.
 const SMALL_OUTPUT: usize = 64 << 10;
 
-/// The reason why a repository has no valid content.
+/// The reason why a repository provides no valid content.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GitSourceError {
-    /// The Secret cannot be used.
+    /// The Secret with credentials cannot be used.
     #[error("source bundle content: {0}")]
     Secret(#[from] GitSecretError),
-    /// The host has no address that is allowed.
+    /// The host has an address that is not allowed, or its name cannot be resolved.
     #[error("source bundle content: {0}")]
     Host(#[from] HostError),
-    /// Git failed.
+    /// A command of git failed.
     #[error("source bundle content: git {doing} {from}: {error}")]
     Git {
         doing: String,
         from: String,
         error: GitError,
     },
-    /// The files are not a bundle.
+    /// The files in the commit are not a valid bundle.
     #[error("source bundle content: commit {commit} of {repository} {why}")]
     Content {
         commit: String,
         repository: String,
         why: String,
     },
-    /// The server returned another commit than the recorded one.
+    /// The files of the commit differ from the recorded content.
     #[error(
         "source bundle content: commit {commit} of {repository} has files {found} in the directory, and {expected} was recorded: only that content is accepted under this name"
     )]
@@ -69,7 +69,7 @@ pub(crate) enum GitSourceError {
         expected: Digest,
         found: Digest,
     },
-    /// The sink failed.
+    /// The sink could not store a file.
     #[error("cannot store the content in the cache: {0}")]
     Unstorable(io::Error),
 }
@@ -108,14 +108,14 @@ impl GitSourceError {
     }
 }
 
-/// A repository, and the means to contact its server.
+/// A repository, and the settings to contact its server.
 pub(crate) struct GitSource {
     source: Source,
     repository: GitUrl,
     directory: String,
     checkout: GitRef,
     access: GitAccess,
-    /// Created for the first command: most reconciles need the content alone.
+    /// Folder of git. It is created for the first command, because most reconciles need no command.
     folder: OnceCell<GitFolder>,
     /// The commit that was fetched last.
     fetched: Mutex<Option<Arc<FetchedCommit>>>,
@@ -157,7 +157,7 @@ impl GitSource {
         self.folder.get_or_try_init(create).await
     }
 
-    /// Creates the folder, which waits until few enough exist.
+    /// Creates the folder. Waits until only a few folders exist.
     pub(super) async fn prepare(&self) -> Result<(), GitSourceError> {
         let create = Box::pin(async { self.folder().await.map(drop) });
         self.within_limit(create).await
@@ -185,8 +185,8 @@ impl GitSource {
         }
     }
 
-    /// Returns the commit that `checkout` names now, with its files. The one that was fetched last
-    /// is used again if it is that commit.
+    /// Returns the commit that `checkout` names now, with its files. If this commit was fetched
+    /// last, it is not fetched again.
     async fn fetch_commit(&self, checkout: &GitRef) -> Result<Arc<FetchedCommit>, GitSourceError> {
         let mut last = self.fetched.lock().await;
         if let (Some(known), GitRef::Commit(commit)) = (&*last, checkout)
@@ -235,7 +235,8 @@ impl GitSource {
         let found = found.ok().and_then(|text| String::from_utf8(text).ok());
         let found = found.map(|text| text.trim().to_owned());
         let is_named = |commit: &String| match checkout {
-            // The hash of a tag object names another commit.
+            // If the source names the hash of a tag object, the tag names another commit. This is
+            // an error.
             GitRef::Commit(named) => named == commit,
             GitRef::Branch(_) | GitRef::Tag(_) => true,
         };
@@ -275,7 +276,7 @@ impl GitSource {
             .map_err(|why| self.invalid(commit, why))
     }
 
-    /// Fetches the blobs that the folder lacks, all in one request.
+    /// Fetches the blobs that are missing in the folder, in one request.
     async fn fetch_blobs(&self, commit: &str, blobs: &[Blob]) -> Result<(), GitSourceError> {
         let failed = |error| self.failed("cannot fetch the files of the commit from", error);
         let arguments = [
@@ -310,7 +311,8 @@ impl GitSource {
             "fetch.negotiationAlgorithm=noop",
             "fetch",
             "--quiet",
-            // Only servers with the smart protocol support it; others could name further hosts.
+            // Only servers with the smart protocol support this option. Other servers could name
+            // further hosts.
             "--depth=1",
             "--filter=blob:none",
             "--no-tags",
@@ -362,7 +364,7 @@ impl GitSource {
                 return Err(self.invalid(&fetched.commit, why));
             }
             Err(files::BlobError::Pipe(error)) => {
-                // The process has the reason.
+                // The error of the process contains the reason.
                 end.wait().await.map_err(GitError::from).map_err(failed)?;
                 return Err(failed(GitError::Io(error)));
             }
@@ -371,7 +373,7 @@ impl GitSource {
         Ok(reader.finish())
     }
 
-    /// Returns the commit that the server has for a branch or tag now.
+    /// Returns the commit that the server now returns for a branch or tag.
     async fn advertised(&self) -> Result<Option<String>, GitSourceError> {
         let name = ref_of(&self.checkout);
         let peeled = format!("{name}^{{}}");

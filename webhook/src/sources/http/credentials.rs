@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 
 /// Types of Secrets with credentials for a source. A Secret of another type, such as the token of a
-/// ServiceAccount, is for other servers.
+/// ServiceAccount, contains credentials for other servers.
 const TYPES: [&str; 2] = ["Opaque", "kubernetes.io/basic-auth"];
 
 /// The Secret cannot be used.
@@ -33,7 +33,8 @@ pub(super) async fn read(secrets: &Api<Secret>, name: &KubeName) -> Result<Login
     let login = match ByName(secrets).get_opt(name).await {
         Ok(Some(secret)) => login(secret).map_err(str::to_owned),
         Ok(None) => Err("the Secret does not exist".to_owned()),
-        // A body that cannot be parsed can contain other data.
+        // The error does not contain the body, because a body that cannot be parsed can contain
+        // other secret data.
         Err(kube::Error::SerdeError(_)) => {
             Err("the response of the API server is not a Secret".to_owned())
         }
@@ -50,8 +51,8 @@ pub(super) async fn read(secrets: &Api<Secret>, name: &KubeName) -> Result<Login
     })
 }
 
-/// Returns the credentials in a Secret, or the reason why it has none. The names of the entries are
-/// those of RukPak, and `token`.
+/// Returns the credentials in a Secret, or the reason why the Secret contains no usable
+/// credentials. The names of the data keys are the same as in RukPak. `token` is an additional key.
 fn login(secret: Secret) -> Result<Login, &'static str> {
     let kind = secret.type_.as_deref().unwrap_or("Opaque");
     if !TYPES.contains(&kind) {

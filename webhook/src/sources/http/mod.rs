@@ -1,5 +1,6 @@
-//! Content from a gzipped tar archive at a URL. The archive is downloaded to a temporary file: the
-//! digest of its bytes is known before it is unpacked, and other bytes are never unpacked later.
+//! Content from a gzipped tar archive at a URL. The archive is downloaded to a temporary file, so
+//! that the digest of its bytes is known before it is unpacked. Later, only an archive with this
+//! digest is unpacked.
 
 mod credentials;
 
@@ -24,10 +25,10 @@ use crate::clients::names;
 use crate::clients::recent_digests::RecentDigests;
 use crate::shared::Shared;
 
-/// The reason why an archive could not be fetched. The messages start like those of RukPak.
+/// The reason why an archive could not be fetched. The messages begin like the messages of RukPak.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HttpSourceError {
-    /// The Secret cannot be used.
+    /// The Secret with credentials cannot be used.
     #[error("source bundle content: {0}")]
     Secret(#[from] HttpSecretError),
     /// The download or the unpacking failed.
@@ -65,8 +66,8 @@ impl HttpSourceError {
         Finding::error(code, self.to_string()).hint(hint)
     }
 
-    /// Returns `true` if the same request fails each time, and nothing depends on its success:
-    /// content that was unpacked before can be returned again.
+    /// Returns `true` if the same request fails each time, and a retry cannot help. Returns `false`
+    /// for content that was unpacked before, because the server may return it again.
     pub(crate) fn is_terminal(&self) -> bool {
         let Self::Failed { error, is_recorded } = self else {
             return false;
@@ -76,7 +77,7 @@ impl HttpSourceError {
     }
 }
 
-/// Returns code and hint for a failed download.
+/// Returns the code and the hint for a failed download.
 fn describe(reason: &HttpFileReason) -> (Code, &'static str) {
     const AGAIN: &str = "correct the file, then create the Bundle again or change one of its annotations: the pod does not read the URL again before that";
     match reason {
@@ -121,20 +122,21 @@ fn describe(reason: &HttpFileReason) -> (Code, &'static str) {
 pub(crate) struct HttpSource {
     client: Client,
     request: HttpFileRequest,
-    /// The fields of the source.
+    /// The fields `url` and `auth` of the source.
     url: String,
     auth: Auth,
-    /// Folder of the temporary file.
+    /// Folder in which temporary files are created.
     folder: PathBuf,
     memory: Arc<LookupMemory>,
     recent: RecentDigests,
     private_addresses: bool,
-    /// The archive that the source was resolved to, until it is unpacked.
+    /// The archive that was downloaded to resolve the source. `None` after it was unpacked.
     received: Mutex<Option<ReceivedFile>>,
 }
 
 impl HttpSource {
-    /// Reads the Secret. `class` decides about private addresses.
+    /// Opens the source, and reads its Secret. `class` decides whether private addresses are
+    /// allowed.
     pub(super) async fn open(
         shared: &Shared,
         (url, auth): (&str, &Auth),
@@ -177,13 +179,14 @@ impl HttpSource {
         ContentId::new(&source, digest)
     }
 
-    /// Returns the key of recent digests: URL and Secret, and the addresses that the class allows.
+    /// Returns the key of the digest in `RecentDigests`. The key depends on the URL, the Secret,
+    /// and whether the class allows private addresses.
     fn key(&self) -> Digest {
         let scope = self.content(Digest::of(b"")).scope();
         Digest::of(format!("{scope} {}", self.private_addresses).as_bytes())
     }
 
-    /// Downloads the archive. Name lookups count for the requester.
+    /// Downloads the archive. DNS lookups count for the limit of the requester.
     async fn receive(&self) -> Result<ReceivedFile, HttpFileError> {
         let limits = Limits::default();
         let receiving = self

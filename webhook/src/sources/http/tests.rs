@@ -38,7 +38,7 @@ fn archive(content: &[u8]) -> Vec<u8> {
     gzip.finish().unwrap()
 }
 
-/// A server, and sources of its files for `ana`.
+/// A server, and the data to create sources of its files for user `ana`.
 struct Stage {
     server: FileServer,
     folder: tempfile::TempDir,
@@ -88,7 +88,7 @@ fn error_of<T>(result: Result<T, SourceError>) -> HttpSourceError {
     }
 }
 
-/// Resolves and fetches the source, as the first unpacking does.
+/// Resolves and fetches the source like a first unpacking.
 async fn unpacked(source: &HttpSource) -> Result<(), SourceError> {
     let id = source.resolve().await?;
     source.fetch(&id, InMemory::default()).await.map(drop)
@@ -106,7 +106,7 @@ async fn archive_is_downloaded_once_and_other_bytes_are_rejected_later() {
     assert_eq!(files["manifests/a.yaml"], b"a: 1");
     assert_eq!(stage.server.requests().len(), 1);
 
-    // Later, without the cached copy.
+    // The content is fetched again later, when the cache has no copy.
     let source = stage.web();
     assert_eq!(source.changed(&id).await.unwrap(), None);
     assert_eq!(stage.server.requests().len(), 2);
@@ -122,7 +122,7 @@ async fn archive_is_downloaded_once_and_other_bytes_are_rejected_later() {
     let told = error.to_string();
     assert!(told.contains(id.digest().as_str()) && told.contains(now.digest().as_str()));
 
-    // The recorded bytes are accepted again.
+    // The archive has the recorded bytes again and is accepted.
     stage.respond(FileResponse::File(first.into()));
     source.fetch(&id, InMemory::default()).await.unwrap();
     let left = fs_err::read_dir(stage.folder.path().join("new")).unwrap();
@@ -142,7 +142,7 @@ async fn recent_digest_of_a_url_is_compared_without_a_download() {
     };
     assert_eq!(other.changed(&id).await.unwrap(), None);
     assert_eq!(stage.server.requests().len(), 1);
-    // The digest is not returned for another Secret, nor for another class.
+    // The digest is not returned for another Secret or another class.
     let secret = Some("login".parse().unwrap());
     let others = [
         HttpSource {
@@ -162,7 +162,7 @@ async fn recent_digest_of_a_url_is_compared_without_a_download() {
     for other in others {
         assert!(other.changed(&id).await.unwrap().is_some());
     }
-    // A short interval has passed.
+    // The short interval has passed, so the URL is read again.
     let source = HttpSource {
         recent: RecentDigests::new(Some(Duration::ZERO)),
         ..stage.web()
@@ -216,7 +216,8 @@ async fn bad_responses_are_terminal_only_if_the_file_itself_is_invalid() {
                 .message
                 .starts_with("source bundle content: GET http://127.0.0.1:")
         );
-        // Recorded content can be returned again.
+        // A failed download of recorded content is retried, because the server may return the
+        // content again.
         let recorded = stage.web().content(Digest::of(b"recorded"));
         let error = error_of(stage.web().fetch(&recorded, InMemory::default()).await);
         assert!(!error.is_terminal(), "{error}");

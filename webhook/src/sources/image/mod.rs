@@ -1,5 +1,5 @@
-//! Content from an image in a registry: a tag is resolved to a digest, and everything is fetched by
-//! digest. `registries` has the credentials.
+//! Content from an image in a registry: a tag is resolved to a digest, and all content is fetched
+//! by digest. `registries` reads the credentials.
 
 use std::sync::Arc;
 
@@ -25,8 +25,8 @@ pub(crate) struct ImageSource {
 }
 
 impl ImageSource {
-    /// Creates the source. `registry` has the credentials of `pull_secret`. Responses other than
-    /// layers are held in `memory`.
+    /// Creates the source. `registry` must use the credentials of `pull_secret`. `memory` reserves
+    /// the memory of all responses except layers.
     pub(super) fn new(
         registry: &Client,
         reference: &Reference,

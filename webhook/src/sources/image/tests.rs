@@ -1,4 +1,4 @@
-//! Memory of image lookups by requester, with registries that send as much as is read.
+//! Memory of image lookups by requester, with registries that send responses of the maximum size.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +38,7 @@ fn put(registry: &Registry) -> (Reference, u64) {
     (reference.parse().unwrap(), manifest.len() as u64)
 }
 
-/// Opens an image as the reconciler does for `requester`.
+/// Opens an image for `requester` like the reconciler.
 fn open(
     budget: &Budget,
     requester: &str,
@@ -76,7 +76,7 @@ async fn largest_manifests_of_one_requester_use_at_most_half_of_the_memory() {
         held.push(source);
         assert!(pool.used() <= half, "{} bytes", pool.used());
     }
-    // As received and as parsed; the other responses are small.
+    // Each manifest is in memory twice: as received and as parsed. The other responses are small.
     let manifests = held.len() as u64 * 2 * length;
     assert_eq!(held.len() as u64, half / (2 * length));
     assert!((manifests..manifests + (64 << 10)).contains(&pool.used()));

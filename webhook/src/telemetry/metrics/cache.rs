@@ -49,7 +49,7 @@ pub struct CacheMetrics {
 }
 
 impl CacheMetrics {
-    /// Registers new metrics.
+    /// Creates the metrics, and adds them to `registry`.
     pub(super) fn registered(registry: &mut Registry) -> Self {
         let metrics = Self::default();
         registry.register(
@@ -101,7 +101,7 @@ impl CacheMetrics {
         self.size.get_or_create(&label).set(gauge(bytes));
     }
 
-    /// Sets the maximum size in bytes.
+    /// Sets the metric of the maximum cache size, in bytes.
     pub fn limit(&self, bytes: u64) {
         self.limit.set(gauge(bytes));
     }

@@ -17,14 +17,16 @@ use prometheus_client::registry::{Registry, Unit};
 
 pub use self::cache::{CacheLookup, CacheMetrics};
 
-/// Content type of the page.
+/// Content type of the page `/metrics`.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// From half a millisecond (a review from memory) to the deadline of a registry.
+/// Buckets in seconds. They range from half a millisecond (a review from memory) to the deadline of
+/// a registry.
 const REVIEW_BUCKETS: [f64; 11] = [
     0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.0, 10.0,
 ];
-/// From a reconcile without changes to a thousand objects over a slow connection.
+/// Buckets in seconds. They range from a reconcile without changes to a reconcile of a thousand
+/// objects over a slow connection.
 const RECONCILE_BUCKETS: [f64; 9] = [0.005, 0.02, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0];
 
 /// The outcome of a review.
@@ -34,7 +36,7 @@ pub enum ReviewOutcome {
     Admitted,
     /// Rejected by a rule.
     Refused,
-    /// Unknown, because a dependency did not respond.
+    /// The result is unknown, because a dependency did not respond.
     CannotTell,
     /// The request was not a valid review.
     Invalid,
@@ -56,7 +58,7 @@ struct ReviewLabels {
     kind: String,
     operation: String,
     outcome: &'static str,
-    /// Code of the first finding, or empty.
+    /// Code of the first finding. Empty if the review has no finding.
     code: &'static str,
 }
 
@@ -246,7 +248,7 @@ impl Metrics {
         self.certificate_not_after.set(unix_seconds);
     }
 
-    /// Counts a failed check of Secrets and registrations.
+    /// Counts a failed check of certificates, keys and registrations.
     pub fn refresh_failed(&self) {
         self.refresh_errors.inc();
     }
@@ -269,7 +271,7 @@ impl Metrics {
         let mut page = String::new();
         match text::encode(&mut page, &self.registry) {
             Ok(()) => page,
-            // Writing to a String cannot fail, so only the encoder can.
+            // Writing to a String cannot fail. The encoder reports no other error.
             Err(std::fmt::Error) => String::from("# EOF\n"),
         }
     }

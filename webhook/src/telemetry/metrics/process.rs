@@ -1,4 +1,4 @@
-//! Process metrics of the operating system.
+//! Metrics about the process that the operating system provides.
 
 /// The file with the memory of the current process on Linux.
 const STATUS: &str = "/proc/self/status";

@@ -12,17 +12,18 @@ use super::readable;
 
 pub(super) use self::rules::{AnswerKind, ObjectRules};
 
-/// Annotation that replaces all others in metadata that was too large or invalid.
+/// Annotation that replaces all other annotations in metadata that was too large or invalid.
 pub const TOO_LARGE: &str = "core.rukpak.io/metadata-too-large";
 
 /// Longest retained name, uid or timestamp of an object that is too large, in bytes. Kubernetes
 /// allows 253.
 const TEXT_LIMIT: usize = 300;
-/// Largest nesting depth. `serde_json` reads 128.
+/// Largest nesting depth of a value. `serde_json` accepts a depth of 128.
 const DEPTH_LIMIT: usize = 100;
-/// Approximate memory of a non-empty parsed map without its further entries, in bytes.
+/// Approximate memory of a parsed map with one entry, in bytes.
 const MAP_WEIGHT: usize = 700;
-/// Approximate memory of a further entry of a map or list without its text, in bytes.
+/// Approximate memory of each entry after the first entry of a map or list, in bytes. The text of
+/// the entry is not included.
 const ENTRY_WEIGHT: usize = 100;
 /// Retained fields of `metadata` of an object that is too large.
 const IDENTITY: [&str; 6] = [
@@ -46,21 +47,21 @@ pub(super) enum Malformed {
     Envelope(usize),
 }
 
-/// Open object or list.
+/// JSON object or list that was not read to its end yet.
 #[derive(Debug, Default)]
 struct Container {
     is_map: bool,
-    /// Number of keys read.
+    /// Number of keys that were read.
     keys: usize,
     /// True if the next text is a key.
     expects_key: bool,
     /// Last key, if the key is short.
     key: Vec<u8>,
-    /// True for an entry of `managedFields` of this project's manager.
+    /// True for an entry of `managedFields` that belongs to the field manager of this project.
     is_ours: bool,
 }
 
-/// Text that is being read.
+/// JSON text that is being read.
 #[derive(Debug, Default)]
 struct Text {
     is_escaped: bool,
@@ -79,19 +80,20 @@ pub(super) struct Reducer {
     kind: AnswerKind,
     rules: ObjectRules,
     open: Vec<Container>,
-    /// Number of open containers below the largest depth.
+    /// Number of open containers that exceed `DEPTH_LIMIT`.
     below: usize,
-    /// True if the depth was exceeded.
+    /// True if the nesting depth exceeded `DEPTH_LIMIT`.
     is_too_deep: bool,
     text: Option<Text>,
     out: Vec<u8>,
-    /// Estimated memory of `out` as text and as a tree, in bytes.
+    /// Estimated memory of `out` as text and as a parsed tree, in bytes.
     weight: usize,
     /// Offset and weight in `out` at the start of the current object.
     object: Option<(usize, usize)>,
     is_too_large: bool,
     identity: Vec<(&'static str, Vec<u8>)>,
-    /// Depth of a value whose key was read and that is removed.
+    /// Depth of the value that the reducer is removing from the output. `None` if no value is being
+    /// removed.
     dropped: Option<usize>,
     /// Names of objects that were too large.
     too_large: Vec<String>,
@@ -134,13 +136,13 @@ impl Reducer {
         self.weight
     }
 
-    /// Returns true if values exceeded the nesting depth.
+    /// Returns true if the nesting depth exceeded the limit.
     pub(super) fn is_too_deep(&self) -> bool {
         self.is_too_deep
     }
 
-    /// Returns the complete part of the output: complete lines of a watch; otherwise everything
-    /// before an incomplete time.
+    /// Returns the complete part of the output. For a watch, these are the complete lines. For
+    /// other responses, this is all output before an incomplete time.
     pub(super) fn take(&mut self) -> Vec<u8> {
         if self.kind == AnswerKind::Watch && !self.open.is_empty() {
             return Vec::new();
@@ -238,7 +240,7 @@ impl Reducer {
         if self.open.is_empty() && !matches!(byte, b'{' | b' ' | b'\t' | b'\r' | b'\n') {
             return Err(Malformed::Json);
         }
-        // A removed value ends with the comma after it, or with its map.
+        // A removed value ends at the next comma, or at the end of the map that contains it.
         if matches!(byte, b',' | b'}') && self.dropped == Some(self.open.len()) {
             self.dropped = None;
             for byte in *b":{}" {
@@ -378,7 +380,7 @@ impl Reducer {
                 }
                 Ok(())
             }
-            // Lists: the caller checks the weight.
+            // For lists, the caller checks the weight.
             None if self.kind != AnswerKind::List && self.weight > limit.saturating_mul(2) => {
                 Err(Malformed::Envelope(limit))
             }
@@ -415,7 +417,8 @@ impl Reducer {
             }
     }
 
-    /// Returns the open containers from the current object on, if there is a current object.
+    /// Returns the open containers, beginning with the current object. The result is empty if there
+    /// is no current object.
     fn within(&self) -> &[Container] {
         match self.object {
             Some(_) => self.open.get(self.kind.depth()..).unwrap_or_default(),

@@ -22,7 +22,7 @@ impl AnswerKind {
     }
 }
 
-/// Rules for objects.
+/// Rules for the objects in a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::answers) struct ObjectRules {
     /// Largest memory of one object as text and as a tree in bytes, by the estimate of
@@ -36,7 +36,7 @@ pub(in crate::answers) struct ObjectRules {
 }
 
 impl ObjectRules {
-    /// Rules for a response that its reader limits and parses. Only times are checked.
+    /// Rules for a response that its reader limits and parses itself. Only times are checked.
     pub(in crate::answers) const TIMES_ONLY: Self = Self {
         limit: usize::MAX,
         keeps_fields: true,

@@ -54,7 +54,7 @@ pub(super) fn value(schema: &Value, value: &Value) -> Cel {
         Value::Null => Cel::Null,
         Value::Bool(value) => Cel::Bool(*value),
         Value::Number(number) => match number.as_i64() {
-            // A value of type number is a float, also if it is a whole number.
+            // In rules, each value of type `number` is a float. This includes whole numbers.
             Some(whole) if text(schema, "type") != Some("number") => Cel::Int(whole),
             _ => Cel::Float(number.as_f64().unwrap_or(f64::NAN)),
         },
@@ -105,12 +105,13 @@ fn string(schema: &Value, value: &str) -> Cel {
     }
 }
 
-/// Returns the old value of an object that is created.
+/// Returns `optional.none()`: the value of `oldSelf` in a rule with `optionalOldSelf` when an
+/// object is created.
 pub(super) fn nothing() -> Option<Cel> {
     made("optional.none()", Cel::Null)
 }
 
-/// Evaluates `expression` with `value` as `v`. Returns `None` if that fails.
+/// Evaluates `expression` with `value` as the variable `v`. Returns `None` if the evaluation fails.
 fn made(expression: &str, value: Cel) -> Option<Cel> {
     let program = Program::compile(expression).ok()?;
     let mut context = Context::default();

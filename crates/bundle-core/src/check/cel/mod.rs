@@ -1,5 +1,5 @@
-//! CEL rules: compiling, and evaluating against an object. A rule that needs a function that this
-//! evaluator lacks is reported and not evaluated.
+//! Compiles CEL rules and evaluates them for an object. If a rule needs a function that this
+//! evaluator does not support, the rule is reported and not evaluated.
 
 mod convert;
 mod scan;
@@ -45,7 +45,7 @@ pub(super) enum Compiled {
     Ready(Program, scan::Facts),
     /// The API server rejects the rule.
     Bad(String),
-    /// This program cannot compile the rule; only the API server can.
+    /// This program cannot compile the rule. The API server may accept the rule.
     Unknown(String),
 }
 
@@ -121,12 +121,12 @@ impl Rules {
         };
         let (program, facts) = match self.compiled.get(source)? {
             Compiled::Ready(program, facts) => (program, facts),
-            // A finding for the definition reports it.
+            // The check of the CRD reports the invalid rule.
             Compiled::Bad(_) => return None,
             Compiled::Unknown(why) => return unchecked(why),
         };
         if facts.old_self && !optional {
-            // The rule compares with the old value, and an object that is created has none.
+            // The rule uses `oldSelf`. An object that is created has no old value.
             return None;
         }
         let rounds = u32::try_from(facts.loops).unwrap_or(u32::MAX);
@@ -170,7 +170,7 @@ impl Rules {
     }
 }
 
-/// Evaluates a message expression.
+/// Evaluates a message expression. Returns `None` if the evaluation fails.
 fn evaluate_message(source: &str, context: &Context<'_>) -> Option<String> {
     let Compiled::Ready(program, _) = compile(source) else {
         return None;
@@ -213,8 +213,8 @@ fn compile(rule: &str) -> Compiled {
     Compiled::Ready(program, facts)
 }
 
-/// Returns the greatest nesting depth of brackets and prefix operators, including those in string
-/// literals.
+/// Returns the greatest nesting depth of brackets and prefix operators. Brackets in string literals
+/// are counted too.
 fn depth(rule: &str) -> usize {
     let (mut now, mut most, mut signs) = (0_usize, 0, 0_usize);
     for byte in rule.bytes() {
@@ -341,7 +341,7 @@ mod tests {
     }
 
     proptest! {
-        // Each takes about 50 ms without optimisation.
+        // Without compiler optimisation, each case takes about 50 ms.
         #![proptest_config(ProptestConfig::with_cases(24))]
 
         #[test]

@@ -177,11 +177,12 @@ pub(in super::super) struct Facts {
     pub(in super::super) old_self: bool,
     /// Nesting depth of loops.
     pub(in super::super) loops: usize,
-    /// Macro that only the API server has.
+    /// First macro or function in the expression that only the API server supports; `None` if there
+    /// is none.
     pub(in super::super) unsupported: Option<String>,
-    /// Variable that is not defined.
+    /// First variable in the expression that is not defined; `None` if all variables are defined.
     pub(in super::super) undeclared: Option<String>,
-    /// Unknown function.
+    /// First unknown function in the expression; `None` if all functions are known.
     pub(in super::super) no_function: Option<String>,
     /// Paths of fields below `self` and `oldSelf`, as written in the rule.
     pub(in super::super) paths: Vec<Vec<String>>,
@@ -236,7 +237,8 @@ impl Scan {
                 } else if plain && !FUNCTIONS.contains(&last) {
                     self.facts.no_function.get_or_insert(name.to_owned());
                 }
-                // Loops with two variables stay calls, because this parser does not support them.
+                // The parser does not support loops with two variables, and parses them as function
+                // calls.
                 let unread_loop =
                     matches!(last, "all" | "exists" | "exists_one") && call.args.len() == 3;
                 if unread_loop {
@@ -303,7 +305,7 @@ impl Scan {
             "self" => {}
             "oldSelf" => self.facts.old_self = true,
             name if name.starts_with('@') || NAMES.contains(&name) => {}
-            // The root of a macro that only the server has.
+            // `cel` begins a macro that only the API server supports.
             "cel" => {}
             name => {
                 self.facts.undeclared.get_or_insert(name.to_owned());
@@ -312,8 +314,8 @@ impl Scan {
     }
 }
 
-/// Splits a chain of field selections: returns the operand, and pushes the fields, last field
-/// first.
+/// Splits a chain of field selections such as `self.a.b`. Returns the operand (`self`), and adds
+/// the names of the fields to `fields`, last field first.
 fn chain<'a>(mut expression: &'a Expr, fields: &mut Vec<String>) -> &'a Expr {
     while let Expr::Select(select) = expression {
         fields.push(select.field.clone());

@@ -1,6 +1,6 @@
 //! Checks that the API server would accept a new CustomResourceDefinition
-//! (apiextensions.k8s.io/v1). The cost estimate of CEL rules is not checked; only the API server
-//! computes it.
+//! (apiextensions.k8s.io/v1). The cost estimate of CEL rules is not checked, because only the API
+//! server computes this estimate.
 
 mod branches;
 mod fields;

@@ -164,8 +164,9 @@ impl Walk<'_> {
     }
 }
 
-/// Returns the first field in the path `fields` that the schema does not specify. At the root of an
-/// object, `apiVersion`, `kind` and `metadata` need no schema.
+/// Returns the first field in the path `fields` that the schema does not specify; `None` if the
+/// schema specifies all fields. At the root of an object, `apiVersion`, `kind` and `metadata` need
+/// no schema.
 fn missing(schema: &Value, fields: &[String], mut whole: bool) -> Option<String> {
     let mut schema = schema;
     for field in fields {

@@ -83,7 +83,7 @@ struct Place {
     level: Level,
     /// `true` within apiVersion, kind or metadata of an object.
     meta: bool,
-    /// Reason why the schema must not have a default.
+    /// Reason why the schema must not have a default; `None` if a default is allowed.
     no_default: Option<&'static str>,
 }
 

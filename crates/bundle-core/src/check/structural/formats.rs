@@ -144,7 +144,7 @@ fn is_network(text: &str) -> bool {
         || (address.parse::<Ipv6Addr>().is_ok() && bits <= 128)
 }
 
-/// Returns `true` for an existing date; `2024-02-30` does not exist.
+/// Returns `true` for an existing date. For example, `2024-02-30` does not exist.
 fn is_day(text: &str) -> bool {
     let mut parts = text.split('-').map(|part| part.parse::<u32>().unwrap_or(0));
     let (Some(year), Some(month), Some(day)) = (parts.next(), parts.next(), parts.next()) else {

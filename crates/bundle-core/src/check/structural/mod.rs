@@ -1,5 +1,5 @@
-//! Validation of an object against a structural schema, as the API server does it: unknown fields,
-//! defaults, types, limits, lists.
+//! Validation of an object against a structural schema, in the same way as in the API server:
+//! unknown fields, defaults, types, limits, lists.
 
 mod defaults;
 mod formats;
@@ -16,7 +16,7 @@ pub(super) use pattern::{Pattern, PatternError};
 pub(super) use unknown::{find as unknown_fields, prune};
 
 /// Maximum number of steps of a comparison. Schemas with alternatives multiply the steps, and an
-/// attacker could write such files.
+/// attacker could write such schemas.
 const STEPS: usize = 1_000_000;
 
 /// Problem with a field of an object.
@@ -56,7 +56,7 @@ pub(super) fn compare(schema: &Value, value: &Value, path: &str) -> Vec<Problem>
     problems
 }
 
-/// Returns a text field of a schema.
+/// Returns a text field of a schema; `None` if the field is absent or not a text.
 pub(super) fn text<'a>(schema: &'a Value, key: &str) -> Option<&'a str> {
     schema.get(key).and_then(Value::as_str)
 }
@@ -66,7 +66,8 @@ pub(super) fn flag(schema: &Value, key: &str) -> bool {
     schema.get(key).and_then(Value::as_bool).unwrap_or_default()
 }
 
-/// Returns the schema of a field: from `properties`, or `additionalProperties`.
+/// Returns the schema of a field, from `properties` or `additionalProperties`; `None` if there is
+/// no schema for the field.
 pub(super) fn of_field<'a>(schema: &'a Value, key: &str) -> Option<&'a Value> {
     let own = schema.get("properties").and_then(|fields| fields.get(key));
     own.or_else(|| {
@@ -76,7 +77,7 @@ pub(super) fn of_field<'a>(schema: &'a Value, key: &str) -> Option<&'a Value> {
     })
 }
 
-/// Describes a value in a few words.
+/// Returns a short text that describes a value, for messages.
 pub(super) fn brief(value: &Value) -> String {
     let text = value.to_string();
     if text.chars().count() <= 60 {

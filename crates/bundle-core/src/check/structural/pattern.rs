@@ -7,7 +7,7 @@ const SIZE: usize = 4 << 20;
 /// Maximum repetition count that Go accepts.
 const REPEATS: u32 = 1000;
 
-/// Translated pattern.
+/// A Go pattern, translated to the syntax of the crate `regex`.
 pub(in super::super) struct Pattern(Regex);
 
 /// Reason why a pattern cannot be translated.
@@ -31,7 +31,8 @@ impl Pattern {
                     PatternError::Unknown("it is too large for this check".to_owned())
                 }
                 error => {
-                    // The last line has the reason; the lines before it show the position.
+                    // The last line contains the reason. The lines before the last line show the
+                    // position.
                     let text = error.to_string();
                     let last = text.lines().last().unwrap_or_default();
                     PatternError::Bad(last.trim_start_matches("error: ").to_owned())
@@ -99,8 +100,8 @@ fn translate(text: &str) -> Result<String, PatternError> {
                 class = Some(true);
             }
             ('{', None) => {
-                // The limit is longer than any valid repetition, so that the rest of the text is
-                // not read once for each brace.
+                // A valid repetition is shorter than this limit. Without the limit, the rest of the
+                // text would be read once for each brace.
                 let ahead: String = rest
                     .clone()
                     .take_while(|letter| *letter != '}')
@@ -186,7 +187,7 @@ fn escape(
         'Z' | 'u' | 'U' | 'h' | 'H' | 'R' | 'X' | 'K' | 'G' | 'k' => {
             return Err(PatternError::Bad(format!("`\\{letter}` is not an escape")));
         }
-        // Word boundaries in this library, and the characters themselves in Go.
+        // `\<` and `\>` are word boundaries in the crate `regex`, and ordinary characters in Go.
         '<' | '>' => out.push(letter),
         letter => {
             out.push('\\');

@@ -1,11 +1,11 @@
-//! Unknown fields. The API server drops them silently, unless field validation is strict.
+//! Unknown fields. The API server drops unknown fields silently, unless field validation is strict.
 
 use serde_json::Value;
 
 use super::{Problem, child, flag, item};
 use crate::package::nearest;
 
-/// Fields of `metadata`.
+/// Names of the fields of `metadata`.
 const META: &[&str] = &[
     "annotations",
     "creationTimestamp",
@@ -55,7 +55,7 @@ pub(in super::super) fn find(
                     || others == Some(&Value::Bool(true))
                     || (whole && IMPLIED.contains(&key.as_str()))
                 {
-                    // The value is kept.
+                    // The API server keeps this value.
                 } else {
                     let known: Vec<&str> = fields
                         .into_iter()

@@ -100,7 +100,7 @@ impl Walk {
 
     fn has_type(&mut self, schema: &Value, value: &Value, path: &str) -> bool {
         if value.is_null() && flag(schema, "nullable") {
-            // A value list (enum) must contain null too.
+            // If the schema has an `enum`, the `enum` must contain null too.
             let listed = schema.get("enum").and_then(Value::as_array);
             return listed.is_some_and(|listed| !listed.contains(value));
         }
@@ -150,7 +150,7 @@ impl Walk {
                     path,
                     format!("{} does not match `{pattern}`", brief(&value.into())),
                 )),
-                // A finding for the definition reports it.
+                // The check of the CRD reports the invalid pattern.
                 Err(PatternError::Bad(_)) => None,
                 Err(PatternError::Unknown(why)) => Some(Problem::unchecked(
                     path,

@@ -13,7 +13,7 @@ pub enum Outcome {
     Usage,
     /// A rule rejected the input (exit 3).
     Refused,
-    /// The result is unknown because a dependency did not respond; retry later (exit 4).
+    /// The result is unknown because a dependency did not respond. A retry may succeed (exit 4).
     CannotTell,
 }
 
@@ -21,7 +21,7 @@ pub enum Outcome {
 /// Events, metrics and `docs/reference/diagnostics.md`.
 #[derive(Clone, Copy)]
 pub struct Code {
-    /// Stable identifier, `BUNDLE-AREA-NNN`.
+    /// Stable identifier of the code, `BUNDLE-AREA-NNN`.
     pub id: &'static str,
     /// Short title of the problem.
     pub title: &'static str,

@@ -1,4 +1,5 @@
-//! `Chart.yaml`: its fields, the folder of the chart in a bundle, and the package that it describes.
+//! `Chart.yaml`: its fields, the folder of the chart in a bundle, and the package that it
+//! describes.
 
 use std::collections::BTreeSet;
 
@@ -26,12 +27,12 @@ pub struct Chart {
     pub name: String,
     /// Version of the chart.
     pub version: String,
-    /// `application`, or `library`, which cannot be installed.
+    /// `application` or `library`. A library chart cannot be installed.
     #[serde(rename = "type")]
     pub kind: String,
     /// Description, in one line.
     pub description: String,
-    /// Supported Kubernetes versions.
+    /// Supported Kubernetes versions, as the chart declares them; empty if it declares none.
     pub kube_version: String,
     /// URL of the home page.
     pub home: String,
@@ -41,7 +42,7 @@ pub struct Chart {
     pub keywords: Vec<String>,
     /// URLs of the source code.
     pub sources: Vec<String>,
-    /// Maintainers.
+    /// Maintainers of the chart.
     pub maintainers: Vec<Person>,
     /// Dependencies of the chart.
     pub dependencies: Vec<Dependency>,
@@ -63,7 +64,8 @@ pub struct Dependency {
     name: String,
 }
 
-/// Returns the chart in `files` and its folder: empty, or with a final `/`.
+/// Returns the chart in `files` and its folder. The folder is empty for the root, and otherwise
+/// ends with `/`.
 pub fn read(files: &Files) -> Result<(Chart, String), Findings> {
     let Some(folder) = folder(files) else {
         return Err(
@@ -129,7 +131,7 @@ pub fn read(files: &Files) -> Result<(Chart, String), Findings> {
 }
 
 /// Returns the folder of the chart: the root, or the only folder with a `Chart.yaml`, as
-/// `helm package` writes it.
+/// `helm package` writes it. Returns `None` if there is no such folder.
 pub(super) fn folder(files: &Files) -> Option<String> {
     if files.contains_key(CHART) {
         return Some(String::new());
@@ -153,7 +155,7 @@ impl Chart {
         let line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         Ok(Package {
             description: filled(&line(&self.description)),
-            // An invalid range is a warning of the content: `unreadable_range`.
+            // If the range is invalid, `unreadable_range` reports a warning about the content.
             kubernetes: helm::range(&self.kube_version)
                 .ok()
                 .map(|supported| Kubernetes {
@@ -190,8 +192,8 @@ impl Chart {
         }
     }
 
-    /// Returns a warning if `kubeVersion` is invalid, because the supported Kubernetes versions are
-    /// then unknown.
+    /// Returns a warning if `kubeVersion` is invalid. The supported Kubernetes versions are unknown
+    /// in this case.
     pub(super) fn unreadable_range(&self) -> Option<Finding> {
         let text = self.kube_version.trim();
         let error = helm::range(text).err().filter(|_| !text.is_empty())?;

@@ -1,4 +1,4 @@
-//! The command `helm template`, which is the same on each machine for the same input.
+//! The command `helm template`. For the same input, the command is the same on each machine.
 
 use super::{chart, values};
 use crate::{
@@ -20,15 +20,16 @@ const REMOVED_VARIABLES: [&str; 5] = [
 ];
 /// Environment variables that name folders with the user's settings of helm.
 const FOLDER_VARIABLES: [&str; 3] = ["HELM_CONFIG_HOME", "HELM_CACHE_HOME", "HELM_DATA_HOME"];
-/// Name of a release whose installation and package are unknown. It is that of helm.
+/// Name of the release if the installation and the package are unknown. helm has the same default.
 const UNNAMED: &str = "release-name";
 /// Maximum length of the name of a release.
 const RELEASE_NAME: usize = 53;
-/// Namespace of a release without one.
+/// Namespace of the release if the installation has no namespace.
 const NAMESPACE: &str = "default";
 
-/// Returns the command `helm template`. Values come from the chart, the default configuration of
-/// the package, and the configuration of the installation; later ones override earlier ones.
+/// Returns the command `helm template`. Values come from the chart, then from the default
+/// configuration of the package, and then from the configuration of the installation. A later
+/// source overrides an earlier source.
 pub(super) fn command(
     files: &Files,
     package: Option<&Package>,
@@ -47,12 +48,13 @@ pub(super) fn command(
         RenderArgument::ContentPath(folder.clone()),
     ];
     let namespace = target.namespace.as_deref().unwrap_or(NAMESPACE);
-    // Tests are left out later: `--skip-tests` drops each hook whose text contains `test`.
+    // `--skip-tests` is not set, because it drops each hook whose text contains `test`. `hooks`
+    // removes the objects of tests later.
     for argument in ["--include-crds", "--namespace", namespace] {
         arguments.push(argument.into());
     }
-    // Without this flag, helm renders for a version of its own choice, and rejects charts that
-    // require a newer one.
+    // Without this flag, helm renders for its own default version of Kubernetes, and rejects charts
+    // that require a newer version.
     if let Some([major, minor, patch]) = target.kubernetes {
         arguments.push("--kube-version".into());
         arguments.push(RenderArgument::Text(format!("{major}.{minor}.{patch}")));
@@ -66,8 +68,8 @@ pub(super) fn command(
     let mut extra_files = Vec::new();
     let config = package.and_then(|package| package.config.as_ref());
     if let Some(default) = config.and_then(|config| config.default.as_ref()) {
-        // The file name of the author is not used: helm splits it at commas into several paths,
-        // which can be anywhere.
+        // The file name that the author chose is not passed to helm. helm splits a file name at
+        // commas into several paths, which could be outside of the content.
         let values = files.get(default.as_str()).cloned().unwrap_or_default();
         extra_files.push(("values.yaml", values));
     }

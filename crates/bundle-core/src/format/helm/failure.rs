@@ -60,8 +60,9 @@ pub fn failure(command: &RenderCommand, stderr: &[u8]) -> Findings {
     .into()
 }
 
-/// Returns an error for each value that does not match the schema of a chart. helm lists them below
-/// the name of the chart: `- at '/a/b': MESSAGE`, or in earlier versions `- a.b: MESSAGE`.
+/// Returns an error for each value that does not match the schema of a chart. helm lists these
+/// values below the name of the chart: `- at '/a/b': MESSAGE`, or in earlier versions
+/// `- a.b: MESSAGE`.
 fn of_values(command: &RenderCommand, text: &str) -> Findings {
     let mut findings = Findings::default();
     let mut chart = command.chart.as_str();
@@ -109,8 +110,9 @@ fn entry_of(field: &str, entry: &str) -> (String, String) {
     }
 }
 
-/// Returns the file of the bundle that the message names, with its line. helm writes
-/// `CHART/templates/a.yaml:3:8`, with a line, or `CHART/templates/a.yaml`.
+/// Returns the file of the bundle that the message names, with its line; `None` if the message
+/// names no file. helm writes `CHART/templates/a.yaml:3:8`, or `CHART/templates/a.yaml` without a
+/// line.
 fn template(command: &RenderCommand, message: &str) -> Option<(String, Option<usize>)> {
     let is_path = |letter: char| letter.is_alphanumeric() || "/._-+".contains(letter);
     let words = message.split(|letter: char| !is_path(letter) && letter != ':');
@@ -124,7 +126,7 @@ fn template(command: &RenderCommand, message: &str) -> Option<(String, Option<us
         Some((format!("{}{inner}", command.folder), line))
     });
     let places: Vec<_> = places.collect();
-    // The last place with a line is the innermost one.
+    // helm writes several locations. The last location with a line is the innermost location.
     let with_line = places.iter().rev().find(|(_, line)| line.is_some());
     with_line.or_else(|| places.first()).cloned()
 }

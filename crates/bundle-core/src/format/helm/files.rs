@@ -1,5 +1,5 @@
-//! The files of a chart as helm gets them: without ignored files, and without functions that read
-//! a cluster or the clock.
+//! The files of a chart that helm reads. Ignored files are removed, and functions that read a
+//! cluster or the clock are replaced.
 
 use super::{
     bad,
@@ -17,9 +17,9 @@ const TEMPLATES: &str = "templates/";
 const SCHEMA: &str = "values.schema.json";
 /// Maximum product of the lengths of all patterns and all paths: about a second of comparisons.
 const COMPARISONS: usize = 1 << 30;
-/// Function that fails at each call with another number of arguments than one. It replaces calls
-/// of `lookup`, which has four, and of `now`, which has none. Thus a call is an error only where
-/// helm executes it.
+/// Function that returns an error unless it has exactly one argument. The function replaces
+/// `lookup` (four arguments) and `now` (no argument). A call is therefore an error only if helm
+/// executes the call.
 const FAIL: &[u8] = b"fail";
 
 /// A file of a chart.
@@ -32,7 +32,7 @@ pub enum ChartFile {
     Packed(Vec<u8>),
 }
 
-/// The files of a chart, one after the other.
+/// The files of a chart. They are prepared one after the other.
 #[derive(Debug)]
 pub struct ChartFiles {
     folder: String,
@@ -64,7 +64,7 @@ impl ChartFiles {
         Ok(())
     }
 
-    /// Returns `true` if helm gets the file at `path` of the bundle.
+    /// Returns `true` if helm reads the file at `path` of the bundle.
     pub fn includes(&self, path: &str) -> bool {
         let Some(path) = path.strip_prefix(self.folder.as_str()) else {
             return false;
@@ -77,7 +77,7 @@ impl ChartFiles {
         !is_ignored && !self.ignore.covers(path, false)
     }
 
-    /// Returns the content that helm gets for the file at `path` of the bundle, or of a packed
+    /// Returns the content that helm reads for the file at `path` of the bundle, or of a packed
     /// dependency.
     pub fn prepare(&mut self, path: &str, content: Vec<u8>) -> Result<ChartFile, Findings> {
         let inner = path.strip_prefix(self.folder.as_str()).unwrap_or(path);
@@ -94,8 +94,8 @@ impl ChartFiles {
         Ok(ChartFile::Content(content))
     }
 
-    /// Replaces functions, also in `NOTES.txt`: other templates can use its definitions, and it can
-    /// change the values.
+    /// Replaces functions that read a cluster or the clock. `NOTES.txt` is changed too: other
+    /// templates can use its definitions, and it can change the values.
     fn template(&mut self, content: Vec<u8>) -> Vec<u8> {
         let calls = template::calls(&content);
         if calls.is_empty() {
@@ -110,7 +110,7 @@ impl ChartFiles {
             }
             replaced.extend_from_slice(&content[from..place.start]);
             replaced.extend_from_slice(FAIL);
-            // Later columns of the line stay as they are.
+            // Spaces keep the column numbers of the rest of the line unchanged.
             let padding = place.len().saturating_sub(FAIL.len());
             replaced.resize(replaced.len() + padding, b' ');
             from = place.end;

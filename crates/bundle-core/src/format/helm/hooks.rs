@@ -1,6 +1,6 @@
-//! Hooks of a chart: objects that helm creates and removes at its own events. Objects of tests are
-//! left out. Programs that helm would run at an event are rejected, because an installation has no
-//! such events.
+//! Hooks of a chart: objects that helm creates and removes at events such as `pre-install`. Objects
+//! of tests are not installed. Programs that helm would run at an event are rejected, because a
+//! BundleDeployment has no such events.
 
 use serde_json::Value;
 
@@ -56,7 +56,8 @@ pub(super) fn is_test(object: &Value) -> bool {
     events(object).is_some_and(|events| are_tests(&events))
 }
 
-/// Returns the events of a hook in lower case, as helm reads them.
+/// Returns the events of a hook in lower case, as helm reads them; `None` if the object is not a
+/// hook.
 fn events(object: &Value) -> Option<Vec<String>> {
     let events = object["metadata"]["annotations"][HOOK].as_str()?;
     let events = events.split(',');

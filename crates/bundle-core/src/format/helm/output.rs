@@ -9,7 +9,7 @@ use crate::{
     yaml::{self, Allowance},
 };
 
-/// Name of the text in findings.
+/// Name of the output of helm in findings, where other findings have a file name.
 const NAME: &str = "helm template";
 /// Line before each document.
 const SEPARATOR: &[u8] = b"---";
@@ -24,7 +24,7 @@ pub(super) fn read(
 ) -> Vec<Manifest> {
     let documents = match yaml::documents_within(text, NAME, allowance) {
         Ok(documents) => documents,
-        // Values can disable each object.
+        // The output can be empty, because values can disable each object.
         Err(errors)
             if errors
                 .iter()
@@ -46,14 +46,16 @@ pub(super) fn read(
     objects
 }
 
-/// Maximum size of an object of a test, in bytes. Larger ones are compared like other objects.
+/// Maximum size of an object of a test, in bytes. Larger objects of tests are compared like other
+/// objects.
 const TEST_BYTES: usize = 64 << 10;
 
-/// The name of a template, and an object of it.
+/// The name of a template, and the text of one object that it renders.
 type Source<'a> = (&'a [u8], &'a [u8]);
 
 /// Returns an error with the first template whose objects differ in two outputs of `command`. The
-/// order of the objects and those of tests, which are not installed, do not count.
+/// order of the objects is ignored. Objects of tests are ignored too, because they are not
+/// installed.
 pub fn compare(command: &RenderCommand, first: &[u8], second: &[u8]) -> Result<(), Finding> {
     if first == second {
         return Ok(());
@@ -91,7 +93,7 @@ fn sources(text: &[u8]) -> Vec<Source<'_>> {
     for line in text.split_inclusive(|byte| *byte == b'\n') {
         let end = at + line.len();
         let line = line.strip_suffix(b"\n").unwrap_or(line);
-        // A comment in an object can have the same text.
+        // A comment in an object can have the same text as this line.
         let source = line.strip_prefix(SOURCE.as_bytes());
         if let Some(next) = source.filter(|_| is_start) {
             found.push((name, object(&text[start..at])));
@@ -105,14 +107,14 @@ fn sources(text: &[u8]) -> Vec<Source<'_>> {
     found
 }
 
-/// Returns the text of an object without the separator of the next one.
+/// Returns the text of an object without the separator of the next object.
 fn object(text: &[u8]) -> &[u8] {
     let text = text.trim_ascii_end();
     let object = text.strip_suffix(SEPARATOR).unwrap_or(text);
     object.trim_ascii_end()
 }
 
-/// Returns the objects that only one of two sorted lists contains, sorted.
+/// Returns the objects that are in only one of two sorted lists. The result is sorted.
 fn differing<'a>(first: Vec<Source<'a>>, second: Vec<Source<'a>>) -> Vec<Source<'a>> {
     let mut found = Vec::new();
     let (mut first, mut second) = (first.into_iter().peekable(), second.into_iter().peekable());
@@ -220,7 +222,7 @@ mod tests {
         assert!(compared(&[test("1"), a.clone()], &[a.clone(), test("2")]));
         let mixed = |value| object("t", "test,pre-install", value);
         assert!(!compared(&[mixed("1")], &[mixed("2")]));
-        // The hook is in a part of another object.
+        // This object is not a hook: the annotation is in another field of the object.
         let nested = |value: &str| {
             format!(
                 "---\n# Source: web/templates/a.yaml\nkind: A\nspec: {{\n# Source: x\nmetadata: {{annotations: {{helm.sh/hook: test}}, a: {value}}}\n# Source: y\n}}\n"

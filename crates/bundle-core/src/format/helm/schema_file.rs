@@ -1,4 +1,4 @@
-//! `values.schema.json` of a chart: helm reads the files and URLs that it refers to.
+//! `values.schema.json` of a chart: helm reads the files and URLs that the schema refers to.
 
 use serde_json::Value;
 
@@ -8,7 +8,8 @@ use crate::diagnostic::{Finding, codes};
 const BYTES: usize = 1 << 20;
 /// Keywords of references.
 const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
-/// Supported values of `$schema`, without scheme and final `#`. helm contains them.
+/// Supported values of `$schema`, without scheme and final `#`. helm contains these schemas and
+/// does not download them.
 const DRAFTS: [&str; 6] = [
     "json-schema.org/draft-04/schema",
     "json-schema.org/draft-06/schema",
@@ -42,7 +43,8 @@ pub(super) fn check(path: &str, text: &[u8]) -> Result<(), Finding> {
     }
 }
 
-/// Returns a reference to another file, if there is one.
+/// Returns the first keyword of the schema that names another file or URL, with its text; `None` if
+/// there is no such keyword.
 fn foreign(value: &Value) -> Option<(&str, &str)> {
     match value {
         Value::Array(items) => items.iter().find_map(foreign),

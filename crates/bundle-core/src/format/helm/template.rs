@@ -2,14 +2,14 @@
 
 use std::ops::Range;
 
-/// A function that reads something other than the values of a rendering.
+/// Reason why the result of a function does not depend only on the values of the chart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Impurity {
     /// `lookup` reads objects of a cluster.
     Cluster,
     /// `now` reads the clock.
     Clock,
-    /// The result is random, or can be: `tpl` executes a text that is not known before.
+    /// The result is random, or can be random: `tpl` executes a text that is not known before.
     Random,
 }
 
@@ -44,7 +44,8 @@ const RANDOM: [&str; 27] = [
     "tpl",
     "uuidv4",
 ];
-/// Also a function without order; a common name of variables and fields, which do not count.
+/// The function `values`. Its result has no order. Many variables and fields have this name too, so
+/// only calls of the function are impure.
 const VALUES: &str = "values";
 
 impl Impurity {
@@ -58,7 +59,8 @@ impl Impurity {
     }
 }
 
-/// Returns the places of the names of impure functions in the actions of a template, in order.
+/// Returns the positions of the names of impure functions in the actions of a template, in order. A
+/// function is impure if its result does not depend only on its arguments.
 pub(super) fn calls(text: &[u8]) -> Vec<(Range<usize>, Impurity)> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -68,7 +70,7 @@ pub(super) fn calls(text: &[u8]) -> Vec<(Range<usize>, Impurity)> {
     found
 }
 
-/// Reads an action from `at`, and returns the position after it.
+/// Reads an action from the position `at`, and returns the position after the action.
 fn action(text: &[u8], mut at: usize, found: &mut Vec<(Range<usize>, Impurity)>) -> usize {
     let start = at;
     if let [b'-', b' ' | b'\t' | b'\r' | b'\n', ..] = text[at..] {
@@ -103,7 +105,7 @@ fn quoted(text: &[u8], mut at: usize, quote: u8) -> usize {
     while let Some(&byte) = text.get(at) {
         match byte {
             b'\\' => at += 2,
-            // The text of a quote ends with its line.
+            // A text in quotes ends at the end of its line.
             b'\n' => return at,
             _ if byte == quote => return at + 1,
             _ => at += 1,
@@ -112,7 +114,7 @@ fn quoted(text: &[u8], mut at: usize, quote: u8) -> usize {
     text.len()
 }
 
-/// Letters of other alphabets belong to names too.
+/// Letters of other alphabets can be part of a name too.
 fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii()
 }

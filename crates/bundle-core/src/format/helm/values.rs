@@ -16,14 +16,15 @@ const KEY_FIELD: &str = "spec.config.values";
 /// Values that an installation sets.
 #[derive(Debug, PartialEq)]
 pub(super) struct GivenValues {
-    /// A map.
+    /// The values, as a map.
     pub(super) values: Value,
     /// Field that contains the values.
     pub(super) field: &'static str,
 }
 
-/// Returns the values in `config`. If `values` is its only key, they are below it, as a map or as
-/// the text of a YAML document. Otherwise `config` itself has the values.
+/// Returns the values in `config`. If `config` has only the key `values`, this key contains the
+/// values: as a map, or as the text of a YAML document. Otherwise `config` itself contains the
+/// values.
 pub(super) fn given(config: &Value, allowance: &mut Allowance) -> Result<GivenValues, Findings> {
     let own = |values: &Value| GivenValues {
         values: values.clone(),
@@ -52,7 +53,7 @@ pub(super) fn given(config: &Value, allowance: &mut Allowance) -> Result<GivenVa
     }
 }
 
-/// Parses the text of values. Text without a document has none.
+/// Parses the text of a YAML document with values. A text without a document contains no values.
 fn parsed(text: &str, allowance: &mut Allowance) -> Result<Value, Findings> {
     let documents = match yaml::documents_within(text.as_bytes(), KEY_FIELD, allowance) {
         Ok(documents) => documents,
@@ -78,7 +79,7 @@ fn parsed(text: &str, allowance: &mut Allowance) -> Result<Value, Findings> {
     }
 }
 
-/// Converts a finding about a file to one about the field.
+/// Converts a finding about a file to a finding about the field [`KEY_FIELD`].
 fn of_field(finding: Finding) -> Finding {
     let line = finding.place.line;
     let message = match line {

@@ -35,8 +35,8 @@ pub(super) struct OperatorConfig {
     pub(super) deployment: Map<String, Value>,
 }
 
-/// Returns the configuration of an operator that runs in `namespace`. `None` is an unknown
-/// configuration, for which the objects show the structure of an installation.
+/// Returns the configuration of an operator that runs in `namespace`. `None` means that the
+/// configuration is unknown. In this case the objects show the structure of an installation.
 pub(super) fn resolve(
     given: Option<&Value>,
     modes: &SupportedModes<'_>,
@@ -90,7 +90,8 @@ fn validate(config: &Value) -> Result<(), Findings> {
     Ok(())
 }
 
-/// Returns the namespaces that the configuration names. Messages of RukPak stay as they are.
+/// Returns the namespaces that the configuration names. The messages are the unchanged messages of
+/// RukPak.
 fn target_namespaces(
     config: &Value,
     modes: &SupportedModes<'_>,

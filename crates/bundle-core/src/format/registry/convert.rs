@@ -29,7 +29,8 @@ const SUGGESTED_NAMESPACE: &str = "operatorframework.io/suggested-namespace";
 const TARGET_NAMESPACES: &str = "olm.targetNamespaces";
 /// Maximum length of a namespace name.
 const MAX_NAMESPACE: usize = 63;
-/// Number of old ReplicaSets of an operator that are kept, as the Operator Lifecycle Manager sets it.
+/// Number of old ReplicaSets of an operator that are kept. The Operator Lifecycle Manager sets the
+/// same number.
 const REVISIONS: u32 = 1;
 
 /// Kinds that a bundle may contain in addition to the ClusterServiceVersion; `true` for namespaced
@@ -60,18 +61,18 @@ pub(super) fn is_csv(object: &Manifest) -> bool {
     object.id.kind == "ClusterServiceVersion" && object.id.group == "operators.coreos.com"
 }
 
-/// Returns all objects in an order in which they can be installed. They are complete if `findings`
-/// has no errors.
+/// Returns all objects in an order in which they can be installed. The list is complete if
+/// `findings` has no errors.
 ///
-/// The suggested namespace is one of the objects, as in RukPak. The namespace of `target` is not:
-/// it must exist, or `spec.createNamespace` creates it.
+/// The list contains the suggested namespace, as in RukPak. The list does not contain the namespace
+/// of `target`: this namespace must exist, or `spec.createNamespace` creates it.
 pub(super) fn convert(
     operator: Operator,
     others: Vec<Manifest>,
     target: &RenderTarget,
     findings: &mut Findings,
 ) -> Vec<Manifest> {
-    // An invalid name was reported before. Each generated name would contain it.
+    // An invalid name was already reported. Each generated name would contain this invalid name.
     if !object::is_dns_subdomain(&operator.csv.name) {
         return Vec::new();
     }
@@ -107,7 +108,8 @@ pub(super) fn convert(
         made.push(
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
         );
-        // The invalid name is reported once, and not for each object in the namespace.
+        // A namespace with an invalid name is reported once, and not for each object in the
+        // namespace.
         if namespace.len() > MAX_NAMESPACE {
             return written(&place, made, findings);
         }
@@ -204,7 +206,7 @@ impl Workloads<'_> {
         }
         let targets = Value::String(targets.annotation());
         annotations.insert(TARGET_NAMESPACES.to_owned(), targets);
-        // The operator reads them through the downward API, so they belong on its pods.
+        // The operator reads these annotations through the downward API, so its pods need them.
         merge(
             &mut deployment.spec,
             json!({
@@ -237,7 +239,7 @@ impl Workloads<'_> {
     }
 }
 
-/// Merges maps of `from` into those of `into`. Other values are replaced.
+/// Merges maps of `from` into the maps of `into`. Values of other types are replaced.
 fn merge(into: &mut Value, from: Value) {
     match (into, from) {
         (Value::Object(into), Value::Object(from)) => {
@@ -250,7 +252,7 @@ fn merge(into: &mut Value, from: Value) {
 }
 
 /// Converts an object other than the ClusterServiceVersion. A namespaced object is placed in the
-/// operator's namespace.
+/// operator's namespace. Returns `None` for an unsupported kind, which is added to `findings`.
 fn placed(mut object: Manifest, namespace: &str, findings: &mut Findings) -> Option<Manifest> {
     let known = OTHERS.iter().find(|(kind, _)| *kind == object.id.kind);
     let Some((_, namespaced)) = known else {

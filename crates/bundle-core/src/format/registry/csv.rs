@@ -1,5 +1,5 @@
-//! ClusterServiceVersion: install modes, permissions, deployments, webhooks and description.
-//! `validation` rejects unsupported ones.
+//! ClusterServiceVersion: install modes, permissions, deployments, webhooks and description. The
+//! module `validation` rejects unsupported values.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +13,9 @@ use crate::{diagnostic::Finding, object::Manifest};
 pub struct Csv {
     /// Name, such as `memcached-operator.v0.1.0`.
     pub name: String,
-    /// Annotations.
+    /// Annotations of the ClusterServiceVersion.
     pub annotations: BTreeMap<String, String>,
-    /// File and line, for findings.
+    /// File and line of the ClusterServiceVersion, for findings.
     pub(super) place: (String, usize),
     /// `spec` of the ClusterServiceVersion.
     pub(super) spec: Spec,
@@ -25,11 +25,11 @@ pub struct Csv {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Named {
-    /// Name.
+    /// Name of the link or maintainer.
     pub name: String,
-    /// URL.
+    /// URL of the link.
     pub url: String,
-    /// Email address.
+    /// Email address of the maintainer.
     pub email: String,
 }
 
@@ -122,7 +122,7 @@ pub(super) struct WebhookDefinition {
 }
 
 impl WebhookDefinition {
-    /// Returns the kind; `None` for an unknown one.
+    /// Returns the kind of the webhook; `None` for an unknown kind.
     pub(super) fn kind(&self) -> Option<WebhookKind> {
         match self.type_.as_str() {
             "ValidatingAdmissionWebhook" => Some(WebhookKind::Validating),

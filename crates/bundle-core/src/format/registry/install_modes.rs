@@ -16,9 +16,9 @@ const MULTI_NAMESPACE: &str = "MultiNamespace";
 /// Namespaces that an operator watches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum TargetNamespaces {
-    /// All namespaces.
+    /// The operator watches all namespaces.
     All,
-    /// These namespaces, without duplicates, in the given order.
+    /// The operator watches these namespaces, without duplicates, in the given order.
     Listed(Vec<String>),
 }
 
@@ -28,7 +28,7 @@ impl TargetNamespaces {
         self.listed().join(",")
     }
 
-    /// Returns the namespaces; none for all namespaces.
+    /// Returns the listed namespaces. The result is empty if the operator watches all namespaces.
     pub(super) fn listed(&self) -> &[String] {
         match self {
             Self::All => &[],
@@ -71,7 +71,8 @@ impl<'a> SupportedModes<'a> {
         in_brackets(&self.0.iter().copied().collect::<Vec<_>>())
     }
 
-    /// Returns the namespaces that the operator watches without a configuration.
+    /// Returns the namespaces that the operator watches without a configuration; `None` if the
+    /// operator requires a configuration.
     pub(super) fn default(&self) -> Option<TargetNamespaces> {
         self.has(ALL_NAMESPACES).then_some(TargetNamespaces::All)
     }

@@ -44,7 +44,7 @@ const PACKAGE: &str = "operators.operatorframework.io.bundle.package.v1";
 pub struct Operator {
     /// Name of the package.
     pub package: String,
-    /// ClusterServiceVersion.
+    /// ClusterServiceVersion of the operator.
     pub csv: Csv,
 }
 
@@ -120,8 +120,8 @@ impl ContentFormat for RegistryV1 {
         path.starts_with(plain::FOLDER) || path == ANNOTATIONS
     }
 
-    /// Values of the bundle move into the objects that install it. While they move, some exist
-    /// twice.
+    /// Values of the bundle are moved into the objects that install the operator. During this move,
+    /// some values exist twice in memory.
     fn memory(&self, has_file: &dyn Fn(&str) -> bool, parsed: u64, weight: &Weight) -> u64 {
         if !has_file(ANNOTATIONS) {
             return parsed;
@@ -179,7 +179,7 @@ fn parts(
             }
         }),
         [] => {
-            // A file that could not be read may be the missing one.
+            // If a file could not be parsed, this file may contain the ClusterServiceVersion.
             if !findings.has_errors() {
                 findings.push(
                     refused("manifests/ has no ClusterServiceVersion")
@@ -213,7 +213,8 @@ fn parts(
     ))
 }
 
-/// Returns the name of the package from the annotations.
+/// Returns the name of the package from the annotations. Returns `None` if the name is missing or
+/// invalid, which is added to `findings`.
 fn package_name(files: &Files, findings: &mut Findings) -> Option<String> {
     let Some(text) = files.get(ANNOTATIONS) else {
         findings.push(

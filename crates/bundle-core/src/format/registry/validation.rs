@@ -19,12 +19,12 @@ use crate::{
 const MAX_COPIED_ANNOTATIONS: usize = 4 << 20;
 /// Memory of an annotation without its texts, in bytes.
 const ANNOTATION: usize = 100;
-/// API groups that rules of webhooks cannot name: all groups, and those of the programs that install
-/// the operator.
+/// API groups that rules of webhooks cannot name: all groups (`*`), and the groups of the programs
+/// that install the operator.
 const FORBIDDEN_GROUPS: [&str; 3] = ["*", "olm.operatorframework.io", "core.rukpak.io"];
 /// API group of webhook configurations.
 const ADMISSION_GROUP: &str = "admissionregistration.k8s.io";
-/// Resources of that group that rules of webhooks cannot name, in lower case.
+/// Resources of [`ADMISSION_GROUP`] that rules of webhooks cannot name, in lower case.
 const FORBIDDEN_RESOURCES: [&str; 5] = [
     "*",
     "mutatingwebhookconfiguration",
@@ -228,7 +228,8 @@ fn webhooks(found: &mut CsvFindings<'_>) {
     }
 }
 
-/// Checks the rules of an admission webhook, which cannot apply to the objects that install it.
+/// Checks the rules of an admission webhook. A rule must not match webhook configurations or
+/// objects of this project and of the Operator Lifecycle Manager.
 fn rules(found: &mut CsvFindings<'_>, webhook: &WebhookDefinition, field: &str) {
     let name = &webhook.generate_name;
     let hint = "limit the rule to the API groups and resources of the operator";

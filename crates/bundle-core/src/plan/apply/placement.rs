@@ -15,7 +15,8 @@ pub struct ObjectOwner<'a> {
     pub name: &'a str,
     /// Id of its ApplySet.
     pub applyset: &'a str,
-    /// Namespace of namespaced objects that name none. Without it, such objects are rejected.
+    /// Namespace for namespaced objects that specify no namespace. If the field is `None`, such
+    /// objects are rejected.
     pub namespace: Option<&'a str>,
 }
 

@@ -25,15 +25,15 @@ impl ReplacePolicy {
         }
     }
 
-    /// Returns true if there is a state in which an object of this kind is replaced. Permissions
-    /// for a replacement are checked only for such objects.
+    /// Returns true if the policy can replace an object of this kind in at least one state.
+    /// Permissions for a replacement are checked only for such objects.
     pub fn may_replace(self, id: &ObjectId) -> bool {
         [true, false]
             .into_iter()
             .any(|is_finished| self.decide(id, is_finished) == Replacement::Replace)
     }
 
-    /// Decides if an object with a changed immutable field is replaced.
+    /// Decides whether an object with a changed immutable field is replaced.
     pub fn decide(self, id: &ObjectId, is_finished: bool) -> Replacement {
         let is_job = is_job(&id.group, &id.kind);
         match self {
@@ -102,12 +102,12 @@ pub struct Cause<'a> {
     pub reason: &'a str,
     /// Path of the field.
     pub field: &'a str,
-    /// Message. It may contain the whole value of the field.
+    /// Message of the cause. The message may contain the whole value of the field.
     pub message: &'a str,
 }
 
-/// Returns the immutable fields if a `Status` reports only changes of immutable fields; otherwise
-/// `None`.
+/// Returns the immutable fields if a `Status` reports only changes of immutable fields. Returns
+/// `None` for every other `Status`.
 ///
 /// Only the message of each cause shows that a field is immutable. Source: `ValidateImmutableField`
 /// of `k8s.io/apimachinery` ("field is immutable", also for Jobs and selectors) and
@@ -149,7 +149,7 @@ fn is_immutability(cause: Cause<'_>) -> bool {
 }
 
 /// Returns a message about an object with changed immutable fields. The messages of the API server
-/// contain the values of the fields; this message omits them.
+/// contain the values of the fields. This message contains no values.
 pub fn sentence(fields: &[&str], reason: KeepReason) -> String {
     let mut fields = fields.to_vec();
     fields.sort_unstable();

@@ -7,10 +7,10 @@ use crate::object::ObjectId;
 use crate::rights::concerns_rights;
 
 /// Removes from a Service the node ports that the existing Service `live` of the same name uses:
-/// these ports are not free until `live` is deleted. Other ports stay, because the dry run checks
-/// that other ports are free.
+/// these ports are not free until `live` is deleted. Other ports are not removed, because the dry
+/// run checks that they are free.
 ///
-/// Cluster IPs also stay: a dry run does not check cluster IPs. Sources:
+/// Cluster IPs are not removed, because a dry run does not check cluster IPs. Sources:
 /// `pkg/registry/core/service/{portallocator,ipallocator}` of Kubernetes.
 pub fn remove_held_node_ports(id: &ObjectId, value: &mut Value, live: &Value) {
     if !is_service(id) {
@@ -35,7 +35,7 @@ pub fn remove_held_node_ports(id: &ObjectId, value: &mut Value, live: &Value) {
 }
 
 /// Returns true if the API server rejects the dry run only because a quota is exhausted. The
-/// deletion of the former object frees its share.
+/// deletion of the former object frees the quota that this object uses.
 ///
 /// Quotas are the last admission plugin, so all other plugins have accepted the request. Source:
 /// `AllOrderedPlugins` of Kubernetes' `pkg/kubeapiserver/options`.
@@ -44,7 +44,7 @@ pub fn is_full_quota(message: &str) -> bool {
 }
 
 /// Returns true if the creation of an object of this kind depends on resources that the former
-/// object holds.
+/// object uses.
 pub fn is_service(id: &ObjectId) -> bool {
     (id.group.as_str(), id.kind.as_str()) == ("", "Service")
 }

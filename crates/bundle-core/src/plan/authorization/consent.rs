@@ -1,7 +1,7 @@
 //! Authorization of a single write or deletion. There are three results: no permission is required,
 //! the requesters of the content need the permissions, or the write is denied for all requesters.
-//! `crate::rights` and `webhook::reconcile` check the permissions; [`crate::plan::targets`] has the
-//! target restrictions of a class.
+//! `crate::rights` and `webhook::reconcile` check the permissions. [`crate::plan::targets`]
+//! contains the target restrictions of a class.
 
 use crate::object::ObjectId;
 use crate::plan::decision::DecidedObjects;
@@ -27,8 +27,8 @@ pub enum ActingAccount {
     /// The class names the ServiceAccount. Or `spec.serviceAccount` names it, and all requesters
     /// have permission to impersonate it.
     Granted,
-    /// Neither the class nor the spec names the ServiceAccount: it installed the content under an
-    /// earlier class.
+    /// The ServiceAccount installed the content under an earlier class. Neither the current class
+    /// nor the spec names this ServiceAccount.
     Former,
     /// `spec.serviceAccount` names the ServiceAccount, but at least one requester has no permission
     /// to impersonate it. The text names these requesters.
@@ -38,7 +38,7 @@ pub enum ActingAccount {
 /// Required authorization of an [`ObjectAction`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Consent {
-    /// The class delegates its permissions; requesters need no permissions.
+    /// The class delegates its permissions. The requesters need no permissions.
     Delegated,
     /// All requesters of the content need the permissions. The value defines the check.
     Requesters(RequesterCheck),
@@ -46,7 +46,7 @@ pub enum Consent {
     Denied(DenialReason),
 }
 
-/// Reason for a denial that no permission of a requester changes.
+/// Reason for a denial that stays, whatever permissions the requester has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DenialReason {
     /// The class does not allow this target.
@@ -168,7 +168,8 @@ mod tests {
         ObjectAction::Remove,
     ];
 
-    /// Class, acting account, `true` if the object is inside of the targets, acts, consent.
+    /// Columns: class, acting account, `true` if the object is inside of the targets, actions,
+    /// expected consent.
     type Row<'a> = (
         Option<&'a Class>,
         ActingAccount,
@@ -212,8 +213,8 @@ mod tests {
         let strict = class("Requester", "DryRun");
         let reviewed = class("Requester", "AccessReview");
         let lends = class("Class", "DryRun");
-        // `requesterCheck` belongs to `authorization: Requester`; a class with `authorization:
-        // Class` ignores it.
+        // `requesterCheck` belongs to `authorization: Requester`. A class with
+        // `authorization: Class` ignores this field.
         let lends_reviewed = class("Class", "AccessReview");
         let deletions_and_repairs: &[ObjectAction] = &[Restore, Prune, Remove];
         let table: [Row<'_>; 18] = [
@@ -278,8 +279,8 @@ mod tests {
         let all_but_other = DecidedObjects::AllBut([other.to_string()].into());
         let dry_run = Consent::Requesters(RequesterCheck::DryRun);
         let review = Consent::Requesters(RequesterCheck::AccessReview);
-        // Class, objects that the class authorized, object, consent for installation, consent
-        // for all other actions.
+        // Columns: class, objects that the class authorized, object, consent for installation,
+        // consent for all other actions.
         let table = [
             (
                 &lends,

@@ -5,8 +5,8 @@ use crate::object::ObjectId;
 /// Returns the objects outside of the targets of a class: in a namespace that no pattern matches,
 /// or cluster-scoped while cluster-scoped objects are denied.
 ///
-/// A Namespace belongs to itself: a class that allows `team-*` also allows the object Namespace
-/// `team-a`, even if it denies cluster-scoped objects.
+/// A Namespace counts as an object inside of this namespace. A class that allows `team-*` also
+/// allows the object Namespace `team-a`, even if the class denies cluster-scoped objects.
 pub fn outside_targets<'a>(
     objects: impl IntoIterator<Item = &'a ObjectId>,
     namespaces: &[String],

@@ -18,8 +18,8 @@ pub const FIRST_PAUSE: Duration = Duration::from_hours(1);
 /// The longest pause.
 pub const MAX_PAUSE: Duration = Duration::from_hours(24);
 
-/// Step that reads the whole content. Each step has its own records, because a process that ends
-/// during one step does not necessarily end during the other.
+/// Step that reads the whole content. Each step has its own records, because an attempt can end the
+/// process in one step and succeed in the other step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ParseStep {
     /// The memory of the content is estimated.
@@ -33,17 +33,17 @@ pub enum ParseStep {
 pub enum AttemptDecision {
     /// The attempt may start, also while other content is in memory.
     Try,
-    /// The attempt may start only while no other content is in memory. If it
-    /// succeeds, other content caused the former interruption, and the record is removed.
+    /// The attempt may start only while no other content is in memory. If the attempt succeeds,
+    /// other content caused the former interruption, and the record is removed.
     TryAlone,
-    /// The content is not tried before this time has passed.
+    /// The next attempt must not start before this time has passed.
     Wait(Duration),
 }
 
 /// Attempts of one step during which the process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InterruptedAttempts {
-    /// Number of attempts.
+    /// Number of interrupted attempts.
     pub count: u32,
     /// Start of the last interrupted attempt.
     pub last: SystemTime,

@@ -41,7 +41,7 @@ pub enum BundleStep {
     ReportContentChanged,
     /// Check that the class allows this source.
     CheckSource,
-    /// Fetch, verify, read and seal the content.
+    /// Fetch, verify and read the content, and record its digest in the seal `status.content.seal`.
     Unpack,
     /// Write the sealed content into the status, even if another client changed the status.
     RestoreStatus,
@@ -54,7 +54,8 @@ pub enum BundleStep {
 pub struct ObservedBundle {
     /// True if the Bundle is being deleted.
     pub is_deleted: bool,
-    /// Result of [`BundleStep::CheckAdmission`]: the record of the content.
+    /// Result of [`BundleStep::CheckAdmission`]: the record of the content. `None` before this
+    /// step.
     pub sealed: Option<SealedRecord>,
     /// Result of [`BundleStep::CheckAdmission`]: true if the source always refers to the same
     /// content, such as a digest.

@@ -147,8 +147,8 @@ impl BundleOutcome<'_> {
         !was_unpacked && matches!(self, Self::Unpacked(_) | Self::Sealed(..))
     }
 
-    /// Returns true if earlier failures no longer count. Earlier failures still count while the
-    /// content is being fetched.
+    /// Returns true if the reconcile succeeded, so that the delay after earlier failures is reset.
+    /// Returns false while the content is being fetched.
     pub fn has_succeeded(&self) -> bool {
         matches!(self, Self::Unpacked(_) | Self::Sealed(..))
     }
@@ -226,7 +226,7 @@ impl BundleFailure<'_> {
         conditions.extend(not_checked());
         let is_refused =
             [codes::install::CONTENT_CHANGED, codes::review::NOT_ADMITTED].contains(&self.code);
-        // Content that was unpacked stays unpacked.
+        // Content that was unpacked before is still available.
         if self.is_unpacked && !is_refused {
             return StatusPlan {
                 phase: None,

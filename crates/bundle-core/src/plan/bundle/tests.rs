@@ -8,8 +8,8 @@ use crate::reference::Digest;
 
 const CHECKS: [BundleStep; 2] = [CheckAdmission, CheckProvisioner];
 
-/// Returns facts from letters: `d`eleted, fixed source (`x`), and the record of its content:
-/// `n`one, of the `s`ame or a `c`hanged spec.
+/// Returns facts from letters: `d` (deleted), `x` (fixed source), and the record of the content:
+/// `n` (none), `s` (same spec) or `c` (changed spec).
 fn observed(facts: &str) -> ObservedBundle {
     let is = |fact| facts.contains(fact);
     ObservedBundle {
@@ -40,7 +40,7 @@ fn steps_depend_on_observed_facts() {
         ("sx", with(&[RestoreStatus])),
         ("c", with(&[ReportContentChanged])),
         ("cx", with(&[ReportContentChanged])),
-        // It is being deleted.
+        // The Bundle is being deleted.
         ("d", removal.clone()),
         ("dn", removal.clone()),
         ("ds", removal.clone()),
@@ -129,8 +129,8 @@ fn status_depends_on_the_outcome() {
         source: "registry.example.com/web:1",
         now: &new,
     };
-    // Outcome; phase, whether the source is forgotten, conditions; whether an Event is sent, the
-    // attempt has succeeded, and it is repeated.
+    // Columns: outcome; phase, `true` if the source is removed from the status, conditions; `true`
+    // if an Event is sent, if the attempt has succeeded, and if the source is compared again.
     #[rustfmt::skip]
     let table = [
         (Pending { is_retry: false }, Some(Phase::Unpacking), false, [&["Unpacked=False Unpacking"][..], &not_checked].concat(), [false, false, false]),
@@ -139,14 +139,15 @@ fn status_depends_on_the_outcome() {
         (Pending { is_retry: true }, None, false, not_checked.to_vec(), [false, false, false]),
         (NotUploaded, Some(Phase::Pending), true, [&["Unpacked=False UnpackPending"][..], &not_checked].concat(), [false, false, false]),
         (Failed(failure(lost, false)), Some(Phase::Failing), true, failed.clone(), [false, false, false]),
-        // Content that was unpacked stays unpacked, unless its record is not trusted.
+        // Content that was unpacked before is still available, unless its record is not trusted.
         (Failed(failure(lost, true)), None, false, not_checked.to_vec(), [false, false, false]),
         (Failed(failure(changed, true)), Some(Phase::Failing), true, failed.clone(), [false, false, false]),
         (Failed(failure(admitted, true)), Some(Phase::Failing), true, failed.clone(), [false, false, false]),
         (Failed(failure(admitted, false)), Some(Phase::Failing), true, failed.clone(), [false, false, false]),
         (Failed(verified(false)), Some(Phase::Failing), true, [&["Verified=False UnpackFailed"][..], &failed].concat(), [false, false, false]),
         (Failed(verified(true)), Some(Phase::Failing), true, [&["Verified=Unknown UnpackFailed"][..], &failed].concat(), [false, false, false]),
-        // A server that is not supported stops a BundleDeployment, and not the unpacking.
+        // An unsupported server prevents the installation by a BundleDeployment. It does not
+        // prevent the unpacking.
         (Unpacked(content), Some(Phase::Unpacked), false, vec!["Verified=True Signed", "Compatible=False Unsupported", "Unpacked=True UnpackSuccessful", "SourceMoved=False SourceUnchanged"], [true, true, true]),
         (Sealed(&old, SourceAnswer::Pending), Some(Phase::Unpacked), false, vec![sealed], [true, true, false]),
         (Sealed(&old, SourceAnswer::Unchanged), Some(Phase::Unpacked), false, vec![sealed, "SourceMoved=False SourceUnchanged"], [true, true, true]),

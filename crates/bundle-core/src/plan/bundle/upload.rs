@@ -1,11 +1,12 @@
-//! Decisions about an uploaded archive: whether a Bundle accepts it, and who can upload it. Texts and
-//! results are those of RukPak (`internal/uploadmgr/handler.go`).
+//! Decisions about an uploaded archive: whether a Bundle accepts the archive, and who can upload
+//! it. Texts and results are the same as in RukPak (`internal/uploadmgr/handler.go`).
 
 use crate::reference::Digest;
 use crate::review::{Requester, Source};
 use crate::rights::Question;
 
-/// Maximum number of groups of a requester on whose behalf another user uploads.
+/// Maximum number of groups of a requester. If the requester has more groups, another user cannot
+/// upload on behalf of this requester.
 const MAX_GROUPS: usize = 32;
 
 /// Reason why a Bundle does not accept an upload.
@@ -19,14 +20,14 @@ pub enum UploadRejection {
     Unpacked,
 }
 
-/// Content that a Bundle has.
+/// Stored and unpacked content of a Bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct UploadState<'a> {
-    /// Digest of the content that was unpacked.
+    /// Digest of the content that was unpacked; `None` before the first unpacking.
     pub unpacked: Option<&'a Digest>,
-    /// True if the cache has that content.
+    /// True if the cache contains the unpacked content.
     pub is_cached: bool,
-    /// Digest of the stored upload.
+    /// Digest of the stored upload; `None` without a stored upload.
     pub stored: Option<&'a Digest>,
 }
 
@@ -65,8 +66,9 @@ pub fn decide(state: UploadState<'_>, uploaded: &Digest) -> Result<UploadResult,
 /// Group that the API server adds to every authenticated user.
 const AUTHENTICATED: &str = "system:authenticated";
 
-/// Returns the groups of `requester` that `caller` does not have. The API server adds those of
-/// ServiceAccounts and of authenticated users itself, also to an impersonated user.
+/// Returns the groups of `requester` that `caller` does not have. The groups that the API server
+/// adds itself are ignored: the groups of all authenticated users and of ServiceAccounts. The API
+/// server adds these groups to an impersonated user too.
 pub fn missing_groups<'a>(caller: &Requester, requester: &'a Requester) -> Vec<&'a str> {
     let groups = impersonated_groups(requester);
     groups.filter(|group| !has_group(caller, group)).collect()
@@ -91,16 +93,16 @@ fn impersonated_groups(requester: &Requester) -> impl Iterator<Item = &str> {
         .map(String::as_str)
 }
 
-/// Returns `true` if `caller` is `requester`. A user who has left a group since is the same user,
-/// and can still not act as the requester ([`missing_groups`]).
+/// Returns `true` if `caller` is `requester`. A user who has left a group since then is still the
+/// same user. But this user cannot act as the requester ([`missing_groups`]).
 pub fn is_same_user(caller: &Requester, requester: &Requester) -> bool {
     caller.user == requester.user && caller.uid == requester.uid
 }
 
-/// Returns the permissions that `caller` needs to upload content of a Bundle of `requester`: none for
-/// the requester with all its groups, else those to impersonate the requester, because the content
-/// is installed with the permissions of the requester. Returns `None` if the requester has too many
-/// groups to ask for.
+/// Returns the permissions that `caller` needs to upload content of a Bundle of `requester`. The
+/// requester with all its groups needs none. Another caller needs permission to impersonate the
+/// requester, because the content is installed with the permissions of the requester. Returns
+/// `None` if the requester has too many groups to check.
 pub fn required_impersonation(caller: &Requester, requester: &Requester) -> Option<Vec<Question>> {
     if is_same_user(caller, requester) && missing_groups(caller, requester).is_empty() {
         return Some(Vec::new());
@@ -130,7 +132,8 @@ mod tests {
         let (a, b) = (Digest::of(b"a"), Digest::of(b"b"));
         let rejected = Err(UploadRejection::Unpacked);
         let (stored, identical) = (Ok(UploadResult::Stored), Ok(UploadResult::Identical));
-        // Unpacked, cached, stored; the decision about `a`.
+        // Columns: digest of the unpacked content, `true` if it is cached, digest of the stored
+        // upload, decision about an upload of `a`.
         for (unpacked, is_cached, held, expected) in [
             (None, false, None, stored.clone()),
             (None, false, Some(&a), identical.clone()),
@@ -138,7 +141,7 @@ mod tests {
             (Some(&a), true, None, identical.clone()),
             (Some(&a), true, Some(&a), identical.clone()),
             (Some(&a), false, Some(&a), identical),
-            // Neither the cache nor the uploads have the content.
+            // Neither the cache nor the stored uploads contain the content.
             (Some(&a), false, None, stored.clone()),
             (Some(&a), false, Some(&b), stored),
             (Some(&b), true, None, rejected.clone()),
@@ -180,7 +183,7 @@ mod tests {
         };
         let ana = user("ana", &["team-a", "system:authenticated"]);
         assert_eq!(asked(&ana, &ana), Some(vec![]));
-        // The same user has left the group, or has a token without it.
+        // The same user has left the group, or has a token without the group.
         let expected = ["impersonate users /ana", "impersonate groups /team-a"];
         let expected = expected.map(str::to_owned);
         let left = user("ana", &["team-b", "system:authenticated"]);

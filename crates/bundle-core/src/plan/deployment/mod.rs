@@ -1,5 +1,5 @@
-//! Reconciles of a BundleDeployment: steps, rules of its package, rounds of an
-//! apply, revisions and conditions.
+//! Reconciles of a BundleDeployment: steps, rules of its package, revisions, conditions, and the
+//! rounds of an apply (groups of objects that are applied together).
 
 pub mod package_rules;
 pub mod revisions;

@@ -13,7 +13,7 @@ use crate::{
 pub struct InstalledPackage {
     /// Name of the package.
     pub name: String,
-    /// Version of the package.
+    /// Version of the package; `None` if unknown.
     pub version: Option<String>,
     /// Digest of the content.
     pub digest: String,
@@ -66,8 +66,9 @@ impl PackageRules {
         required.any(|required| required.name == name)
     }
 
-    /// Returns a finding for each requirement that the cluster does not meet. `is_served` answers
-    /// for each of [`Self::apis`], and `installed` are the packages of all BundleDeployments.
+    /// Returns a finding for each requirement that the cluster does not meet. `is_served` returns
+    /// `true` if the server serves an API. `installed` contains the packages of all
+    /// BundleDeployments.
     pub fn unmet(
         &self,
         is_served: impl Fn(&str) -> bool,
@@ -316,7 +317,7 @@ mod tests {
             let rules = rules(None, upgrades);
             let found = rules.upgrade_refusals(&installed("web", version), "other", allowed);
             assert_eq!(texts(&found), expected, "{version:?} {allowed}");
-            // Another package, and the same content.
+            // Another package, and the same content, can always be replaced.
             let other = installed("shop", version);
             assert!(rules.upgrade_refusals(&other, "other", allowed).is_empty());
             let same = installed("web", version);

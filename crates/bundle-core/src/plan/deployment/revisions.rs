@@ -18,16 +18,16 @@ pub struct InstalledRevision<'a> {
     pub bundle: &'a str,
     /// Digest of the content.
     pub digest: &'a str,
-    /// Version of the package.
+    /// Version of the package; `None` if unknown.
     pub version: Option<&'a str>,
     /// Requester of the content.
     pub requested_by: &'a str,
-    /// `spec.config`; null without one.
+    /// `spec.config`; null if the installation had no configuration.
     pub config: &'a Value,
 }
 
-/// Returns the history after `new` is installed. It comes first and is the only active revision;
-/// the newest `history` superseded revisions follow.
+/// Returns the history after `new` is installed. `new` is the first revision, and no other revision
+/// is active. The newest `history` superseded revisions follow.
 pub fn installed(
     revisions: &[Revision],
     new: &InstalledRevision<'_>,
@@ -70,7 +70,8 @@ pub fn installed(
     history
 }
 
-/// Removes the configurations that exceed [`MAX_CONFIG_BYTES`] together with newer ones.
+/// Removes each configuration that, together with the newer configurations, exceeds
+/// [`MAX_CONFIG_BYTES`].
 fn limit_configs(history: &mut [Revision]) {
     let mut left = MAX_CONFIG_BYTES;
     for revision in history {
@@ -82,13 +83,14 @@ fn limit_configs(history: &mut [Revision]) {
     }
 }
 
-/// Returns true if the content with this digest is one of the revisions: it was installed before.
+/// Returns true if one of the revisions has content with this digest. Such content was installed
+/// before.
 pub fn contains(revisions: &[Revision], digest: &str) -> bool {
     revisions.iter().any(|revision| revision.digest == digest)
 }
 
-/// Returns the number of each revision. Revisions that earlier versions recorded have none; they
-/// are counted from the oldest one.
+/// Returns the number of each revision. A revision that an earlier version of this project recorded
+/// has no number. Such revisions are numbered from the oldest revision.
 pub fn numbers(revisions: &[Revision]) -> Vec<i64> {
     let recorded: Option<Vec<i64>> = revisions.iter().map(|revision| revision.number).collect();
     recorded.unwrap_or_else(|| {
@@ -103,8 +105,8 @@ pub fn config_digest(config: &Value) -> Digest {
     written_digest(config)
 }
 
-/// Returns true if the revision was installed with `config`. A revision that an earlier version
-/// recorded without a digest does not count.
+/// Returns true if the revision was installed with `config`. Returns false for a revision that an
+/// earlier version of this project recorded without a digest.
 pub fn has_config(revision: Option<&Revision>, config: &Value) -> bool {
     let recorded = revision.and_then(|revision| revision.config_digest.as_deref());
     recorded == Some(config_digest(config).as_str())
@@ -113,14 +115,14 @@ pub fn has_config(revision: Option<&Revision>, config: &Value) -> bool {
 /// The configuration of a revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecordedConfig<'a> {
-    /// The revision had this configuration; null without one.
+    /// The revision had this configuration. The value is null if there was no configuration.
     Known(&'a Value),
     /// The configuration is not recorded: it was too large.
     Omitted {
         /// Digest of the configuration.
         digest: &'a str,
     },
-    /// An earlier version recorded the revision without its configuration.
+    /// An earlier version of this project recorded the revision without its configuration.
     Unknown,
 }
 
@@ -141,7 +143,7 @@ pub fn recorded_config(revision: &Revision) -> RecordedConfig<'_> {
 pub struct Owned {
     /// Name of the Bundle.
     pub name: String,
-    /// Uid of the Bundle.
+    /// Uid of the Bundle; `None` if the API server returned no uid.
     pub uid: Option<String>,
     /// Creation time in RFC 3339, so that text order is time order.
     pub created: String,
@@ -154,9 +156,9 @@ pub struct RetainedBundles<'a> {
     pub wanted: &'a str,
     /// True if the content of the wanted Bundle is installed.
     pub wanted_is_installed: bool,
-    /// Name of the active Bundle.
+    /// Name of the active Bundle; `None` if nothing is installed.
     pub active: Option<&'a str>,
-    /// History of revisions.
+    /// Revisions that were installed before, newest first.
     pub revisions: &'a [Revision],
 }
 

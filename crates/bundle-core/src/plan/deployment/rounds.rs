@@ -7,13 +7,14 @@ use std::collections::BTreeSet;
 use crate::plan::phases::Phase;
 use crate::review::Class;
 
-/// Largest number of objects in one round.
+/// Largest number of objects in one round. Between rounds, outdated checks are repeated.
 pub const ROUND: usize = 100;
 
-/// Step of one round.
+/// Step of one round. A round applies up to [`ROUND`] objects of one phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RoundStep {
-    /// Watch all kinds of the content. Kinds that the content defines are served by now.
+    /// Watch all kinds of the content. At this time, the server already serves the kinds that the
+    /// content defines.
     WatchAll,
     /// Check that the preconditions of the installation are unchanged.
     CheckPreconditions,
@@ -33,10 +34,10 @@ pub enum RoundStep {
     Apply,
 }
 
-/// Facts of a round.
+/// Observed facts about a round, which determine its remaining steps.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ObservedRound {
-    /// Phase of the next objects; `None` if all are applied.
+    /// Phase of the next objects; `None` if all objects are applied.
     pub phase: Option<Phase>,
     /// True if all kinds of the content are watched.
     pub is_watched: bool,
@@ -55,7 +56,7 @@ impl ObservedRound {
             steps.push(RoundStep::WatchAll);
         }
         if self.phase.is_some() {
-            // The first write of a round is a replacement.
+            // `Replace` is the first write of a round. The checks must precede the first write.
             if self.is_authorization_old && !self.done.contains(&RoundStep::Replace) {
                 steps.extend([
                     RoundStep::CheckPreconditions,
@@ -89,13 +90,13 @@ pub fn round(phases: impl IntoIterator<Item = Phase>) -> usize {
 /// Facts that an installation depends on, and that may change while the installation runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Preconditions<'a> {
-    /// Uid of the BundleDeployment.
+    /// Uid of the BundleDeployment; `None` if the API server returned no uid.
     pub uid: Option<&'a str>,
-    /// Generation of the BundleDeployment.
+    /// Generation of the BundleDeployment; `None` if the API server returned no generation.
     pub generation: Option<i64>,
     /// True if the BundleDeployment is being deleted.
     pub is_deleted: bool,
-    /// Class; `None` if it does not exist, is invalid or belongs to another provisioner.
+    /// Class; `None` if the class does not exist, is invalid or belongs to another provisioner.
     pub class: Option<&'a Class>,
 }
 

@@ -1,8 +1,9 @@
-//! Objects that kstatus or Argo CD judge differently from this project, and the reason of each
-//! difference.
+//! Objects whose health kstatus or Argo CD evaluates differently from this project, and the reason
+//! of each difference.
 //!
-//! The scenarios in `e2e/tests/scenarios/content/suites` run the code of both projects. They fail
-//! for a difference that is not in this table, and for a row without a difference.
+//! The scenarios in `e2e/tests/scenarios/content/suites` run the code of both projects. A scenario
+//! fails for a difference that is not in this table, and for a row of this table without a
+//! difference.
 
 use std::fmt;
 
@@ -15,7 +16,7 @@ pub enum HealthTool {
     ArgoCd,
 }
 
-/// Verdict on one object, in the words of this project.
+/// Health of one object, in terms that all projects share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Verdict {
     /// kstatus: `Current`. Argo CD: `Healthy`, or a kind without a health check.
@@ -30,22 +31,22 @@ pub enum Verdict {
     Unknown,
 }
 
-/// Objects that the other project judges differently.
+/// Objects whose health the other project evaluates differently.
 #[derive(Debug, Clone, Copy)]
 pub struct Difference {
-    /// Name of the row; the scenarios have a condition of the same name.
+    /// Name of the row. The scenarios contain a condition with the same name.
     pub name: &'static str,
-    /// Other project.
+    /// Project with the other result.
     pub tool: HealthTool,
     /// Kinds with their groups, for the documentation.
     pub kinds: &'static str,
     /// State of the objects.
     pub state: &'static str,
-    /// Verdicts of this project.
+    /// Health in this project.
     pub here: &'static [Verdict],
-    /// Verdicts of the other project.
+    /// Health in the other project.
     pub there: &'static [Verdict],
-    /// Reason for the verdict of this project.
+    /// Reason for the result of this project.
     pub reason: &'static str,
 }
 

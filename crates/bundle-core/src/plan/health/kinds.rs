@@ -13,18 +13,18 @@ pub type Rule = fn(&Value) -> Health;
 pub struct KindRule {
     /// API group; empty for the core group.
     pub group: &'static str,
-    /// Kind.
+    /// Name of the kind, such as `Deployment`.
     pub kind: &'static str,
     /// Rule; `None` if an object of this kind is ready as soon as it exists.
     pub rule: Option<Rule>,
     /// Condition under which an object is ready.
     pub ready: &'static str,
     /// Condition under which an object has failed. The text is empty if objects of this kind never
-    /// count as failed.
+    /// fail.
     pub failed: &'static str,
 }
 
-/// Returns the entry of a kind.
+/// Returns the entry of a kind; `None` if the table does not contain the kind.
 pub fn find(group: &str, kind: &str) -> Option<&'static KindRule> {
     KINDS
         .iter()

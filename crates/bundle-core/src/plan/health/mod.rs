@@ -1,7 +1,7 @@
-//! Health of installed objects. The rules are those of kstatus
-//! (`sigs.k8s.io/cli-utils/pkg/kstatus/status`), which Flux and kpt use too. [`kinds::KINDS`] has
-//! the rules of built-in kinds, and [`differences::DIFFERENCES`] the differences from other
-//! projects. `docs/reference/health.md` is generated from both tables.
+//! Health of installed objects, by the rules of kstatus
+//! (`sigs.k8s.io/cli-utils/pkg/kstatus/status`). Flux and kpt use kstatus too. [`kinds::KINDS`]
+//! contains the rules of built-in kinds. [`differences::DIFFERENCES`] contains the differences from
+//! other projects. `docs/reference/health.md` is generated from both tables.
 
 pub mod differences;
 pub mod kinds;
@@ -16,7 +16,7 @@ use crate::version::apis;
 /// Health of one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
-    /// The object is ready, or its kind has no health.
+    /// The object is ready, or objects of its kind have no health.
     Ready,
     /// The object is not ready yet. The text contains the reason.
     Waiting(String),

@@ -36,7 +36,8 @@ fn containers(status: &Value) -> impl Iterator<Item = &Value> {
         .flatten()
 }
 
-/// Returns the reason of a failed Pod: its own message, else the exit code of the failed container.
+/// Returns the reason of a failed Pod: the message of the Pod, or without a message the exit code
+/// of the failed container.
 fn failure(status: &Value) -> String {
     let own = reason_and_message(status);
     if !own.is_empty() {
@@ -51,8 +52,9 @@ fn failure(status: &Value) -> String {
         .unwrap_or_else(|| "its phase is Failed".to_owned())
 }
 
-/// Returns a container that the kubelet cannot start, with the reason. Kubernetes has no list of
-/// such reasons; this function recognises them by their form.
+/// Returns a container that the kubelet cannot start, with the reason; `None` if there is none.
+/// Kubernetes has no list of such reasons. This function recognises the reasons by their first or
+/// last letters.
 fn blocked_container(status: &Value) -> Option<String> {
     containers(status).find_map(|container| {
         let waiting = &container["state"]["waiting"];

@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use super::Health;
 
-/// Returns the condition of this type in `status.conditions`.
+/// Returns the condition of this type in `status.conditions`; `None` if the condition does not
+/// exist.
 pub(super) fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
     object["status"]["conditions"]
         .as_array()?

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Group, kind, object, and `ready` or a part of the message; `failed: …` for a failed object.
+/// Columns: group, kind, object, and the expected result. The result is `ready`, a part of the
+/// message, or `failed: …` for a failed object.
 type Row = (&'static str, &'static str, Value, &'static str);
 
 fn assert_rows(rows: &[Row]) {
@@ -112,7 +113,7 @@ fn deployments_follow_kstatus() {
             )]),
             "failed: ProgressDeadlineExceeded",
         ),
-        // Scaled to nothing, its controller still reports both conditions.
+        // The controller reports both conditions even if `replicas` is 0.
         (
             observed(
                 &json!({ "replicas": 0 }),
@@ -165,7 +166,7 @@ fn stateful_sets_follow_kstatus() {
             set(json!({}), json!({ "currentReplicas": 1 })),
             "1 of 2 replicas are of the current",
         ),
-        // Default of the API server: no partition.
+        // Partition 0 is the default of the API server. All replicas must be updated.
         (
             set(
                 partition(0),

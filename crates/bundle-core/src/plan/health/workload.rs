@@ -109,7 +109,8 @@ pub(super) fn stateful_set(object: &Value) -> Health {
         at_least(count(object, "readyReplicas"), wanted, "replicas are ready"),
         none_left_over(object, wanted),
         match strategy["rollingUpdate"]["partition"].as_i64() {
-            // The API server defaults it to 0, which leaves nothing to the old revision.
+            // The API server sets `partition` to 0 by default. With 0, all replicas must have the
+            // new revision.
             Some(partition) => at_least(
                 count(object, "updatedReplicas"),
                 wanted - partition,

@@ -7,10 +7,10 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
-/// Length of a mark in bytes.
+/// Length of a creation mark, in bytes.
 const LENGTH: usize = 16;
 
-/// Secret key of one inventory for its creation marks.
+/// Secret key of one inventory. The creation marks of its objects are computed with this key.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CreationKey(String);
@@ -30,7 +30,7 @@ impl CreationKey {
     /// Returns the mark of the object `key`. The mark is secret until the object exists. Afterwards
     /// users can read the mark in the object.
     pub fn mark(&self, key: &str) -> CreationMark {
-        // HMAC takes keys of any length.
+        // HMAC accepts keys of any length.
         let mut mac = Hmac::<Sha256>::new_from_slice(self.0.as_bytes())
             .unwrap_or_else(|_| Hmac::<Sha256>::new(&hmac::digest::Key::<Hmac<Sha256>>::default()));
         mac.update(b"creation 1\0");

@@ -7,30 +7,30 @@ use std::collections::HashMap;
 /// Largest numbers of recorded objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ObjectLimits {
-    /// Of all BundleDeployments.
+    /// Largest number for all BundleDeployments together.
     pub total: u64,
-    /// Of the BundleDeployments of one requester.
+    /// Largest number for all BundleDeployments of one requester together.
     pub requester: u64,
 }
 
 /// A BundleDeployment would record more objects than a limit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TooManyObjects {
-    /// The limit of the requester.
+    /// The limit of one requester is exceeded.
     #[error(
         "the content adds {added} objects to the {recorded} that are installed for requester {requester:?}, who can have {most}: remove BundleDeployments of this requester, or increase the memory of the webhook"
     )]
     OfRequester {
-        /// Requester of the content.
+        /// Requester of the content, as text for the message.
         requester: String,
         /// Objects that are not recorded yet.
         added: u64,
         /// Recorded objects of the requester.
         recorded: u64,
-        /// Limit.
+        /// Largest number of objects of one requester.
         most: u64,
     },
-    /// The limit of all requesters.
+    /// The limit of all requesters together is exceeded.
     #[error(
         "the content adds {added} objects to the {recorded} that are installed for all requesters, who can have {most} together: remove BundleDeployments, or increase the memory of the webhook"
     )]
@@ -39,7 +39,7 @@ pub enum TooManyObjects {
         added: u64,
         /// Recorded objects of all requesters.
         recorded: u64,
-        /// Limit.
+        /// Largest number of objects of all requesters together.
         most: u64,
     },
 }
@@ -56,12 +56,12 @@ struct ObjectCount {
 #[derive(Debug)]
 pub struct ObjectCounts {
     limits: ObjectLimits,
-    /// By uid.
+    /// Number of objects of each BundleDeployment, by its uid.
     deployments: HashMap<String, ObjectCount>,
 }
 
 impl ObjectCounts {
-    /// Returns counts without objects.
+    /// Returns the numbers before any object is recorded: all numbers are zero.
     pub fn new(limits: ObjectLimits) -> Self {
         Self {
             limits,
@@ -70,12 +70,13 @@ impl ObjectCounts {
     }
 
     /// Sets the number of objects that the BundleDeployment with this uid records. This function
-    /// does not check the limit: recorded objects stay installed, also if the limit was lowered.
+    /// does not check the limit: recorded objects stay installed, even if the limit was lowered.
     pub fn record(&mut self, uid: &str, objects: u64) {
         self.deployments.entry(uid.to_owned()).or_default().objects = objects;
     }
 
-    /// Sets the requester for whom the recorded objects of the BundleDeployment count.
+    /// Sets the requester of the BundleDeployment. The recorded objects of the BundleDeployment
+    /// then count towards the limit of this requester.
     pub fn set_requester(&mut self, uid: &str, requester: &str) {
         if let Some(count) = self.deployments.get_mut(uid) {
             requester.clone_into(&mut count.requester);
@@ -83,8 +84,8 @@ impl ObjectCounts {
     }
 
     /// Reserves `objects` objects for the BundleDeployment and its requester, before the objects
-    /// are recorded. Fails if the number of objects would grow beyond a limit. Never fails if
-    /// `objects` is at most the recorded number.
+    /// are recorded. Fails if the number of objects would exceed a limit. Never fails if `objects`
+    /// is at most the number that is already recorded.
     pub fn reserve(
         &mut self,
         uid: &str,
@@ -125,7 +126,7 @@ impl ObjectCounts {
         Ok(())
     }
 
-    /// Removes a BundleDeployment that records nothing any more.
+    /// Removes a BundleDeployment that no longer records any objects.
     pub fn remove(&mut self, uid: &str) {
         self.deployments.remove(uid);
     }
@@ -182,7 +183,7 @@ mod tests {
     #[test]
     fn objects_above_the_limit_stay_and_can_be_replaced_but_do_not_grow() {
         let mut counts = counts();
-        // As read after a restart with a lower limit.
+        // The process restarted with a lower limit, and reads the recorded number.
         counts.record("a", 80);
         counts.record("b", 90);
         for requester in ["ana", "ben"] {
@@ -191,7 +192,8 @@ mod tests {
             }
             counts.reserve("a", requester, 81).unwrap_err();
         }
-        // Smaller content leaves objects of the former content until they are pruned.
+        // After a change to smaller content, objects of the former content count towards the limit
+        // until they are pruned.
         counts.reserve("a", "ana", 80).unwrap();
         counts.record("a", 40);
         counts.reserve("a", "ana", 41).unwrap_err();

@@ -23,7 +23,7 @@ pub const MAX_OBJECTS: usize = 25_000;
 pub const MAX_NAMESPACES: usize = 10_000;
 /// Largest encoding in bytes, before compression.
 pub const MAX_BYTES: usize = 8 * 1024 * 1024;
-/// Version of the encoding.
+/// Version of the encoding of an inventory.
 const VERSION: u32 = 1;
 /// Tolerance for clock differences in seconds: an object may have been created this long before its
 /// intent, by the clock of the API server.
@@ -86,7 +86,7 @@ pub struct Inventory {
     /// earlier versions of this project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<InstallationRecord>,
-    /// Keys are [`crate::object::ObjectId`] as text.
+    /// Recorded objects. The keys are [`crate::object::ObjectId`] as text.
     #[serde(default)]
     objects: BTreeMap<String, ObjectRecord>,
     /// Uid of each namespace with recorded objects, by name.
@@ -96,10 +96,11 @@ pub struct Inventory {
     /// the content.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     created_namespaces: BTreeSet<String>,
-    /// Key of the creation marks.
+    /// Secret key of the creation marks; `None` if no key was created yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     creation_key: Option<CreationKey>,
-    /// Content from which each Job was last applied, and whether that Job has finished and expired.
+    /// Content from which each Job was last applied, and `true` for each Job that has finished and
+    /// expired.
     #[serde(default, skip_serializing_if = "JobRuns::is_empty")]
     pub job_runs: JobRuns,
 }
@@ -109,11 +110,11 @@ pub struct Inventory {
 pub struct LiveObject<'a> {
     /// Uid of the object.
     pub uid: &'a str,
-    /// `creationTimestamp` in seconds since 1970.
+    /// `creationTimestamp` in seconds since 1970; `None` if the object has no such field.
     pub created: Option<i64>,
     /// True if this project's field manager has exactly one `Apply` entry in `managedFields`.
     pub applied_by_us: bool,
-    /// Creation mark in the annotations.
+    /// Creation mark in the annotations; `None` if the object has no valid creation mark.
     pub mark: Option<CreationMark>,
 }
 
@@ -123,10 +124,10 @@ pub enum Claim {
     /// The inventory records the object with this uid. Or the pod created the object, and a crash
     /// prevented the record of its uid.
     Ours,
-    /// The inventory records another object of the same name. Another actor deleted that object and
-    /// created this one.
+    /// The inventory records another object of the same name. Another actor deleted the recorded
+    /// object and created this object.
     Replaced,
-    /// Not recorded.
+    /// The inventory has no record of an object with this name.
     Unrecorded,
 }
 
@@ -143,22 +144,22 @@ pub enum Reservation {
 /// Error of encoding or decoding an inventory.
 #[derive(Debug, thiserror::Error)]
 pub enum InventoryError {
-    /// More objects or namespaces than an inventory may have.
+    /// The inventory has more objects or namespaces than allowed.
     #[error("the inventory has {count} {what}, which is more than the limit of {most}")]
     TooMany {
         /// Number of objects or namespaces.
         count: usize,
-        /// `objects` or `namespaces`.
+        /// Kind of the limit: `objects` or `namespaces`.
         what: &'static str,
-        /// Limit.
+        /// Maximum number of objects or namespaces.
         most: usize,
     },
     /// The encoding exceeds the limit.
     #[error("the inventory has {bytes} bytes, which is more than the limit of {most} bytes")]
     TooLarge {
-        /// Size in bytes.
+        /// Size of the encoding in bytes.
         bytes: usize,
-        /// Limit.
+        /// Maximum size in bytes.
         most: usize,
     },
     /// The encoding is invalid.
@@ -265,17 +266,19 @@ impl Inventory {
         live.applied_by_us && live.mark.is_some() && live.mark == self.mark(key)
     }
 
-    /// Returns the record of the object `key`.
+    /// Returns the record of the object `key`; `None` if the object is not recorded.
     pub fn get(&self, key: &str) -> Option<&ObjectRecord> {
         self.objects.get(key)
     }
 
-    /// Returns true if the object `key` is recorded, as owned or about to be.
+    /// Returns true if the object `key` is recorded: as owned, or as an object that the next apply
+    /// creates or adopts.
     pub fn has(&self, key: &str) -> bool {
         self.objects.contains_key(key)
     }
 
-    /// Returns the recorded uid of the object `key`.
+    /// Returns the recorded uid of the object `key`; `None` if the inventory does not record the
+    /// object as owned.
     pub fn uid(&self, key: &str) -> Option<&str> {
         match self.objects.get(key)? {
             ObjectRecord::Uid(uid) => Some(uid),
@@ -371,8 +374,8 @@ impl Inventory {
     }
 
     /// Removes the intent of the time `since`, after a creation that was not sent, or that the API
-    /// server rejected with certainty. An earlier intent stays, because its request may still have
-    /// created the object.
+    /// server rejected with certainty. An earlier intent is kept, because its request may still
+    /// have created the object.
     pub fn forget_intent(&mut self, key: &str, since: i64) {
         if self.objects.get(key) == Some(&ObjectRecord::Intent(since)) {
             self.objects.remove(key);
@@ -410,7 +413,8 @@ impl Inventory {
             .collect()
     }
 
-    /// Returns the uid of namespace `name` at the time of installation.
+    /// Returns the uid of namespace `name` at the time of installation; `None` if the namespace is
+    /// not recorded.
     pub fn namespace(&self, name: &str) -> Option<&str> {
         self.namespaces.get(name).map(String::as_str)
     }

@@ -1,6 +1,6 @@
-//! Record of the installation in an inventory: the installed content, the history, and seals. The
-//! status shows the same to users, but a user who writes the status cannot change decisions.
-//! Recorded objects are in [`super::Inventory`].
+//! Record of the installation in an inventory: the installed content, the history, and the seals of
+//! admission (`status.admission.seal`). The status shows the same data to users, but a user who
+//! writes the status cannot change decisions. Recorded objects are in [`super::Inventory`].
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ pub struct InstalledContent {
     /// Name of the package; `None` for content without `bundle.yaml`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub package: Option<String>,
-    /// Version of the package.
+    /// Version of the package; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// Number of applied objects.
@@ -63,29 +63,30 @@ pub struct InstalledContent {
     /// Approver of the content, if the class requires approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved_by: Option<String>,
-    /// [`crate::review::approval_terms`] of the spec with which the content was installed. `None` in
-    /// records of earlier versions.
+    /// [`crate::review::approval_terms`] of the spec with which the content was installed. `None`
+    /// in records of earlier versions of this project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terms: Option<String>,
-    /// [`crate::plan::drift::combined`] of all objects after the last apply, if known for each.
+    /// [`crate::plan::drift::combined`] of all objects after the last apply; `None` if the state of
+    /// an object is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fields_digest: Option<String>,
 }
 
-/// Seals of one object. They are stored because a user can remove them from the status of the
+/// Seals of one object. The seals are stored because a user can remove them from the status of the
 /// object. Each seal has a MAC and is valid for that object only.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RememberedSeals {
-    /// `status.admission.seal`.
+    /// Value of `status.admission.seal`.
     pub admission: String,
-    /// `status.content.seal` of a Bundle.
+    /// Value of `status.content.seal`; `None` if the object has no such seal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
 }
 
 impl InstalledContent {
-    /// Returns the package of the content, if it has one.
+    /// Returns the package of the content; `None` for content without `bundle.yaml`.
     pub fn package(&self) -> Option<InstalledPackage> {
         Some(InstalledPackage {
             name: self.package.clone()?,
@@ -96,7 +97,7 @@ impl InstalledContent {
 }
 
 impl InstallationRecord {
-    /// Returns the seals of the object with this uid.
+    /// Returns the seals of the object with this uid; `None` if no seals are recorded.
     pub fn seals(&self, uid: &str) -> Option<&RememberedSeals> {
         self.seals.get(uid)
     }

@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::object::GroupKind;
 
-/// Returns the ApplySet id for this parent object; a label value.
+/// Returns the ApplySet id for this parent object, in the form of a label value.
 pub fn id(name: &str, namespace: &str, kind: &str, group: &str) -> String {
     let hash = Sha256::digest(format!("{name}.{namespace}.{kind}.{group}"));
     format!("applyset-{}-v1", URL_SAFE_NO_PAD.encode(hash))
@@ -46,8 +46,8 @@ fn list(text: &str) -> impl Iterator<Item = &str> {
         .filter(|part| !part.is_empty())
 }
 
-/// Returns kind, namespace and name of a key: the text of a [`crate::object::ObjectId`], such as
-/// `Deployment.apps/team-a/web`.
+/// Returns kind, namespace and name of a key, which is the text of a [`crate::object::ObjectId`],
+/// such as `Deployment.apps/team-a/web`. Returns `None` for other texts.
 pub fn parts(key: &str) -> Option<(GroupKind, Option<&str>, &str)> {
     let mut parts = key.split('/');
     let kind = GroupKind::parse(parts.next()?);

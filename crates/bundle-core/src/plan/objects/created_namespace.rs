@@ -72,11 +72,11 @@ pub fn missing_namespace_hint(message: &str, target: &str) -> Option<String> {
 /// Object in a namespace.
 #[derive(Debug, Clone, Copy)]
 pub struct NamespaceObject<'a> {
-    /// API group.
+    /// API group of the object; empty for the core group.
     pub group: &'a str,
-    /// Kind.
+    /// Kind of the object.
     pub kind: &'a str,
-    /// Name.
+    /// Name of the object.
     pub name: &'a str,
     /// True if the inventory records this object.
     pub is_recorded: bool,
@@ -88,8 +88,8 @@ pub struct NamespaceObject<'a> {
     pub is_dependent: bool,
 }
 
-/// Returns true if controllers create and delete all objects of this kind, so that such objects do
-/// not count: Events, and Endpoints of Services.
+/// Returns true if controllers create and delete all objects of this kind: Events, and Endpoints of
+/// Services. Such objects do not prevent the deletion of a namespace.
 pub fn is_transient(group: &str, kind: &str) -> bool {
     matches!(
         (group, kind),

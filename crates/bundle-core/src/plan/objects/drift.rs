@@ -1,5 +1,6 @@
-//! Drift detection: compares an object on the cluster with its state after the last apply, by its
-//! metadata, or by its fields if the API server stores no `managedFields`.
+//! Drift detection: compares an object on the cluster with its state after the last apply. The
+//! comparison uses the metadata. If the API server stores no `managedFields`, the comparison uses
+//! the fields.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +30,8 @@ pub struct FieldsEntry<'a> {
     pub subresource: &'a str,
     /// API version of the fields.
     pub api_version: &'a str,
-    /// Time of the manager's last change, in whole seconds since 1970.
+    /// Time of the manager's last change, in whole seconds since 1970; `None` if the entry has no
+    /// time.
     pub time: Option<i64>,
     /// Owned fields, as `fieldsV1`.
     pub fields: &'a Value,
@@ -100,11 +102,11 @@ pub struct ObjectRevision([u8; 16]);
 /// Metadata fields that an [`ObjectRevision`] covers.
 #[derive(Debug, Clone, Copy)]
 pub struct ObjectRevisionParts<'a> {
-    /// API group.
+    /// API group of the object; empty for the core group.
     pub group: &'a str,
-    /// Kind.
+    /// Kind of the object.
     pub kind: &'a str,
-    /// `metadata.generation`.
+    /// `metadata.generation`; `None` if the API server sets none.
     pub generation: Option<i64>,
     /// `metadata.resourceVersion`.
     pub resource_version: &'a str,
@@ -154,8 +156,9 @@ fn first_half(hash: Sha256) -> [u8; 16] {
     first
 }
 
-/// Returns one digest over the fingerprints and revisions of all objects, in any order. It is
-/// stored in the inventory: after a restart, one comparison shows that no object has drifted.
+/// Returns one digest over the fingerprints and revisions of all objects, in any order. The
+/// inventory contains this digest. After a restart, one comparison shows that no object has
+/// drifted.
 pub fn combined(
     objects: impl IntoIterator<Item = (String, Fingerprint, ObjectRevision)>,
 ) -> Digest {
@@ -176,22 +179,23 @@ pub fn combined(
 /// State of one object, from its metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ObjectState {
-    /// `None` if the object has no entry of this project.
+    /// Fingerprint of the object; `None` if the object has no entry of this project in
+    /// `managedFields`.
     pub fingerprint: Option<Fingerprint>,
-    /// Hash that differs after any other write.
+    /// Hash that changes with every other write of the object.
     pub revision: ObjectRevision,
 }
 
 /// Drift of an installed object, from its metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DriftState {
-    /// Unchanged since the last apply.
+    /// The object is unchanged since the last apply.
     InPlace,
     /// The object was written, and its metadata does not show which client wrote it. Another apply
-    /// restores the object. The apply has no effect if there was no drift.
+    /// restores the object. Without drift, the apply changes nothing.
     MustVerify,
-    /// Another actor owns a field or label of the content, or changed one under the same manager
-    /// name.
+    /// Another actor owns a field or label of the content, or changed a field or label under the
+    /// same manager name.
     Drifted,
     /// The object does not exist.
     Gone,

@@ -16,15 +16,15 @@ const CLOCK_TOLERANCE: i64 = 2;
 /// Last observed state of a Job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobEnd {
-    /// Never observed.
+    /// The Job was never observed.
     Unseen,
-    /// Not finished.
+    /// The Job has not finished.
     Running,
-    /// Completed or failed at this time, in seconds since 1970.
+    /// The Job completed or failed at this time, in seconds since 1970.
     Finished(i64),
 }
 
-/// Returns true if group and kind are those of a Job.
+/// Returns true if group and kind are `batch` and `Job`.
 pub fn is_job(group: &str, kind: &str) -> bool {
     (group, kind) == ("batch", "Job")
 }
@@ -37,11 +37,10 @@ pub fn ttl(id: &ObjectId, value: &Value) -> Option<i64> {
 }
 
 /// Returns the state of a Job, from its metadata: the Job controller writes `completionTime` when
-/// the Job completes, and `conditions` when it fails.
+/// the Job completes, and `conditions` when the Job fails.
 ///
-/// `managedFields` shows `conditions` as one field, so a suspended Job looks the same. But a
-/// suspended Job has no `startTime`, and a resumed Job has `active` Pods (`syncJob` of the Job
-/// controller).
+/// `managedFields` shows `conditions` as one field. A suspended Job has `conditions` too, but no
+/// `startTime`. A resumed Job has `active` Pods (`syncJob` of the Job controller).
 pub fn end_of<'a>(entries: impl IntoIterator<Item = FieldsEntry<'a>>) -> JobEnd {
     entries
         .into_iter()
@@ -75,8 +74,9 @@ pub fn has_ended(status: &Value) -> bool {
         .any(|condition| condition["type"] == "Complete" || condition["type"] == "Failed")
 }
 
-/// Returns true if Kubernetes deleted a Job with this TTL in seconds because it had finished. A
-/// deletion that was not observed counts as such an expiry, because a Job must not run twice.
+/// Returns true if Kubernetes deleted a Job with this TTL in seconds because the Job had finished.
+/// If the deletion was not observed, the Job is treated as expired, because a Job must not run
+/// twice.
 pub fn has_expired(ttl: i64, end: JobEnd, now: i64) -> bool {
     match end {
         JobEnd::Running => false,
@@ -94,8 +94,8 @@ struct JobRun {
     /// True if the Job finished and its TTL deleted it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_expired: bool,
-    /// True if the Job had failed at that time. False if the Job had completed, or if its end was
-    /// not observed.
+    /// True if the Job had failed when it expired. False if the Job had completed, or if its end
+    /// was not observed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     has_failed: bool,
 }

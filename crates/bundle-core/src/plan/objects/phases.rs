@@ -29,8 +29,9 @@ pub enum Phase {
     Scaling,
     /// Routes and monitors of workloads.
     Publish,
-    /// Admission webhooks, admission policies and aggregated APIs. This phase is the last one,
-    /// because its objects can block requests of all other phases.
+    /// Admission webhooks, admission policies and aggregated APIs. The objects of this phase can
+    /// block requests of all earlier phases. Therefore only bindings of admission policies are
+    /// applied later.
     Admission,
     /// Bindings of admission policies. The API server checks the permission to bind against the
     /// current policy, which must exist.
@@ -109,9 +110,10 @@ pub fn phases(objects: &[Manifest]) -> Vec<(Phase, Vec<&Manifest>)> {
 }
 
 /// Returns the steps of a removal. The objects of one step are deleted at the same time, and the
-/// next step waits until these objects are gone.
+/// next step waits until these objects no longer exist.
 ///
-/// Custom resources come first, while the controllers that handle their finalizers still run.
+/// Custom resources are deleted first, while the controllers that handle their finalizers still
+/// run.
 pub fn removal<'a>(
     objects: impl IntoIterator<Item = &'a ObjectId>,
     is_custom: impl Fn(&ObjectId) -> bool,

@@ -1,4 +1,5 @@
-//! Objects whose number of replicas an autoscaler owns, in the same content or on the cluster.
+//! Objects with a number of replicas that an autoscaler sets. The autoscaler is part of the same
+//! content, or exists on the cluster.
 
 use serde_json::Value;
 
@@ -90,8 +91,8 @@ pub enum ReplicasOwner<'a> {
     Manager(&'a str),
 }
 
-/// Returns the owner of the replicas of an object through its subresource `scale`. A change with
-/// kubectl does not count, because it is drift.
+/// Returns the owner of the replicas of an object through its subresource `scale`; `None` if there
+/// is none. A change with kubectl is ignored, because such a change is drift.
 pub fn replicas_owner<'a>(
     entries: impl IntoIterator<Item = FieldsEntry<'a>>,
 ) -> Option<ReplicasOwner<'a>> {
@@ -106,8 +107,8 @@ pub fn replicas_owner<'a>(
     })
 }
 
-/// Returns the name of the autoscaler among `scalers` that scales `target`. All autoscalers in
-/// `scalers` are in the namespace of `target`.
+/// Returns the name of the autoscaler among `scalers` that scales `target`; `None` if there is
+/// none. All autoscalers in `scalers` are in the namespace of `target`.
 pub fn scaler_of<'a>(scalers: &'a [Value], target: &ObjectId) -> Option<&'a str> {
     let found = scalers.iter().find(|scaler| {
         scaler

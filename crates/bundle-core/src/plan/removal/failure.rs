@@ -19,7 +19,7 @@ pub struct RemovalFailure {
     pub reason: &'static str,
     /// Message of the conditions.
     pub message: String,
-    /// Delay before the next attempt.
+    /// Policy for the time of the next attempt.
     pub retry: RetryPolicy,
 }
 

@@ -33,9 +33,10 @@ impl From<String> for KeepReason {
 }
 
 /// Returns the Namespaces among `unwanted` that are the `system` or `state` namespace of the
-/// webhook, unless `allowed`, the namespaces of the class, has their exact name. The same rule
-/// rejects content with such Namespaces, but earlier versions installed such content. The deletion
-/// of such a Namespace would delete the webhook with its keys and records.
+/// webhook. A Namespace is not returned if `allowed`, the namespaces of the class, contains its
+/// exact name. The same rule rejects content with such Namespaces, but earlier versions of this
+/// project installed such content. The deletion of such a Namespace would delete the webhook with
+/// its keys and records.
 pub fn reserved<'a>(
     unwanted: impl IntoIterator<Item = &'a ObjectId>,
     allowed: &[String],
@@ -118,7 +119,7 @@ mod tests {
             id(("", "Namespace"), None, "sys"),
             id(("", "Namespace"), None, "sys-state"),
             id(("", "Namespace"), None, "team-a"),
-            // Objects in these namespaces: permissions decide.
+            // For objects in these namespaces, only permissions are checked.
             id(("", "ConfigMap"), Some("sys"), "sys"),
         ];
         let kept = |allowed: &[&str]| {

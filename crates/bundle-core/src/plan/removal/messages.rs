@@ -26,7 +26,8 @@ fn config_map(namespace: &str) -> ObjectId {
     }
 }
 
-/// Returns the failure of a removal that left a ConfigMap in `namespace`, for the reason `why`.
+/// Returns the failure of a removal that could not delete a ConfigMap in `namespace`, for the
+/// reason `why`.
 fn left(namespace: &str, why: Option<&str>, authorization: &str) -> RemovalFailure {
     left_by(ActingAccount::Granted, namespace, why, authorization)
 }

@@ -1,6 +1,6 @@
 //! Removal of the objects of a BundleDeployment: the rule that accepts its deletion, the order of
-//! deletions, and the message about remaining objects. [`crate::plan::consent`] has the required
-//! permissions; `webhook::reconcile` sends the requests.
+//! deletions, and the message about remaining objects. [`crate::plan::consent`] computes the
+//! required permissions. `webhook::reconcile` sends the requests.
 
 mod account;
 mod failure;
@@ -64,12 +64,12 @@ impl Obstacle {
 
 /// Returns the objects to delete next, all at the same time. Objects with an obstacle remain. The
 /// following objects remain too:
-/// - the namespace of such an object;
-/// - all objects except custom resources, if the obstacle is on a custom resource of a definition
-///   among `objects`: a controller must handle its finalizers, and the definition must not delete
-///   it;
-/// - all objects of earlier phases except custom resources, if the obstacle is on an admission
-///   registration or an aggregated API: without its backend, it blocks other requests.
+/// - The namespace of an object with an obstacle.
+/// - All objects except custom resources, if a custom resource of a definition among `objects` has
+///   an obstacle. A controller must handle the finalizers of this custom resource, and the deletion
+///   of its definition would delete it.
+/// - All objects of earlier phases except custom resources, if an admission registration or an
+///   aggregated API has an obstacle. Without its backend, such an object blocks other requests.
 fn next_step<'a>(
     objects: impl IntoIterator<Item = &'a ObjectId>,
     obstacles: &BTreeMap<ObjectId, Obstacle>,
@@ -105,8 +105,8 @@ fn next_step<'a>(
         .unwrap_or_default()
 }
 
-/// Returns true if an object can be deleted as soon as the objects of `going` are deleted, such as
-/// those that finalizers block.
+/// Returns true if an object can be deleted as soon as the objects of `going` are deleted. For
+/// example, finalizers can block the objects of `going`.
 fn waits_for<'a>(
     objects: impl IntoIterator<Item = &'a ObjectId>,
     going: impl Fn(&ObjectId) -> bool,

@@ -74,11 +74,13 @@ fn remaining_object_keeps_only_its_dependencies() {
             rest(4),
             ["CustomResourceDefinition.apiextensions.k8s.io/queues.shop.example.com"]
         );
-        // The controller has to answer the finalizers of its resources; other resources go.
+        // The controller must handle the finalizers of its custom resource, so it remains. Other
+        // custom resources are deleted.
         let with_queue = rest(5);
         assert_eq!(with_queue.len(), all.len() - 1);
         assert!(!with_queue.contains(&"Queue.shop.example.com/team-b/two".to_owned()));
-        // Without the controller the registration would stop requests.
+        // If the controller were deleted before the webhook registration, the registration would
+        // block requests.
         let with_webhook = rest(8);
         assert_eq!(with_webhook.len(), all.len() - 2);
         assert!(!with_webhook.iter().any(|key| key.starts_with("Queue")));
@@ -97,10 +99,11 @@ fn only_dependencies_wait_for_an_object_that_is_being_deleted() {
             .collect();
         waits_for(ids(left), |id| going.contains(&id), &obstacles)
     };
-    // A finalizer delays the deletion of a custom resource: definition and controller wait for it.
+    // A finalizer delays the deletion of a custom resource. Its definition and its controller wait
+    // for this deletion.
     assert!(waits(&[4, 5, 7], &[5], &[]));
     assert!(!waits(&[5], &[5], &[]));
-    // The same with an object that always remains: nothing waits for it.
+    // No object waits for a custom resource that cannot be deleted.
     assert!(!waits(&[4, 5, 7], &[], &[5]));
     assert!(!waits(&[4, 5, 6, 7], &[6], &[5]));
     // A namespace waits for objects that are being deleted in it, and not for objects that remain.

@@ -9,19 +9,19 @@ const AT_ONCE: u32 = 10;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// Longest delay before an object is restored again.
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// Time without a restore after which the history of an object is reset. It is longer than the
-/// longest delay.
+/// Time without a restore after which the history of an object is reset. This time is longer than
+/// the longest delay.
 const QUIET: Duration = Duration::from_secs(60);
 
 /// Returns a delay that doubles from `first` with each consecutive failure, up to `most`, with a
 /// jitter of ±20 %.
 ///
-/// `spread` is a random number from 0 to 1; `failures` counts from 1.
+/// `spread` is a random number from 0 to 1. `failures` counts from 1.
 pub fn delay(first: Duration, most: Duration, failures: u32, spread: f64) -> Duration {
     doubled(first, most, failures).mul_f64(0.8 + 0.4 * spread.clamp(0.0, 1.0))
 }
 
-/// Delays between consecutive attempts: each is twice the previous one, up to a limit.
+/// Delays between consecutive attempts. Each delay is twice the previous delay, up to a limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pauses {
     next: Duration,
@@ -61,7 +61,7 @@ pub struct FailedAttempts {
 
 impl FailedAttempts {
     /// Returns the state after an attempt failed at `now`. `pause` returns the delay after this
-    /// number of failures. It returns `None` if the next attempt must wait for a change.
+    /// number of failures. `pause` returns `None` if the next attempt must wait for a change.
     ///
     /// An attempt before its due time, after a change in the cluster, neither increases the delay
     /// nor postpones the next attempt. A new generation of the object resets the count.
@@ -93,13 +93,13 @@ impl FailedAttempts {
     }
 }
 
-/// Failure to restore an object; it selects the longest delay.
+/// Failure to restore an object. The kind of failure selects the longest delay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RestoreFailure {
-    /// The API server is busy or unreachable: up to 30 s.
+    /// The API server is busy or unreachable. Longest delay: 30 s.
     Passing,
-    /// The API server rejected the request, for example because of missing permissions: up to 5
-    /// min.
+    /// The API server rejected the request, for example because of missing permissions. Longest
+    /// delay: 5 min.
     Refused,
     /// The API server rejects these values as invalid. Longest delay: 10 min.
     Invalid,
@@ -162,8 +162,8 @@ impl RestoreBackoff {
         }
     }
 
-    /// Returns the state after the object was deleted, or its desired values changed: earlier
-    /// failures no longer count.
+    /// Returns the state after the object was deleted, or after its desired values changed. Earlier
+    /// failures no longer delay the next attempt.
     #[must_use]
     pub fn without_failures(self) -> Self {
         Self {
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn restore_delay_depends_on_the_history_of_the_object() {
         use RestoreFailure::{Invalid, Passing, Refused};
-        // Previous attempts, milliseconds since the last attempt, milliseconds to wait.
+        // Columns: previous attempts, milliseconds since the last attempt, milliseconds to wait.
         let table = [
             (RestoreBackoff::default(), 0, 0),
             (restored(1), 0, 0),

@@ -15,7 +15,7 @@ pub enum RetryPolicy {
     Slowly,
     /// The same request fails each time: exponential delay up to 10 min.
     Rarely,
-    /// After this time.
+    /// Fixed delay.
     At(Duration),
     /// No delay: a change of the object, or of an object that it references, triggers the next
     /// attempt.

@@ -19,7 +19,7 @@ use crate::{
     reference::{PinnedReference, Reference},
 };
 
-/// Signature policy of a class where no policy matches (`ProvisionerClass.spec.signatures`).
+/// Requirement of a class for signatures if no policy matches (`ProvisionerClass.spec.signatures`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClassSignatures {
     /// Every image requires a signature that a policy accepts.
@@ -36,11 +36,11 @@ pub struct SignedBy {
     pub policy: String,
     /// Authority of the policy.
     pub authority: String,
-    /// Signer.
+    /// Key or identity that signed.
     pub signer: Signer,
     /// Signing time, if a trusted log or timestamp authority confirms it.
     pub signed_at: Option<SignedAt>,
-    /// Checks that succeeded.
+    /// Names of the checks that succeeded.
     pub checked: Vec<&'static str>,
     /// Required attestations that were found.
     pub attestations: Vec<String>,
@@ -51,7 +51,7 @@ pub struct SignedBy {
 pub struct Satisfied {
     /// Signers for each matching policy; empty if no policy matched.
     pub by: Vec<SignedBy>,
-    /// Warnings.
+    /// Warnings about the content.
     pub warnings: Findings,
     /// `false` if a lookup failed and only warnings depend on this lookup. In this case the result
     /// must not be cached.
@@ -63,12 +63,12 @@ pub struct Satisfied {
 /// Decision on a reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PolicyDecision {
-    /// Admitted.
+    /// The content is admitted.
     Satisfied(Satisfied),
-    /// Rejected, with all reasons.
+    /// The content is rejected. Contains all reasons.
     Refused(Findings),
-    /// The result is unknown because a dependency did not respond. The content is rejected for now;
-    /// the result must not be cached.
+    /// The result is unknown because a dependency did not respond. The content is rejected for now,
+    /// and the result must not be cached.
     CannotTell(Findings),
 }
 
@@ -108,7 +108,8 @@ pub fn decide(
         .iter()
         .map(|ready| (ready.policy.mode(), evaluate(reference, found, ready)))
         .collect();
-    // Under `Required`, a policy in mode Warn alone does not admit unsigned content.
+    // Under `Required`, only a satisfied policy admits content. A policy in mode Warn does not
+    // admit unsigned content.
     let proven = results
         .iter()
         .any(|(_, result)| matches!(result, PolicyResult::Met(_)));
@@ -139,7 +140,7 @@ pub fn decide(
             }
         }
     }
-    // A rejection has priority over unknown results, which could only become rejections.
+    // A rejection has priority over unknown results, because a retry cannot change the rejection.
     if refusals.has_errors() {
         refusals.extend(unknown);
         refusals.extend(satisfied.warnings);
@@ -152,8 +153,8 @@ pub fn decide(
     }
 }
 
-/// Decides on content without a reference, which cannot have signatures: git, http, configMaps,
-/// upload. `source` is the source type.
+/// Decides on content without a reference: content from git, http, configMaps or upload. Such
+/// content cannot have signatures. `source` is the source type.
 pub fn decide_unsignable(source: &str, class: ClassSignatures) -> PolicyDecision {
     match class {
         ClassSignatures::Required => PolicyDecision::Refused(
@@ -235,7 +236,8 @@ fn evaluate(
         }
     };
     let holds: Vec<&Accepted> = found.iter().filter_map(SignatureFound::holds).collect();
-    // The signers of each authority. Without all of its attestations, an authority has none.
+    // The signers of each authority. An authority whose required attestations are incomplete has no
+    // signers.
     let mut lacking = Vec::new();
     let candidates: Vec<Vec<&Accepted>> = ready
         .authorities

@@ -39,7 +39,7 @@ fn certified(name: &str, root: &str, meaning: Meaning) -> SignatureFound {
     SignatureFound(Ok(accepted(Signer::Identity { name, roots }, meaning)))
 }
 
-/// Parser for tests: the text of a key or root is its identity; `?` is invalid.
+/// Parser for tests. The text of a key or root is its identity. The text `?` is invalid.
 struct AsWritten;
 
 impl Material for AsWritten {
@@ -58,7 +58,7 @@ impl Material for AsWritten {
     }
 }
 
-/// Returns a policy from `name[!]:threshold:keys`. `!` means warn mode; the key `?` is invalid.
+/// Returns a policy from `name[!]:threshold:keys`. `!` means warn mode. The key `?` is invalid.
 fn policy(text: &str) -> Policy {
     let mut parts = text.split(':');
     let name = parts.next().unwrap();
@@ -112,8 +112,8 @@ type Row<'a> = (&'a [&'a str], Option<&'a [&'a str]>, &'a str, &'a str);
 #[test]
 fn decides_by_signatures_policies_and_class() {
     let down = Unavailable(Finding::error(codes::registry::UNREACHABLE, "no answer"));
-    // Policies, keys that signed (`None`: the registry does not respond), verdict under IfPolicy,
-    // verdict under Required.
+    // Columns: policies, keys that signed (`None`: the registry does not respond), decision under
+    // IfPolicy, decision under Required.
     let table: &[Row] = &[
         (&[], Some(&[]), "yes+w", "no"),
         (&[], Some(&["a"]), "yes+w", "no"),
@@ -230,7 +230,7 @@ fn downgrades_are_forbidden_by_any_policy_that_matches() {
     assert_eq!(satisfied.no_downgrade, ["strict"]);
 }
 
-/// Returns a policy with authorities as `issuer/subject`; a leading `~` marks a regular expression.
+/// Returns a policy with authorities as `issuer/subject`. A leading `~` marks a regular expression.
 fn keyless(threshold: usize, identities: &[&[&str]], attestations: &[&str]) -> Policy {
     let half = |exact: &str, pattern: &str, text: &str| match text.strip_prefix('~') {
         Some(text) => (pattern.to_owned(), json!(text)),
@@ -286,8 +286,8 @@ fn identity_requires_issuer_subject_and_trust_root() {
     ] {
         assert!(!met(&exact, &signed(name, root)), "{name} under {root}");
     }
-    // One signature has the right issuer and the other one the right subject: neither identity is
-    // accepted.
+    // One signature has the right issuer, and another one has the right subject. Neither identity
+    // is accepted.
     let halves = [
         signed("google/eve@example.com", "public"),
         signed("evil/ann@example.com", "public"),
@@ -304,7 +304,7 @@ fn identity_requires_issuer_subject_and_trust_root() {
         &signed("google/ann@example.com.evil.com", "public")
     ));
     assert!(!met(&pattern, &signed("google/ann@exampleXcom", "public")));
-    // A key is never an identity, also if its name looks like one.
+    // A key is never an identity, even if its name looks like an identity.
     assert!(!met(&pattern, &found(&["google/ann@example.com"])));
 }
 

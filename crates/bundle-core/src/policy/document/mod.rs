@@ -1,4 +1,4 @@
-//! SignaturePolicy objects. They are parsed field by field, so that all other fields apply if one
+//! SignaturePolicy objects. Each field is parsed separately, so that all other fields apply if one
 //! field is invalid.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,10 +22,10 @@ const MOST_AUTHORITIES: usize = 64;
 /// Effect of an unsatisfied policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// Reject.
+    /// The content is rejected.
     #[default]
     Enforce,
-    /// Warn, and admit.
+    /// The content is admitted with a warning.
     Warn,
 }
 
@@ -33,7 +33,8 @@ pub enum Mode {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     pub(super) name: String,
-    /// `None` if the patterns are invalid. A policy with invalid patterns matches every reference.
+    /// Patterns of the images that the policy applies to. `None` if the patterns are invalid: such
+    /// a policy matches every reference.
     globs: Option<Vec<String>>,
     mode: Mode,
     pub(super) threshold: usize,
@@ -71,8 +72,8 @@ impl Policy {
         policy
     }
 
-    /// Like [`read`](Self::read), but returns an error if the policy has any problem. For
-    /// `policy test` and the admission of SignaturePolicies.
+    /// Like [`read`](Self::read), but returns an error if the policy has any problem. `policy test`
+    /// and the admission of SignaturePolicies use this function.
     pub fn parse(name: &str, spec: &Value) -> Result<Self, Findings> {
         let policy = Self::read(name, spec);
         if policy.problems.is_empty() {
@@ -123,7 +124,7 @@ impl Policy {
             .is_none_or(|globs| globs.iter().any(|pattern| glob::matches(pattern, &name)))
     }
 
-    /// Returns the names of the Secrets with its keys, in the namespace of the pod.
+    /// Returns the names of the Secrets with keys of the policy, in the namespace of the pod.
     pub fn secrets(&self) -> BTreeSet<&KubeName> {
         self.authorities
             .iter()
@@ -134,7 +135,8 @@ impl Policy {
             .collect()
     }
 
-    /// Returns the names of the ConfigMaps with its trust roots, in the namespace of the pod.
+    /// Returns the names of the ConfigMaps with trust roots of the policy, in the namespace of the
+    /// pod.
     pub fn config_maps(&self) -> BTreeSet<&KubeName> {
         self.authorities
             .iter()
@@ -200,8 +202,8 @@ impl Policy {
         self
     }
 
-    /// Sets the trust root of authorities without one (`--trusted-root`). The default is the public
-    /// root.
+    /// Sets the trust root of all authorities that name no trust root (`--trusted-root`). The
+    /// default is the public root.
     #[must_use]
     pub fn with_default_root(mut self, text: &str) -> Self {
         for authority in &mut self.authorities {
@@ -214,7 +216,7 @@ impl Policy {
         self
     }
 
-    /// Returns the text, or adds the reason why the text is missing.
+    /// Returns the text in `named`. If the text is missing, adds the reason and returns `None`.
     fn take(&mut self, path: &str, what: &str, named: Option<&Named>) -> Option<String> {
         match named {
             Some(Named::Found(text)) => return Some(text.clone()),

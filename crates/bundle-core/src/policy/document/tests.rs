@@ -224,7 +224,7 @@ fn reports_field_of_every_mistake_and_makes_policy_unready() {
             }),
             "{pointer}: {problems}"
         );
-        // Its images are valid, so the policy still matches only these.
+        // The `images` of the policy are valid, so the policy still matches only these images.
         assert!(!policy.matches(&reference("registry.example.com/other/web:1")));
     }
 }
@@ -239,7 +239,7 @@ fn policy_with_invalid_images_matches_every_reference() {
         json!([{"glob": 1}]),
         json!([{"glob": "registry.example.com/team/**"}, {"glob": "registry.example.com/team/"}]),
         json!(["registry.example.com/**"]),
-        // It would match nothing, without an error.
+        // This pattern would match no image, and the user would see no error.
         json!([{"glob": "docker.io/*"}]),
         json!([{"glob": "registry.example.com/team/**"}, {"glob": "team/**"}]),
     ] {
@@ -318,7 +318,7 @@ fn reads_trust_roots_from_config_maps_or_uses_the_public_one() {
         named.clone().with_config_maps(&found)
     };
     assert_eq!(roots(&with(Named::Found("theirs".into()))), ["theirs"]);
-    // An authority with its own root keeps it.
+    // The default root does not replace the trust root of an authority.
     let theirs = with(Named::Found("theirs".into())).with_default_root("ours");
     assert_eq!(roots(&theirs), ["theirs"]);
     assert!(with(Named::Missing("gone".into())).problems().has_errors());

@@ -136,7 +136,7 @@ fn canonical_registry(registry: &str) -> String {
             .map_or_else(
                 || other.to_owned(),
                 |address| match address.to_ipv4_mapped() {
-                    // Both forms reach the same host, and the shorter one is canonical.
+                    // Both forms reach the same host. The shorter form is canonical.
                     Some(address) => address.to_string(),
                     None => format!("[{address}]"),
                 },

@@ -57,7 +57,8 @@ fn fault(pattern: &str) -> Option<String> {
         .or_else(|| example(pattern).is_none().then(|| no_reference(registry)))
 }
 
-/// Returns an error for characters that neither registries nor repositories can contain.
+/// Returns an error for characters that neither registries nor repositories can contain; `None` if
+/// there are no such characters.
 fn letters(registry: &str, repository: &str) -> Option<String> {
     let stray = |text: &str, allowed: fn(u8) -> bool| {
         text.chars()
@@ -144,7 +145,7 @@ fn meant(pattern: &str) -> Option<String> {
         }
         _ => text,
     };
-    // A pattern with the same meaning is no suggestion.
+    // A pattern with the same meaning as the original pattern is not suggested.
     let differs = canonical_pattern(&text) != canonical_pattern(pattern) || text == "docker.io/*/*";
     (differs && fault(&text).is_none()).then_some(text)
 }

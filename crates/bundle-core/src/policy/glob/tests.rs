@@ -114,7 +114,7 @@ fn other_spelling_of_a_registry_still_matches() {
     ] {
         assert!(matches(pattern, name), "{pattern} on {name}");
     }
-    // Another port is another registry.
+    // A reference with another port has another registry.
     assert!(!matches(
         "registry.example.com/**",
         "registry.example.com:5000/web"
@@ -164,7 +164,7 @@ fn rejects_patterns_without_match_and_suggests_a_correction() {
         ("docker.io/*", "docker.io/library/*"),
         ("index.docker.io/*", "docker.io/library/*"),
         ("docker.io/w*", "docker.io/library/w*"),
-        // Names without a registry.
+        // Patterns without a registry.
         ("*", "docker.io/library/*"),
         ("*/*", "docker.io/*/*"),
         ("web", "docker.io/library/web"),
@@ -174,7 +174,7 @@ fn rejects_patterns_without_match_and_suggests_a_correction() {
         ("team/web**", "docker.io/team/web**"),
         ("ghcr/**", "ghcr.io/**"),
         ("quay/team/*", "quay.io/team/*"),
-        // Tags, digests, schemes.
+        // Patterns with a tag, a digest or a scheme.
         ("registry.example.com/web:1.*", "registry.example.com/web"),
         ("registry.example.com/*:latest", "registry.example.com/*"),
         (
@@ -186,13 +186,13 @@ fn rejects_patterns_without_match_and_suggests_a_correction() {
             "registry.example.com:5000/web",
         ),
         ("https://registry.example.com/**", "registry.example.com/**"),
-        // Slashes.
+        // Patterns with missing or superfluous slashes.
         ("registry.example.com", "registry.example.com/**"),
         ("registry.example.com/", "registry.example.com/**"),
         ("registry.example.com/team/", "registry.example.com/team/**"),
         ("registry.example.com//web", "registry.example.com/web"),
         ("/team/web", "docker.io/team/web"),
-        // Letters.
+        // Patterns with invalid characters.
         (
             "registry.example.com/Team/**",
             "registry.example.com/team/**",
@@ -209,7 +209,7 @@ fn rejects_patterns_without_match_and_suggests_a_correction() {
 #[test]
 fn rejects_patterns_that_match_no_reference() {
     for pattern in [
-        // Registries that no reference has.
+        // Patterns with registries that no reference has.
         "-*/web",
         "registry..*/web",
         "*-.example.com/**",
@@ -223,7 +223,7 @@ fn rejects_patterns_that_match_no_reference() {
         "*]/web",
         "registry.example.com:**:5000/web",
         "registry.example.com:port/web",
-        // Repositories that no reference has.
+        // Patterns with repositories that no reference has.
         "registry.example.com/team/*-",
         "registry.example.com/.team/**",
         "registry.example.com/team/_*",

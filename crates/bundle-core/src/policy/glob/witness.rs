@@ -1,5 +1,5 @@
 //! Search for a name that a pattern matches, by walking the pattern and the grammar of names
-//! together. A pattern without such a name matches nothing.
+//! together. If there is no such name, the pattern matches no reference.
 
 use std::collections::{HashSet, VecDeque};
 use std::net::Ipv6Addr;
@@ -7,8 +7,8 @@ use std::net::Ipv6Addr;
 /// Characters that replace stars. In a name, one of these characters can replace every other
 /// character.
 const FILL: &[u8] = b"a.1:/";
-/// Registries that are compared as words: `localhost`, which has no dot, and the registries of
-/// Docker Hub, whose names have two components.
+/// Registries that are compared as words: `localhost`, and the registries of Docker Hub. The name
+/// `localhost` has no dot. Names in Docker Hub have two components.
 const WORDS: [&[u8]; 5] = [
     b"localhost",
     super::DOCKER_HUB.as_bytes(),
@@ -19,7 +19,8 @@ const WORDS: [&[u8]; 5] = [
 /// Words that mean Docker Hub, as bits.
 const HUB: u8 = 0b1_1110;
 
-/// Returns the shortest `registry/repository` that the canonical `pattern` matches.
+/// Returns the shortest `registry/repository` that the canonical `pattern` matches; `None` if the
+/// pattern matches no name.
 pub(super) fn shortest(pattern: &str) -> Option<String> {
     let (prefix, rest, start) = match pattern.strip_prefix('[') {
         None => ("", pattern, Name::START),
@@ -43,8 +44,8 @@ struct Node {
     from: Option<(usize, Option<u8>)>,
 }
 
-/// Breadth-first search, which finds the shortest name first. Each pair of positions is visited
-/// once, so the length of the pattern bounds the work.
+/// Breadth-first search, which finds the shortest name first. Returns `None` if there is no name.
+/// Each pair of positions is visited once, so the length of the pattern limits the work.
 fn search(pattern: &[u8], start: Name) -> Option<Vec<u8>> {
     let mut nodes: Vec<Node> = Vec::new();
     let mut queue = VecDeque::new();
@@ -122,7 +123,7 @@ fn spelled(nodes: &[Node], last: usize) -> Vec<u8> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Name {
     Host(Host),
-    /// After the address of an IPv6 host.
+    /// Position after the address of an IPv6 host.
     AfterBracket,
     Port {
         value: u32,
@@ -152,11 +153,11 @@ struct Host {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Label {
     Empty,
-    /// `0`
+    /// The label is `0`.
     Zero,
-    /// Digits only.
+    /// The label has digits only.
     Decimal,
-    /// `0x` and hexadecimal digits only.
+    /// The label has `0x` and hexadecimal digits only.
     Hexadecimal,
     Other,
     Dash,

@@ -120,7 +120,7 @@ fn put(spec: &mut Value, pointer: &str, nothing: Option<Value>) {
 fn pairs(full: Value) -> impl Strategy<Value = (Value, Value)> {
     let mut all = Vec::new();
     pointers(&full, "", &mut all);
-    // The other fields that a user may leave empty: those that this spec does not have.
+    // The spec has one source. A user may set the fields of the other sources to empty values.
     for member in ["image", "git", "configMaps", "http", "upload"] {
         all.push(format!("/source/{member}"));
         all.push(format!("/template/spec/source/{member}"));

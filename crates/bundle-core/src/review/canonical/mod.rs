@@ -25,9 +25,9 @@ const OFF: [&str; 1] = ["createNamespace"];
 /// Rule for comparing the value of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MemberRule {
-    /// Without empty values.
+    /// Empty values inside of the value are ignored.
     Reduced,
-    /// Unchanged: the value is user-defined.
+    /// The value is compared unchanged, because it is user-defined.
     Opaque,
     /// Like `Reduced`, and `false` equals absent.
     Off,
@@ -49,7 +49,7 @@ impl MemberRule {
         }
     }
 
-    /// Returns `true` if the value has a meaning under this rule.
+    /// Returns `true` if the value is not equal to an absent field under this rule.
     pub(super) fn is_set(self, value: &Value) -> bool {
         match (self, value) {
             (_, Value::Null) | (Self::Off, Value::Bool(false)) => false,
@@ -73,7 +73,7 @@ impl MemberRule {
             (Value::Object(left), Value::Object(right)) if self != Self::Opaque => {
                 same_members(left, right)
             }
-            // The position of an item counts.
+            // The position of an item matters, so items are compared one by one.
             (Value::Array(left), Value::Array(right)) if self != Self::Opaque => {
                 left.len() == right.len()
                     && (left.iter().zip(right)).all(|(left, right)| same(left, right))
@@ -115,7 +115,7 @@ pub fn spec_digest(spec: &Value) -> Digest {
 /// Input of a digest: an existing value, or an object that consists of several values.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Node<'v> {
-    /// Existing value.
+    /// A value that already exists in memory.
     Value(&'v Value),
     /// Fields of an object, sorted by name.
     Members(&'v [(&'v str, Node<'v>)]),
@@ -231,7 +231,7 @@ struct MeaningWriter<'a, W> {
 }
 
 impl<W: Write> MeaningWriter<'_, W> {
-    /// Writes the node; returns `false` and writes nothing if the node has no meaning.
+    /// Writes the node. Returns `false` and writes nothing if the node has no meaning.
     fn node(&mut self, rule: MemberRule, node: Node<'_>) -> bool {
         let value = match node {
             Node::Members(members) => return self.members(members.iter().copied()),
@@ -247,7 +247,7 @@ impl<W: Write> MeaningWriter<'_, W> {
                 self.text(b"[");
                 for (index, item) in items.iter().enumerate() {
                     self.text(if index > 0 { b"," } else { b"" });
-                    // The position of an item counts, so none is dropped.
+                    // The position of an item matters, so no item is omitted.
                     if !self.node(MemberRule::Reduced, Node::Value(item)) {
                         self.text(b"null");
                     }
@@ -356,7 +356,7 @@ mod tests {
             assert_eq!(spec_digest(&absent), spec_digest(&spec(nothing)));
         }
         assert!(!same(&absent, &spec(json!(true))));
-        // Other boolean fields, and the content of `config`, stay unchanged.
+        // Other boolean fields, and the content of `config`, are compared unchanged.
         assert!(!same(&json!({"paused": false}), &json!({})));
         let config = |value: Value| json!({"config": value});
         assert!(!same(

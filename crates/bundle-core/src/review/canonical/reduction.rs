@@ -1,6 +1,6 @@
 //! Reference implementation of the rules, which copies a spec without empty values. The digests and
-//! comparisons of the other modules must agree with this implementation for every value. Digests in
-//! existing objects were computed with it.
+//! comparisons of the other modules must agree with this implementation for every value. The
+//! digests in existing objects were computed with this implementation.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};

@@ -29,14 +29,14 @@ const GARBAGE_COLLECTORS: [&str; 2] = [
 /// User name of the controller that deletes the objects in a deleted namespace.
 const NAMESPACE_CONTROLLER: &str = "system:serviceaccount:kube-system:namespace-controller";
 
-/// Deletion to judge.
+/// Deletion that the rules of this module check.
 #[derive(Debug, Clone, Copy)]
 pub struct Deletion<'a> {
     /// Kind of the object.
     pub kind: Kind,
     /// Name of the object.
     pub name: &'a str,
-    /// Stored object.
+    /// Stored object that the deletion removes.
     pub object: &'a Value,
     /// Requester of the deletion.
     pub requester: &'a Requester,
@@ -58,8 +58,8 @@ pub enum OwnerFact {
     Unavailable(Finding),
 }
 
-/// Results of the lookups for a deletion. A missing result counts as unknown, and the verdict is
-/// "cannot tell".
+/// Results of the lookups for a deletion. A missing result counts as unknown: the deletion is
+/// rejected for now, and a retry may succeed.
 #[derive(Debug, Clone, Default)]
 pub struct DeletionFacts {
     /// Requesters of all parts of the object, from its stamp or seal. The list is empty if the
@@ -69,9 +69,9 @@ pub struct DeletionFacts {
     pub classes: BTreeMap<String, ClassFact>,
     /// Result of the access review for verb `use`, by class.
     pub may_use: BTreeMap<String, Answer>,
-    /// Result of the access review for verb `manage` on the object.
+    /// Result of the access review for verb `manage` on the object; `None` if there was no review.
     pub may_manage: Option<Answer>,
-    /// State of the BundleDeployment of [`Deletion::owner`].
+    /// State of the BundleDeployment of [`Deletion::owner`]; `None` if there was no lookup.
     pub owner: Option<OwnerFact>,
     /// `true` if the owner references are covered by stamp or seal; `None` without a valid stamp or
     /// seal.
@@ -79,8 +79,8 @@ pub struct DeletionFacts {
 }
 
 impl<'a> Deletion<'a> {
-    /// Returns `true` if the requester is a Kubernetes controller that only executes deletions
-    /// decided by others.
+    /// Returns `true` if the requester is a Kubernetes controller that only executes deletions.
+    /// Other users requested these deletions.
     fn is_by_controller(&self) -> bool {
         let user = self.requester.user.as_str();
         GARBAGE_COLLECTORS.contains(&user) || user == NAMESPACE_CONTROLLER
@@ -137,7 +137,7 @@ impl<'a> Deletion<'a> {
 
 impl Deletion<'_> {
     /// Returns `true` if the object belongs to another provisioner, which has its own rules.
-    /// Returns `false` if bundle-webhook has installed content for it.
+    /// Returns `false` if bundle-webhook has installed content for the object.
     pub fn is_foreign(&self, facts: &DeletionFacts) -> bool {
         let is_foreign = |name: &KubeName| {
             let class = facts.classes.get(name.as_str());
@@ -153,11 +153,12 @@ pub fn has_finalizer(object: &Value, finalizer: &str) -> bool {
     finalizers.is_some_and(|all| all.iter().any(|found| found == finalizer))
 }
 
-/// Returns `true` if an update requires the same permissions as a deletion. These are updates of
-/// metadata that change owner references (the garbage collector follows them), remove `finalizer`
-/// (a deletion would then leave installed objects behind), or set the annotation `admit` (the
-/// writer becomes the requester). They also include all updates of the spec of a BundleDeployment,
-/// because the writer becomes a requester of installed content.
+/// Returns `true` if an update requires the same permissions as a deletion:
+/// - The update changes owner references, which the garbage collector follows.
+/// - The update removes `finalizer`. A deletion would then not remove the installed objects.
+/// - The update sets the annotation `admit`. The writer then becomes the requester.
+/// - The update changes the spec of a BundleDeployment. The writer then becomes a requester of
+///   installed content.
 pub fn is_guarded_update(
     kind: Kind,
     old: &Value,
@@ -175,7 +176,7 @@ pub fn is_guarded_update(
     owners(old) != owners(new) || (guards(old) && !guards(new)) || is_admitted || is_changed
 }
 
-/// Judges a deletion. Every error is a reason to reject the deletion.
+/// Checks whether a deletion is allowed. Every error is a reason to reject the deletion.
 pub fn judge_deletion(deletion: &Deletion<'_>, facts: &DeletionFacts) -> Findings {
     let mut findings = Findings::default();
     if deletion.own {
@@ -205,8 +206,8 @@ pub fn judge_deletion(deletion: &Deletion<'_>, facts: &DeletionFacts) -> Finding
 }
 
 /// Rules for Kubernetes controllers: a controller may only delete objects whose owner was deleted.
-/// An owner reference that was set while the registrations were missing does not count, because
-/// otherwise its author would decide about the deletion.
+/// An owner reference that was set while the registrations were missing is ignored. Otherwise, the
+/// user who set this reference could cause the deletion.
 fn controller(deletion: &Deletion<'_>, facts: &DeletionFacts, findings: &mut Findings) {
     let has_owners = owners_digest(deletion.object).is_some();
     // An object without a valid stamp was not reconciled, unless it has the finalizer.
@@ -236,9 +237,9 @@ fn controller(deletion: &Deletion<'_>, facts: &DeletionFacts, findings: &mut Fin
     }
 }
 
-/// Returns the error for a deletion at `now` that is so early that the reconciler could not
-/// distinguish it from an unreviewed deletion. Times are milliseconds since 1970. `enforced_since`
-/// is [`ObservedDeletion::enforced_since`].
+/// Returns the error for a deletion at `now` that is too early; otherwise `None`. A deletion is too
+/// early if the reconciler could not distinguish it from an unreviewed deletion. Times are
+/// milliseconds since 1970. `enforced_since` is [`ObservedDeletion::enforced_since`].
 pub fn too_early(
     deletion: &Deletion<'_>,
     now: i64,

@@ -1,15 +1,16 @@
 //! Deletion of a BundleDeployment that was observed on the cluster, and its acceptance.
 
-/// Shortest time in milliseconds between a deletion and the stamp of the write that admits it. The
-/// API server stores the time of a deletion in whole seconds, and its clock can differ from that of
-/// the pod.
+/// Shortest time in milliseconds between a deletion and the stamp of the write that admits the
+/// deletion. The API server stores the time of a deletion in whole seconds, and its clock can
+/// differ from the clock of the pod.
 pub const ADMITTED_AFTER: i64 = 6_000;
 
 /// Deletion of a BundleDeployment, and the evidence of its review. All times are in milliseconds
 /// since 1970.
 #[derive(Debug, Clone, Copy)]
 pub struct ObservedDeletion {
-    /// `metadata.deletionTimestamp`, by the clock of the API server: the start of the second.
+    /// `metadata.deletionTimestamp`, by the clock of the API server. The API server stores whole
+    /// seconds.
     pub deleted: i64,
     /// True if the inventory records that the deletion was accepted.
     pub is_recorded: bool,
@@ -18,8 +19,8 @@ pub struct ObservedDeletion {
     /// registration is missing or altered.
     pub enforced_since: Option<i64>,
     /// Time at which the review of the write with the annotation `core.rukpak.io/admit` for the
-    /// current spec began. The stamp or the seal records this time. The times of other stamps do
-    /// not count, because a write without a review can renew a stamp.
+    /// current spec began. The stamp or the seal records this time. The times of other stamps are
+    /// ignored, because a write without a review can renew a stamp.
     pub admitted: Option<i64>,
 }
 
@@ -34,7 +35,7 @@ impl ObservedDeletion {
             || self.admitted.is_some_and(|time| self.can_be_admitted(time))
     }
 
-    /// Returns true if a stamp of `time` can admit the deletion.
+    /// Returns true if a write with a stamp of this `time` can admit the deletion.
     pub(crate) fn can_be_admitted(&self, time: i64) -> bool {
         time >= self.deleted.saturating_add(ADMITTED_AFTER)
     }

@@ -137,7 +137,7 @@ fn user_with_another_uid_is_another_requester() {
         ("ana", "1", "2", refused),
         (account, "1", "1", None),
         (account, "1", "2", refused),
-        // Another user, who impersonates the ServiceAccount.
+        // Another user impersonates the ServiceAccount.
         (account, "1", "", refused),
         (account, "", "", None),
         (account, "", "1", None),
@@ -289,7 +289,7 @@ fn specs_of_deployments_and_the_annotation_that_vouches_are_guarded() {
         (Kind::BundleDeployment, object("a", json!("other")), true),
         (Kind::BundleDeployment, object("b", json!("token")), true),
         (Kind::Bundle, object("a", json!("other")), true),
-        // Immutable: always rejected, with the text of RukPak.
+        // The spec of a Bundle is immutable. Changes are always rejected, with the text of RukPak.
         (Kind::Bundle, object("b", json!("token")), false),
     ] {
         let guarded = is_guarded_update(kind, &before, &new, ("ours", "admit"));

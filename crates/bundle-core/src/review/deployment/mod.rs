@@ -28,13 +28,13 @@ use crate::{
     reason = "each field is a separate setting of the API"
 )]
 pub struct CheckedDeploymentSpec {
-    /// Name of the ProvisionerClass that installs.
+    /// Name of the ProvisionerClass that installs the content.
     pub class: KubeName,
     /// Template of the Bundle.
     pub template: Template,
-    /// ServiceAccount that replaces the ServiceAccount of the class.
+    /// ServiceAccount that replaces the ServiceAccount of the class; `None` if the spec names none.
     pub service_account: Option<ServiceAccount>,
-    /// Namespace for objects without a namespace.
+    /// Namespace for objects without a namespace; `None` if the spec sets none.
     pub target_namespace: Option<KubeName>,
     /// `true` if a missing target namespace is created.
     pub create_namespace: bool,
@@ -179,7 +179,7 @@ fn template(field: &Field<'_>, written: &Value, findings: &mut Findings) -> Opti
     }
 }
 
-/// Optional fields.
+/// Optional fields of the spec. Absent fields have their default.
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each field is a separate setting of the API"
@@ -201,7 +201,7 @@ struct Optional {
 struct OptionalFieldReader<'a, 'v> {
     f: &'a Field<'v>,
     findings: &'a mut Findings,
-    /// Number of fields in the rules of `drift.ignore` parsed so far.
+    /// Number of fields in all rules of `drift.ignore` that were parsed so far.
     ignored_fields: usize,
 }
 
@@ -370,7 +370,8 @@ impl OptionalFieldReader<'_, '_> {
     }
 }
 
-/// Parses a ServiceAccount. Namespace and name are required.
+/// Parses a ServiceAccount. Namespace and name are required. Returns `None` if the field is absent
+/// or invalid.
 pub(super) fn service_account(
     field: &Field<'_>,
     findings: &mut Findings,
@@ -388,7 +389,8 @@ pub(super) fn service_account(
     })
 }
 
-/// Parses a duration as allowed by the schema: `10m`, `1h30m`, `500ms`.
+/// Parses a duration as allowed by the schema: `10m`, `1h30m`, `500ms`. Returns `None` for other
+/// texts.
 fn duration(text: &str) -> Option<Duration> {
     let mut total = Duration::ZERO;
     let mut rest = text;

@@ -6,22 +6,22 @@ use crate::object::GroupKind;
 /// One rule of `spec.drift.ignore`. An absent property matches all objects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct IgnoreRule {
-    /// Kind of the objects.
+    /// Kind of the objects; `None` matches all kinds.
     pub kind: Option<GroupKind>,
-    /// Namespace of the objects.
+    /// Namespace of the objects; `None` matches all objects.
     pub namespace: Option<String>,
-    /// Name of the objects.
+    /// Name of the objects; `None` matches all names.
     pub name: Option<String>,
     /// Fields that keep their value on the cluster, as JSON pointers.
     pub fields: Vec<String>,
-    /// Field manager that keeps all fields that it owns.
+    /// Field manager that keeps all fields that it owns; `None` if the rule names no manager.
     pub manager: Option<String>,
 }
 
 /// Policy for the replacement of objects with immutable fields.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ReplacePolicy {
-    /// Replace whenever such a field changes.
+    /// Replace whenever an immutable field changes.
     Always,
     /// Replace only Jobs that have completed or failed.
     #[default]
@@ -44,7 +44,7 @@ pub enum CrdCheck {
     NoExistingFieldRemoved,
     /// All changes of existing fields: the group of the following checks.
     ChangeValidator,
-    /// No value is removed from an enumeration, and none is added to a free field.
+    /// No value is removed from an enumeration, and no enumeration is added to an existing field.
     Enum,
     /// No field becomes required.
     Required,
@@ -98,7 +98,7 @@ impl CrdCheck {
         ("ServedVersionValidator", Self::ServedVersionValidator),
     ];
 
-    /// Parses the name of a check.
+    /// Parses the name of a check; `None` for an unknown name.
     pub fn parse(name: &str) -> Option<Self> {
         let named = Self::NAMES.iter().find(|(known, _)| *known == name);
         named.map(|(_, check)| *check)
@@ -136,7 +136,7 @@ impl std::fmt::Display for CrdCheck {
 pub struct CrdException {
     /// Name of the definition.
     pub crd: String,
-    /// The check.
+    /// Check that is skipped for this definition.
     pub check: CrdCheck,
     /// Reason for the exception.
     pub reason: String,

@@ -20,11 +20,11 @@ use crate::{
 /// Kinds that admission reviews.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// Immutable content.
+    /// The kind `Bundle`: immutable content.
     Bundle,
-    /// Template of a Bundle, with the settings of its installation.
+    /// The kind `BundleDeployment`: template of a Bundle, with the settings of its installation.
     BundleDeployment,
-    /// Approval of content by a user.
+    /// The kind `BundleApproval`: approval of content by a user.
     BundleApproval,
 }
 
@@ -159,9 +159,9 @@ impl<'a> Subject<'a> {
 /// Result of an access review.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// Allowed.
+    /// The API server allows the request.
     Yes,
-    /// Denied.
+    /// The API server denies the request.
     No,
     /// The API server did not respond.
     Unavailable(Finding),
@@ -224,7 +224,7 @@ pub enum ContentFact {
 pub enum DeploymentFact {
     /// The BundleDeployment exists.
     Found {
-        /// UID.
+        /// Uid of the BundleDeployment.
         uid: String,
         /// Name of the class of the BundleDeployment.
         class: String,
@@ -243,9 +243,9 @@ pub enum DeploymentFact {
     Unavailable(Finding),
 }
 
-/// Facts that were looked up for a review. Only the map entries that [`needs`](needs::needs) lists
-/// are read. A missing entry counts as unknown, so the review ends with
-/// [`Outcome::CannotTell`](crate::diagnostic::Outcome::CannotTell).
+/// Facts that were looked up for a review. Of the maps, only the entries that
+/// [`needs`](needs::needs) lists are used. A missing entry counts as unknown, so the review ends
+/// with [`Outcome::CannotTell`](crate::diagnostic::Outcome::CannotTell).
 #[derive(Debug, Clone, Default)]
 pub struct Facts<'a> {
     /// User of the request.
@@ -254,15 +254,16 @@ pub struct Facts<'a> {
     pub classes: BTreeMap<String, ClassFact>,
     /// Access reviews for verb `use`, by class.
     pub may_use: BTreeMap<String, Answer>,
-    /// Access review for verb `impersonate` on the ServiceAccount.
+    /// Access review for verb `impersonate` on the ServiceAccount; `None` if there was no review.
     pub may_impersonate: Option<Answer>,
-    /// Access review for verb `approve` on the class of `deployment`.
+    /// Access review for verb `approve` on the class of `deployment`; `None` if there was no
+    /// review.
     pub may_approve: Option<Answer>,
-    /// BundleDeployment of an approval.
+    /// BundleDeployment of an approval; `None` if there was no lookup.
     pub deployment: Option<DeploymentFact>,
     /// Access reviews for verb `get`, by ConfigMap.
     pub may_read: BTreeMap<String, Answer>,
-    /// Access review for verb `get` on the Secret of the source.
+    /// Access review for verb `get` on the Secret of the source; `None` if there was no review.
     pub may_read_secret: Option<Answer>,
     /// ConfigMaps by name.
     pub config_maps: BTreeMap<String, ConfigMapFact>,
@@ -272,8 +273,10 @@ pub struct Facts<'a> {
     pub policies: Vec<ReadyPolicy<'a>>,
     /// Version of the API server; `None` if the version is unknown.
     pub server: Option<ServerVersion>,
-    /// Namespace of the webhook: never a target namespace, and named in hints.
+    /// Namespace of the webhook. This namespace cannot be a target namespace. Hints contain this
+    /// name.
     pub system_namespace: String,
-    /// Namespace of the keys and inventories of the webhook: never a target namespace.
+    /// Namespace of the keys and inventories of the webhook. This namespace cannot be a target
+    /// namespace.
     pub state_namespace: String,
 }

@@ -1,5 +1,5 @@
-//! Lookups that a verdict on a write requires. A write that does not change a checked spec requires
-//! no lookup.
+//! Lookups that the decision on a write requires. A write that does not change a checked spec
+//! requires no lookup.
 
 use std::collections::BTreeSet;
 
@@ -17,22 +17,25 @@ use crate::{
     service_account::ServiceAccount,
 };
 
-/// Required lookups.
+/// Lookups that a review requires.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RequiredLookups {
     /// Classes, by name. For each class: the spec, and an access review for verb `use`.
     pub classes: BTreeSet<KubeName>,
-    /// Access review for verb `impersonate` on this ServiceAccount.
+    /// Access review for verb `impersonate` on this ServiceAccount; `None` if no review is
+    /// required.
     pub impersonate: Option<ServiceAccount>,
-    /// BundleDeployment of this name, and an access review for verb `approve` on its class.
+    /// BundleDeployment of this name, and an access review for verb `approve` on its class; `None`
+    /// if no lookup is required.
     pub deployment: Option<KubeName>,
     /// Image in the registry: annotations of its manifest, and its signatures if a policy matches.
+    /// `None` if no lookup is required.
     pub image: Option<Image>,
     /// ConfigMaps in the system namespace. For each ConfigMap: an access review for verb `get`, and
     /// the field `immutable`.
     pub config_maps: BTreeSet<KubeName>,
-    /// Secret in the system namespace whose credentials the source uses: an access review for verb
-    /// `get`.
+    /// Secret in the system namespace with the credentials of the source: an access review for verb
+    /// `get`. `None` if no review is required.
     pub secret: Option<KubeName>,
 }
 
@@ -41,7 +44,7 @@ pub struct RequiredLookups {
 pub struct Image {
     /// Reference of the image.
     pub reference: Reference,
-    /// Secret with credentials, in the system namespace.
+    /// Secret with credentials, in the system namespace; `None` if the source names no Secret.
     pub pull_secret: Option<KubeName>,
 }
 
@@ -60,11 +63,12 @@ pub struct CheckedApprovalSpec {
     pub deployment: KubeName,
     /// Uid of the BundleDeployment.
     pub uid: String,
-    /// Generation of the BundleDeployment that the author of the approval reviewed.
+    /// Generation of the BundleDeployment that the author of the approval reviewed; `None` if the
+    /// approval names no generation.
     pub generation: Option<i64>,
     /// Digest of the content.
     pub digest: Digest,
-    /// Reason of the approval.
+    /// Reason of the approval; `None` if the author gave no reason.
     pub reason: Option<String>,
 }
 
@@ -124,9 +128,10 @@ pub(in crate::review) fn is_checked(subject: &Subject<'_>) -> bool {
     subject.old.is_none() || subject.kind == Kind::BundleDeployment
 }
 
-/// Returns `true` if the content must be looked up. The lookup is not necessary in two cases: an
-/// update of a checked BundleDeployment keeps class and template, so that the content stays the
-/// same; or the object is being deleted and its spec is unchanged.
+/// Returns `true` if the content must be looked up. The lookup is not necessary in two cases:
+/// - An update of a checked BundleDeployment keeps class and template, so that the content stays
+///   the same.
+/// - The object is being deleted and its spec is unchanged.
 pub(in crate::review) fn content_is_checked(subject: &Subject<'_>) -> bool {
     if subject.is_removed_unchanged() {
         return false;
@@ -142,8 +147,8 @@ pub(in crate::review) fn content_is_checked(subject: &Subject<'_>) -> bool {
         .any(|member| !canonical::same(&old[member], &subject.spec()[member]))
 }
 
-/// Returns the lookups that a verdict on this write requires. Empty if the spec is invalid; the
-/// judge reports the errors.
+/// Returns the lookups that the decision on this write requires. For an invalid spec there are no
+/// lookups, and the judge reports the errors.
 pub fn needs(subject: &Subject<'_>) -> RequiredLookups {
     let mut needs = RequiredLookups::default();
     if !is_checked(subject) {

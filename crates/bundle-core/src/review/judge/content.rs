@@ -16,7 +16,7 @@ use crate::{
 
 /// Source of content, with the classes that it must satisfy.
 pub(super) struct Sourced<'a> {
-    /// The Bundle's spec.
+    /// Parsed spec of the Bundle.
     pub(super) bundle: &'a CheckedBundleSpec,
     /// Names of the classes of the object.
     pub(super) classes: &'a [&'a str],
@@ -58,8 +58,8 @@ pub(super) fn check(
         ClassSignatures::IfPolicy
     };
     match source {
-        // Without permission for the class or the source there is no request to the registry, which
-        // the requester could have chosen.
+        // The requester can choose the registry. Without permission for the class or the source, no
+        // request is sent to the registry.
         Source::Image { .. } if findings.has_errors() => {}
         Source::Image { reference, .. } => {
             image(sourced, reference, signatures, facts, findings);
@@ -105,7 +105,8 @@ fn config_map(
 ) {
     let field = format!("{}.configMaps", sourced.field);
     if facts.may_read.get(name) != Some(&Answer::Yes) {
-        // A requester without permission to read it must not learn if it exists.
+        // A requester without permission to read the ConfigMap must not learn if the ConfigMap
+        // exists.
         rights::read_config_map(name, &field, facts, findings);
         return;
     }
@@ -212,7 +213,7 @@ fn report_unread(
             return;
         }
     };
-    // A missing image and a denied access are results; a timeout is not.
+    // A missing image or a denied access is a definite result. A timeout is not a definite result.
     let code = if why.code.outcome == Outcome::CannotTell {
         codes::review::CONTENT_UNSEEN
     } else {
@@ -241,8 +242,8 @@ fn conclude(decision: PolicyDecision, findings: &mut Findings) {
     }
 }
 
-/// Rejects content whose format the class of its Bundle does not support. If the manifest does not
-/// declare the format, the reconciler checks the format after unpacking.
+/// Rejects content in a format that the class of its Bundle does not support. If the manifest does
+/// not declare the format, the reconciler checks the format after unpacking.
 fn format(package: &package::Facts, sourced: &Sourced<'_>, facts: &Facts<'_>) -> Option<Finding> {
     let Some(ClassFact::Known(class)) = facts.classes.get(sourced.bundle.class.as_str()) else {
         return None;

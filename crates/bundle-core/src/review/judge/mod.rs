@@ -16,12 +16,12 @@ use crate::{
     reference::Digest,
 };
 
-/// Verdict on a write.
+/// Decision on a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// The write is admitted.
     Admit {
-        /// Warnings.
+        /// Warnings about the write.
         warnings: Findings,
         /// Stamp to set on the object.
         stamp: Stamping,
@@ -33,7 +33,8 @@ pub enum Verdict {
     CannotTell(Findings),
 }
 
-/// Stamp to set on an admitted object.
+/// Stamp to set on an admitted object. The stamp records the requesters of a write (annotation
+/// `core.rukpak.io/stamp`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stamping {
     /// Stamp of the requester for every part. All parts were checked for the requester.
@@ -52,7 +53,7 @@ pub enum Stamping {
 }
 
 impl Verdict {
-    /// Returns all findings, errors before warnings.
+    /// Returns all findings of the decision, errors before warnings.
     pub fn findings(&self) -> &Findings {
         match self {
             Self::Admit { warnings, .. } => warnings,
@@ -61,7 +62,8 @@ impl Verdict {
     }
 }
 
-/// Judges a write. The same input always has the same verdict, with its findings in the same order.
+/// Decides on a write. The same input always has the same decision, with its findings in the same
+/// order.
 pub fn judge(subject: &Subject<'_>, facts: &Facts<'_>) -> Verdict {
     let mut findings = Findings::default();
     if let Some(finding) = immutable(subject) {
@@ -91,8 +93,8 @@ pub fn judge(subject: &Subject<'_>, facts: &Facts<'_>) -> Verdict {
     sort(&mut findings);
     match findings.outcome() {
         None => admit(findings, stamp),
-        // A write that keeps the spec changes nothing, so it is not rejected. The object is not
-        // reconciled either way.
+        // A write that keeps the spec changes nothing, so the write is not rejected. The object is
+        // not reconciled, with or without this write.
         Some(_) if subject.spec_is_kept() => {
             let warnings = findings.into_iter().map(|finding| Finding {
                 severity: Severity::Warning,
@@ -105,8 +107,8 @@ pub fn judge(subject: &Subject<'_>, facts: &Facts<'_>) -> Verdict {
     }
 }
 
-/// Returns `true` if the registry should be queried: not if the other facts already reject the
-/// write. `facts` must not contain the content.
+/// Returns `true` if the registry should be queried. Returns `false` if the other facts already
+/// reject the write. `facts` must not contain the content.
 pub fn can_read_image(subject: &Subject<'_>, facts: &Facts<'_>) -> bool {
     let verdict = judge(subject, facts);
     // A lookup is useful if the missing lookup is the only reason for a rejection.
@@ -120,7 +122,7 @@ fn admit(warnings: Findings, stamp: Stamping) -> Verdict {
     Verdict::Admit { warnings, stamp }
 }
 
-/// Returns the stamp for a write without checks.
+/// Returns the stamp for a write without checks of permissions and content.
 fn kept(subject: &Subject<'_>) -> Stamping {
     if subject.spec_is_untouched() {
         Stamping::Keep
@@ -155,7 +157,7 @@ fn not_vouched() -> Finding {
     .hint("its condition Ready names the annotation with which a user confirms the whole spec")
 }
 
-/// Sorts errors before warnings. Within each severity, the order of the rules stays.
+/// Sorts errors before warnings. Within each severity, the order of the rules is kept.
 fn sort(findings: &mut Findings) {
     findings.sort_by_key(|finding| finding.severity == Severity::Warning);
 }
@@ -261,7 +263,7 @@ fn target_namespace(spec: &CheckedDeploymentSpec, facts: &Facts<'_>, findings: &
 }
 
 /// Returns `true` if a class of the object belongs to another provisioner, which reconciles the
-/// object. Such an object gets no stamp.
+/// object. The webhook adds no stamp to such an object.
 fn leaves_alone(spec: &Spec, facts: &Facts<'_>) -> bool {
     let foreign = |name: &str| matches!(facts.classes.get(name), Some(ClassFact::Known(class)) if !class.is_ours());
     match spec {

@@ -14,7 +14,7 @@ use crate::review::{
 pub(super) fn class(name: &str, field: &'static str, facts: &Facts<'_>, findings: &mut Findings) {
     match facts.classes.get(name) {
         Some(ClassFact::Known(class)) if !class.is_ours() => {
-            // That provisioner has its own rules.
+            // The other provisioner of this class has its own rules.
             findings.push(
                 Finding::warning(
                     codes::review::CLASS_FOREIGN,
@@ -160,8 +160,8 @@ pub(super) fn approve(spec: &CheckedApprovalSpec, facts: &Facts<'_>, findings: &
     .put(facts, findings);
 }
 
-/// Returns the reason to reject an approval that is not for the current generation: its author has
-/// read other settings, or has read no settings.
+/// Returns the reason to reject an approval that is not for the current generation. The author of
+/// such an approval has read other settings, or has read no settings.
 fn unread_generation(
     spec: &CheckedApprovalSpec,
     present: i64,

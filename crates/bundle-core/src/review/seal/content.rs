@@ -10,7 +10,7 @@ use crate::reference::Digest;
 
 const CONTENT: &str = "core.rukpak.io/content";
 
-/// Sealed content of one Bundle.
+/// Content of one Bundle, as recorded in the content seal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SealedContent {
@@ -18,15 +18,15 @@ pub struct SealedContent {
     pub spec: Digest,
     /// Digest of the content.
     pub digest: Digest,
-    /// Version of the package in the content.
+    /// Version of the package in the content; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Commit that the content of a git repository was read from.
+    /// Commit that the content of a git repository was read from; `None` for other sources.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
 }
 
-/// Serialized form.
+/// Serialized form of a content seal.
 #[derive(Serialize, Deserialize)]
 struct ContentSealText {
     kind: String,

@@ -24,9 +24,9 @@ use crate::reference::Digest;
 /// reads the time of an update before it calls webhooks, and has its own clock.
 pub const EARLIER: i64 = 5_000;
 /// Maximum time from a stamp to its write, in milliseconds: the maximum duration of the review plus
-/// that of later webhooks.
+/// the maximum duration of later webhooks.
 pub const LATER: i64 = 15_000;
-/// Maximum age of a stamp at the time of sealing, in milliseconds.
+/// Maximum age of a stamp when the leader makes the seal, in milliseconds.
 pub const SEALED_WITHIN: i64 = 300_000;
 
 const SEAL: &str = "core.rukpak.io/seal";
@@ -44,47 +44,47 @@ pub struct StoredObject<'a> {
     pub uid: &'a str,
     /// Generation of the object.
     pub generation: i64,
-    /// Creation time, in milliseconds since 1970.
+    /// Creation time, in milliseconds since 1970; `None` if unknown.
     pub created: Option<i64>,
     /// Time of the last write, except writes of the status ([`last_written`]), in milliseconds
-    /// since 1970.
+    /// since 1970. `None` if unknown.
     pub written: Option<i64>,
-    /// `true` if the object is being deleted. The deletion itself increments the generation by one.
+    /// `true` if the object is being deleted. The deletion increments the generation by one.
     pub deleting: bool,
     /// Spec of the object.
     pub spec: &'a Value,
-    /// The annotation with the stamp.
+    /// Value of the annotation `core.rukpak.io/stamp`; `None` if the object has none.
     pub stamp: Option<&'a str>,
-    /// `status.admission.seal`.
+    /// Value of `status.admission.seal`; `None` if the object has none.
     pub seal: Option<&'a str>,
 }
 
-/// Returns the latest of the times in `managedFields`, in milliseconds since 1970. Times more than
-/// [`EARLIER`] after `now` are ignored: the API server sets only the time of the field manager that
-/// writes, and clients can send any time for the entries of other field managers.
+/// Returns the latest of the times in `managedFields`, in milliseconds since 1970; `None` without
+/// times. Times more than [`EARLIER`] after `now` are ignored. The API server sets only the time of
+/// the field manager that writes. Clients can send any time for other field managers.
 pub fn last_written(times: impl IntoIterator<Item = i64>, now: i64) -> Option<i64> {
     let latest = now.saturating_add(EARLIER);
     times.into_iter().filter(|time| *time <= latest).max()
 }
 
-/// Time of a seal check.
+/// Time at which a seal is checked, and the state of the webhook registrations at this time.
 #[derive(Debug, Clone, Copy)]
 pub struct SealMoment {
-    /// Now, in milliseconds since 1970.
+    /// Current time, in milliseconds since 1970.
     pub now: i64,
     /// Start of the period in which the webhook registrations have been intact without
-    /// interruption, in milliseconds since 1970. `None` while they are not intact.
+    /// interruption, in milliseconds since 1970. `None` while the registrations are not intact.
     pub intact_since: Option<i64>,
 }
 
 /// Facts about an object that its seal or stamp confirms.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfirmedFacts {
-    /// Requester of each part.
+    /// Requester of each part of the spec.
     pub parts: PartRequesters,
-    /// Approved terms, for an approval.
+    /// Digest of the approved terms; `None` if the object is not a BundleApproval.
     pub approves: Option<Digest>,
-    /// BundleDeployment that a Bundle was generated for.
+    /// BundleDeployment that a Bundle was generated for; `None` for other objects.
     pub generated_for: Option<GeneratedFor>,
     /// The owner references that were reviewed; `None` if the object had no owner references.
     pub owners: Option<Digest>,
@@ -144,7 +144,8 @@ pub enum VouchState {
 }
 
 impl VouchState {
-    /// Returns the confirmed facts of a sealed or unsealed object.
+    /// Returns the confirmed facts of an object with a valid seal or stamp. Otherwise returns the
+    /// reason why neither is valid.
     pub fn vouched(self) -> Result<ConfirmedFacts, StampError> {
         match self {
             Self::Sealed(vouched) | Self::Unsealed(vouched) => Ok(vouched),
@@ -153,7 +154,7 @@ impl VouchState {
     }
 }
 
-/// Serialized form.
+/// Serialized form of a seal.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct SealText {
@@ -192,7 +193,7 @@ pub fn seal(key: &[u8], object: &StoredObject<'_>, vouched: &ConfirmedFacts) -> 
     sign(key, SEAL, &text)
 }
 
-/// Validates stamp and seal of `object` at that moment. A stamp that is newer than the seal takes
+/// Validates stamp and seal of `object` at `moment`. A stamp that is newer than the seal takes
 /// precedence.
 pub fn vouch_state(key: &[u8], object: &StoredObject<'_>, moment: &SealMoment) -> VouchState {
     let sealed = read_seal(key, object).filter(|(seal, age)| !is_replaced(key, object, seal, *age));
@@ -203,8 +204,8 @@ pub fn vouch_state(key: &[u8], object: &StoredObject<'_>, moment: &SealMoment) -
             _ => VouchState::Sealed(seal),
         },
         (_, Ok(stamp)) => VouchState::Unsealed(stamp),
-        // The generation changed although the spec is the same, and the write was reviewed: the
-        // seal still holds.
+        // The spec is the same although the generation changed, and the write was reviewed.
+        // Therefore the seal remains valid.
         (Some((seal, _)), Err(_))
             if is_intact(object.written, moment) || is_intact(Some(seal.time), moment) =>
         {
@@ -225,7 +226,7 @@ fn is_replaced(key: &[u8], object: &StoredObject<'_>, seal: &ConfirmedFacts, age
     stamp_of(key, object, behind).is_ok_and(|(stamp, _)| stamp.time > seal.time)
 }
 
-/// Generation of a seal, compared with the generation of the object.
+/// Generation of a seal, compared with the generation of the object: equal, or one lower.
 #[derive(Clone, Copy)]
 enum Age {
     Current,
@@ -296,10 +297,10 @@ pub fn is_written_with(stamp: &Stamp, written: i64) -> bool {
 }
 
 /// Returns `true` if the object was observed so early that the update with `stamp` must have been
-/// made between the stamp and now. This is the proof if `managedFields` has no time for the update:
-/// Kubernetes removes the entry of a manager without fields, and does not track updates after the
-/// list was emptied. An entry with a later time belongs to a later write, for which the stamp is
-/// invalid.
+/// made between the stamp and now. This evidence is used if `managedFields` has no time for the
+/// update: Kubernetes removes the entry of a manager without fields, and does not track updates
+/// after the list was emptied. An entry with a later time belongs to a later write, for which the
+/// stamp is invalid.
 fn is_observed_with(stamp: &Stamp, object: &StoredObject<'_>, moment: &SealMoment) -> bool {
     let window = window(stamp);
     let is_later = |written: i64| written > *window.end();

@@ -73,7 +73,7 @@ fn fresh_stamp_of_a_create_may_be_sealed_and_the_seal_lasts() {
     };
     assert_eq!(vouched.parts, ana());
     let seal = seal(KEY, &written, &vouched);
-    // A year later, without its stamp, while the registrations are gone.
+    // One year later, the object has no stamp, and the registrations are missing.
     let later = SealMoment {
         now: NOON + 31_536_000_000,
         intact_since: None,
@@ -161,7 +161,7 @@ fn stamp_counts_only_for_the_write_that_it_was_made_for() {
             },
             StampError::OtherWrite,
         ),
-        // Created long before, or written long after.
+        // The object was created long before the stamp, or was written long after the stamp.
         (
             StoredObject {
                 created: Some(NOON - EARLIER - 1),
@@ -285,14 +285,16 @@ fn seal_moves_on_with_a_generation_that_admission_saw_no_change_in() {
         vouch_state(KEY, &again, &at(NOON + 31_000)),
         VouchState::Unsealed(vouched)
     );
-    // Also if the time was not recorded, and the registrations have been intact since the seal.
+    // The seal is also valid if the time of the write was not recorded, and the registrations have
+    // been intact since the seal.
     let unnoted = StoredObject {
         written: None,
         ..again
     };
     let found = vouch_state(KEY, &unnoted, &at(NOON + 31_000));
     assert!(matches!(found, VouchState::Unsealed(_)), "{found:?}");
-    // Not if the registrations had a gap, and not for two generations later.
+    // The seal is invalid if the registrations were missing for a time, or for a generation that is
+    // two higher.
     let gap = SealMoment {
         now: NOON + 31_000,
         intact_since: Some(NOON + 30_000),
@@ -348,7 +350,8 @@ fn seal_does_not_count_beside_a_later_stamp_however_old_that_is() {
     assert!(matches!(fresh, VouchState::Unsealed(found) if found.time == NOON + 60_000));
     let hour = at(NOON + 3_600_000);
     assert_eq!(refusal(&taken_over, &hour), StampError::Expired);
-    // The seal of that stamp never expires, and a seal beside its own stamp is valid too.
+    // The seal that was made from that stamp never expires. A seal is valid even if the object
+    // still has its stamp.
     let own = super::seal(
         KEY,
         &taken_over,
@@ -387,7 +390,7 @@ fn update_whose_time_nobody_noted_is_sealed_only_while_its_stamp_is_new() {
         created: Some(NOON - 86_400_000),
         ..object(&spec, Some(&text), None)
     };
-    // No entry at all, or only those of earlier writes.
+    // `managedFields` has no entry, or only entries of earlier writes.
     for written in [None, Some(NOON - 86_400_000), Some(NOON - EARLIER - 1)] {
         let update = StoredObject { written, ..update };
         for now in [NOON, NOON + LATER] {
@@ -404,7 +407,7 @@ fn update_whose_time_nobody_noted_is_sealed_only_while_its_stamp_is_new() {
             assert_eq!(refusal(&update, &gap), StampError::Gap);
         }
     }
-    // A create always has a time.
+    // A CREATE always has a creation time.
     let text = stamp(&spec, None).text(KEY);
     let created = StoredObject {
         created: Some(NOON - EARLIER - 1),
@@ -428,7 +431,7 @@ fn seal_admits_only_what_its_stamp_admitted() {
         let sealed = seal(KEY, &fresh, &vouched);
         let found = state(&object(&spec, None, Some(&sealed))).vouched();
         assert_eq!(found.map(|sealed| sealed.admitted_at), Ok(admitted_at));
-        // Earlier versions wrote texts without this member.
+        // Stamps of earlier versions of this project have no field `admitted_at`.
         assert_eq!(text.contains("admitted_at"), admitted_at.is_some());
         assert_eq!(sealed.contains("admittedAt"), admitted_at.is_some());
     }
@@ -458,7 +461,7 @@ fn seal_covers_only_the_owners_that_were_reviewed() {
     let other = with_owners(json!([owner("ConfigMap", "2")]));
     let more = with_owners(json!([owner("ConfigMap", "1"), owner("ConfigMap", "2")]));
     assert!(!sealed.covers_owners(&other) && !sealed.covers_owners(&more));
-    // As earlier versions wrote it.
+    // Stamps of earlier versions of this project have no digest of owners.
     assert!(!with(stamp(&spec, None)).covers_owners(&reviewed));
     let generated = with(Stamp {
         generated_for: Some(GeneratedFor {
@@ -496,7 +499,7 @@ fn seal_covers_only_the_owners_that_were_reviewed() {
             "{name}"
         );
     }
-    // Where the owners are sealed, only those count.
+    // If the seal contains a digest of owners, only these owners are covered.
     let sealed = ConfirmedFacts {
         owners: owners_digest(&reviewed),
         ..generated

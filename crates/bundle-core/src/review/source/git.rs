@@ -167,7 +167,8 @@ impl GitUrl {
 
 const OTHER_PROTOCOL: &str = "is neither an https nor an ssh URL";
 
-/// Returns the protocol, the rest of the URL, and the character with which its path begins.
+/// Returns the protocol, the rest of the URL, and the character with which its path begins. Returns
+/// `None` for other URLs.
 fn split_scheme(text: &str) -> Option<(GitTransport, &str, char)> {
     if let Some((scheme, rest)) = text.split_once("://") {
         let transport = match scheme.to_ascii_lowercase().as_str() {
@@ -180,7 +181,7 @@ fn split_scheme(text: &str) -> Option<(GitTransport, &str, char)> {
     // `user@host:path`. `helper::address` selects a program, and a path can contain a colon.
     let colon = text.find(':')?;
     let is_host = !text[..colon].contains('/') && !text[colon..].starts_with("::");
-    // The colon of an address in brackets is not that of the path.
+    // The first colon in an IPv6 address is not the colon before the path.
     (is_host && !text.contains('[')).then_some((GitTransport::Ssh, text, ':'))
 }
 
@@ -195,9 +196,10 @@ fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
     }
 }
 
-/// Parses a DNS name or an address. Other notations of addresses, such as `0x7f.1`, which programs
-/// read differently, are rejected. Old versions of curl do not find a name that ends with a dot
-/// among the checked addresses, and resolve it again.
+/// Parses a DNS name or an address. Returns `None` if the host is invalid. Other notations of
+/// addresses, such as `0x7f.1`, are rejected, because programs read them differently. A name that
+/// ends with a dot is rejected too: old versions of curl do not find such a name among the checked
+/// addresses, and resolve the name again.
 fn parse_host(host: &str) -> Option<GitHost> {
     if let Some(address) = host.strip_prefix('[') {
         let address: Ipv6Addr = address.strip_suffix(']')?.parse().ok()?;
@@ -273,8 +275,8 @@ pub(super) fn check_directory(path: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Returns true if the content in `directory` is a bundle at the root of the repository, whose
-/// manifests are in `./manifests`.
+/// Returns true if the content in `directory` is a bundle at the root of the repository. The
+/// manifests of such a bundle are in `./manifests`.
 pub fn is_repository_root(directory: &str) -> bool {
     directory.is_empty() || directory == DEFAULT_DIRECTORY
 }
@@ -285,7 +287,8 @@ pub fn is_bundle_entry(entry: &str) -> bool {
     matches!(entry, "bundle.yaml" | "manifests" | "metadata")
 }
 
-/// Name of the file that makes the root of a repository a chart, which can read any file.
+/// Name of the file that makes the root of a repository a chart. A chart can read any file of the
+/// repository.
 pub const CHART_FILE: &str = "Chart.yaml";
 
 #[cfg(test)]

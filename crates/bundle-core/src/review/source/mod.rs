@@ -1,4 +1,4 @@
-//! Parser of `spec` of a Bundle. It returns the class and one source that can be fetched.
+//! Parser of `spec` of a Bundle. The parser returns the class and one source that can be fetched.
 
 pub mod git;
 mod http;
@@ -27,7 +27,7 @@ pub struct CheckedBundleSpec {
     pub class: KubeName,
     /// Source of the content.
     pub source: Source,
-    /// Digest of the meaning of the spec; equal for specs with the same meaning.
+    /// Digest of the meaning of the spec. Specs with the same meaning have the same digest.
     pub digest: Digest,
 }
 
@@ -38,18 +38,18 @@ pub enum Source {
     Image {
         /// Reference of the image.
         reference: Reference,
-        /// Secret with credentials, in the system namespace.
+        /// Secret with credentials, in the system namespace; `None` if the source names no Secret.
         pull_secret: Option<KubeName>,
     },
     /// Directory of a git repository.
     Git {
-        /// URL.
+        /// URL of the repository.
         repository: GitUrl,
         /// Directory in the repository, relative and without `..`.
         directory: String,
         /// Revision to check out.
         checkout: GitRef,
-        /// Credentials and TLS.
+        /// Credentials and TLS settings.
         auth: Auth,
     },
     /// Files from ConfigMaps of the system namespace.
@@ -58,7 +58,7 @@ pub enum Source {
     Http {
         /// URL, http or https.
         url: String,
-        /// Credentials and TLS.
+        /// Credentials and TLS settings.
         auth: Auth,
     },
     /// Content that is uploaded later.
@@ -68,18 +68,18 @@ pub enum Source {
 /// Revision to check out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GitRef {
-    /// Branch.
+    /// Name of a branch.
     Branch(String),
-    /// Tag.
+    /// Name of a tag.
     Tag(String),
     /// Commit, as 40 lowercase hexadecimal digits.
     Commit(String),
 }
 
-/// Credentials and TLS of a git or http source.
+/// Credentials and TLS settings of a git or http source.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Auth {
-    /// Secret in the system namespace.
+    /// Secret with credentials, in the system namespace; `None` if the source names no Secret.
     pub secret: Option<KubeName>,
     /// `true` if any TLS certificate or host key is accepted.
     pub insecure_skip_verify: bool,
@@ -118,7 +118,8 @@ impl Source {
         }
     }
 
-    /// Returns the name for messages: the reference or URL in the spec, or a substitute.
+    /// Returns the name of the source for messages: the reference or URL in the spec, or a
+    /// description of the source.
     pub fn name(&self) -> String {
         match self {
             Self::Image { reference, .. } => reference.to_string(),
@@ -132,7 +133,7 @@ impl Source {
         }
     }
 
-    /// Returns credentials and TLS of a source whose host the requester chooses.
+    /// Returns credentials and TLS settings of a git or http source; `None` for all other sources.
     pub fn auth(&self) -> Option<&Auth> {
         match self {
             Self::Git { auth, .. } | Self::Http { auth, .. } => Some(auth),
@@ -140,9 +141,9 @@ impl Source {
         }
     }
 
-    /// Returns the Secret in the system namespace whose credentials the host of the source
-    /// receives. The pull secret of an image is not such a Secret, because it names the hosts of
-    /// its credentials.
+    /// Returns the Secret in the system namespace with the credentials that the source sends to its
+    /// host; `None` if there is none. The pull secret of an image is not returned, because it names
+    /// the hosts of its credentials.
     pub fn credentials(&self) -> Option<&KubeName> {
         self.auth()?.secret.as_ref()
     }
@@ -190,15 +191,16 @@ impl CheckedBundleSpec {
     }
 }
 
-/// Parses the name of a class: a DNS label, as in the schema.
+/// Parses the name of a class: a DNS label, as in the schema. Returns `None` if the name is missing
+/// or invalid.
 pub(super) fn class_name(field: &Field<'_>, findings: &mut Findings) -> Option<KubeName> {
     field.required_name(NameKind::Label, findings)
 }
 
 const MEMBERS: [&str; 5] = ["image", "git", "configMaps", "upload", "http"];
 
-/// Maximum number of ConfigMaps of a source, as in the schema, which the API server checks after
-/// the mutating webhook.
+/// Maximum number of ConfigMaps of a source. The schema has the same limit, but the API server
+/// checks the schema only after the mutating webhook.
 const MAX_CONFIG_MAPS: usize = 256;
 
 struct SourceReader<'a> {
@@ -235,7 +237,7 @@ impl SourceReader<'_> {
             .and_then(Value::as_array)
             .is_some_and(Vec::is_empty);
         if (!body.is_set() || empty_list) && member != "upload" {
-            // The Go program that these texts come from wrote member and type in lower case.
+            // RukPak, which defined these texts, writes member and type in lower case.
             let lower = member.to_lowercase();
             let text = format!(
                 "{}.{}.{lower} must be set for source type \"{lower}\"",
@@ -254,8 +256,8 @@ impl SourceReader<'_> {
         }
     }
 
-    /// Checks that exactly one of `members` is set. The schema has the same rule; this check works
-    /// without an API server.
+    /// Checks that exactly one of `members` is set. The schema has the same rule. This check also
+    /// works without an API server.
     fn one_of(&mut self, field: &Field<'_>, members: &[&str], none_is_fine: bool) {
         let set: Vec<_> = members
             .iter()
@@ -420,7 +422,7 @@ enum PathError {
     Above,
 }
 
-/// Returns the path without `.` and `..`; `None` if the path leaves the root.
+/// Returns the path without `.` and `..`. Returns an error if the path is outside of the root.
 fn inside(path: &str) -> Result<String, PathError> {
     if path.starts_with('/') {
         return Err(PathError::Absolute);
@@ -438,7 +440,7 @@ fn inside(path: &str) -> Result<String, PathError> {
     Ok(parts.join("/"))
 }
 
-/// Returns host and port of `https://user@host:port/path`.
+/// Returns host and port of `https://user@host:port/path`; `None` for other texts.
 fn url_host(url: &str) -> Option<&str> {
     let (_, rest) = url.split_once("://")?;
     let authority = rest.split(['/', '?', '#']).next()?;

@@ -13,13 +13,15 @@ const GONE: &str = include_str!("gone.tsv");
 /// Built-in API of Kubernetes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Api {
-    /// First minor version that serves the API, if the sources of the table contain this version.
+    /// First minor version that serves the API; `None` if the sources of the table do not contain
+    /// this version.
     pub introduced: Option<Minor>,
-    /// Minor version in which the API was or will be deprecated.
+    /// Minor version in which the API was or will be deprecated; `None` if the API is not
+    /// deprecated.
     pub deprecated: Option<Minor>,
-    /// First minor version that does not serve the API.
+    /// First minor version that does not serve the API; `None` if no known version removes the API.
     pub removed: Option<Minor>,
-    /// Replacement: `apps/v1/Deployment`.
+    /// API that replaces this API, such as `apps/v1/Deployment`; `None` if there is none.
     pub replacement: Option<&'static str>,
     /// `true` if the objects have a namespace.
     pub namespaced: bool,
@@ -28,7 +30,7 @@ pub struct Api {
 /// Version, kind and API.
 type Entry = (&'static str, &'static str, Api);
 
-/// Table by group; the core group is `core`.
+/// APIs by group. The core group has the key `core`.
 static TABLE: LazyLock<BTreeMap<&'static str, Vec<Entry>>> = LazyLock::new(|| {
     let mut table: BTreeMap<&'static str, Vec<Entry>> = BTreeMap::new();
     for (group, entry) in SERVED.lines().chain(GONE.lines()).filter_map(line) {
@@ -37,7 +39,8 @@ static TABLE: LazyLock<BTreeMap<&'static str, Vec<Entry>>> = LazyLock::new(|| {
     table
 });
 
-/// Parses a line of a table. A test checks that all lines are valid.
+/// Parses a line of a table. Returns `None` if the line is invalid. A test checks that all lines
+/// are valid.
 fn line(text: &'static str) -> Option<(&'static str, Entry)> {
     if text.starts_with('#') {
         return None;
@@ -71,16 +74,16 @@ fn line(text: &'static str) -> Option<(&'static str, Entry)> {
 pub fn of(group: &str) -> &'static [(&'static str, &'static str, Api)] {
     let group = match group {
         "" => "core",
-        // The table calls the core group `core`; no API group has this name.
+        // The table uses the name `core` for the core group. No API group has this name.
         "core" => return &[],
         group => group,
     };
     TABLE.get(group).map_or(&[], Vec::as_slice)
 }
 
-/// Returns `true` if the group (empty for the core group) is one of Kubernetes itself.
+/// Returns `true` if Kubernetes itself has the group (empty for the core group).
 ///
-/// The domain does not show it: `gateway.networking.k8s.io` is a group of
+/// The domain of a group does not decide this: `gateway.networking.k8s.io` is a group of
 /// CustomResourceDefinitions.
 pub fn is_built_in(group: &str) -> bool {
     !of(group).is_empty()
@@ -100,7 +103,8 @@ pub fn may_be_built_in(group: &str) -> bool {
     !group.contains('.') || group.ends_with(".k8s.io") || is_built_in(group)
 }
 
-/// Returns the API of this group (empty for the core group), version and kind.
+/// Returns the API of this group (empty for the core group), version and kind; `None` if the table
+/// does not contain the API.
 pub fn api(group: &str, version: &str, kind: &str) -> Option<&'static Api> {
     of(group)
         .iter()
@@ -121,7 +125,7 @@ pub fn newest() -> Minor {
 }
 
 /// Returns `true` if the objects of a built-in kind have a namespace; `None` if the kind is
-/// unknown. All versions of a kind agree.
+/// unknown. The result is the same for all versions of a kind.
 pub fn is_namespaced(group: &str, kind: &str) -> Option<bool> {
     of(group)
         .iter()

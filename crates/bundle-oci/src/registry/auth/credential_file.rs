@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::registry::auth::login::Login;
 
-/// Use of the credential helpers that a file names.
+/// Determines if the credential helpers in a file are run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::registry) enum HelperUse {
     Asked,
@@ -34,8 +34,8 @@ impl CredentialFile {
         serde_json::from_slice(content).map_err(|_| "it is not a docker configuration".to_owned())
     }
 
-    /// Returns the login for a repository. A helper for the registry overrides an entry, and an
-    /// entry overrides the default store, as in docker and podman.
+    /// Returns the login for a repository, with the priorities of docker and podman. A credential
+    /// helper for the registry overrides an entry. An entry overrides the default credential store.
     pub(in crate::registry) fn login(
         &self,
         registry: &str,
@@ -92,7 +92,8 @@ impl CredentialFile {
     }
 }
 
-/// Returns the part after the scheme of docker's older form.
+/// Returns the key without `https://` or `http://`, as in docker's older form. `None` for a key
+/// without a scheme.
 fn bare(key: &str) -> Option<&str> {
     key.strip_prefix("https://")
         .or_else(|| key.strip_prefix("http://"))
@@ -133,21 +134,22 @@ fn from_entry(server: &str, entry: &Value) -> Result<Option<Login>, String> {
     decode(&json!({ "auths": { server: entry } }), server)
 }
 
-/// Decodes a configuration of a single entry, or runs its credential helper.
+/// Decodes a configuration with a single entry, or runs its credential helper.
 fn decode(configuration: &Value, server: &str) -> Result<Option<Login>, String> {
     let content = Cursor::new(configuration.to_string());
     match docker_credential::get_credential_from_reader(content, server) {
         Ok(DockerCredential::IdentityToken(token)) => Ok(Some(Login::IdentityToken(token))),
         Ok(DockerCredential::UsernamePassword(user, password)) => {
             if user == "<token>" {
-                // The form in which helpers return an identity token.
+                // Credential helpers return an identity token as the password of the user
+                // `<token>`.
                 return Ok(Some(Login::IdentityToken(password)));
             }
             Ok((!user.is_empty() || !password.is_empty())
                 .then_some(Login::Password { user, password }))
         }
         Err(CredentialRetrievalError::NoCredentialConfigured) => Ok(None),
-        // The error message of docker-credential-helpers for missing credentials.
+        // This is the error message of docker-credential-helpers for missing credentials.
         Err(CredentialRetrievalError::HelperFailure { stdout, stderr, .. })
             if [&stdout, &stderr]
                 .iter()
@@ -177,7 +179,7 @@ fn decode(configuration: &Value, server: &str) -> Result<Option<Login>, String> 
     }
 }
 
-/// Returns the name of the credential helper in a configuration of a single entry.
+/// Returns the name of the credential helper in a configuration with a single entry.
 fn names(configuration: &Value) -> String {
     configuration["credHelpers"]
         .as_object()
@@ -202,7 +204,7 @@ mod tests {
 
     #[test]
     fn longest_matching_name_wins() {
-        // ana:a, ben:b, eve:e
+        // The values of `auth` are the base64 forms of ana:a, ben:b and eve:e.
         let json = r#"{"auths":{
             "registry.example.com":{"auth":"YW5hOmE="},
             "registry.example.com/team":{"auth":"YmVuOmI="},

@@ -13,7 +13,7 @@ use crate::registry::bounded_file::read_bounded;
 /// secrets, files.
 #[derive(Debug, Clone, Default)]
 pub struct Logins {
-    /// By registry (host and port).
+    /// Explicit credentials, by registry (host and port).
     pub given: BTreeMap<String, Login>,
     /// Content of `.dockerconfigjson` Secrets. Credential helpers in these Secrets are ignored,
     /// because Secrets come from the cluster.
@@ -39,8 +39,8 @@ impl Logins {
         Self::default()
     }
 
-    /// Returns the login for a repository, if a login exists. This function blocks, because it may
-    /// run a credential helper. The error names the source that failed.
+    /// Returns the login for a repository. `None` if no source has a login. This function blocks,
+    /// because it may run a credential helper. The error names the source that failed.
     pub(in crate::registry) fn find(
         &self,
         registry: &str,

@@ -28,7 +28,7 @@ pub(in crate::registry) struct Endpoint {
 #[derive(Debug)]
 pub(in crate::registry) struct Endpoints {
     plain: BTreeSet<String>,
-    /// Registries for which plain HTTP is allowed if they do not support TLS.
+    /// Registries for which plain HTTP is allowed if they do not support TLS, by host and port.
     tolerated: BTreeSet<String>,
     known: Mutex<LimitedMap<String, Arc<Endpoint>>>,
 }
@@ -56,8 +56,8 @@ impl Endpoints {
         let (endpoint, sure) = if self.plain.contains(registry) {
             ping(http, plain).await?
         } else if is_loopback(&secure) {
-            // The request has no secrets, and a TLS server answers it with 400 or closes the
-            // connection.
+            // The request is sent without TLS first, because it contains no secrets. A server with
+            // TLS responds with 400 or closes the connection.
             match ping(http, plain).await {
                 Ok((endpoint, sure)) if sure => (endpoint, sure),
                 Err(reason @ (Reason::Unreachable { .. } | Reason::Stalled { .. })) => {
@@ -98,7 +98,7 @@ impl Endpoints {
         is_loopback(url) || self.plain.contains(&host) || self.tolerated.contains(&host)
     }
 
-    /// Stores a newer challenge.
+    /// Replaces the stored challenge of a registry. `None` if the registry has no cached endpoint.
     pub(in crate::registry) fn update(
         &self,
         registry: &str,
@@ -129,7 +129,7 @@ impl Endpoints {
 }
 
 fn base(scheme: &str, registry: &str) -> Result<Url, Reason> {
-    // Docker Hub is the only registry whose name differs from its host.
+    // Docker Hub is the only registry with different names in references and in URLs.
     let host = match registry {
         "docker.io" | "index.docker.io" => "registry-1.docker.io",
         registry => registry,
@@ -138,8 +138,8 @@ fn base(scheme: &str, registry: &str) -> Result<Url, Reason> {
         .map_err(|error| Reason::Settings(format!("`{registry}` is not a host: {error}")))
 }
 
-/// Sends one `GET /v2/`. The second value is `true` if the response came from a registry and may be
-/// cached.
+/// Sends one `GET /v2/`. The second value is `true` if the response is certain to come from a
+/// registry. Only such a response is cached.
 async fn ping(http: &HttpClient, base: Url) -> Result<(Endpoint, bool), Reason> {
     http.add_registry_host(&base);
     let response = http
@@ -157,7 +157,7 @@ async fn ping(http: &HttpClient, base: Url) -> Result<(Endpoint, bool), Reason> 
     Ok((endpoint, sure))
 }
 
-/// Returns the challenge in the headers of a 401.
+/// Returns the challenge in the headers of a response with status 401.
 pub(in crate::registry) fn challenge_of(headers: &HeaderMap) -> Option<Challenge> {
     let all: Vec<&str> = headers
         .get_all(WWW_AUTHENTICATE)

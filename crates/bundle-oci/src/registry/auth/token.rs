@@ -1,4 +1,4 @@
-//! `Authorization` headers from a challenge and a login, and a cache of tokens.
+//! Returns `Authorization` headers for the challenge of a registry and a login. Tokens are cached.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -28,11 +28,11 @@ const DEFAULT_LIFETIME: Duration = Duration::from_secs(60);
 /// Time before the expiry at which a token is renewed, so that it does not expire during a request.
 const EXPIRY_MARGIN: Duration = Duration::from_secs(10);
 
-/// Registry, repository, write access, and a second repository to read from.
+/// Key of a cached token: registry, repository, write access, and a second repository to read from.
 type TokenKey = (String, String, bool, Option<String>);
 
-/// User name that docker's credential helpers use for an identity token, for services that only
-/// support names and passwords.
+/// User name that docker's credential helpers use for an identity token. It is for services that
+/// support only user names and passwords.
 const TOKEN_USER: &str = "<token>";
 
 /// Access for which a token is needed.
@@ -54,8 +54,8 @@ impl TokenScope<'_> {
         )
     }
 
-    /// Returns the scopes to request. The registry's own scope is used if it is for this repository
-    /// and grants at least the same access.
+    /// Returns the scopes to request. `asked` are the scopes in the registry's challenge. A scope
+    /// of the challenge is used if it is for this repository and grants at least the same access.
     fn scopes(&self, asked: Option<&str>) -> Vec<String> {
         let wanted = format!("repository:{}:", self.repository.path);
         let fits =
@@ -103,8 +103,8 @@ impl Tokens {
         }
     }
 
-    /// Returns the identity for messages. Also returns the login if the login is a token that this
-    /// client did not obtain.
+    /// Returns the identity for messages, such as `as NAME`, and the login. The login is `None` if
+    /// the repository has no credentials.
     pub(in crate::registry) fn who(&self, repository: &Repository) -> (String, Option<Login>) {
         let known = lock(&self.logins)
             .get(&login_key(repository))
@@ -116,12 +116,13 @@ impl Tokens {
         (who, known)
     }
 
-    /// Removes a token that the registry rejected.
+    /// Removes the token for this access from the cache, because the registry rejected the token.
     pub(in crate::registry) fn forget(&self, purpose: TokenScope<'_>) {
         lock(&self.obtained).remove(&purpose.key());
     }
 
-    /// Returns the value of the header, if any.
+    /// Returns the value of the `Authorization` header. `None` if the registry requires no
+    /// authentication.
     pub(in crate::registry) async fn authorize(
         &self,
         http: &HttpClient,
@@ -173,7 +174,7 @@ impl Tokens {
         if let Some(known) = lock(&self.logins).get(&key) {
             return Ok(known.clone());
         }
-        // May run a credential helper, so it runs on a blocking thread.
+        // A credential helper may run here, so this work runs on a blocking thread.
         let (sources, (registry, path)) = (self.sources.clone(), key.clone());
         let found = tokio::task::spawn_blocking(move || sources.find(&registry, &path))
             .await
@@ -243,7 +244,7 @@ impl TokenRequest<'_> {
         let response = match self.login {
             Some(Login::IdentityToken(token)) => {
                 let response = http.send_from(self.post_request(token), self.reach).await?;
-                // Services that support only the older flow with names and passwords.
+                // The service supports only the older flow with names and passwords.
                 if matches!(response.status().as_u16(), 404 | 405) {
                     http.send_from(self.get_request()?, self.reach).await?
                 } else {

@@ -1,5 +1,5 @@
-//! Download of a blob of any size: counted and hashed while it streams, resumed after a broken
-//! connection, and never held in memory as a whole.
+//! Download of a blob of any size. The blob is counted and hashed while it streams, and is never
+//! held in memory as a whole. A download resumes after a broken connection.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -22,11 +22,11 @@ use crate::transfer::rate::RateWindow;
 
 /// Maximum number of consecutive attempts to resume a transfer.
 const MAX_RETRIES: u32 = 5;
-/// Bytes after which earlier failures no longer count.
+/// Number of received bytes after which earlier failures are no longer counted.
 const PROGRESS_BYTES: u64 = 4 << 20;
 
 /// Verified bytes of a blob, as a stream. The last piece is returned only after the digest and the
-/// size match, so a caller that reads to the end without an error has the content.
+/// size match. Therefore a caller that reads to the end without an error has the content.
 pub struct BlobReader {
     pieces: BoxStream<'static, Result<Bytes, RegistryError>>,
 }
@@ -94,7 +94,7 @@ impl Client {
         }
     }
 
-    /// Returns a transfer from `offset` on. Without a hasher, the caller has to hash the bytes.
+    /// Returns a download from `offset` on. Without a hasher, the caller has to hash the bytes.
     pub(in crate::registry) fn download(
         &self,
         repository: &Repository,
@@ -120,7 +120,7 @@ impl Client {
         }
     }
 
-    /// Returns a blob whose bytes stay in the registry until they are read, for copies.
+    /// Returns a blob for copies. Its bytes are read from the registry only when they are needed.
     pub fn remote_blob(&self, repository: &Repository, descriptor: &Descriptor) -> Blob {
         Blob {
             descriptor: descriptor.clone(),
@@ -142,8 +142,8 @@ struct RemoteBlob {
 
 impl OpenBlob for RemoteBlob {
     fn open(&self, offset: u64) -> ByteStream {
-        // Only the whole blob can be hashed. A caller that continues at an offset has hashed the
-        // beginning.
+        // Only the whole blob can be hashed. A caller that continues at an offset has already
+        // hashed the bytes before the offset.
         let hasher = (offset == 0).then(Hasher::new);
         self.client
             .blob_after(&self.repository, &self.descriptor, offset, hasher)
@@ -162,15 +162,15 @@ pub(in crate::registry) struct Download {
     response: Option<Response>,
     /// `true` if the registry has sent a response at least once.
     begun: bool,
-    /// Bytes to skip because the registry ignores `Range`.
+    /// Number of bytes to skip, because the registry ignored `Range`.
     skip: u64,
     /// Number of consecutive failures, and bytes that were received after the last failure.
     failures: u32,
     since: u64,
     until: Option<Instant>,
-    /// The minimum rate after the registry's first piece.
+    /// Checks the minimum rate, beginning with the registry's first piece.
     rate: RateWindow,
-    /// The last piece, held back until the end of the response is verified.
+    /// The last piece. It is not returned before the end of the response is verified.
     held: Option<Bytes>,
     done: bool,
 }
@@ -211,7 +211,8 @@ impl Download {
             // All bytes arrived, and the connection broke before the end of the body.
             return self.finish();
         }
-        // Taken, so that a failed or abandoned response is not read again.
+        // Removes the response from the field, so that a failed or abandoned response is not read
+        // again.
         let mut response = match self.response.take() {
             Some(response) => response,
             None => self.open().await?,
@@ -340,8 +341,8 @@ impl Download {
     }
 }
 
-/// Returns the first byte of the part and the size of the whole. `None` if the header is missing or
-/// does not describe the rest of the content.
+/// Returns the offset of the first byte in the response, and the size of the whole blob. `None` if
+/// the header is missing, or if the response does not contain all bytes up to the end.
 fn content_range(response: &Response) -> Option<(u64, u64)> {
     let text = response.headers().get(CONTENT_RANGE)?.to_str().ok()?;
     let (range, size) = text.trim().strip_prefix("bytes")?.trim().split_once('/')?;

@@ -1,4 +1,4 @@
-//! Pull of a bundle: layers stream from the connection into the unpacker.
+//! Pull of a bundle. The unpacker reads each layer while it is downloaded.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ impl Client {
         .await
     }
 
-    /// Returns the files of a bundle whose manifest was read already.
+    /// Returns the files of a bundle. The caller has already read the manifest.
     pub async fn pull_content(
         &self,
         pinned: &PinnedReference,

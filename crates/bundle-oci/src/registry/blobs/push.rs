@@ -1,5 +1,5 @@
-//! Push of a bundle: missing blobs are first, and the manifest is last, so that a tag never refers
-//! to an incomplete image.
+//! Push of a bundle. Missing blobs are sent first, and the manifest is sent last. Therefore a tag
+//! never refers to an incomplete image.
 
 use bundle_core::reference::{PinnedReference, Reference};
 
@@ -7,7 +7,7 @@ use crate::manifest::RawManifest;
 use crate::pack::PackedImage;
 use crate::registry::{Client, Reason, RegistryError, Repository};
 
-/// Rule for a tag that refers to other content.
+/// Behavior for a tag that already refers to other content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TagPolicy {
     /// Return an error.

@@ -1,6 +1,7 @@
 //! Upload of a blob. If the repository has the blob, the upload is skipped. If another repository
-//! of the same registry has it, the blob is mounted. Otherwise the blob is sent in one request. It
-//! is sent in chunks if the registry requires chunks, or after a connection broke.
+//! of the same registry has the blob, the client requests a mount of the blob. Otherwise the blob
+//! is sent in one request. The blob is sent in chunks if the registry requires chunks, or after a
+//! connection broke.
 
 use bytes::Bytes;
 use reqwest::header::{HeaderMap, LOCATION, RANGE};
@@ -28,9 +29,9 @@ const OCTET_STREAM: &str = "application/octet-stream";
 /// Result of an upload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UploadResult {
-    /// The repository has the blob: nothing was sent.
+    /// The repository has the blob, so the blob was not sent.
     Present,
-    /// The registry mounted the blob from another repository: nothing was sent.
+    /// The registry mounted the blob from another repository, so the blob was not sent.
     Mounted,
     /// The blob was sent.
     Sent,
@@ -153,7 +154,7 @@ impl Client {
         self.verify_stored(repository, &part, &answer).await
     }
 
-    /// Sends the bytes, first in a single request.
+    /// Sends the bytes. The first attempt is a single request.
     async fn send_blob(
         &self,
         repository: &Repository,
@@ -351,7 +352,8 @@ impl BlobUpload<'_> {
         let Ok(answer) = self.client.send(&ask).await else {
             return false;
         };
-        // The registry cannot have more bytes than were sent. With none, a restart is as good.
+        // The registry cannot have more bytes than were sent. If it has no bytes, the upload
+        // restarts.
         let Some(stored) =
             stored_bytes(answer.headers()).filter(|stored| (1..=self.reached).contains(stored))
         else {

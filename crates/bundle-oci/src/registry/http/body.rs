@@ -1,5 +1,5 @@
-//! Request body from a part of a blob, with progress that distinguishes a stalled connection from a
-//! slow one.
+//! Request body from a part of a blob. The progress of the body distinguishes a stalled connection
+//! from a slow connection.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -43,8 +43,8 @@ impl<'a> BlobPart<'a> {
     /// Returns a new body that begins at the start of the part.
     pub(in crate::registry) fn body(&self, progress: &Arc<dyn Progress>) -> Body {
         progress.resent(self.watch.reset());
-        // A file may have changed since it was described. Remote content was hashed while it
-        // arrived, and memory does not change.
+        // A file may have changed since its digest was computed, so it is hashed again. Remote
+        // content is hashed while it arrives, and content in memory does not change.
         let whole = self.from == 0 && self.length == self.blob.descriptor.size;
         let hasher = (whole && matches!(self.blob.content, BlobContent::File(_))).then(Hasher::new);
         let feed = BodyStream {
@@ -75,7 +75,7 @@ impl<'a> BlobPart<'a> {
 #[derive(Debug, Default)]
 pub(in crate::registry) struct SendProgress {
     taken: AtomicU64,
-    /// `true` while the content, and not the connection, is the bottleneck.
+    /// `true` while the request waits for the content, and not for the connection.
     waiting: AtomicBool,
     failed: Mutex<Option<Finding>>,
 }
@@ -141,8 +141,8 @@ impl BodyStream {
         if let Some(hasher) = &mut self.hasher {
             hasher.update(&slice);
             if self.left == 0 {
-                // Checked before the last piece is sent, so that the registry never receives all
-                // bytes of content with a wrong digest.
+                // Compares the digest before the last piece is sent, so that the registry never
+                // receives all bytes of content with a wrong digest.
                 let found = hasher.clone().finish();
                 if found != self.blob {
                     return Err(changed_content(&self.blob, &found.to_string()));

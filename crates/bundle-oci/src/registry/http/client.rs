@@ -1,4 +1,5 @@
-//! Sends requests to registries, with deadlines and bounded responses. `pools` has the connections.
+//! Sends requests to registries, with deadlines and bounded responses. The module `pools` manages
+//! the connections.
 
 use std::fmt;
 use std::time::Duration;
@@ -57,7 +58,7 @@ impl HttpClient {
         self.send_by(&client, request).await
     }
 
-    /// Sends one request to a URL that a registry in zone `from` named.
+    /// Sends one request to a URL that came from a response of a registry in zone `from`.
     pub(in crate::registry) async fn send_from(
         &self,
         request: reqwest::Request,
@@ -73,8 +74,8 @@ impl HttpClient {
         request: reqwest::Request,
     ) -> Result<reqwest::Response, Reason> {
         let registry = authority(request.url());
-        // The response cannot arrive before the body has been sent: the deadline grows by one
-        // second for every 64 KiB.
+        // The response cannot arrive before the body has been sent. Therefore the deadline is
+        // extended by one second for every 64 KiB of the body.
         let sending = request
             .body()
             .and_then(reqwest::Body::as_bytes)
@@ -172,7 +173,8 @@ impl HttpClient {
         }
         let mut taken = announced.unwrap_or(SHORT).min(limit);
         reserve(memory, taken * FORMS).await?;
-        // A body that grows would need up to twice its length.
+        // Allocates the announced length. A body that grows step by step would need up to twice its
+        // length.
         let length = usize::try_from(announced.unwrap_or_default()).unwrap_or_default();
         let mut body = BytesMut::with_capacity(length);
         while let Some(piece) = self.piece(&mut response).await? {
@@ -197,8 +199,8 @@ impl HttpClient {
         let registry = registry.to_owned();
         let source = HttpError::from(error);
         let tls = source.find::<rustls::Error>();
-        // The server's alert about our certificate, or about its absence. It arrives with the first
-        // response, after the handshake.
+        // The server sent a TLS alert, because it rejects the client certificate or requires a
+        // client certificate. The alert arrives with the first response, after the handshake.
         if let Some(rustls::Error::AlertReceived(alert)) = tls
             && ALERTS.contains(alert)
         {

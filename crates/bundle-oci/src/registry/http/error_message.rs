@@ -20,8 +20,8 @@ struct ErrorEntry {
     message: String,
 }
 
-/// Returns the error message of the response, `: …`. Returns an empty text if the response has no
-/// message that can be shown.
+/// Returns the error message of the response with a separator before it: `: MESSAGE`. Returns an
+/// empty text if the response has no message that can be shown.
 pub(in crate::registry) async fn detail_of(http: &HttpClient, response: Response) -> String {
     let Ok(body) = http
         .body(response, ERROR_BYTES, "the error", &Unlimited)

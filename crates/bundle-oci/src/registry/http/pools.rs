@@ -1,5 +1,6 @@
-//! Connection pools: a pool that uses proxies, a pool for loopback, pools for redirects, and
-//! clients of hosts that have their own certificates. No pool follows redirects automatically.
+//! Connection pools. One pool uses proxies, one pool is for loopback, and two pools are for
+//! redirects. Hosts with their own certificates have their own clients. No pool follows redirects
+//! automatically.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -16,28 +17,28 @@ use crate::registry::limited_map::LimitedMap;
 use crate::registry::names::{NameResolver, SystemResolver};
 use crate::registry::{ClientOptions, Reason, RegistryError};
 
-/// Maximum number of hosts with idle connections. The server decides the size of the buffer that an
-/// idle connection keeps: up to about 400 KiB.
+/// Maximum number of hosts with idle connections. The server determines the size of the buffer of
+/// an idle connection, which can be about 400 KiB.
 const MAX_HOSTS: usize = 8;
 /// Maximum number of idle connections to one host.
 const IDLE_PER_HOST: usize = 4;
 /// Time after which an idle connection is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
-/// Size of a client in [`LimitedMap`], in bytes: it has its own certificates and connections, so at
-/// most eight are kept.
+/// Size in bytes that [`LimitedMap`] counts for a client. A client has its own certificates and
+/// connections. With this size, the map keeps at most eight clients.
 const CLIENT_BYTES: usize = 16 << 10;
 
-/// All pools of a registry client, created at first use: reading the system's certificate
-/// authorities takes milliseconds that `--help` does not need.
+/// All pools of a registry client. The pools are created at first use, because reading the system's
+/// certificate authorities takes milliseconds that `--help` does not need.
 pub(super) struct ConnectionPools {
     trust: TlsSettings,
     user_agent: String,
     connect_timeout: Duration,
     names: Arc<dyn NameResolver>,
     pools: Mutex<Pools>,
-    /// Hosts that references name, in contrast to hosts of redirects.
+    /// Hosts from references. Hosts of redirects are not included.
     registries: Mutex<LimitedMap<String, ()>>,
-    /// Clients of hosts that have their own certificates; `None` for hosts without certificates.
+    /// Clients of hosts that have their own certificates. `None` for hosts without certificates.
     /// The key contains the host, `true` if the host is a registry, and the zone of the redirecting
     /// registry.
     own: Mutex<LimitedMap<(String, bool, NetworkZone), Option<reqwest::Client>>>,
@@ -52,16 +53,16 @@ impl fmt::Debug for ConnectionPools {
 /// Pool of connections to hosts without their own certificates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pool {
-    /// Through the proxies of the environment.
+    /// Connections through the proxies of the environment.
     Proxied,
-    /// To this machine, without a proxy.
+    /// Connections to this machine, without a proxy.
     Direct,
     /// Connections without TLS to registries on this machine. This pool loads no certificate
     /// authorities, which halves the time of a request to such a registry.
     Plain,
-    /// For redirects of public registries.
+    /// Connections to redirect targets of public registries.
     FromPublic,
-    /// For redirects of private registries.
+    /// Connections to redirect targets of private registries.
     FromPrivate,
 }
 
@@ -73,8 +74,8 @@ struct Pools {
 }
 
 impl Pools {
-    /// Returns the client of `pool` for a request to `host`. Closes all idle connections before a
-    /// host exceeds the limit; running requests are not affected.
+    /// Returns the client of `pool` for a request to `host`. Closes all idle connections if `host`
+    /// would exceed the maximum number of hosts. Running requests are not affected.
     fn client(&mut self, pool: Pool, host: &str) -> &mut Option<reqwest::Client> {
         if !self.hosts.contains(host) {
             if self.hosts.len() >= MAX_HOSTS {
@@ -88,7 +89,8 @@ impl Pools {
 
 fn install_provider() {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // Fails only if a provider is installed, and there is only one in the build.
+        // This call fails only if a provider is installed already. The build contains only this
+        // provider.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     }
 }
@@ -213,8 +215,9 @@ impl ConnectionPools {
         Ok(made)
     }
 
-    /// Returns the common settings of all clients. Redirects are followed by the caller, as each
-    /// target may need another client. Names of addresses closer than `nearest` are rejected.
+    /// Returns the common settings of all clients. The caller follows redirects, because each
+    /// target may need another client. Host names that resolve to a zone nearer than `nearest` are
+    /// rejected.
     fn builder(&self, nearest: NetworkZone) -> reqwest::ClientBuilder {
         let names = self.names.clone();
         reqwest::Client::builder()
@@ -257,8 +260,8 @@ impl ConnectionPools {
         builder()
             .tls_certs_merge(certificates())
             .build()
-            // The system has no certificate authorities, for example in an image from scratch: only
-            // the configured ones are trusted.
+            // The system has no certificate authorities, for example in an image from scratch. Only
+            // the configured certificate authorities are trusted.
             .or_else(|_| builder().tls_certs_only(certificates()).build())
             .map_err(|error| {
                 Reason::Settings(format!("invalid certificates: {}", HttpError::from(error)))
@@ -277,7 +280,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns host and port, as references name registries.
+/// Returns host and port of the URL, in the form that references use.
 pub(in crate::registry) fn authority(url: &Url) -> String {
     match (url.host_str(), url.port()) {
         (Some(host), Some(port)) => format!("{host}:{port}"),

@@ -1,5 +1,5 @@
-//! Log of requests. Level debug: method, URL without secrets, status and duration. Level trace:
-//! also the headers, without credentials.
+//! Log of requests. The level debug logs method, URL without secrets, status and duration. The
+//! level trace also logs the headers, without credentials.
 
 use std::time::Instant;
 
@@ -11,8 +11,8 @@ use url::Url;
 use crate::clock::instant;
 use crate::registry::Reason;
 
-/// Query parameters whose values are logged. Others may be signatures of storage URLs, or upload
-/// states that grant write access.
+/// Query parameters whose values are logged. The values of other parameters may be signatures of
+/// storage URLs, or upload states that grant write access.
 const SHOWN: [&str; 8] = [
     "artifactType",
     "digest",
@@ -72,7 +72,7 @@ impl RequestLog {
 /// Returns the URL without user, password and the values of parameters that may be secret.
 fn shown(url: &Url) -> String {
     let mut shown = url.clone();
-    // Both succeed for URLs with a host.
+    // Both calls succeed for URLs with a host.
     let _ = shown.set_username("");
     let _ = shown.set_password(None);
     shown.set_fragment(None);

@@ -113,7 +113,7 @@ fn entries(folder: &Path) -> io::Result<(Vec<PathBuf>, Vec<PathBuf>)> {
         paths.push(entry?.path());
     }
     paths.sort();
-    // A mounted Secret is a folder with hidden folders next to its links.
+    // In a mounted Secret, hidden folders are next to the links to their files.
     paths.retain(|path| {
         !path
             .file_name()

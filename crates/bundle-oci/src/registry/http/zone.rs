@@ -47,7 +47,7 @@ impl NetworkZone {
     }
 
     fn of_v6(address: Ipv6Addr) -> Self {
-        // IPv4 addresses in IPv6 form: mapped, or translated by NAT64.
+        // An IPv6 address can contain an IPv4 address: mapped, or translated by NAT64.
         if let Some(inner) = address.to_ipv4_mapped() {
             return Self::of_v4(inner);
         }
@@ -62,7 +62,7 @@ impl NetworkZone {
             let [c, d] = low.to_be_bytes();
             return Self::of_v4(Ipv4Addr::new(a, b, c, d));
         }
-        // Metadata service of one cloud, and local-use NAT64 (RFC 8215).
+        // The addresses are the metadata service of a cloud, and local-use NAT64 (RFC 8215).
         if matches!(segments, [0xfd00, 0x0ec2, ..] | [0x64, 0xff9b, 1, ..]) {
             return Self::Local;
         }
@@ -90,16 +90,16 @@ impl NetworkZone {
         }
     }
 
-    /// Returns the zone of a response, from the address in the URL. If the URL has no address, the
-    /// address of the peer is used.
+    /// Returns the network zone of a response: the zone of the IP address in the URL. If the URL has
+    /// a host name, the zone of the peer's IP address.
     pub(in crate::registry) fn of_response(url: &Url, other_end: Option<SocketAddr>) -> Self {
         Self::of_url(url)
             .or_else(|| other_end.map(|address| Self::of(address.ip())))
             .unwrap_or(Self::Public)
     }
 
-    /// Returns the reason why a registry in this zone must not redirect to that URL; `None` if it
-    /// may. Host names are checked when they are resolved.
+    /// Returns the reason why a registry in this zone must not redirect to that URL; `None` if the
+    /// redirect is allowed. Host names are checked when they are resolved.
     pub(in crate::registry) fn refuses(self, to: &Url) -> Option<&'static str> {
         Self::of_url(to)
             .filter(|near| *near > self)
@@ -110,7 +110,8 @@ impl NetworkZone {
     }
 }
 
-/// Returns true if an address is public: not loopback, link-local or private, for example.
+/// Returns `true` if an address is public. Loopback, link-local, private and reserved addresses are
+/// not public.
 pub fn is_public_address(address: IpAddr) -> bool {
     NetworkZone::of(address) == NetworkZone::Public
 }
@@ -135,7 +136,7 @@ impl Resolve for ZoneResolver {
         let found = self.names.resolve(name.as_str());
         Box::pin(async move {
             let found = found.await?;
-            // All addresses have to be allowed, as any of them may be used.
+            // All addresses of the name must be allowed, because the client may use any of them.
             match found
                 .iter()
                 .find(|address| NetworkZone::of(address.ip()) > nearest)
@@ -194,7 +195,7 @@ mod tests {
             assert_eq!(from.refuses(&inside).is_some(), inside_refused);
             assert_eq!(from.refuses(&name), None);
         }
-        // Other notations of the same addresses.
+        // These URLs have other notations of the same addresses.
         assert!(
             NetworkZone::Public
                 .refuses(&url("http://2130706433/"))

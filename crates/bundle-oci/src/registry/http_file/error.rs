@@ -75,7 +75,7 @@ pub enum HttpFileReason {
         /// Host and port.
         host: String,
     },
-    /// A status other than 200. The text is that of RukPak.
+    /// A status other than 200. The message has the text of RukPak.
     #[error("unexpected status {text:?}")]
     Status {
         /// Status code.
@@ -105,19 +105,19 @@ pub enum HttpFileReason {
         /// Reason for the rejection.
         why: &'static str,
     },
-    /// More bytes than the limit.
+    /// The response has more bytes than the limit.
     #[error("the archive is larger than the limit of {}", format_size(*.limit))]
     TooLarge {
         /// Limit in bytes.
         limit: u64,
     },
-    /// The response is not compressed with gzip. The message begins like that of RukPak.
+    /// The response is not compressed with gzip. The message begins like the message of RukPak.
     #[error(
         "gzip: invalid header: the response is not a gzipped tar archive{}",
         if .media_type.is_empty() { String::new() } else { format!(" (media type {media_type:?})") }
     )]
     NotGzip {
-        /// Media type in the response; can be empty.
+        /// Media type in the response. The text can be empty.
         media_type: String,
     },
     /// The archive cannot be unpacked.
@@ -141,7 +141,7 @@ impl HttpFileReason {
         Self::Status { code, text }
     }
 
-    /// Returns `true` if a later retry without a change can succeed.
+    /// Returns `true` if the download can succeed later without a change by the user.
     pub fn is_passing(&self) -> bool {
         match self {
             Self::Unreachable { .. }

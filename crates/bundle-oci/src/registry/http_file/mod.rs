@@ -1,5 +1,5 @@
-//! Download of a gzipped archive from an HTTP server. The download has the same connections, rules
-//! about addresses and redirects, and minimum rate as registry requests.
+//! Download of a gzipped archive from an HTTP server. The rules for connections, addresses,
+//! redirects and the minimum rate are the same as for registry requests.
 
 mod error;
 
@@ -42,8 +42,7 @@ pub struct HttpFileRequest {
 
 impl HttpFileRequest {
     /// Creates a request. Without `private_addresses` the request connects only to public
-    /// addresses. A redirect to an address in a nearer zone than the zone of the server is
-    /// rejected.
+    /// addresses. A redirect to a nearer zone than the zone of the server is rejected.
     pub fn new(
         url: &str,
         login: Option<&Login>,
@@ -224,7 +223,8 @@ impl Client {
             let from = if on_server { request.nearest } else { reach };
             let mut get = Request::new(Method::GET, url.clone());
             let headers = get.headers_mut();
-            // The digest is that of the stored file.
+            // The server must not compress the response, because the digest is the digest of the
+            // stored file.
             headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
             if let Some(value) = &request.authorization
                 && on_server
@@ -243,7 +243,9 @@ impl Client {
                     status => Err(HttpFileReason::status(status)),
                 };
             }
-            // A proxy between has another address than the server, so the class decides too.
+            // The peer can be a proxy with another address than the server. Therefore the redirect
+            // is checked with the farther of two zones: the allowed zone of the request, and the
+            // zone of the peer.
             let here = NetworkZone::of_response(&url, response.remote_addr());
             reach = from.min(here);
             url = redirect_target(&url, &response, &Method::GET)?;

@@ -279,7 +279,7 @@ fn hosts_of_admitted_urls_are_those_that_are_dialed() {
         ),
         ("https://192.0.2.1/a@b", Some("192.0.2.1")),
         ("https://[2001:db8::1]:8443/a", Some("[2001:db8::1]:8443")),
-        // These name 127.0.0.1, or no host.
+        // The host of each URL is 127.0.0.1, or the URL has no host.
         ("https://0x7f.1/a", None),
         ("https://files.example.com\\@127.0.0.1/a", None),
         ("https://files.example.com@127.0.0.1/a", None),

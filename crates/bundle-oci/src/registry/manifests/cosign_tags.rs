@@ -1,5 +1,5 @@
-//! Signatures of cosign 2: layers of the image under the tag `sha256-….sig`, with signature and
-//! evidence in annotations.
+//! Signatures of cosign 2. They are layers of the image under the tag `sha256-….sig`. Signature,
+//! certificate and log entry are in annotations.
 
 use std::collections::BTreeMap;
 
@@ -18,13 +18,14 @@ use crate::registry::manifests::tag_conflict::{MAX_WRITES, wait_after_write};
 use crate::registry::transport::RegistryRequest;
 use crate::registry::{Client, Reason, RegistryError, Repository, SignatureStored};
 
-/// Suffixes of cosign 2's tags: the first is for signatures, the second for attestations.
+/// Suffixes of cosign 2's tags: [`SIGNATURES`] for signatures, and [`ATTESTATIONS`] for
+/// attestations.
 const SIGNATURES: &str = "sig";
 const ATTESTATIONS: &str = "att";
 
 impl Client {
-    /// Returns the signatures under one tag and the attestations under the other, without their
-    /// content. The lists are empty if the tags do not exist.
+    /// Returns the signatures under the tag `.sig` and the attestations under the tag `.att`,
+    /// without their content. A list is empty if its tag does not exist.
     pub(in crate::registry) async fn cosign_locations(
         &self,
         repository: &Repository,
@@ -61,7 +62,7 @@ impl Client {
                     limit: SIGNATURE_BYTES,
                 });
             }
-            // The subject must exist.
+            // Fails if the subject does not exist.
             origin.get_raw(repository, pinned.digest().as_str()).await?;
             let mut layer = Blob::new(media::SIMPLE_SIGNING, payload);
             layer.descriptor.annotations = annotations;
@@ -115,7 +116,7 @@ impl Client {
         Err(Reason::SignatureLost { tag })
     }
 
-    /// Returns the image under the tag, or `None`.
+    /// Returns the image under the tag, or `None` if the tag does not exist.
     async fn cosign_manifest(
         &self,
         repository: &Repository,
@@ -149,7 +150,7 @@ impl Client {
             })
     }
 
-    /// Returns the layers that are signatures, in order. The selected layers are read.
+    /// Returns the signatures of these slots, in order. Reads the layers that the budget selected.
     pub(in crate::registry) async fn layers(
         &self,
         repository: &Repository,

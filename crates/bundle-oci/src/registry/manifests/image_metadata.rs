@@ -15,14 +15,14 @@ pub struct ImageMetadata {
     pub pinned: PinnedReference,
     /// Annotations of the manifest.
     pub annotations: BTreeMap<String, String>,
-    /// Signatures of the image, or the error because of which they are unknown. The list is empty
-    /// if signatures were not requested.
+    /// Signatures of the image, or the error of the lookup. The list is empty if signatures were
+    /// not requested.
     pub signatures: Result<Vec<RawSignature>, Unavailable>,
 }
 
 impl ImageMetadata {
-    /// Returns metadata from a manifest of `pinned` and signatures that the caller has read. The
-    /// caller has compared the digest. The error is one sentence.
+    /// Returns metadata from a manifest of `pinned` and its signatures, which the caller has read.
+    /// The caller has also compared the digest. The error is one sentence.
     pub fn from_manifest(
         pinned: PinnedReference,
         manifest: Vec<u8>,
@@ -38,7 +38,8 @@ impl ImageMetadata {
 }
 
 impl Client {
-    /// Resolves the reference and reads the manifest and, with `signatures`, the signatures.
+    /// Resolves the reference and reads the manifest. Reads the signatures too if `signatures` is
+    /// `true`.
     pub async fn image_metadata(
         &self,
         reference: &Reference,

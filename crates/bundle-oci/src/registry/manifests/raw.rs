@@ -80,16 +80,17 @@ impl Client {
         .await
     }
 
-    /// Returns all referrers of the digest: those of the referrers API and those under the fallback
-    /// tag.
+    /// Returns all referrers of the digest: from the referrers API and from the list under the
+    /// fallback tag.
     ///
-    /// An empty list means that both were read and have none; every failure is an error.
+    /// An empty list means that both were read and contain no referrer. Every failure is an error.
     pub async fn referrers(
         &self,
         repository: &Repository,
         subject: &Digest,
     ) -> Result<Vec<Descriptor>, RegistryError> {
-        // On the heap: the future holds every kind of response, and callers nest it.
+        // The future is on the heap because it has space for every kind of response, and callers
+        // nest it.
         let work = Box::pin(self.referrers_of(repository, subject));
         self.run(
             "list the referrers of",
@@ -201,8 +202,8 @@ impl Client {
         }
     }
 
-    /// Writes a manifest under a tag or its digest, compares the digest that the registry returns,
-    /// and lists the manifest for its subject.
+    /// Writes a manifest under a tag or its digest. Compares the digest that the registry returns.
+    /// Lists the manifest for its subject.
     pub(in crate::registry) async fn put_manifest(
         &self,
         repository: &Repository,

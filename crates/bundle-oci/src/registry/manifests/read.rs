@@ -58,7 +58,8 @@ impl Client {
         if let Some(digest) = declared_digest(&response)? {
             return Ok(Some(digest));
         }
-        // Old registries do not send the header: the digest is computed.
+        // Old registries do not send the header. Therefore the manifest is read, and its digest is
+        // computed.
         let ask = RegistryRequest::get(repository, path).accepting(media::ACCEPT_MANIFEST);
         let response = self.send(&ask).await?;
         let body = self
@@ -133,7 +134,8 @@ pub(in crate::registry) fn media_type(response: &Response) -> String {
         .map_or_else(String::new, |text| text.trim().to_ascii_lowercase())
 }
 
-/// Returns the media type if it is that of a manifest or an index. Otherwise returns an error.
+/// Returns the media type of the response if it is the media type of a manifest or an index.
+/// Otherwise returns an error.
 pub(in crate::registry) fn expect_manifest(response: &Response) -> Result<String, Reason> {
     let media_type = media_type(response);
     if media::is_manifest(&media_type) || media::is_index(&media_type) {

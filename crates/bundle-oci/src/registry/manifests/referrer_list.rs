@@ -1,4 +1,5 @@
-//! Lists of referrers: responses without a list, order of the entries, and the next page.
+//! Lists of referrers: detects responses without a list, sorts the entries, and finds the next
+//! page.
 
 use std::collections::HashSet;
 
@@ -37,10 +38,10 @@ impl Default for ReferrerList {
 
 /// Returns `true` for the responses of registries without the referrers API.
 ///
-/// Such a registry does not know the path (404, 501), parses the last part of the path in another
-/// way (400, 405), or has no content of the accepted type (406). After any other response the
-/// referrers are unknown: 401 and 403 mean that the caller has no permission to read the referrers.
-/// After 429, 5xx or a timeout, the referrers may be available later.
+/// Such a registry does not know the path (404, 501) or has no content of the accepted type (406).
+/// Some registries parse the last part of the path as a tag or digest (400, 405). After any other
+/// response the referrers are unknown. With 401 and 403, the caller has no permission to read the
+/// referrers. After 429, 5xx or a timeout, the referrers may be available later.
 pub(super) fn is_absent(reason: &Reason) -> bool {
     matches!(
         reason,
@@ -53,9 +54,9 @@ pub(super) fn is_absent(reason: &Reason) -> bool {
     )
 }
 
-/// Returns `true` if the response is a web page. There are registries that return a web page for
-/// every unknown path. A proxy that requires a login returns a web page for the fallback tag too.
-/// In that case the web page is an error.
+/// Returns `true` if the response is a web page. Some registries without the referrers API return a
+/// web page for every unknown path. A login page of a proxy is also the response for the fallback
+/// tag, where a web page is an error.
 pub(super) fn is_page(response: &reqwest::Response) -> bool {
     media_type(response) == "text/html"
 }
@@ -77,9 +78,9 @@ pub(super) fn read_list(body: &[u8]) -> Result<RawIndex, Reason> {
     })
 }
 
-/// Interleaves the entries of the API and of the fallback list, so that many entries in one list do
-/// not displace entries of the other. For an entry in both lists, the version of the API is used,
-/// because every user with write access can write the fallback list.
+/// Interleaves the entries of the API and of the fallback list. Therefore many entries in one list
+/// do not displace the entries of the second list. For an entry in both lists, the version of the
+/// API is used, because every user with write access can write the fallback list.
 pub(super) fn interleave(
     mut api: Vec<Descriptor>,
     tagged: impl IntoIterator<Item = Descriptor>,
@@ -97,12 +98,13 @@ pub(super) fn interleave(
     all
 }
 
-/// Returns the priority with which an entry is read.
+/// Returns the priority with which an entry is read. Entries with lower values are read first.
 ///
-/// cosign 3 uses one type for signatures and attestations, and distinguishes them by an annotation,
-/// which registries include in lists. Lists that others write under the fallback tag may lack it
-/// (cosign before go-containerregistry 0.22), so their entries may be signatures. The annotation is
-/// not trusted: it only changes the order, and every entry is verified.
+/// cosign 3 uses one artifact type for signatures and attestations, and distinguishes them by an
+/// annotation. Registries include this annotation in lists. A fallback list from another client may
+/// lack the annotation (cosign before go-containerregistry 0.22), so an entry without it may be a
+/// signature. The annotation is not trusted: it changes only the order, and every entry is
+/// verified.
 pub(super) fn read_priority(entry: &Descriptor) -> u8 {
     let named = entry.artifact_type.as_deref().unwrap_or_default();
     let predicate = entry.annotations.get(PREDICATE).map(String::as_str);
@@ -115,7 +117,8 @@ pub(super) fn read_priority(entry: &Descriptor) -> u8 {
     }
 }
 
-/// Returns the fallback tag for referrers, for registries without the API.
+/// Returns the fallback tag, under which the referrers are listed in registries without the
+/// referrers API.
 pub(super) fn fallback_tag(subject: &Digest) -> String {
     format!("sha256-{}", subject.hex())
 }

@@ -50,10 +50,11 @@ pub struct SignatureStored {
 }
 
 impl Client {
-    /// Returns all signatures of the content, unverified: first the signatures of referrers, then
-    /// the signatures under cosign 2's tag. An empty list means that all locations were read and
-    /// have no signature. Every failure is an error. At most [`REFERRERS`] are read, fairly
-    /// distributed over the locations; the list contains further signatures without their bytes.
+    /// Returns all signatures of the content, unverified. The signatures of referrers are first,
+    /// and the signatures under cosign 2's tag follow. An empty list means that all locations were
+    /// read and have no signature. Every failure is an error. At most [`REFERRERS`] signatures are
+    /// read, fairly distributed over the locations. Further signatures are in the list without
+    /// their bytes.
     pub async fn signatures(
         &self,
         pinned: &PinnedReference,
@@ -74,7 +75,8 @@ impl Client {
                 // one.
                 budget.add_beyond(usize::from(!listed.ended));
                 let mut listed = listed.entries;
-                // Not all of them may be read. The sort is stable.
+                // Not all entries may be read, so likely signatures are sorted first. The sort is
+                // stable.
                 listed.sort_by_key(read_priority);
                 budget.add_beyond(listed.len().saturating_sub(REFERRERS));
                 let mut slots: Vec<SignatureSlot> = Vec::new();
@@ -83,8 +85,8 @@ impl Client {
                         .map(|entry| self.referrer(repository, subject, entry))
                         .buffered(AT_ONCE)
                 );
-                // In order and one at a time: what exceeds the limit of one manifest is freed
-                // before the next is read.
+                // Reads manifests in order and one at a time. The layers of one manifest that
+                // exceed the budget are dropped before the next manifest is read.
                 while let Some(held) = manifests.try_next().await? {
                     match held {
                         ReferrerContent::Layers(layers) => {
@@ -106,8 +108,8 @@ impl Client {
         .await
     }
 
-    /// Stores a Sigstore bundle as a referrer of the content. A bundle that is stored already
-    /// changes nothing.
+    /// Stores a Sigstore bundle as a referrer of the content. If the registry already has the
+    /// bundle, nothing changes.
     pub async fn push_signature(
         &self,
         pinned: &PinnedReference,
@@ -116,8 +118,8 @@ impl Client {
         self.push_attestation(pinned, SIGNED, bundle).await
     }
 
-    /// Stores a Sigstore bundle whose predicate type is not that of a signature. The manifest has
-    /// the predicate type in an annotation.
+    /// Stores a Sigstore bundle with another predicate type than a signature. The manifest has the
+    /// predicate type in an annotation.
     pub async fn push_attestation(
         &self,
         pinned: &PinnedReference,
@@ -172,8 +174,8 @@ impl Client {
     }
 
     /// Returns the referrers of the API and of the fallback tag. Both are read, because a registry
-    /// may have got the API after the list was written. After `most` entries no further page is
-    /// requested.
+    /// may have added the API after the fallback list was written. After `most` entries no further
+    /// page is requested.
     async fn list_all(
         &self,
         repository: &Repository,
@@ -190,9 +192,9 @@ impl Client {
         Ok(listed)
     }
 
-    /// Returns the list of the referrers API; `None` if the registry has no referrers API. In that
-    /// case the distribution specification requires 404. For the responses of real registries see
-    /// [`is_absent`] and [`is_page`].
+    /// Returns the list of the referrers API. `None` if the registry has no referrers API. For a
+    /// missing API, the distribution specification requires status 404. [`is_absent`] and
+    /// [`is_page`] recognize the responses of real registries.
     async fn list_from_api(
         &self,
         repository: &Repository,
@@ -256,8 +258,8 @@ impl Client {
             expected.clone()?;
         }
         let body = self.list_body(response).await?;
-        // GitLab resolves the tag as the digest it is made of and returns the subject. The
-        // subject's own images are not its referrers.
+        // GitLab returns the subject for the fallback tag, because it resolves the digest in the
+        // tag. The manifests in the subject are not its referrers.
         if Digest::of(&body) == *subject {
             return Ok(None);
         }
@@ -297,7 +299,7 @@ impl Client {
                     entry.size.max(REFERRER_BYTES + 1),
                 ));
             }
-            // It was deleted, and the list is outdated.
+            // The referrer was deleted after the list was written.
             Err(Reason::NotFound) => return Ok(ReferrerContent::Layers(Vec::new())),
             Err(reason) => return Err(reason),
         };

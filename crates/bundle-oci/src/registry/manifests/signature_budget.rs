@@ -1,6 +1,6 @@
 //! Budget for the number and total size of signatures that are read for one digest. The budget is
-//! divided fairly between the locations that store the signatures. Anyone with write access to the
-//! repository could otherwise exhaust memory.
+//! divided fairly between the locations that store the signatures. Without a budget, users with
+//! write access to the repository could exhaust memory.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ use crate::manifest::Descriptor;
 /// Maximum number of skipped signatures that are listed individually.
 const MAX_LISTED: usize = 1_000;
 
-/// Minimum cost of a signature, in bytes, so that locations share both the number and the bytes of
-/// signatures.
+/// Minimum cost of a signature, in bytes. With this minimum, the number of signatures is divided
+/// between locations in the same way as their bytes.
 const MIN_COST: u64 = SIGNATURES_BYTES / REFERRERS as u64;
 
 /// Remaining number and bytes of signatures.
@@ -21,14 +21,14 @@ const MIN_COST: u64 = SIGNATURES_BYTES / REFERRERS as u64;
 pub(in crate::registry) struct SignatureBudget {
     signatures: usize,
     bytes: u64,
-    /// Number of skipped signatures beyond the limit.
+    /// Number of signatures above the maximum number. These signatures are only counted.
     beyond: usize,
 }
 
 /// A signature to read, or the reason why the signature is skipped.
 #[derive(Debug)]
 pub(in crate::registry) enum SignatureSlot {
-    /// To be read.
+    /// A signature to read.
     ToRead(Descriptor),
     /// Skipped.
     Skipped(RawSignature),
@@ -38,7 +38,7 @@ pub(in crate::registry) enum SignatureSlot {
 #[derive(Debug, Default)]
 pub(in crate::registry) struct SignatureLocation {
     slots: Vec<SignatureSlot>,
-    /// Number of further signatures.
+    /// Number of further signatures, which are only counted.
     beyond: usize,
 }
 
@@ -53,9 +53,9 @@ impl SignatureLocation {
 }
 
 /// Returns the signatures to read from several locations, in the order of the locations, and the
-/// remaining budget. The next signature always comes from the location with the least use. A flood
-/// in one location cannot displace signatures of other locations up to an equal share; unused
-/// shares are available to all.
+/// remaining budget. The next signature always comes from the location with the lowest cost so far.
+/// Therefore many signatures in one location cannot displace signatures of other locations. Budget
+/// that one location does not need is available to all locations.
 pub(in crate::registry) fn share<const PLACES: usize>(
     places: [SignatureLocation; PLACES],
 ) -> (Vec<SignatureSlot>, SignatureBudget) {
@@ -79,7 +79,7 @@ pub(in crate::registry) fn share<const PLACES: usize>(
 }
 
 impl SignatureSlot {
-    /// Returns the used part of the location's share, in bytes.
+    /// Returns the bytes that the signature costs its location.
     fn cost(&self) -> u64 {
         match self {
             Self::ToRead(layer) => {
@@ -100,7 +100,8 @@ impl SignatureBudget {
         }
     }
 
-    /// Decides about a layer. Returns `None` for a layer beyond the limit.
+    /// Decides if a signature layer is read or skipped. Returns `None` for a layer that is only
+    /// counted.
     pub(in crate::registry) fn decide(&mut self, layer: Descriptor) -> Option<SignatureSlot> {
         if self.signatures == 0 {
             self.add_beyond(1);
@@ -121,8 +122,8 @@ impl SignatureBudget {
         }
     }
 
-    /// Decides about a manifest of signatures over the size limit. Returns `None` for a manifest
-    /// beyond the limit.
+    /// Skips a manifest or layer of signatures that exceeds the size limit. Returns `None` if it is
+    /// only counted.
     pub(in crate::registry) fn too_large(
         &mut self,
         bytes: u64,
@@ -131,7 +132,7 @@ impl SignatureBudget {
         self.skip(skipped(Unread::TooLarge { bytes, limit }))
     }
 
-    /// Records a skipped signature. Returns `None` for a signature beyond the limit.
+    /// Records a skipped signature. Returns `None` if the signature is only counted.
     fn skip(&mut self, signature: RawSignature) -> Option<SignatureSlot> {
         if self.signatures == 0 {
             self.add_beyond(1);
@@ -141,7 +142,8 @@ impl SignatureBudget {
         Some(SignatureSlot::Skipped(signature))
     }
 
-    /// Decides again about a signature, with the budget that several locations share.
+    /// Decides again if a signature is read or skipped, with the budget that several locations
+    /// share.
     fn decide_again(&mut self, slot: SignatureSlot) -> Option<SignatureSlot> {
         match slot {
             SignatureSlot::ToRead(layer) => self.decide(layer),
@@ -157,12 +159,12 @@ impl SignatureBudget {
         }
     }
 
-    /// Adds to the number of signatures beyond the limit.
+    /// Adds to the number of signatures that are only counted.
     pub(in crate::registry) fn add_beyond(&mut self, count: usize) {
         self.beyond = self.beyond.saturating_add(count);
     }
 
-    /// Returns the signatures beyond the limit. They are marked as skipped.
+    /// Returns one skipped signature for each signature that was only counted, up to a limit.
     pub(in crate::registry) fn rest(&self) -> impl Iterator<Item = RawSignature> + use<> {
         let limit = REFERRERS;
         std::iter::repeat_n(
@@ -210,7 +212,8 @@ mod tests {
         let (slots, budget) = share([layers(300, 1), layers(3, 2), SignatureLocation::default()]);
         assert_eq!((read_of(&slots, 1), read_of(&slots, 2)), (253, 3));
         assert_eq!(budget.beyond, 47);
-        // The result is in the order of the places, not in the order of the shares.
+        // The result is in the order of the locations, not in the order in which signatures were
+        // selected.
         assert!(matches!(&slots[252], SignatureSlot::ToRead(layer) if layer.size == 1));
     }
 
@@ -221,7 +224,8 @@ mod tests {
             assert!(read_of(&slots, size) >= REFERRERS / 3, "{size}");
         }
         assert_eq!(slots.len(), REFERRERS);
-        // Of the maximum size and over it, each in the maximum number.
+        // The other locations have the maximum number of signatures, of the maximum size and of a
+        // larger size.
         for size in [SIGNATURE_BYTES, u64::MAX] {
             for at in 0..3 {
                 let mut places = [(); 3].map(|()| layers(10_000, size));

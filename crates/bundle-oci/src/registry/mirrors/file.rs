@@ -1,5 +1,5 @@
-//! Parser of registries.conf version 2 (containers-registries.conf(5)): the fields for pulls by
-//! full name.
+//! Parser of registries.conf version 2 (containers-registries.conf(5)). It reads the fields for
+//! pulls by full name.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::registry::bounded_file::read_bounded;
 struct RegistriesConf {
     #[serde(default)]
     registry: Vec<RegistryEntry>,
-    /// Tables of lists, which only version 1 of the format has.
+    /// Tables `[registries.…]`, which only version 1 of the format has.
     registries: Option<toml::Value>,
 }
 

@@ -1,5 +1,5 @@
-//! Mirrors of repositories from registries.conf: mirrors are tried before the location of the
-//! repository, which the configuration can change or block.
+//! Mirrors of repositories from registries.conf. Mirrors are tried before the location of the
+//! repository. The configuration can also change this location, or block the repository.
 
 mod file;
 
@@ -29,7 +29,7 @@ pub struct Mirrors {
 struct RegistryRule {
     /// `HOST[:PORT][/PATH]`, or `*.HOST` for all subdomains.
     prefix: String,
-    /// Replacement of the prefix; with `None` the prefix stays.
+    /// Replacement of the prefix. With `None`, the prefix is not replaced.
     location: Option<String>,
     insecure: bool,
     blocked: bool,
@@ -54,7 +54,8 @@ pub(super) enum AccessKind {
     Digest,
     /// Read by tag, or list of tags.
     Tag,
-    /// Location that an earlier response named: the location with this host.
+    /// Read of a location that an earlier response named: only the mirror or registry with this
+    /// host.
     Location(String),
 }
 
@@ -70,8 +71,8 @@ impl AccessKind {
 }
 
 impl Mirrors {
-    /// Reads configurations in the format of containers-registries.conf(5), version 2. The later
-    /// file overrides entries with the same prefix.
+    /// Reads configurations in the format of containers-registries.conf(5), version 2. An entry in
+    /// a later file overrides an entry with the same prefix.
     pub fn read(files: &[PathBuf]) -> Result<Self, RegistryError> {
         let mut rules: Vec<RegistryRule> = Vec::new();
         for path in files {
@@ -118,7 +119,7 @@ impl Mirrors {
         hosts
     }
 
-    /// Returns the locations to try, in order. The last location is that of the repository itself.
+    /// Returns the locations to try, in order. The last location is the repository itself.
     pub(super) fn locations(
         &self,
         repository: &Repository,
@@ -157,7 +158,8 @@ impl Mirrors {
             }
         }
         if let AccessKind::Location(host) = wanted {
-            // A URL with a mirror's host came from that mirror and is valid only there.
+            // A URL with the host of a mirror came from this mirror, and is valid only for this
+            // mirror.
             let at = locations
                 .into_iter()
                 .find(|location| location.registry == *host);
@@ -200,10 +202,11 @@ impl Mirrors {
 }
 
 impl RegistryRule {
-    /// Returns the rest of a repository's name after the prefix, if the name has this prefix.
+    /// Returns the part of a repository's name after the prefix; `None` if the name does not have
+    /// this prefix.
     fn rest<'a>(&self, name: &'a str) -> Option<&'a str> {
         if let Some(domain) = self.prefix.strip_prefix("*.") {
-            // A subdomain with any port: the whole path is the rest.
+            // The prefix matches a subdomain with any port, so the rest is the whole path.
             let end = name.find('/').unwrap_or(name.len());
             let host = name[..end].split(':').next().unwrap_or_default();
             return host

@@ -53,8 +53,9 @@ async fn authenticates_with_passwords_and_tokens() {
             .iter()
             .filter(|line| line.contains("/token"))
             .count();
-        // Each rejected client requests one token for the push and four to look up signatures; then
-        // one to write and one to read, which are cached.
+        // Each rejected client requests one token for the push and four tokens to look up
+        // signatures. The accepted client requests one token to write and one token to read, and
+        // caches both.
         assert!(!token || bought <= 2 * 5 + 2, "{bought} tokens");
     }
 }

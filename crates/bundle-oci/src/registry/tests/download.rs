@@ -127,7 +127,7 @@ async fn content_with_another_digest_never_ends_without_error() {
         assert!(count < 1_000_000, "{fault:?}: the end was let through");
         assert!(reader.next().await.is_none(), "{fault:?}");
     }
-    // Buffers of the connection may be in flight; nothing else is read.
+    // The registry sends at most the bytes that fit into the buffers of the connection.
     assert!(registry.sent() < 32 << 20, "{} bytes", registry.sent());
 }
 
@@ -217,7 +217,8 @@ async fn registry_below_the_minimum_rate_is_given_up_after_one_window() {
     let Reason::TooSlow { came, .. } = error.reason else {
         panic!("{error}");
     };
-    // A minimum rate in bytes per second also holds for parts of a second.
+    // The minimum rate is per second. It is also checked for windows that are shorter than a
+    // second.
     assert!(came < (1 << 20) * 60 / 1000, "{came}");
     assert_eq!(error.finding().code, codes::registry::STALLED);
     assert!(error.is_passing());
@@ -232,7 +233,7 @@ async fn slow_registry_is_read_to_the_end_if_it_keeps_to_the_minimum_rate() {
         piece: 100,
         pause: Duration::from_millis(5),
     }));
-    // Several periods; 0 means no minimum.
+    // The transfer takes several windows. A minimum rate of 0 disables the check.
     for slowest in [100, 0] {
         let client = impatient(slowest, Duration::from_millis(20));
         let read = client.blob(&repository, &blob.descriptor).bytes().await;
@@ -249,7 +250,7 @@ async fn time_that_the_reader_of_a_blob_takes_is_not_counted_against_the_registr
     let mut count = 0;
     while let Some(piece) = reader.next().await {
         if count < 100_000 {
-            // For example while it waits for memory.
+            // The receiver pauses, for example because it waits for memory.
             tokio::time::sleep(window * 2).await;
         }
         count += piece.unwrap().len();

@@ -70,7 +70,7 @@ async fn rejects_documents_with_another_digest_or_media_type() {
         assert_eq!(error.finding().code, code, "{fault:?}: {error}");
     }
     assert!(registry.sent() < 32 << 20, "{} bytes", registry.sent());
-    // An index with the content type of an image is rejected as either.
+    // An index with the media type of an image is rejected, both as an index and as an image.
     registry.set_fault(Some(Fault::Mislabelled(media::MANIFEST.to_owned())));
     let read = client.raw_manifest(&home, "1").await.unwrap();
     assert!(
@@ -130,7 +130,8 @@ async fn lists_referrers_of_api_and_fallback_tag_together() {
     let new = index(&format!(r#", "artifactType": "new/x", "subject": {of}"#));
     let name = new.digest.as_str();
     client.put_raw_manifest(&home, name, &new).await.unwrap();
-    // One written when the registry had no API, next to one that is in both lists.
+    // The fallback list has an older entry from a registry without the API, and an entry that the
+    // API lists too.
     let old = Descriptor::of(media::MANIFEST, b"older");
     let list = format!(
         r#"{{"schemaVersion":2,"mediaType":"{}","manifests":[{},{}]}}"#,
@@ -227,7 +228,7 @@ async fn retries_after_429_with_retry_after() {
         times: 1,
         retry_after,
     };
-    // As seconds, as a date in the past, and as a date one second ahead.
+    // `Retry-After` can contain seconds or a date. The dates are in the past and in the future.
     let date = |seconds: i64| {
         let then = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(seconds);
         jiff::fmt::rfc2822::DateTimePrinter::new()
@@ -245,7 +246,7 @@ async fn retries_after_429_with_retry_after() {
         let waited = start.elapsed();
         assert!(waited >= least, "{retry_after}: {waited:?}");
     }
-    // A wait of a day is not accepted.
+    // The client does not wait for a whole day.
     for retry_after in ["86400".to_owned(), date(86_400)] {
         registry.set_fault(Some(busy(retry_after)));
         let error = client.raw_manifest(&home, "1").await.unwrap_err();

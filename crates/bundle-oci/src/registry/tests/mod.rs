@@ -321,7 +321,7 @@ async fn missing_content_denied_access_and_unreachable_registry_differ() {
         told(&registry, &error),
         "BUNDLE-REGISTRY-002 cannot resolve HOST/team/none:1: not found in the registry"
     );
-    // A free port without a listener.
+    // A port on which no process listens.
     let gone = {
         let registry = Registry::honest().await.unwrap();
         registry.host()
@@ -330,7 +330,7 @@ async fn missing_content_denied_access_and_unreachable_registry_differ() {
     let error = loop {
         match client.resolve(&down).await {
             Err(error) if matches!(error.reason, Reason::Unreachable { .. }) => break error,
-            // The listening task ends at its next poll.
+            // The task that listens on the port ends at its next poll.
             _ => tokio::task::yield_now().await,
         }
     };

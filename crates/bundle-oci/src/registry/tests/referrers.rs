@@ -131,9 +131,10 @@ async fn ignores_referrers_of_other_types_and_other_subjects() {
     let index = registry.manifest("team/web", &tag).unwrap();
     let mut index: serde_json::Value = serde_json::from_slice(&index).unwrap();
     let entries = index["manifests"].as_array_mut().unwrap();
-    // As cosign 3 writes it.
+    // cosign 3 writes this artifact type into the list.
     entries[0]["artifactType"] = crate::media::EMPTY.into();
-    // The bundle itself (without a subject), a deleted one, one with another hash.
+    // Adds the bundle itself, which has no subject, a deleted manifest, and a digest with another
+    // algorithm.
     let own = entries[0].clone();
     for digest in [
         pinned.digest().to_string(),

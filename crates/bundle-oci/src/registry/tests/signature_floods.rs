@@ -1,5 +1,5 @@
-//! Floods of signatures and attestations: the number of requests and results is bounded, and a
-//! flood does not displace valid signatures.
+//! Repositories with very many signatures and attestations. The number of requests and results is
+//! bounded, and valid signatures are not displaced.
 
 use bundle_core::policy::{RawSignature, Unread};
 use serde_json::json;
@@ -64,12 +64,13 @@ async fn reads_layers_of_one_referrer_up_to_the_byte_limit() {
 async fn annotations_of_layers_count_towards_the_byte_limit() {
     let registry = Registry::honest().await.unwrap();
     let pinned = pushed(&registry).await;
-    // No signature has a manifest of this size.
+    // This manifest exceeds the maximum size of a referrer's manifest.
     let mut spoken = layer(&registry, media::SIGSTORE_BUNDLE, b"{}");
     let length = usize::try_from(REFERRER_BYTES).unwrap();
     spoken["mediaType"] = json!(format!("{}{}", media::SIGSTORE_BUNDLE, "x".repeat(length)));
     put_referrer(&registry, &pinned, &[spoken]);
-    // Of many manifests just below the limit, as many are read as the total limit allows.
+    // Each of these manifests is below its limit. The client reads only as many as the total limit
+    // allows.
     let mut wordy = layer(&registry, media::SIGSTORE_BUNDLE, b"{}");
     wordy["artifactType"] = json!("x".repeat(length / 2));
     for number in 0..200 {
@@ -118,7 +119,7 @@ async fn endless_list_is_read_to_its_limit_and_reported_as_incomplete() {
         .unwrap();
     registry.set_fault(Some(Fault::LoopingList));
     let found = client().signatures(&pinned).await.unwrap();
-    // The same page repeated has one distinct signature.
+    // The registry repeats the same page, which has one distinct signature.
     assert_eq!(read(&found), 1);
     let limit = REFERRERS;
     assert_eq!(found.last().unwrap().unread, Some(Unread::Beyond { limit }));
@@ -177,7 +178,8 @@ async fn flood_in_one_place_does_not_displace_another() {
             };
             match place {
                 "referrers" => {
-                    // All have the media type of signatures, as anyone can write it.
+                    // All referrers have the media type of signatures, because any writer can set
+                    // it.
                     for (number, one) in layers(media::SIGSTORE_BUNDLE).into_iter().enumerate() {
                         let says = json!({
                             PREDICATE: "https://sigstore.dev/cosign/sign/v1",
@@ -194,7 +196,7 @@ async fn flood_in_one_place_does_not_displace_another() {
         assert_eq!(read(&found), REFERRERS, "{flooded}");
         for wanted in good {
             let at = found.iter().position(|one| one.bytes == wanted);
-            // Among the first, which are verified.
+            // The valid signature is among the first signatures, which are verified.
             assert!(at.is_some_and(|at| at < REFERRERS), "{flooded} {at:?}");
         }
     }
@@ -217,7 +219,8 @@ async fn oversized_token_is_an_error_and_not_an_oversized_signature() {
     let one = layer(&registry, media::SIGSTORE_BUNDLE, b"signature");
     put_referrer(&registry, &pinned, &[one]);
     let (mut known, mut unknown) = (0, 0);
-    // For each of the requests that needs the token.
+    // The registry returns oversized tokens after a number of requests. The loop covers every
+    // request that needs a token.
     for after in 0..12 {
         registry.set_fault(Some(Fault::HugeTokens { after }));
         match ana(&registry, "secret").signatures(&pinned).await {

@@ -1,5 +1,5 @@
-//! Registries that hide, invent, flood or deny signatures: the number of results is bounded, and
-//! the result is "no signature" only if every location was read.
+//! Registries that hide, invent, flood or deny signatures. The number of results is bounded. The
+//! result is "no signature" only if every location was read.
 
 use bundle_core::policy::{RawSignature, Unread};
 use serde_json::json;
@@ -10,7 +10,7 @@ use crate::media;
 
 pub(super) const TEAM: &str = "team/web";
 
-/// Puts an empty list under each of the two tags, so that the registry has content for them.
+/// Stores an empty list under the fallback tag and under the tag `.sig`, so that both tags exist.
 pub(super) fn empty_places(registry: &Registry, pinned: &PinnedReference) {
     let list = json!({ "schemaVersion": 2, "mediaType": media::INDEX, "manifests": [] });
     put_list(registry, pinned, &list.to_string());
@@ -89,7 +89,7 @@ pub(super) fn put_referrer_saying(
     })
 }
 
-/// A client with a long deadline, because the registry in this process is slow under load.
+/// Returns a client with a long deadline, because the registry of the tests is slow under load.
 pub(super) fn patient() -> Client {
     Client::new(ClientOptions {
         logins: Logins::anonymous(),
@@ -109,8 +109,8 @@ async fn reports_no_signatures_only_if_every_place_was_read() {
     let pinned = pushed(&registry).await;
     empty_places(&registry, &pinned);
     let client = client();
-    // Registries without the API respond with 400, 404, 405, 406 or 501; that does not concern the
-    // tags.
+    // Registries without the referrers API respond with 400, 404, 405, 406 or 501. For a tag, only
+    // 404 means that the tag does not exist.
     let of_the_api = [200, 400, 404, 405, 406, 501, 401, 403, 418, 429, 500];
     let of_tags = [200, 404, 400, 406, 401, 403, 500];
     let mut none = 0;
@@ -127,7 +127,8 @@ async fn reports_no_signatures_only_if_every_place_was_read() {
                     none += 1;
                     continue;
                 }
-                // Never "unsigned", and the code is one of the catalogue.
+                // The result is an error and not "no signatures". Its code is in the catalog of
+                // diagnostics.
                 let code = said.expect_err("not known").finding().code;
                 let denied = places.iter().any(|code| matches!(code, 401 | 403));
                 let busy = places.iter().any(|code| matches!(code, 429 | 500));
@@ -207,7 +208,7 @@ async fn ignores_the_subject_returned_for_the_fallback_tag() {
     registry.set_fault(Some(Fault::ReferrersTagIsSubject));
     let found = client().signatures(&pinned).await.unwrap();
     assert_eq!(read(&found), 1);
-    // A written list cannot be read again, which is an error.
+    // A list that was written but cannot be read again is an error.
     let written = client().push_signature(&pinned, b"new".to_vec()).await;
     let lost = written.unwrap_err().finding();
     assert_eq!(lost.code, codes::registry::SIGNATURE_LOST);
@@ -270,7 +271,7 @@ async fn reads_signatures_that_only_the_fallback_tag_lists() {
         .push_signature(&pinned, b"ours".to_vec())
         .await
         .unwrap();
-    // The same content and list, in a registry whose API returns an empty list.
+    // This registry has the same content and list, and its API returns an empty list.
     let tag = format!("sha256-{}", pinned.digest().hex());
     let list = String::from_utf8(old.manifest(TEAM, &tag).unwrap()).unwrap();
     let new = Registry::honest().await.unwrap();

@@ -96,8 +96,8 @@ async fn mounts_from_another_repository_and_uploads_if_that_is_denied() {
             .blob("team/copy", &blob.descriptor.digest)
             .is_some()
     );
-    // A repository without the blob: the registry starts an upload instead of a mount, and that
-    // upload is used.
+    // The other repository does not have the blob. The registry starts an upload instead of a
+    // mount, and the client uses this upload.
     let empty: Repository = registry.reference("team/empty").parse().unwrap();
     let other: Repository = registry.reference("team/other").parse().unwrap();
     let before = registry.lines().len();
@@ -283,7 +283,7 @@ async fn unreadable_source_is_distinguished_from_a_failing_registry() {
         "{error}"
     );
 
-    // The target does not notice an interrupted and resumed source.
+    // An interrupted and resumed source does not affect the upload to the target.
     sources.other.set_fault(Some(Fault::BrokenBlob {
         after: 1 << 20,
         times: 1,

@@ -1,4 +1,4 @@
-//! Limits of copies, and content of a list.
+//! Limits of copies, and copies of the content in a list of images.
 
 use super::*;
 

@@ -27,8 +27,8 @@ fn digest_of(value: &Value) -> Digest {
     Digest::of(value.to_string().as_bytes())
 }
 
-/// Two images in an index. The index has signatures in both forms, and one of the signatures has a
-/// signature itself.
+/// Two images in an index. The index has a signature of each form, and one of these signatures is
+/// signed itself.
 struct Fixture {
     registry: Registry,
     client: Client,
@@ -180,7 +180,7 @@ async fn copies_an_image_with_its_referrers_between_all_kinds_of_stores() {
         .await
         .unwrap();
     assert!(again.is_unchanged(), "{again:?}");
-    // An archive from a folder and one from a registry have the same bytes.
+    // An archive from a folder has the same bytes as an archive from a registry.
     let from_layout = [fixture.gathered(&layout, &all).await.unwrap()];
     assert_eq!(digests(&from_layout[0]), digests(&plans[0]));
     write_archive(&archive, &from_layout, &silent())
@@ -280,7 +280,7 @@ async fn tag_is_written_last_and_moved_only_if_allowed() {
     .unwrap();
     let last = other.lines().pop().unwrap();
     assert_eq!(last, "PUT /v2/web/manifests/1.4.0");
-    // The same for a layout.
+    // A layout behaves in the same way as a registry.
     let layout = fixture.path("layout");
     let mut named = [plan];
     write_layout(&layout, &named, TagPolicy::Keep, &silent())

@@ -23,7 +23,8 @@ pub(super) enum TarEntryKind {
     Same { path: String },
     /// Whiteout: removes a path of lower layers, or only the content below it.
     Removal { below: bool },
-    /// An unsupported entry; the text is the end of a sentence.
+    /// An unsupported entry. The text is the end of a sentence about the entry, such as "is a
+    /// device".
     Special(&'static str),
 }
 

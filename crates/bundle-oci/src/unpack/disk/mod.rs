@@ -42,8 +42,8 @@ pub struct UnpackResult {
 
 /// Unpacks an image into a folder.
 ///
-/// The folder is new, private and empty. The content of the folder is tracked in memory, symbolic
-/// links are created last, and paths are never resolved on disk.
+/// The folder is new, private and empty. The unpacker tracks the content of the folder in memory,
+/// and never resolves paths on disk. It creates symbolic links last.
 #[derive(Debug)]
 pub struct DiskUnpacker {
     folder: PathBuf,
@@ -57,9 +57,9 @@ pub struct DiskUnpacker {
 }
 
 impl DiskUnpacker {
-    /// Creates an unpacker into an empty folder to which no other process writes, for the verified
-    /// image configuration and the layers. With `skip_unsafe`, devices, named pipes and links out
-    /// of the folder are skipped and listed instead of being an error.
+    /// Creates an unpacker for the verified image configuration and the layers. The folder must be
+    /// empty, and no other process may write to it. With `skip_unsafe`, devices, named pipes and
+    /// links out of the folder are skipped and listed. Without it, they are errors.
     pub fn new(
         folder: &Path,
         config: &Descriptor,
@@ -188,7 +188,7 @@ impl DiskUnpacker {
                     return Err(refused(path, "is a hard link to itself"));
                 }
                 self.clear(path, layer)?;
-                // The removed entries may include the target's folder.
+                // The entries that were removed may include the target of the hard link.
                 if self.tree.get(&other).is_none() {
                     return Err(refused(path, "is a hard link to the file that it replaces"));
                 }
@@ -258,7 +258,7 @@ impl DiskUnpacker {
             .map_err(|error| occupied_path(path, &error))
     }
 
-    /// Creates a new file; an existing link is not followed.
+    /// Creates a new file. An existing link is not followed.
     fn create(&self, path: &str, mode: u32) -> Result<File, UnpackError> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);

@@ -1,5 +1,5 @@
-//! The target folder of the user, and the hidden folder in which content is unpacked until it is
-//! complete.
+//! The target folder of the user. A hidden folder next to the target contains the content until it
+//! is complete.
 
 use std::ffi::OsString;
 use std::io;
@@ -31,8 +31,8 @@ enum TargetState {
 }
 
 impl TargetFolder {
-    /// Prepares `target`: a folder that does not exist or is empty or, with `replace`, any folder
-    /// that does not contain the current folder.
+    /// Prepares `target`. The target must not exist, or must be an empty folder. With `replace`, it
+    /// can be any folder that does not contain the current folder.
     pub fn prepare(target: &Path, replace: bool) -> Result<Self, Finding> {
         let how = match fs_err::symlink_metadata(target) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => TargetState::New,

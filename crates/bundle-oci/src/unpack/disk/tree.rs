@@ -1,12 +1,13 @@
-//! The paths of the folder that is being written. All decisions use this tree in memory, never the
-//! disk.
+//! The paths of the folder that is being written. All decisions use this tree in memory. The disk
+//! is never used for decisions.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::super::UnpackError;
 use super::super::entry::refused;
 
-/// Maximum number of links that are followed, and maximum number of steps.
+/// Maximum number of links that are followed to check one link. `STEPS` is the maximum number of
+/// path components.
 const MAX_LINKS: usize = 40;
 const STEPS: usize = 4096;
 
@@ -69,7 +70,7 @@ impl Tree {
     }
 
     /// Frees `path` for an entry of this layer. Returns the entries to remove from disk, deepest
-    /// first. Returns an error if this layer has an entry at `path` already.
+    /// first. Returns an error if this layer already has an entry at `path`.
     pub(super) fn clear(
         &mut self,
         path: &str,
@@ -136,8 +137,8 @@ impl Tree {
             })
     }
 
-    /// Returns `true` if the link at `path` stays inside the folder, also through other links. A
-    /// target that does not exist is judged by its path.
+    /// Returns `true` if the link at `path` stays inside the folder, also through other links. For
+    /// a target that does not exist, only its path is checked.
     pub(super) fn stays_inside(&self, path: &str, target: &str) -> bool {
         let mut at: Vec<&str> = path.split('/').collect();
         at.pop();
@@ -154,8 +155,8 @@ impl Tree {
             match component {
                 "" | "." => continue,
                 ".." => {
-                    // Only from known folders: on a case-insensitive disk, an unknown name may
-                    // refer to a link.
+                    // The path can continue only from known folders. On a case-insensitive disk, an
+                    // unknown name may refer to a link.
                     if at.is_empty() || self.get(&at.join("/")) != Some(&TreeNode::Folder) {
                         return false;
                     }

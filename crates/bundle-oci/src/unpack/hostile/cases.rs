@@ -75,13 +75,15 @@ fn names() -> Vec<AttackCase> {
             &[pax(T::XHeader, "path", "a\0b"), file("innocent", b"x")],
             "control character",
         ),
-        // The record wins: 1024 bytes are expected, and the archive ends before.
+        // The record overrides the header. The record announces 4096 bytes, and the archive ends
+        // before.
         refused(
             "PAX size that is larger",
             &[pax(T::XHeader, "size", "4096"), file("a", b"x")],
             "cannot be read",
         ),
-        // The header's content is read as an entry, and is not a valid one.
+        // The record announces no content. Therefore the content of the file is read as the next
+        // header, which is invalid.
         refused(
             "PAX size that is smaller",
             &[pax(T::XHeader, "size", "0"), file("a", &[b'x'; 600])],

@@ -1,6 +1,6 @@
 //! Attacks with archives that try to write outside of the target. Each attack runs against both
-//! unpackers: into memory and onto disk. No file must be written outside of the target, and no file
-//! must stay inside of the target after an error.
+//! unpackers: into memory and onto disk. No unpacker may write a file outside of the target. After
+//! an error, the target must not contain any file.
 
 mod cases;
 
@@ -191,10 +191,12 @@ fn hostile_archives_write_nothing_outside_the_target() {
     assert!(!Path::new("/tmp/bundle-hostile").exists());
 }
 
-/// An archive of a million entries is streamed: memory is bounded by the limit.
+/// An archive with a million entries is read as a stream. Memory is bounded by the limit on
+/// entries.
 #[test]
 fn million_empty_files_stop_at_the_entry_limit() {
-    /// Position in a repeated list of entries: one round exceeds every limit.
+    /// Position in a list of entries that is read again and again. One repetition exceeds every
+    /// limit.
     struct RepeatedEntries<'a>(&'a [u8], usize);
     impl Read for RepeatedEntries<'_> {
         fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {

@@ -1,5 +1,6 @@
-//! Cache of examined signatures, keyed by digest, keys, trust roots and signatures.
-//! Decisions are not cached: policies are evaluated for each request.
+//! Cache of examined signatures. The key of an entry contains the content digest, the keys, the
+//! trust roots and the signatures. Decisions are not cached: policies are evaluated for each
+//! request.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -22,14 +23,15 @@ const MOST: usize = 4096;
 const WEIGHT: usize = 8 << 20;
 /// Estimated size of a signature without its texts, in bytes.
 const EACH: usize = 512;
-/// Lifetime of results with an invalid certificate. Such a certificate may become valid later, for
-/// example when a log key becomes valid.
+/// Lifetime of cached results with an invalid certificate. The certificate may become valid later,
+/// for example when a log key becomes valid.
 const INVALID_CERTIFICATE_TTL: SignedDuration = SignedDuration::from_mins(1);
-/// Tolerated backward step of the clock after an examination.
+/// Maximum time by which the clock may be set back after an examination. After a larger change, the
+/// result is not used.
 const SLACK: SignedDuration = SignedDuration::from_mins(1);
 
-/// Digest over all inputs of an examination except the time: content digest, keys, roots, and
-/// signatures.
+/// Digest of all inputs of an examination: content digest, keys, roots, and signatures. The time is
+/// not included.
 type Key = [u8; 32];
 
 /// Bounded cache of examinations. An examination is valid as long as its trust roots are valid.
@@ -47,7 +49,7 @@ struct CachedExaminations {
 
 struct Entry {
     cell: Arc<OnceLock<Examination>>,
-    /// Counted bytes of the entry; 0 while the examination is running.
+    /// Counted bytes of the entry. 0 while the examination is running.
     weight: usize,
 }
 
@@ -55,7 +57,8 @@ struct Entry {
 struct Examination {
     from: Timestamp,
     until: Timestamp,
-    /// `None` if the examination was interrupted. Such a result is never used.
+    /// Result of each signature. `None` if the examination was interrupted. An interrupted result
+    /// is never used.
     found: Option<Vec<SignatureFound>>,
 }
 
@@ -87,7 +90,7 @@ impl Examination {
 }
 
 impl Memory {
-    /// Like [`super::examine`], with cached results.
+    /// Does the same as [`super::examine`], and caches the results.
     pub fn examine<'a>(
         &self,
         reference: &PinnedReference,
@@ -98,8 +101,9 @@ impl Memory {
         self.examine_while(reference, signatures, policies, now, &|| true)
     }
 
-    /// Like [`Self::examine`], but stops when `go_on` returns `false`. `go_on` is called before
-    /// each signature. An interrupted examination is reported as unavailable and not cached.
+    /// Does the same as [`Self::examine`], but stops when `go_on` returns `false`. `go_on` is
+    /// called before each signature. An interrupted examination is reported as unavailable and is
+    /// not cached.
     pub fn examine_while<'a>(
         &self,
         reference: &PinnedReference,
@@ -118,7 +122,7 @@ impl Memory {
         Examined { policies, found }
     }
 
-    /// Like [`super::decide`], with cached examinations.
+    /// Does the same as [`super::decide`], and caches the examinations.
     pub fn decide<'a>(
         &self,
         reference: PinnedReference,
@@ -130,9 +134,9 @@ impl Memory {
         self.decide_while(reference, signatures, policies, class, now, &|| true)
     }
 
-    /// Like [`Self::decide`], but stops when `go_on` returns `false`. `go_on` is called before each
-    /// signature. If a call returns `false`, the decision is unknown, unless the decision does not
-    /// depend on signatures.
+    /// Does the same as [`Self::decide`], but stops when `go_on` returns `false`. `go_on` is called
+    /// before each signature. After `false`, the decision is unknown, unless it does not depend on
+    /// signatures.
     pub fn decide_while<'a>(
         &self,
         reference: PinnedReference,
@@ -173,14 +177,15 @@ impl Memory {
                 return Some(found.clone());
             }
             self.abandon(key, &cell);
-            // The task that verified it was cancelled; the waiting tasks have their own deadlines.
+            // The task that verified the signatures was cancelled. The waiting tasks have their own
+            // deadlines.
             if !go_on() {
                 return None;
             }
         }
     }
 
-    /// Forgets an examination that was not completed.
+    /// Removes an incomplete examination from the cache.
     fn abandon(&self, key: Key, cell: &Arc<OnceLock<Examination>>) {
         let mut known = self.cached();
         let is_it = |entry: &Entry| Arc::ptr_eq(&entry.cell, cell);
@@ -209,7 +214,7 @@ impl Memory {
     }
 
     /// Adds a completed examination to the cache. If a limit is exceeded, evicts the oldest
-    /// examinations. Only the first caller has an effect.
+    /// examinations. Of several waiting callers, only the first changes the cache.
     fn complete(
         &self,
         key: Key,
@@ -260,8 +265,8 @@ pub(crate) fn interrupted(signatures: usize, reference: &PinnedReference) -> Una
     Unavailable(finding)
 }
 
-/// Returns `true` if the result may improve with time under one of the `roots` trust roots, for
-/// example because a log key becomes valid.
+/// Returns `true` if the result may improve with time, for example because a log key becomes valid.
+/// `roots` is the number of trust roots in the examination.
 fn may_heal(found: &SignatureFound, roots: usize) -> bool {
     match &found.0 {
         Err(rejection) => matches!(rejection, Rejection::Certificate { .. }),
@@ -291,7 +296,7 @@ fn weight(found: &SignatureFound) -> usize {
             };
             texts + signer + meaning
         }
-        // A rejection can contain the beginning of texts of the signature.
+        // A rejection can contain short parts of the texts in the signature.
         Err(_) => EACH,
     }
 }
@@ -299,7 +304,7 @@ fn weight(found: &SignatureFound) -> usize {
 fn key(signatures: &[RawSignature], digest: &Digest, material: &TrustMaterial) -> Key {
     let mut hasher = Sha256::new();
     let mut part = |bytes: &[u8]| {
-        // Lengths come first, so that no byte can be moved from one part to the next.
+        // The length precedes each part, so that different parts never produce the same bytes.
         hasher.update((bytes.len() as u64).to_le_bytes());
         hasher.update(bytes);
     };

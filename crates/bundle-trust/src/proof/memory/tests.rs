@@ -92,12 +92,12 @@ fn caches_examination_per_digest_keys_roots_and_signatures() {
         assert!(lets_in(&memory, &found, &[by_key(&key)], NOW));
     }
     assert_eq!(memory.made(), 1);
-    // Without policies, and with policies for another key, the verdict changes immediately.
+    // Without policies, and with policies for another key, the result changes immediately.
     assert!(!lets_in(&memory, &found, &[], NOW));
     assert!(!lets_in(&memory, &found, &[by_key(&other)], NOW));
     assert_eq!(memory.made(), 3);
-    // Another digest under the same name; signatures with another byte, other annotations or
-    // another type.
+    // The content has another digest, or a signature has another byte, other annotations or another
+    // type.
     let replayed = memory.decide(
         pinned(&Digest::of(b"other")),
         &found,
@@ -175,7 +175,7 @@ fn cached_examination_expires_with_its_trust_root() {
     );
     // Nothing was verified, because the root has expired.
     assert_eq!(memory.made(), 2);
-    // Another root with the same name: results under the first root do not count.
+    // The policy has another root with the same name. Results under the first root are not used.
     let other = [keyless(&ROOT.replace("2020-01-01", "2020-01-02"))];
     let class = ClassSignatures::IfPolicy;
     let under_other = memory.decide(reference, &Ok(vec![bundle(UNTIMED)]), &other, class, end);
@@ -299,7 +299,7 @@ fn interrupted_examination_is_unknown_and_not_cached() {
     assert_eq!(memory.made(), 0);
     assert!(lets_in(&memory, &found, &policies, NOW));
     assert_eq!(memory.made(), 1);
-    // Cached results are used also if no time is left.
+    // Cached results are used even if `go_on` returns `false`.
     let examined = memory.examine_while(&content(), &found, &policies, NOW, &|| false);
     assert_eq!(examined.found.unwrap().len(), 2);
 }
@@ -308,7 +308,7 @@ fn interrupted_examination_is_unknown_and_not_cached() {
 fn decision_stops_before_the_signature_at_which_its_bundle_is_gone() {
     let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
     let (memory, policies) = (Memory::default(), [by_key(&key)]);
-    // The valid signature is the last one, after nine different invalid ones.
+    // The valid signature is the last one, after nine different invalid signatures.
     let mut all: Vec<_> = (0..9).map(|n| bundle(&format!("{{\"n\": {n}}}"))).collect();
     all.push(signed(&key, &content()));
     let found: Found = Ok(all);
@@ -324,7 +324,7 @@ fn decision_stops_before_the_signature_at_which_its_bundle_is_gone() {
     };
     let refusal = decide(3).unwrap_err();
     assert!(refusal.cannot_tell, "{}", refusal.findings);
-    // Four calls before signatures, and one before another attempt.
+    // `go_on` was called before each of four signatures, and before another attempt.
     assert_eq!((asked.get(), memory.made()), (5, 0));
     assert!(decide(usize::MAX).is_ok());
     assert_eq!(memory.made(), 1);

@@ -1,9 +1,9 @@
-//! Files whose top level is a list. For example, serde and other readers read the fields of an
+//! Detects files whose top level is a JSON list. serde and other parsers read the fields of an
 //! object from a list by position.
 
 /// Returns `true` if a list could be read by position as a manifest or a payload. A manifest has a
 /// number, then objects or lists. A payload has an object with `image`, or only lists. `content`
-/// begins with the list; only the part before the first syntax error counts.
+/// begins with the list. Only the part before the first syntax error is used.
 pub(super) fn is_read_by_position(content: &[u8]) -> bool {
     let mut scan = Scan::default();
     let mut at = 0;
@@ -76,7 +76,7 @@ impl Scan {
                 self.key = Key::Expected;
                 *self.begins_with_number.get_or_insert(false)
             }
-            // TOML has lines with the same beginning: `[[name]]`.
+            // In TOML, `[[name]]` begins in the same way and is not a list.
             1 => begins_value(rest),
             2 => self.key == Key::Image,
             _ => false,

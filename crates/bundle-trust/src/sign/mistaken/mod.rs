@@ -1,5 +1,6 @@
-//! Detects files whose plain signature or attestation would also be valid for an image. The person
-//! who signs such a file would sign the image as well, and a verifier cannot distinguish the two.
+//! Detects files whose plain signature or attestation would also be valid for an image. The signer
+//! of such a file would sign the image as well, because a verifier cannot distinguish the file from
+//! the image.
 
 mod list;
 #[cfg(test)]
@@ -33,9 +34,9 @@ const NAMES: [&str; 8] = [
 
 /// Returns an error if a signature over this content would also be valid for an image.
 ///
-/// The content has no size limit: registries accept manifests of 4 MiB, but payloads are layers,
-/// and cosign reads layers of up to 128 MiB. For larger content its beginning is sufficient,
-/// because the detection depends only on the text before the cut.
+/// The content has no size limit. Registries accept manifests of up to 4 MiB, but payloads are
+/// layers, and cosign reads layers of up to 128 MiB. For larger content its beginning is
+/// sufficient, because the detection needs no text after it.
 pub fn mistaken(content: &[u8]) -> Result<(), Finding> {
     let top = Top::of(content);
     let what = if content.starts_with(ENVELOPE) {
@@ -82,7 +83,7 @@ pub fn mistaken_attested(content: &[u8]) -> Result<(), Finding> {
 #[derive(Default)]
 struct Top {
     names: BTreeSet<&'static str>,
-    /// `true` if the media type is that of an image, or if the media type is invalid.
+    /// `true` if the media type belongs to an image, or if the media type is invalid.
     is_image: bool,
     /// `true` if the content is a list whose elements could be read as fields.
     is_list: bool,
@@ -97,7 +98,8 @@ impl Top {
             is_list: content.starts_with(b"[") && list::is_read_by_position(content),
             ..Self::default()
         };
-        // After a syntax error, the fields before it count: other readers may continue.
+        // After a syntax error, the fields before the error are used, because other parsers may
+        // accept them.
         #[expect(
             clippy::disallowed_methods,
             reason = "the name is read as leniently as by any other reader, and is not trusted"
@@ -150,8 +152,8 @@ fn is_of_image(media_type: &str) -> bool {
         .any(|prefix| media_type.starts_with(prefix))
 }
 
-/// Name in lower case, as Go compares field names: two non-ASCII letters equal `s` and `k`. Invalid
-/// Unicode is accepted.
+/// Field name in lower case, as Go compares field names. Go also treats one non-ASCII letter as
+/// `s`, and one as `k`. Invalid Unicode is accepted.
 struct Name(String);
 
 impl<'de> Deserialize<'de> for Name {
@@ -204,7 +206,7 @@ mod tests {
             assert!(finding.message.contains(told), "{finding}");
         }
         mistaken_attested(manifest.as_bytes()).unwrap_err();
-        // These statements do not contain the digest of an image.
+        // The digest in these statements is not the digest of an image.
         mistaken_attested(&file).unwrap();
         mistaken_attested(&older).unwrap();
     }
@@ -232,7 +234,7 @@ mod tests {
             format!("{long}{{{fields}}}"),
             format!("\u{feff} {{{fields}}}"),
             format!("\n\t {{{fields}}} and more"),
-            // Truncated, or invalid at the end.
+            // The JSON is truncated, or invalid at the end.
             format!("{{{fields}"),
             format!("{{{fields},\"x\":'1'}}"),
         ];
@@ -319,7 +321,8 @@ mod tests {
         }
     }
 
-    /// Reason for the check in [`mistaken`]: verification accepts such a signature for the image.
+    /// This is the reason for the check in [`mistaken`]: verification accepts a signature over the
+    /// file for the image.
     #[test]
     fn signature_over_such_a_file_is_valid_for_the_image() {
         let image: Reference = "registry.example.com/team/web:1".parse().unwrap();

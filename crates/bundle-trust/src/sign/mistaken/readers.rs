@@ -1,7 +1,7 @@
-//! Models of other readers for tests: as a JSON value, as Go's `encoding/json`, and by position as
-//! serde. Each model returns `true` if the reader accepts the file as content that is signed for an
-//! image. The models follow the documentation of the readers, and accept more input than the
-//! readers.
+//! Models of other JSON parsers for tests: as a JSON value, as Go's `encoding/json`, and by
+//! position as serde. Each model returns `true` if the parser accepts the file as content that is
+//! signed for an image. The models follow the documentation of the parsers, and accept more input
+//! than the parsers.
 
 use std::fmt;
 

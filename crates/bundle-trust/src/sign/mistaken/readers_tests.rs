@@ -1,4 +1,5 @@
-//! Content that a reader accepts as a payload or a manifest is not signed, in any of its encodings.
+//! Content that a parser accepts as a payload or a manifest must not be signed. The tests use many
+//! encodings of this content.
 
 use bundle_core::reference::Digest;
 use proptest::prelude::*;
@@ -103,7 +104,7 @@ proptest! {
                 }
             }
         }
-        // Each file that this project reads as a payload is also detected by the simplest reader.
+        // The simplest model also detects each file that this project reads as a payload.
         if statement::read_simple(&text, &digest).is_ok() {
             prop_assert!(READERS[0].1(&text), "{shown}");
             prop_assert!(mistaken(&text).is_err(), "{shown}");

@@ -23,8 +23,9 @@ pub struct Attestation {
     pub predicate: Value,
 }
 
-/// For `verify --attestation`: returns the attestations of `reference` of these types by any of
-/// `wanted`. Returns an error if one type is missing. Signatures are not attestations.
+/// For `verify --attestation`: returns the attestations of `reference` that have these types and
+/// are by any signer in `wanted`. Returns an error if one type is missing. Signatures are not
+/// attestations.
 pub fn attested(
     signatures: &[RawSignature],
     reference: &PinnedReference,

@@ -18,13 +18,13 @@ use crate::legacy;
 pub struct Content<'a> {
     /// sha256 of the content.
     pub digest: &'a Digest,
-    /// Content, if it is small. Ed25519 needs it, because Ed25519 signs the content instead of its
-    /// digest.
+    /// Bytes of the content, if it is small. Ed25519 needs the bytes, because Ed25519 signs the
+    /// content instead of its digest.
     pub bytes: Option<&'a [u8]>,
 }
 
 impl<'a> Content<'a> {
-    /// Returns content of which only the digest is known.
+    /// Returns content for which only the digest is known.
     pub fn named(digest: &'a Digest) -> Self {
         Self {
             digest,
@@ -38,8 +38,8 @@ impl<'a> Content<'a> {
     }
 }
 
-/// For a file with a Sigstore bundle: returns the signature in the bundle if it is valid, is by one
-/// of `wanted`, and is not an attestation.
+/// For a file with a Sigstore bundle: returns the signature in the bundle if it is valid, is by a
+/// signer in `wanted`, and is not an attestation.
 pub fn blob(
     bundle: Vec<u8>,
     content: &Content<'_>,
@@ -57,7 +57,7 @@ pub fn blob(
     }
 }
 
-/// Like [`blob`], but accepts attestations too.
+/// Does the same as [`blob`], and accepts attestations too.
 pub fn blob_of_any_kind(
     bundle: Vec<u8>,
     content: &Content<'_>,
@@ -108,8 +108,8 @@ fn refused(content: &Content<'_>, wanted: &[AcceptedSigner], why: &str) -> Findi
     .about(content.digest.to_string())
 }
 
-/// Verifies that `key` made this signature over the content. The digest in the message is only a
-/// claim; the digest of the content decides.
+/// Verifies that `key` made this signature over the content. The digest in the message is not
+/// trusted. It must be equal to the digest of the content.
 pub(super) fn check(
     message: &MessageSignature,
     key: &PublicKey,
@@ -133,8 +133,8 @@ pub(super) fn check(
                 "an Ed25519 signature of the content itself, of which only the digest is known",
             )
         })?;
-        // Only a different digest shows that the file is another one. A failed signature alone does
-        // not.
+        // If the claimed digest differs, the bundle is for another file. A failed signature alone
+        // does not mean another file.
         let same = match &claimed {
             None => true,
             Some(("SHA2_256", digest)) => *digest == content.sha256(),

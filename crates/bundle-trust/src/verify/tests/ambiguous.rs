@@ -1,6 +1,6 @@
 //! Ambiguous JSON under valid signatures: structs written as lists, keys that differ only by case,
-//! unknown keys. An attacker may trick the owner of the key into signing such text. All such text
-//! is rejected.
+//! unknown keys. An attacker may trick the owner of the key into signing ambiguous JSON. The
+//! verifier rejects it.
 
 use std::collections::BTreeMap;
 
@@ -97,7 +97,7 @@ fn rejects_ambiguous_json_in_statements() {
     );
     let under = |text: &str| judge(&sign::bundle(&key, text.as_bytes()).unwrap(), &key);
     under(&good).unwrap();
-    // The format says that unknown fields of a statement are ignored.
+    // According to the format, unknown fields of a statement are ignored.
     under(&good.replacen('{', r#"{"more":[1],"#, 1)).unwrap();
     let cases: Vec<(&str, String)> = vec![
         (

@@ -41,8 +41,7 @@ fn flood_checkpoint(entry: &mut Value, count: usize, number: usize) {
     *note = json!(flooded);
 }
 
-/// Returns a bundle of 15 entries with 31 invalid signatures under each checkpoint, which is the
-/// limit.
+/// Returns a bundle of 15 entries. Each checkpoint has 31 invalid signatures, the maximum number.
 fn flooded(good: &Value, number: usize) -> RawSignature {
     let mut bundle = good.clone();
     let entries = entries(&mut bundle);
@@ -57,8 +56,8 @@ fn flooded(good: &Value, number: usize) -> RawSignature {
     raw(&bundle)
 }
 
-/// Returns a Sigstore bundle with one entry, and with 7 invalid signatures under the checkpoint of
-/// the entry. 7 is the limit.
+/// Returns a Sigstore bundle with one entry. Its checkpoint has 7 invalid signatures by one key,
+/// the maximum number.
 fn costly(good: &Value, number: usize) -> RawSignature {
     let mut bundle = good.clone();
     flood_checkpoint(&mut entries(&mut bundle)[0], 7, number);
@@ -129,7 +128,7 @@ fn expensive_signature_does_not_use_the_share_of_later_ones() {
     let sigstore = Sigstore::new();
     let mut material = sigstore.material(&[]);
     let good = sigstore.signed(&Wanted::default(), &statement());
-    // Each signature has the maximum cost of one log entry, which is within its share.
+    // Each signature has the maximum cost of one log entry, which is at most `SHARE`.
     let flood: Vec<_> = (0..MAX_SIGNATURES)
         .map(|number| costly(&good, number))
         .collect();
@@ -141,8 +140,8 @@ fn expensive_signature_does_not_use_the_share_of_later_ones() {
             .iter()
             .all(|raw| budget.charge(raw, &material).is_ok())
     );
-    // Costs above the share: the first signatures are examined only if the following ones do not
-    // need the budget.
+    // Each signature costs more than its share of the operations. The first signatures are examined
+    // only if the following signatures do not need the budget.
     let mut dear = good.clone();
     let entry = entries(&mut dear)[0].clone();
     *entries(&mut dear) = (0..6)

@@ -1,5 +1,5 @@
 //! Sigstore instance for tests: issues certificates, SCTs, log entries and checkpoints, each with a
-//! fault if requested. A test changes one part and keeps all others valid.
+//! fault if requested. A test changes one part and keeps all other parts valid.
 
 use bundle_core::policy::RawSignature;
 use bundle_core::reference::Digest;
@@ -33,7 +33,7 @@ pub(super) struct Sigstore {
     log: KeyPair,
 }
 
-/// Fields of the certificate to issue. The default is a valid certificate; tests change single
+/// Fields of the certificate to issue. The default is a valid certificate. Tests change single
 /// fields.
 pub(super) struct Wanted {
     pub(super) names: Vec<SanType>,
@@ -150,7 +150,7 @@ impl Sigstore {
         }
     }
 
-    /// Creates an instance with a root CA that issued its intermediate CA; the trust root has only
+    /// Creates an instance with a root CA and an intermediate CA below it. The trust root has only
     /// the root CA.
     pub(super) fn below_root() -> Self {
         let above = Self::new();
@@ -181,7 +181,7 @@ impl Sigstore {
         &self.certificate
     }
 
-    /// Returns the trust root, with more authorities.
+    /// Returns the JSON of the trust root. `more` are certificates of further authorities.
     pub(super) fn root(&self, more: &[&[u8]]) -> String {
         let mut certificates = vec![self.certificate.as_slice()];
         certificates.extend(more);
@@ -311,7 +311,7 @@ impl Sigstore {
         self.bundle_of(certificate, payload, signature, &|_| {})
     }
 
-    /// Returns a Sigstore bundle whose log entry has this body instead of the correct body.
+    /// Returns a Sigstore bundle with this body in its log entry, instead of the correct body.
     fn bundle_of(
         &self,
         certificate: &[u8],

@@ -112,7 +112,7 @@ fn rejects_authority_with_equal_name_and_other_key() {
         fault(judge(&ours.material(&[]), &bundle), "theirs"),
         Fault::UnknownLog
     );
-    // A certificate of another authority, with evidence of the trusted log.
+    // The certificate is from another authority. Its evidence is from the trusted log.
     let key = KeyPair::generate().unwrap();
     let certificate = theirs.certificate(&key, &Wanted::default());
     let signature = key.sign(&dsse::pre_authentication(&statement())).unwrap();
@@ -176,7 +176,7 @@ fn rejects_certificate_signed_with_sha1() {
         let bundle = sigstore.bundle(certificate, &statement(), SIGNATURE);
         fault(judge(&material, &bundle), "weak")
     };
-    // The same certificate with SHA-256 is rejected only for its missing SCT.
+    // The certificate with SHA-256 instead of SHA-1 is rejected only for its missing SCT.
     assert_eq!(
         by(include_bytes!("../../../testdata/weak/leaf-sha256.der")),
         Fault::Sct

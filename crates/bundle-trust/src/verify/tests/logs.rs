@@ -39,7 +39,8 @@ fn rejects_rekor_2_entry_that_names_another_log() {
     let root = root();
     let other = root["tlogs"][0]["logId"].clone();
     let id = other["keyId"].as_str().unwrap().to_owned();
-    // The name of another log of the root, with a line in the form of that log.
+    // The bundle names another log of the root. Its checkpoint has a signature line in the form of
+    // that log.
     for name in ["127.0.0.1", "127.0.0.1:21049"] {
         let mut bundle = read(tiled::WORKFLOW);
         add_signature(&mut bundle, name, &id);
@@ -47,7 +48,7 @@ fn rejects_rekor_2_entry_that_names_another_log() {
         entry(&mut bundle)["logId"] = other.clone();
         assert_eq!(fault(judge_under(&root, &bundle)), Fault::Checkpoint);
     }
-    // The key of one log with the name of another log.
+    // The trust root has the key of the log with another URL.
     for address in [
         "https://log.example.com",
         "https://127.0.0.1.example.com",
@@ -69,7 +70,7 @@ fn rejects_rekor_2_entry_that_names_another_log() {
         renamed["tlogs"][1]["baseUrl"] = json!(address);
         judge_under(&renamed, &read(tiled::WORKFLOW)).unwrap();
     }
-    // The log's signature under a name that is not the checkpoint's.
+    // The signature line of the log has another name than the checkpoint.
     let mut bundle = read(tiled::WORKFLOW);
     let note = &mut entry(&mut bundle)["inclusionProof"]["checkpoint"]["envelope"];
     *note = json!(
@@ -82,7 +83,7 @@ fn rejects_rekor_2_entry_that_names_another_log() {
 
 #[test]
 fn rejects_rekor_1_entry_that_names_another_log() {
-    // Without a promise, the name of the log is not signed.
+    // Without a signed entry timestamp (SET), no signature covers the log ID.
     let root = root();
     let tiled = root["tlogs"][1].clone();
     let mut both = read(older::ROOT);
@@ -110,7 +111,7 @@ fn log_is_trusted_only_in_its_validity_window() {
     };
     let (before, after) = ("2020-01-01T00:00:00Z", "2027-01-01T00:00:00Z");
     let early = "2026-11-01T00:00:00Z";
-    // The time of an entry in a tiled log is that of its timestamp.
+    // In Rekor v2, the time of an entry is the time in its timestamp.
     let tiles = root();
     judge_under(&ended(&tiles, 1, before, after), &read(tiled::WORKFLOW)).unwrap();
     let found = judge_under(&ended(&tiles, 1, before, early), &read(tiled::WORKFLOW));
@@ -123,14 +124,14 @@ fn log_is_trusted_only_in_its_validity_window() {
         &read(tiled::WORKFLOW),
     );
     assert_eq!(fault(found), Fault::LogTime);
-    // Both ends are part of the period.
+    // The start and the end belong to the validity period.
     let exactly = at.to_string();
     judge_under(
         &ended(&tiles, 1, &exactly, &exactly),
         &read(tiled::WORKFLOW),
     )
     .unwrap();
-    // The same for the older log, with and without an SET.
+    // In Rekor v1, the validity period has the same effect with and without an SET.
     let old = read(older::ROOT);
     judge_under(&ended(&old, 0, before, after), &read(older::WORKFLOW)).unwrap();
     let found = judge_under(&ended(&old, 0, before, early), &read(older::WORKFLOW));
@@ -140,7 +141,8 @@ fn log_is_trusted_only_in_its_validity_window() {
     judge_under(&ended(&old, 0, before, after), &unpromised).unwrap();
     let found = judge_under(&ended(&old, 0, before, early), &unpromised);
     assert_eq!(fault(found), Fault::LogTime);
-    // For a signature by key, evidence outside of the period is ignored, so the time is unknown.
+    // For a signature by a key, evidence outside of the validity period is ignored, so the time is
+    // unknown.
     let by_key = read(tiled::WITH_KEY);
     assert!(judge_under(&tiles, &by_key).unwrap().signed_at.is_some());
     let accepted = judge_under(&ended(&tiles, 1, before, early), &by_key).unwrap();

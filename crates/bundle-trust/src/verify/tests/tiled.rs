@@ -1,5 +1,5 @@
 //! Keyless signatures of real cosign 3 with a real Rekor v2 log, and forgeries of each of their
-//! parts. A Rekor v2 log returns neither an SET nor a time.
+//! parts. A Rekor v2 log returns no SET and no time.
 
 use bundle_core::policy::{Fault, TimeSource};
 use serde_json::{Value, json};
@@ -352,7 +352,7 @@ fn rejects_each_forged_rekor_2_entry_with_its_own_reason() {
             other => panic!("{what}: {other:?}"),
         }
     }
-    // A certificate that had ended before the signature was stamped.
+    // The certificate had expired before the signature got its timestamp.
     match judge(&read(LATE)) {
         Err(Rejection::Certificate { fault, .. }) => assert_eq!(fault, Fault::Validity),
         other => panic!("{other:?}"),

@@ -1,5 +1,5 @@
-//! Bundles of the versions 0.1 and 0.2: signatures of cosign 3, converted to the form of earlier
-//! clients, and signatures with an intermediate certificate.
+//! Bundles of the versions 0.1 and 0.2: signatures of cosign 3 that are converted to the form of
+//! earlier clients, and signatures with an intermediate certificate.
 
 use bundle_core::policy::Fault;
 use serde_json::{Value, json};
@@ -29,8 +29,8 @@ fn entry(bundle: &mut Value) -> &mut Value {
     &mut bundle["verificationMaterial"]["tlogEntries"][0]
 }
 
-/// Adds a second, different entry, because a duplicate is rejected before the rules of the version
-/// are checked.
+/// Adds a second entry with another log ID, because a duplicate is rejected before the rules of the
+/// version are checked.
 fn another_entry(bundle: &mut Value) -> Value {
     let mut another = entry(bundle).clone();
     another["logId"]["keyId"] = json!("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=");
@@ -62,7 +62,7 @@ fn accepts_bundles_of_every_version_by_certificate() {
             assert_eq!(accepted.meaning, Meaning::Signed);
         }
     }
-    // Only the SET, as the first clients wrote it, and only the inclusion proof.
+    // The bundle has only the SET, as the first clients wrote it, or only the inclusion proof.
     let mut promised = as_version(UNTIMED, V0_1);
     entry(&mut promised)["inclusionProof"] = Value::Null;
     let accepted = found(&promised).unwrap();
@@ -84,7 +84,7 @@ fn version_0_1_requires_set_of_every_entry() {
     let entries = &mut bundle["verificationMaterial"]["tlogEntries"];
     entries.as_array_mut().unwrap().push(second);
     assert_eq!(fault(&bundle), Fault::Promise);
-    // An existing proof must be valid, also if none is required.
+    // Version 0.1 does not require an inclusion proof, but an existing proof must be valid.
     let mut bundle = as_version(UNTIMED, V0_1);
     entry(&mut bundle)["inclusionProof"]["logIndex"] = json!("0");
     assert_eq!(fault(&bundle), Fault::InclusionProof);
@@ -109,7 +109,7 @@ fn version_0_2_requires_inclusion_proof_and_checkpoint_of_every_entry() {
         entry(&mut bundle)["inclusionProof"]["checkpoint"] = without;
         assert_eq!(fault(&bundle), Fault::Checkpoint);
     }
-    // An existing SET must be valid.
+    // Version 0.2 does not require an SET, but an existing SET must be valid.
     let mut bundle = as_version(UNTIMED, V0_2);
     entry(&mut bundle)["integratedTime"] = json!("1795276361");
     assert_eq!(fault(&bundle), Fault::Promise);
@@ -188,7 +188,8 @@ fn chain_supplies_intermediates_and_never_a_root() {
     let mut turned = old(&[intermediate]);
     chain(&mut turned).reverse();
     assert!(judged(&turned).is_err());
-    // Version 0.3 has one certificate, so this one is ignored.
+    // Version 0.3 has a single certificate field, so the intermediate certificate of this bundle is
+    // missing.
     assert!(judged(&signed).is_err());
 }
 
@@ -200,12 +201,12 @@ fn signatures_by_key_count_in_every_version() {
         let bytes = super::keys::altered(&key, |b| b["mediaType"] = json!(media_type));
         super::keys::judge(&bytes, &key).unwrap();
     }
-    // A log entry has the same effect as in version 0.3.
+    // In version 0.1, a log entry confirms the time as in version 0.3.
     let mut bundle: Value =
         serde_json::from_str(include_str!("../../../testdata/keyless/key.bundle.json")).unwrap();
     bundle["mediaType"] = json!(V0_1);
     assert!(found(&bundle).unwrap().signed_at.is_some());
-    // Evidence that the version does not accept shows no time.
+    // Version 0.1 requires an SET. Without an SET, the entry does not confirm the time.
     entry(&mut bundle)["inclusionPromise"] = Value::Null;
     assert_eq!(found(&bundle).unwrap().signed_at, None);
 }
@@ -219,7 +220,8 @@ fn files_are_verified_by_bundles_of_every_version() {
     examine_one(&raw, &Content::named(&digest), &material)
         .0
         .unwrap();
-    // A message signature over the file, in a tiled log, which issues no SET.
+    // The bundle has a message signature over the file, and an entry of Rekor v2, which issues no
+    // SET.
     let mut message = as_version(tiled::MESSAGE, V0_2);
     tiled::judge(&message).unwrap();
     message["mediaType"] = json!(V0_1);

@@ -9,9 +9,10 @@ use crate::ui::format::Format;
 
 /// List or download the content of a Bundle, as bundle-webhook has unpacked it.
 ///
-/// The content comes from the pods of bundle-webhook, through the API server. It requires a bearer
-/// token (see --as-service-account), permission to download (ClusterRole bundle-reader), to read the
-/// webhook registration, and to forward ports of the pods (see --content-url and --content-ca).
+/// The content comes from the pods of bundle-webhook, through the API server. The command requires
+/// a bearer token (see --as-service-account) and permission to download (ClusterRole
+/// bundle-reader). It also requires permission to read the webhook registration and to forward
+/// ports of the pods (see --content-url and --content-ca).
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

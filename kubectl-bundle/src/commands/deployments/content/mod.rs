@@ -1,5 +1,5 @@
-//! `content`: lists or downloads the content of a Bundle. RukPak: `rukpakctl content`, which needs a
-//! Pod for each download.
+//! `content`: lists or downloads the content of a Bundle. RukPak's command is `rukpakctl content`,
+//! which needs a Pod for each download.
 
 mod arguments;
 
@@ -91,7 +91,7 @@ impl FileSink for FileSizes {
 impl Content {
     /// Downloads the content, and prints it or its files.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
-        // On the heap: the future is large.
+        // The future is on the heap, because it is large.
         Box::pin(interruptible(self.print(ui))).await
     }
 

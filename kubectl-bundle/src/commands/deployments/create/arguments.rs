@@ -22,7 +22,7 @@ pub(crate) struct Arguments {
     /// Flags of the content.
     #[command(flatten)]
     pub(crate) content: ContentFlags,
-    /// Wait until it is unpacked
+    /// Wait until the Bundle is unpacked
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub(crate) wait: bool,
     /// Flags of writes.

@@ -7,7 +7,7 @@ use crate::failure::Outcome;
 use crate::flags::cluster::wait;
 use crate::flags::{ClusterFlags, DryRunMode, Environment};
 
-/// Delete BundleDeployments. Their `spec.deletion` determines whether the installed objects are
+/// Delete BundleDeployments. The field `spec.deletion` determines whether the installed objects are
 /// deleted.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -21,7 +21,7 @@ pub(crate) struct Arguments {
     /// Names of the BundleDeployments
     #[arg(value_name = "NAME", required = true)]
     pub(crate) names: Vec<String>,
-    /// Wait until they are gone
+    /// Wait until the BundleDeployments no longer exist
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub(crate) wait: bool,
     /// Timeout of --wait; 0 means no limit

@@ -1,4 +1,4 @@
-//! `delete`: deletes BundleDeployments and waits until they are gone.
+//! `delete`: deletes BundleDeployments and waits until they no longer exist.
 
 mod arguments;
 
@@ -38,7 +38,8 @@ impl Delete {
         let api: Api<BundleDeployment> = Api::all(cluster.client.clone());
         let mut deleted = Vec::new();
         for name in &self.names {
-            // Without permission to read, less is printed.
+            // Without permission to read the object, the effect on installed objects is not
+            // printed.
             let before = cluster.ask(ByName(&api).get(name)).await;
             let deletion_consequence = before.as_ref().ok().map(deletion_consequence);
             let known = before.as_ref().ok().and_then(waiting::known_failure);
@@ -77,8 +78,8 @@ impl Delete {
     }
 }
 
-/// Returns the effect of `spec.deletion` on the installed objects: as announcement, and as result
-/// after the deletion.
+/// Returns two texts about the effect of `spec.deletion` on the installed objects: an announcement,
+/// and the result after the deletion.
 fn deletion_consequence(item: &BundleDeployment) -> (String, &'static str) {
     let name = item.metadata.name.as_deref().unwrap_or_default();
     let installed = item

@@ -17,9 +17,9 @@ use crate::flags::{ClusterFlags, DryRunMode, Environment, RegistryFlags, invalid
 ///
 /// Objects without a namespace are installed into the namespace of -n (spec.targetNamespace).
 /// Without -n, content with such objects is rejected; the namespace of the context is not used. A
-/// ServiceAccount without a namespace is in the namespace of -n too; write NAMESPACE/NAME for
-/// another one. An operator bundle (registry+v1) is installed into the namespace of -n, else into
-/// the one that it suggests, which it then creates.
+/// ServiceAccount without a namespace is in the namespace of -n too; for another namespace, write
+/// NAMESPACE/NAME. An operator bundle (registry+v1) is installed into the namespace of -n. Without
+/// -n, the namespace that the bundle suggests is created and used.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -21,7 +21,7 @@ pub(crate) use arguments::Arguments;
 pub(crate) struct Diff {
     /// Name of the BundleDeployment.
     pub(crate) name: String,
-    /// Location of the content; `None` for that of the current template.
+    /// Location of the content; `None` means the content of the current template.
     pub(crate) location: Option<ArtifactLocation>,
     /// Registry settings.
     pub(crate) registry: RegistrySettings,
@@ -32,12 +32,13 @@ pub(crate) struct Diff {
 }
 
 impl Diff {
-    /// Prints the preview. Its exit codes are those of `kubectl diff`.
+    /// Prints the preview. The exit codes are the same as for `kubectl diff`.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         match Box::pin(self.print(ui)).await {
             Ok(false) => Ok(()),
             Ok(true) => Err(Failure::Reported(Exit::Different)),
-            // 1 means that there are differences.
+            // Exit code 1 means that there are differences, so a failure with exit code 1 gets exit
+            // code 2.
             Err(failure) if failure.exit() == Exit::Failed => {
                 ui.failure(&failure);
                 Err(Failure::Reported(Exit::Usage))

@@ -17,12 +17,13 @@ use crate::ui::format::Format;
 
 pub(crate) use arguments::Arguments;
 
-/// Time in seconds after which the server closes a watch; it is opened again.
+/// Time in seconds after which the server closes a watch. After that, the command opens the watch
+/// again.
 const WATCH_SECONDS: u32 = 290;
 
 /// Settings of `get`.
 pub(crate) struct Get {
-    /// Names; empty for all.
+    /// Names of objects. An empty list means all objects.
     pub(crate) names: Vec<String>,
     /// `true` if changes are printed until the command is interrupted.
     pub(crate) watch: bool,
@@ -104,7 +105,8 @@ impl Get {
                     Err(Failure::Server(status)) if status.code == 404 => {
                         match cluster.ask(ByName(&bundles).get(name)).await {
                             Ok(item) => found.bundles.push(item),
-                            // The name is most likely that of a BundleDeployment.
+                            // The name is most likely the name of a BundleDeployment, so the first
+                            // error is returned.
                             Err(_) => return Err(Failure::Server(status)),
                         }
                     }
@@ -197,8 +199,8 @@ impl Get {
     }
 }
 
-/// Returns `true` for a Bundle that no BundleDeployment created. Anyone can write the label: it
-/// only affects this list.
+/// Returns `true` for a Bundle that no BundleDeployment created. Any user with write access can set
+/// the label. It affects only this list.
 fn is_standalone(bundle: &Bundle) -> bool {
     let labels = bundle.metadata.labels.as_ref();
     let owner = labels.and_then(|labels| labels.get(names::LABEL_OWNER_KIND));

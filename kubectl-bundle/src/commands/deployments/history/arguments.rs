@@ -9,8 +9,8 @@ use crate::flags::{ClusterFlags, Environment, TableFormat};
 /// List the revisions of a BundleDeployment: the installed content and former content that is kept,
 /// oldest first.
 ///
-/// A revision gets its number when its content is installed. Installing former content again gives
-/// it a new number. spec.rollout.history is the number of former revisions that are kept.
+/// A revision gets its number when its content is installed. If former content is installed again,
+/// it gets a new number. spec.rollout.history is the number of former revisions that are kept.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -1,9 +1,9 @@
-//! Certificates of the webhooks of operators. The pod issues them when it applies the objects, so a
-//! preview assumes that those on the cluster stay.
+//! Certificates of the webhooks of operators. The pod issues these certificates when it applies the
+//! objects. A preview assumes that the certificates in the cluster do not change.
 
 use serde_json::Value;
 
-/// Copies certificates and authorities of the `live` object into the `wanted` one.
+/// Copies certificates and authorities from the `live` object to the `wanted` object.
 pub(super) fn keep(wanted: &mut Value, live: &Value) {
     match wanted["kind"].as_str() {
         Some("Secret") => {

@@ -31,7 +31,7 @@ const VOLATILE: [&str; 6] = [
     "selfLink",
     "uid",
 ];
-/// Annotations that are not part of the content. The second one repeats the whole object.
+/// Annotations that are not part of the content. The second annotation repeats the whole object.
 const HIDDEN_ANNOTATIONS: [&str; 2] = [
     names::ANNOTATION_CREATION_MARK,
     "kubectl.kubernetes.io/last-applied-configuration",
@@ -42,7 +42,7 @@ pub(super) struct DryRuns<'a> {
     cluster: &'a Cluster,
     spec: &'a CheckedDeploymentSpec,
     applyset: &'a str,
-    /// `true` if the content is installed, so that a missing Job with a TTL has expired.
+    /// `true` if the content is installed. A Job with a TTL that is missing has then expired.
     is_installed: bool,
     /// Namespaces that the content creates.
     created: BTreeSet<&'a str>,
@@ -79,7 +79,7 @@ impl<'a> DryRuns<'a> {
             message: message(failure),
             may_pass: failure.exit() == Exit::CannotTell,
         };
-        // The kind is served after the first phases.
+        // The API server serves this kind only after the first phases of the installation.
         if !object.is_served {
             return Ok(Some(created(object, object.value.clone())));
         }
@@ -99,7 +99,7 @@ impl<'a> DryRuns<'a> {
             }
             return match self.apply(&api, object, object.value.clone(), false).await {
                 Ok(after) => Ok(Some(created(object, after))),
-                // The namespace exists after the first phases.
+                // The namespace exists only after the first phases of the installation.
                 Err(Failure::Server(status))
                     if status.code == 404
                         && namespace.is_some_and(|name| self.created.contains(name)) =>
@@ -163,7 +163,7 @@ impl<'a> DryRuns<'a> {
         Ok(serde_json::to_value(after).unwrap_or_default())
     }
 
-    /// Returns the values that the webhook applies: without fields that other actors own.
+    /// Returns the values that the webhook applies, without fields that other actors own.
     async fn values(&self, object: &WantedObject, live: &DynamicObject, before: &Value) -> Value {
         let mut values = object.value.clone();
         if object.has_certificate {
@@ -185,8 +185,8 @@ impl<'a> DryRuns<'a> {
         values
     }
 
-    /// Returns `true` if another owner sets the replicas. An autoscaler that cannot be read counts
-    /// as the owner.
+    /// Returns `true` if an autoscaler or another field manager sets the replicas. If the user
+    /// cannot read the autoscaler, the result is `true`.
     async fn is_scaled_by_other(&self, object: &WantedObject, live: &DynamicObject) -> bool {
         match scaling::replicas_owner(entries(&live.metadata)) {
             None => return false,
@@ -210,7 +210,7 @@ impl<'a> DryRuns<'a> {
             || scalers.len() >= MAX_AUTOSCALERS as usize
     }
 
-    /// Returns a remark about an existing object that does not belong to the BundleDeployment.
+    /// Returns a remark if the existing object does not belong to the BundleDeployment.
     fn collision(&self, live: &DynamicObject) -> Option<String> {
         let labels = live.metadata.labels.as_ref();
         let label = |name: &str| labels.and_then(|labels| labels.get(name));

@@ -1,5 +1,5 @@
-//! The program of `$KUBECTL_EXTERNAL_DIFF`, as `kubectl diff` runs it: with one folder of files
-//! before, and one after.
+//! The program of `$KUBECTL_EXTERNAL_DIFF`. It is run like `kubectl diff` does: with a folder of
+//! files before the change, and a folder of files after the change.
 
 use std::path::Path;
 use std::process::Command;
@@ -38,7 +38,8 @@ impl ExternalDiff {
         variable.and_then(Self::parse)
     }
 
-    /// Runs the program on the files of these changes. It has the terminal, and no timeout.
+    /// Runs the program on the files of these changes. The program uses the terminal, and has no
+    /// timeout.
     pub(super) fn run(&self, changes: &[ObjectChange]) -> Outcome {
         let unwritable = |error: std::io::Error| {
             let finding = Finding::error(

@@ -1,8 +1,9 @@
 //! Preview of an installation: the objects that installing content would create, change and delete.
-//! `diff` and `deploy --show=diff` share it.
+//! `diff` and `deploy --show=diff` use this module.
 //!
-//! Each object is sent as a server-side dry run with the field manager of bundle-webhook, as the
-//! user. The webhook installs as another identity, so its own checks can still reject the content.
+//! Each object is sent as a server-side dry run, with the permissions of the user and the field
+//! manager of bundle-webhook. The webhook installs with another identity, so its own checks can
+//! still reject the content.
 
 mod certificates;
 mod dry_run;
@@ -44,7 +45,7 @@ pub(super) enum ChangeKind {
     Configured,
     /// An immutable field of the object changes, so it has to be deleted and created again.
     Replaced,
-    /// The object is not part of the new content.
+    /// The object is deleted, because the new content does not contain it.
     Deleted,
     /// The object stays, although the new content does not contain it.
     Kept,
@@ -96,13 +97,13 @@ pub(super) struct PreviewFailure {
 pub(crate) struct Preview {
     /// Name of the BundleDeployment.
     name: String,
-    /// Changes: in the order in which they are applied, then deletions.
+    /// Changes in the order in which they are applied. Deletions are last.
     changes: Vec<ObjectChange>,
     /// Number of objects without a change.
     unchanged: usize,
     /// Objects that could not be previewed.
     failures: Vec<PreviewFailure>,
-    /// Causes for which deleted objects may be missing.
+    /// Reasons why some deleted objects may be missing from the preview.
     incomplete: Vec<String>,
 }
 

@@ -25,27 +25,28 @@ const MAX_NAMED: usize = 5;
 
 /// Object of the content.
 pub(super) struct WantedObject {
-    /// Identity, with its namespace on the cluster.
+    /// Identity, with the namespace of the object in the cluster.
     pub(super) id: ObjectId,
     /// Kind, namespace and name.
     pub(super) key: String,
-    /// Kind on the server, or as the content defines it.
+    /// Kind from the API server. If the API server does not serve the kind, the kind that the
+    /// content defines.
     pub(super) kind: Kind,
-    /// `true` if the server serves the kind; otherwise the content defines it.
+    /// `true` if the API server serves the kind. `false` if only the content defines the kind.
     pub(super) is_served: bool,
     /// Complete object.
     pub(super) value: Value,
-    /// `true` if the pod writes a certificate or authorities into the object.
+    /// `true` if the pod writes a serving certificate or CA certificates into the object.
     pub(super) has_certificate: bool,
 }
 
-/// Owner of the objects, and its settings.
+/// BundleDeployment that owns the objects, and its settings.
 pub(super) struct Placement<'a> {
     /// Name of the BundleDeployment.
     pub(super) name: &'a str,
-    /// Id of its ApplySet.
+    /// ID of the ApplySet of the BundleDeployment.
     pub(super) applyset: &'a str,
-    /// Its spec.
+    /// Spec of the BundleDeployment.
     pub(super) spec: &'a CheckedDeploymentSpec,
     /// Format of the content.
     pub(super) format: Format,
@@ -98,8 +99,8 @@ impl Placement<'_> {
         Ok(placed)
     }
 
-    /// Returns the state of the target namespace. For a user without permission to read it, it
-    /// counts as a namespace of another owner, which is not changed.
+    /// Returns the state of the target namespace. A namespace that the user has no permission to
+    /// read counts as a namespace of another owner, which is not changed.
     async fn namespace_state(&self, cluster: &Cluster, name: &str) -> Outcome<NamespaceState> {
         let api: Api<Namespace> = Api::all(cluster.client.clone());
         let found = match cluster.ask(ByName(&api).get_opt(name)).await {

@@ -23,7 +23,7 @@ use crate::failure::{Failure, Outcome, api_server};
 const MAX_INSTALLED: usize = 10_000;
 
 /// Adds the deletions to `preview`. The objects are found by the label of the ApplySet, as in
-/// `status`: the inventory is not readable for most users.
+/// `status`, because most users cannot read the inventory.
 pub(super) async fn add(
     cluster: &Cluster,
     item: &BundleDeployment,

@@ -1,4 +1,5 @@
-//! Output of a preview: diffs on stdout, the summary and failures on stderr; or all of it as data.
+//! Output of a preview. Diffs are printed on stdout, the summary and failures on stderr. With a
+//! data format, all of them are printed as data.
 
 use anstream::adapter::strip_str;
 use bundle_core::diagnostic::{Finding, Findings, codes};

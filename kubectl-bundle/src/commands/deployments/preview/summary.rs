@@ -186,7 +186,8 @@ fn subject(subject: &Value) -> String {
     }
 }
 
-/// Returns the images that only one side has, as far as fields are certain to contain images.
+/// Returns the images that were added or removed. Only fields that certainly contain images are
+/// compared.
 fn image_changes(changes: &[ObjectChange]) -> Vec<String> {
     let images = |side: fn(&ObjectChange) -> Option<&Value>| -> BTreeSet<String> {
         let objects: Vec<Manifest> = changes

@@ -13,7 +13,8 @@ use crate::ui::escape::visible;
 
 /// Lines of context around a change.
 const CONTEXT: usize = 3;
-/// Maximum time for the shortest difference of one object; after it, a longer one is returned.
+/// Maximum time to search the shortest difference of one object. After this time, a longer
+/// difference is used.
 const LIMIT: Duration = Duration::from_secs(2);
 
 const HEADER: Style = Style::new().bold();
@@ -21,7 +22,7 @@ const RANGE: Style = AnsiColor::Cyan.on_default();
 const REMOVED: Style = AnsiColor::Red.on_default();
 const ADDED: Style = AnsiColor::Green.on_default();
 
-/// Returns the object as YAML; empty without an object.
+/// Returns the object as YAML. Returns an empty text for `None`.
 pub(super) fn document(object: Option<&Value>) -> String {
     object.map(yaml::to_string).unwrap_or_default()
 }
@@ -36,7 +37,7 @@ pub(super) fn file_name(change: &ObjectChange) -> String {
     format!("{api_version}.{kind}.{}", rest.join("."))
 }
 
-/// Returns the unified diff with colours; empty if the object does not change.
+/// Returns the unified diff with colours. The text is empty if the object does not change.
 pub(super) fn unified(change: &ObjectChange) -> String {
     let (before, after) = (
         document(change.before.as_ref()),

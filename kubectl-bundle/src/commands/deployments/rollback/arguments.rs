@@ -9,12 +9,12 @@ use crate::flags::{ClusterFlags, Environment};
 
 /// Install a former revision: write its template and configuration into the BundleDeployment.
 ///
-/// Without --to, it is the revision before the current template. While new content is not installed
-/// completely, that is the content that is still installed. The write is checked like every other
-/// one, with your permissions. `kubectl bundle history` lists the revisions.
+/// Without --to, the command selects the revision before the current template. While new content is
+/// not installed completely, the command selects the content that is still installed. The write
+/// needs your permissions, like every other write. `kubectl bundle history` lists the revisions.
 ///
-/// The configuration (spec.config) is that of the last installation of the content. All other
-/// settings keep their values.
+/// The configuration (spec.config) is the configuration of the last installation of the content.
+/// All other settings keep their values.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -33,10 +33,11 @@ pub(crate) struct Arguments {
     /// Revision: a number, or the name of its Bundle [default: the previous revision]
     #[arg(long, visible_alias = "to-revision", value_name = "REVISION")]
     pub(crate) to: Option<String>,
-    /// Keep the current configuration instead of that of the revision
+    /// Keep the current configuration instead of the configuration of the revision
     #[arg(long)]
     pub(crate) keep_config: bool,
-    /// Wait until it is installed or, with --wait=healthy, until its objects are healthy too
+    /// Wait until the content is installed or, with --wait=healthy, until its objects are healthy
+    /// too
     #[arg(long, value_name = "FOR", num_args = 0..=1, require_equals = true, value_enum, default_value_t = WaitFlag::False, default_missing_value = "true")]
     pub(crate) wait: WaitFlag,
     /// Flags of writes.

@@ -38,7 +38,7 @@ const OWN_ANNOTATIONS: [&str; 3] = [
 pub(crate) struct Rollback {
     /// Name of the BundleDeployment.
     pub(crate) name: String,
-    /// Number or Bundle of the revision; `None` for the previous one.
+    /// Number or Bundle of the revision; `None` means the previous revision.
     pub(crate) to: Option<String>,
     /// `true` if the current configuration is kept.
     pub(crate) keep_config: bool,
@@ -53,7 +53,8 @@ pub(crate) struct Rollback {
 struct FormerSpec {
     /// Template of the Bundle.
     template: Value,
-    /// Configuration; null without one, and `None` if the current one is kept.
+    /// Configuration. `null` if the revision has no configuration. `None` if the current
+    /// configuration is kept.
     config: Option<Value>,
     /// Annotation with manifest and signatures of the content.
     proof: Option<Value>,
@@ -126,7 +127,8 @@ impl Rollback {
         revisions::previous(item, |revision| Some(&revision.bundle) == wanted)
     }
 
-    /// Returns the Bundle of a revision, if it is kept with the same content.
+    /// Returns the Bundle of a revision. Returns `None` if the Bundle no longer exists or has other
+    /// content.
     async fn bundle(
         &self,
         cluster: &Cluster,
@@ -155,7 +157,7 @@ impl Rollback {
             );
             return Err(lost(&why).into());
         }
-        // The status can be written by others, so the Bundle must show the same digest.
+        // Other users can write the status, so the Bundle must have the same digest.
         let digest = &target.revision.digest;
         let image = typed.spec.source.image.as_ref();
         let pinned = image.and_then(|image| image.reference.parse::<Reference>().ok());
@@ -170,7 +172,7 @@ impl Rollback {
         Ok(found)
     }
 
-    /// Returns the configuration to write; `None` if the current one is kept.
+    /// Returns the configuration to write; `None` if the current configuration is kept.
     fn config(&self, target: NumberedRevision<'_>, current: &Value) -> Outcome<Option<Value>> {
         if self.keep_config {
             return Ok(None);
@@ -196,8 +198,8 @@ impl Rollback {
         }
     }
 
-    /// Sends the write as a dry run, and checks that the result is the former spec. Fields that only
-    /// another field manager owns stay in an apply.
+    /// Sends the write as a dry run, and checks that the result is the former spec. An apply does
+    /// not remove fields that only another field manager owns, so the result can differ.
     async fn check_result(
         &self,
         cluster: &Cluster,
@@ -289,8 +291,8 @@ fn template(bundle: &Value) -> Value {
 }
 
 /// Returns the object to apply: the fields that earlier applies of this field manager set, with the
-/// former template and configuration. A class that the deployment and its template share changes in
-/// both.
+/// former template and configuration. If the BundleDeployment and its template have the same class,
+/// the class changes in both.
 fn compose(name: &str, before: &Value, former: &FormerSpec) -> Value {
     let kept = managed_fields::spec(before, FIELD_MANAGER);
     let mut spec = kept.filter(Value::is_object).unwrap_or_else(|| json!({}));

@@ -14,14 +14,15 @@ use crate::flags::{ClusterFlags, ContentServiceFlags, Environment, ImageFlags};
 /// Install a local folder without a registry: create or update a BundleDeployment, and upload the
 /// content of the folder to bundle-webhook.
 ///
-/// The folder is checked and packed as by `build`; a folder that has only manifests needs no
-/// bundle.yaml. The same command with changed files upgrades. With unchanged files it reports that
-/// the Bundle is up-to-date. Uploaded content cannot be signed: for anything but development, push
-/// it to a registry and use `deploy`.
+/// The folder is checked and packed as by `build`. A folder that has only manifests needs no
+/// bundle.yaml. The same command with changed files upgrades. With unchanged files, the command
+/// reports that the Bundle is up-to-date. Uploaded content cannot be signed. Use it only for
+/// development. Otherwise push the content to a registry and use `deploy`.
 ///
-/// The upload goes to the pods of bundle-webhook, through the API server. It requires a bearer token
-/// (see --as-service-account), permission to upload (ClusterRole bundle-uploader), to read the
-/// webhook registration, and to forward ports of the pods (see --content-url and --content-ca).
+/// The content is uploaded to the pods of bundle-webhook, through the API server. The command
+/// requires a bearer token (see --as-service-account) and permission to upload (ClusterRole
+/// bundle-uploader). It also requires permission to read the webhook registration and to forward
+/// ports of the pods (see --content-url and --content-ca).
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -74,7 +75,7 @@ impl Arguments {
             folder: self.folder,
             allowed: self.images.settings()?,
             class: self.class.class,
-            // The upload waits for the Bundle in any case.
+            // Even without --wait, the upload waits for the Bundle.
             upload_wait: wait(true, &self.write.timeout)?,
             deployment: self
                 .deployment

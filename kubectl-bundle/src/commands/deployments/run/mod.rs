@@ -1,5 +1,5 @@
 //! `run`: installs a local folder without a registry. The Bundle in the template of the
-//! BundleDeployment has a source of type `upload`. RukPak: `rukpakctl run`.
+//! BundleDeployment has a source of type `upload`. RukPak's command is `rukpakctl run`.
 
 mod arguments;
 
@@ -49,9 +49,9 @@ const LABEL_DIGITS: usize = 40;
 pub(crate) struct Run {
     /// Folder of manifests.
     pub(crate) folder: PathBuf,
-    /// Images that may have a moving tag or none.
+    /// Images that may have a moving tag or no tag.
     pub(crate) allowed: Allowed,
-    /// ProvisionerClass; `None` keeps that of the object.
+    /// ProvisionerClass; `None` keeps the class of the object.
     pub(crate) class: Option<String>,
     /// Settings of the BundleDeployment.
     pub(crate) deployment: DeploymentWrite,
@@ -73,7 +73,7 @@ struct UploadArchive {
 impl Run {
     /// Packs the folder, applies the object, uploads the content, and waits if requested.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
-        // On the heap: the future is large.
+        // The future is on the heap, because it is large.
         Box::pin(interruptible(self.install(ui))).await
     }
 
@@ -85,7 +85,8 @@ impl Run {
             let caller = content::act_as(settings, self.account.as_ref()).await?;
             let own = std::mem::replace(settings, caller);
             if self.deployment.write.dry_run == DryRun::None {
-                // Before the object is written: without the service it would wait forever.
+                // The content service is searched before the object is written. Without the content
+                // service, the object would wait forever.
                 service = Some(ContentService::find(&own, &self.service, settings).await?);
             }
         }
@@ -98,7 +99,7 @@ impl Run {
         let progress = ui.progress(&format!("uploading {} bytes", archive.bytes.len()));
         let uploaded = service.upload(&bundle, archive.bytes).await?;
         drop(progress);
-        // RukPak's texts.
+        // These are the texts of RukPak.
         ui.note(match uploaded {
             UploadOutcome::Stored => {
                 format!("successfully uploaded bundle content for \"{bundle}\"")
@@ -118,7 +119,8 @@ impl Run {
             },
             allowed: std::mem::take(&mut self.allowed),
             packing: Packing {
-                // It is in annotations, which an upload does not have.
+                // Annotations of the manifest would record the git origin, and an upload has no
+                // manifest.
                 no_provenance: true,
                 ..Packing::default()
             },
@@ -132,7 +134,7 @@ impl Run {
         if !built.package.resources.is_empty() {
             ui.note("resources of the package are not uploaded: they are not installed");
         }
-        // The first layer is the content, further ones are resources.
+        // The first layer is the content. Further layers are resources.
         let unreadable = |error: &std::io::Error| {
             let finding = Finding::error(codes::usage::FILE_UNREADABLE, "cannot read the archive");
             Failure::caused(finding.in_file(self.folder.display().to_string()), error)
@@ -174,7 +176,7 @@ impl Run {
             let old = before.map_or(&empty, |before| &before["spec"]);
             put_class(class, old, spec, async || archive.format).await;
             let template = &mut spec["template"];
-            // Another label is another template, for which another Bundle is generated.
+            // A changed label changes the template, so the reconciler creates another Bundle.
             template["metadata"]["labels"][names::LABEL_UPLOAD_DIGEST] = json!(digits);
             let (old, bundle) = (&old["template"]["spec"], &mut template["spec"]);
             bundle["source"] = json!({"type": "upload", "upload": {}});
@@ -208,8 +210,8 @@ impl Run {
     }
 }
 
-/// Returns the Bundle of the template with this hash, if the reconciler waits for its content or
-/// has it.
+/// Returns the Bundle for the template with this hash, if the reconciler waits for the content of
+/// the Bundle or has the content.
 async fn find(
     cluster: &Cluster,
     deployment: &BundleDeployment,
@@ -231,8 +233,8 @@ async fn find(
     Ok(choose(list.items, deployment, hash))
 }
 
-/// Other users can write labels and owner references too. The pod gives a Bundle its usual name, if
-/// that is free.
+/// Returns the Bundle with the usual name if possible, because other users can write labels and
+/// owner references too. If that name is in use, the pod chooses another name.
 fn choose(bundles: Vec<Bundle>, deployment: &BundleDeployment, hash: &str) -> Option<Bundle> {
     let usual = format!("{}-{hash}", deployment.name_any());
     let is_owned = |bundle: &Bundle| {

@@ -10,7 +10,7 @@ pub(crate) fn qualified(item: &BundleDeployment) -> String {
     named(item.metadata.name.as_deref().unwrap_or_default())
 }
 
-/// Returns kind and name for a name.
+/// Returns kind and name of the BundleDeployment `name`.
 pub(crate) fn named(name: &str) -> String {
     format!("bundledeployment.core.rukpak.io/{name}")
 }
@@ -43,8 +43,8 @@ pub(crate) fn condition(item: &BundleDeployment, kind: &str) -> String {
     }
 }
 
-/// Returns `true` if the content of the current `spec` is installed. The digest is compared, as the
-/// old content stays installed during an upgrade.
+/// Returns `true` if the content of the current `spec` is installed. The digest is compared,
+/// because the old content stays installed during an upgrade.
 pub(crate) fn is_installed(item: &BundleDeployment) -> bool {
     let Some(status) = &item.status else {
         return false;
@@ -77,7 +77,7 @@ fn is_wanted(item: &BundleDeployment, status: &BundleDeploymentStatus) -> bool {
     }
 }
 
-/// Splits the message of a condition from the diagnostic code in brackets at its end.
+/// Splits the message of a condition into the text and the diagnostic code in brackets at its end.
 pub(crate) fn split_code(message: &str) -> (&str, Option<Code>) {
     let split = message
         .strip_suffix(']')
@@ -89,8 +89,9 @@ pub(crate) fn split_code(message: &str) -> (&str, Option<Code>) {
     known.unwrap_or((message, None))
 }
 
-/// Returns the messages of conditions that are not met, without duplicates: those with status False
-/// before those with status Unknown. Health is included only if `health_counts`.
+/// Returns the messages of conditions that are not met, without duplicates. Conditions with status
+/// False are before conditions with status Unknown. Health is included only if `health_counts` is
+/// `true`.
 pub(crate) fn obstacles(item: &BundleDeployment, health_counts: bool) -> Vec<String> {
     let conditions = item.status.iter().flat_map(|status| &status.conditions);
     let mut found: Vec<&Condition> = conditions

@@ -1,4 +1,5 @@
-//! State of a BundleDeployment: its conditions, its objects, and the prediction of its end.
+//! State of a BundleDeployment: its conditions, its objects, and the prediction whether it can
+//! reach the expected state.
 
 pub(crate) mod conditions;
 pub(crate) mod objects;

@@ -1,9 +1,8 @@
 //! Reads the installed objects of a BundleDeployment with the caller's permissions: the kinds and
 //! namespaces of its ApplySet, by label.
 //!
-//! The authoritative inventory is in the state namespace, which most callers cannot read. The
-//! labels show the same unless someone changed them, so an object is listed only if bundle-webhook
-//! also applied it.
+//! The authoritative inventory is in the state namespace, which most callers cannot read. Users can
+//! change labels, so an object is listed only if bundle-webhook also applied it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +33,7 @@ const IN_FLIGHT: usize = 16;
 pub(crate) struct InstalledObjects {
     /// Existing objects.
     pub(crate) live: Vec<LiveObject>,
-    /// Keys in the status of objects that do not exist.
+    /// Keys of objects that the status names but that do not exist.
     pub(crate) missing: BTreeSet<String>,
     /// Lists that could not be read.
     pub(crate) unread: Vec<UnreadList>,
@@ -45,9 +44,9 @@ pub(crate) struct InstalledObjects {
 }
 
 impl InstalledObjects {
-    /// Returns the causes for which objects could not be read, and whether permissions are missing:
-    /// missing permissions in the syntax of `kubectl auth can-i`, then other causes.
-    /// `are_events_unread` adds the permission for Events.
+    /// Returns the reasons why objects could not be read, and `true` if permissions are missing.
+    /// Missing permissions are first, in the syntax of `kubectl auth can-i`. `are_events_unread`
+    /// adds the permission for Events.
     pub(crate) fn unread_causes(&self, are_events_unread: bool) -> (Vec<String>, bool) {
         let mut forbidden: BTreeMap<(&str, Option<&str>), Vec<&str>> = BTreeMap::new();
         let mut others = Vec::new();
@@ -115,7 +114,7 @@ pub(crate) struct UnreadList {
     pub(crate) cause: UnreadCause,
 }
 
-/// Cause for which objects could not be read.
+/// Reason why objects could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum UnreadCause {
     /// The caller lacks this verb on this resource: `list`, `deployments.apps`.
@@ -159,8 +158,8 @@ fn live(kind: &Kind, metadata: &ObjectMeta, object: &Value) -> LiveObject {
     }
 }
 
-/// Returns `true` if bundle-webhook applied the object. Anyone who may write the object can forge
-/// this. Labels alone are not enough, as controllers copy them.
+/// Returns `true` if bundle-webhook applied the object. Any user with write access to the object
+/// can forge this entry. Labels alone are not enough, because controllers copy them.
 fn is_applied_by_webhook(metadata: &ObjectMeta) -> bool {
     metadata.managed_fields.iter().flatten().any(|entry| {
         entry.manager.as_deref() == Some(names::FIELD_MANAGER)
@@ -178,8 +177,8 @@ pub(crate) fn named(status: &BundleDeploymentStatus) -> BTreeSet<String> {
     applied.chain(drifted).cloned().collect()
 }
 
-/// Reads at most `most` objects of `item`. `named` are keys in its status: they are read by name if
-/// no list contains them.
+/// Reads at most `most` objects of `item`. `named` are the keys of objects in the status of `item`.
+/// These objects are read by name if no list contains them.
 pub(crate) async fn read(
     cluster: &Cluster,
     item: &BundleDeployment,
@@ -253,7 +252,8 @@ async fn served_kinds(
     served
 }
 
-/// Lists each kind in the whole cluster or, without permission, in each namespace of the ApplySet.
+/// Lists each kind in the whole cluster. Without permission for the whole cluster, lists the kind
+/// in each namespace of the ApplySet.
 async fn list_all(
     cluster: &Cluster,
     kinds: Vec<&Kind>,
@@ -295,8 +295,8 @@ fn unread(kind: &Kind, namespace: Option<String>, cause: UnreadCause) -> UnreadL
 
 type FailedList<'k> = (&'k Kind, Option<String>, UnreadCause);
 
-/// Sends these list requests until the maximum number of objects is reached. Returns the failed
-/// ones.
+/// Sends these list requests until the maximum number of objects is reached. Returns the lists that
+/// failed.
 async fn list<'k>(
     cluster: &Cluster,
     mut lists: Vec<(&'k Kind, Option<String>)>,
@@ -339,8 +339,8 @@ async fn list<'k>(
     failed
 }
 
-/// Returns the objects of one list that bundle-webhook applied, and whether there are more. For
-/// kinds without health, only metadata is read.
+/// Returns the objects of one list that bundle-webhook applied, and `true` if the list has more
+/// objects. For kinds without health, only metadata is read.
 async fn list_kind(
     cluster: &Cluster,
     kind: &Kind,
@@ -379,7 +379,8 @@ fn live_metadata(kind: &Kind, item: &PartialObjectMeta<DynamicObject>) -> LiveOb
     live(kind, &item.metadata, &value)
 }
 
-/// Reads objects in the status that no list contains, as their labels may have been removed.
+/// Reads the objects that the status names and no list contains, because their labels may have been
+/// removed.
 async fn get_named(
     cluster: &Cluster,
     served: &BTreeMap<GroupKind, Kind>,

@@ -1,4 +1,4 @@
-//! Prediction from conditions whether a BundleDeployment can still reach the expected state.
+//! Predicts from conditions if a BundleDeployment can still reach the expected state.
 
 use bundle_api::BundleDeployment;
 use bundle_api::names::{condition, reason};
@@ -9,7 +9,7 @@ use super::conditions::{find, is_installed, obstacles, split_code};
 /// State to wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Goal {
-    /// The Bundle of the current template exists. No condition has this state.
+    /// The Bundle of the current template exists. No condition shows this state.
     Bundle,
     /// The content of the current spec is installed.
     Installed,
@@ -26,7 +26,7 @@ pub(crate) struct StopCause {
     pub(crate) code: Code,
     /// Message of the condition.
     pub(crate) message: String,
-    /// The change that ends it, if it is known.
+    /// Change that resolves the failure, if this change is known.
     pub(crate) hint: Option<String>,
 }
 
@@ -35,13 +35,13 @@ pub(crate) struct StopCause {
 pub(crate) enum Prediction {
     /// The state is reached.
     Done,
-    /// Not reached yet; the messages of unmet conditions.
+    /// The state is not reached yet. Contains the messages of unmet conditions.
     Waiting(Vec<String>),
-    /// It cannot be reached without a change.
+    /// The state cannot be reached without a change.
     Stopped(StopCause),
 }
 
-/// A failure whose code determines whether it is permanent.
+/// A failure. Its code determines whether it is permanent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ReportedFailure<'a> {
     /// Kind of the object with the Event.
@@ -50,7 +50,7 @@ pub(crate) struct ReportedFailure<'a> {
     pub(crate) name: &'a str,
     /// Message of the condition, without the code.
     pub(crate) message: &'a str,
-    /// Code in the condition. Conditions of Bundles have none; their Events do.
+    /// Code in the condition. Conditions of Bundles have no code, but their Events have one.
     pub(crate) code: Option<Code>,
 }
 
@@ -142,7 +142,7 @@ fn permanent(
         })
     };
     match (ready.reason.as_str(), code) {
-        // An approval can be created at any time.
+        // This failure is not permanent, because an approval can be created at any time.
         (_, Some(code)) if code == codes::install::NOT_APPROVED => None,
         (_, None) if is(condition::APPROVED, "False") => None,
         (reason::PAUSED, _) => Some(codes::cluster::STOPPED),
@@ -161,7 +161,7 @@ fn permanent(
         },
         (_, None) if is(condition::AUTHORIZED, "False") => Some(codes::install::NOT_AUTHORIZED),
         (_, None) if is_permanent_answer(failed.message) => Some(codes::install::APPLY_FAILED),
-        // Unpacking may be retried; only the Event has the code.
+        // Unpacking may be retried. Only the Event has the code that decides this.
         (reason::UNPACK_FAILED, None) => None,
         (_, None) if is(condition::PROGRESSING, "False") => Some(codes::cluster::STOPPED),
         _ => None,

@@ -1,5 +1,5 @@
-//! Built-in kinds that content has and the version of the API server does not serve, from the
-//! message of a condition.
+//! Finds built-in kinds of the content that the version of the API server does not serve. The kinds
+//! are in the message of a condition.
 
 use bundle_core::diagnostic::codes;
 use bundle_core::version::{ServerVersion, apis};
@@ -9,13 +9,14 @@ use super::prediction::StopCause;
 /// Text before each missing kind: `no matches for kind "Job" in version "batch/v1"`.
 const MISSING: &str = "no matches for kind ";
 
-/// Returns `true` if the message of a failure has kinds that the API server does not serve.
+/// Returns `true` if the message of a failure names kinds that the API server does not serve.
 pub(crate) fn has_missing_kinds(message: &str) -> bool {
     message.contains(MISSING)
 }
 
-/// Returns the cause to stop for if `message` names a built-in kind that only earlier or only later
-/// versions than `server` have. Another program may still install the definitions of other kinds.
+/// Returns the cause of a permanent failure if `message` names a built-in kind that the version
+/// `server` does not serve. For other kinds the result is `None`, because another program may still
+/// install their definitions.
 pub(crate) fn cause(message: &str, server: &ServerVersion) -> Option<StopCause> {
     let kinds = message.split(MISSING).skip(1).filter_map(kind);
     let changes: Vec<String> = kinds
@@ -34,8 +35,8 @@ fn kind(text: &str) -> Option<(&str, &str)> {
     Some((quoted.nth(1)?, quoted.nth(1)?))
 }
 
-/// Returns the required change, if Kubernetes removed the API up to the version of the server, or
-/// introduced it after that version.
+/// Returns the required change if the server does not serve the API: Kubernetes removed the API in
+/// this version or earlier, or introduced it in a later version.
 fn change(kind: &str, api_version: &str, server: &ServerVersion) -> Option<String> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let api = apis::api(group, version, kind)?;
@@ -86,7 +87,7 @@ mod tests {
             hint(message, "v1.33.4+k3s1").unwrap(),
             "Kubernetes 1.34 introduced resource.k8s.io/v1/ResourceClaim, and this server is 1.33; deploy content for this version, or upgrade the cluster"
         );
-        // The server can serve it, but does not: its administrator may enable it.
+        // This server version can serve the kind, but its administrator has not enabled it.
         for server in ["v1.34.0", "v1.36.0"] {
             assert_eq!(hint(message, server), None, "{server}");
         }

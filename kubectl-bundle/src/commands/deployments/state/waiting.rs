@@ -14,8 +14,8 @@ use crate::cluster::wait::{Wait, WaitState, deleted_error, timeout_error};
 use crate::failure::{Failure, Outcome};
 use crate::ui::Ui;
 
-/// Time within which a failure from before the command has to occur again. The reconciler retries
-/// within 30 s.
+/// Maximum time in which a failure from before the command occurs again, if the command did not
+/// resolve it. The reconciler retries within 30 s.
 const RECURRENCE_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// Returns the message of the failure that the object has before it is written.
@@ -23,9 +23,9 @@ pub(crate) fn known_failure(before: &BundleDeployment) -> Option<String> {
     reported_failure(before).map(|failed| failed.message.to_owned())
 }
 
-/// Waits until the BundleDeployment `name` reaches `goal`. A failure that was `known` before the
-/// command may be resolved by it, so it ends the wait only when it occurs again.
-/// Returns an error for a permanent failure, and for a timeout, with the unmet conditions.
+/// Waits until the BundleDeployment `name` reaches `goal`. The command may resolve a failure that
+/// was `known` before, so this failure ends the wait only when it occurs again. Returns an error
+/// for a permanent failure. Also returns an error for a timeout, with the unmet conditions.
 pub(crate) async fn wait_until(
     ui: &mut Ui,
     cluster: &Cluster,
@@ -37,7 +37,7 @@ pub(crate) async fn wait_until(
     wait_until_done(ui, cluster, name, goal, wait, known, async |_| Ok(false)).await
 }
 
-/// Waits like [`wait_until`], at most until `is_done` returns `true`.
+/// Does the same as [`wait_until`], but also ends when `is_done` returns `true`.
 pub(crate) async fn wait_until_done(
     ui: &mut Ui,
     cluster: &Cluster,
@@ -147,7 +147,7 @@ async fn server_version(cluster: &Cluster) -> Option<ServerVersion> {
     ServerVersion::parse(&info.git_version).ok()
 }
 
-/// Returns the finding for a BundleDeployment that did not become `aim` in time.
+/// Returns the finding for a BundleDeployment that did not reach the state `aim` in time.
 pub(crate) fn timed_out(name: &str, aim: &str, limit: Duration) -> Finding {
     timeout_error(&format!("bundledeployment {name} was not {aim}"), limit).hint(format!(
         "the reconciler continues; details: kubectl bundle status {name}"

@@ -1,7 +1,7 @@
 //! Last correction of each object, from the Events of bundle-webhook.
 //!
-//! API servers keep Events for an hour by default. Anyone who may create Events in their namespace
-//! can forge one: no decision depends on them.
+//! API servers keep Events for an hour by default. Users with permission to create Events can forge
+//! such an Event, so no decision depends on Events.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub(super) struct Correction {
 pub(super) fn by_object(events: &[Event], uid: Option<&str>) -> BTreeMap<String, Correction> {
     let mut corrections: BTreeMap<String, Correction> = BTreeMap::new();
     for event in events {
-        // An earlier deployment with the same name.
+        // Skips Events about an earlier BundleDeployment with the same name.
         let other = event.involved_object.uid.as_deref();
         if other.is_some() && other != uid {
             continue;

@@ -81,8 +81,8 @@ pub(crate) struct Arguments {
     /// Flag for container images.
     #[command(flatten)]
     pub(crate) images: ImageFlags,
-    /// Base image, whose layers stay unchanged; its files are checked together with those of the
-    /// folder
+    /// Base image. Its layers stay unchanged, and its files are checked together with the files of
+    /// the folder
     #[arg(long, value_name = "REF|LAYOUT|ARCHIVE")]
     pub(crate) base: Option<String>,
     /// Platform of the base image, such as linux/amd64, if --base is an index

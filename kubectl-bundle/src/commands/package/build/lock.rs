@@ -24,8 +24,8 @@ pub(crate) async fn resolve(ui: &mut Ui, client: &Client, opened: &CheckedFolder
     let found = &opened.content.images;
     let mut wanted = BTreeMap::<String, (ImageReference, Vec<&FoundImage>)>::new();
     for one in found {
-        // The names were checked before: a name that cannot be parsed here belongs to a probable
-        // image.
+        // The names were checked before. Therefore a name that cannot be parsed here belongs to a
+        // probable image.
         if let Ok(image) = ImageReference::parse(&one.image) {
             wanted
                 .entry(image.to_string())
@@ -102,7 +102,7 @@ fn entry(found: &FoundImage, image: &ImageReference, answer: &RawManifest) -> Lo
                 .fold(0_u64, |sum, layer| sum.saturating_add(layer.size));
             (Vec::new(), Some(size))
         }
-        // The digest is correct; another format of the manifest is no error here.
+        // The digest is correct, so a manifest in another format is not an error here.
         Err(_) => (Vec::new(), None),
     };
     Locked {

@@ -40,7 +40,7 @@ pub(crate) struct Build {
     pub(crate) lock: bool,
     /// Base image, and the platform of an index.
     pub(crate) base: Option<(ArtifactLocation, Option<Platform>)>,
-    /// Resources in addition to those of `bundle.yaml`.
+    /// Resources in addition to the resources in `bundle.yaml`.
     pub(crate) resources: Vec<Resource>,
     /// `true` if the git origin is not recorded.
     pub(crate) no_provenance: bool,
@@ -169,7 +169,8 @@ fn images(found: Vec<FoundImage>, lock: &Lock) -> Vec<BuildImage> {
         .collect()
 }
 
-/// `image nginx:1.25 is sha256:… (Deployment.apps/web: spec.…, and 2 more places)`
+/// Returns a line such as `image nginx:1.25 is sha256:… (Deployment.apps/web: spec.…, and 2 more
+/// places)`.
 fn line(image: &BuildImage) -> String {
     // Writing to a String cannot fail.
     let mut line = format!("image {}", safe(&image.found.image));

@@ -10,7 +10,7 @@ use crate::artifact::input::FallbackMetadata;
 /// Write a bundle.yaml for the content of a folder, or a small working example for an empty folder.
 ///
 /// The command recognizes a folder with manifests/, a Helm chart, a registry+v1 bundle and a
-/// kustomization, and reads name, version and required APIs from the folder. No file is moved.
+/// kustomization. It reads name, version and required APIs from the folder. No file is moved.
 /// Existing files are overwritten only with --force. The written paths are printed on stdout.
 #[derive(Debug, Args)]
 #[command(after_help = "\

@@ -105,8 +105,8 @@ impl Init {
         Some(name.to_owned())
     }
 
-    /// Returns a package with the name from the flag, the kustomization, the label of most objects,
-    /// or the folder.
+    /// Returns a package. The name comes from the flag, the kustomization, the label of most
+    /// objects, or the folder.
     fn named(&self, objects: Option<&[Manifest]>) -> Outcome<Package> {
         let objects = objects.unwrap_or_default();
         let folder = || {
@@ -198,7 +198,7 @@ fn exists(path: &Path) -> Finding {
 }
 
 /// Returns the most frequent value of a label, and the number of objects with this value. If
-/// several values are equally frequent, returns the first one.
+/// several values are equally frequent, returns the first of these values.
 fn most_frequent<'a>(objects: &'a [Manifest], label: &str) -> Option<(&'a str, usize)> {
     let values: Vec<&str> = objects
         .iter()

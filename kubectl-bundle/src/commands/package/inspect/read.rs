@@ -21,7 +21,7 @@ use crate::ui::Ui;
 /// are small, and other images need not be downloaded.
 const MAX_UNMARKED_BYTES: u64 = 16 << 20;
 
-/// Codes of findings for layers that do not belong to a bundle.
+/// Codes of findings for layers of images that are not bundles.
 const NOT_A_BUNDLE_CODES: [Code; 4] = [
     codes::registry::UNSAFE_ENTRY,
     codes::registry::MALFORMED,
@@ -99,7 +99,7 @@ pub(super) async fn read_artifact(
         match files {
             Ok(files) => seen.add_content(&files, is_marked)?,
             Err(finding) => {
-                // Of an image that cannot be unpacked, the manifest is still shown; errors of the
+                // If an image cannot be unpacked, its manifest is still shown. Errors of the
                 // registry are returned.
                 let others = NOT_A_BUNDLE_CODES.contains(&finding.code);
                 seen.not_a_bundle(finding.into(), is_marked || !others)?;
@@ -108,7 +108,8 @@ pub(super) async fn read_artifact(
     }
     match referrers {
         Some(Ok(found)) => seen.referrers = Some(found),
-        // Without the list of referrers, the rest is still shown, with a warning.
+        // If the list of referrers cannot be read, all other fields are still shown, with a
+        // warning.
         Some(Err(finding)) => seen.warn(finding),
         None => {}
     }
@@ -118,7 +119,8 @@ pub(super) async fn read_artifact(
 /// Returns the image that `build` would create from a folder.
 fn folder(ui: &mut Ui, location: &ArtifactLocation) -> Outcome<LocatedImage> {
     let options = BuildOptions {
-        // Only `build` rejects names of images.
+        // All images are allowed here. Only `build` rejects images with a moving tag or without a
+        // tag.
         allowed: Allowed {
             patterns: vec!["**".to_owned()],
         },
@@ -133,8 +135,8 @@ fn is_marked_as_bundle(manifest: &Manifest) -> bool {
     manifest.annotations.contains_key(keys::FORMAT)
 }
 
-/// Returns `true` if the layers should be read: the image has the annotations of a bundle, or the
-/// image is small. Old bundles have no such annotations and are small.
+/// Returns `true` if the layers should be read. This is the case if the image has the annotations
+/// of a bundle, or is small. Old bundles have no such annotations and are small.
 fn may_be_bundle(manifest: &Manifest) -> bool {
     let total = manifest
         .layers

@@ -1,5 +1,5 @@
-//! Referrers of a digest: signatures by kind, attestations, and others. They are counted from
-//! lists, not verified.
+//! Referrers of a digest: signatures by kind, attestations, and other referrers. They are counted
+//! from lists and not verified.
 
 use std::collections::BTreeMap;
 

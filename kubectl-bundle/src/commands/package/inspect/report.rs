@@ -110,7 +110,7 @@ pub(super) struct LayerReport {
 pub(super) struct ImageReport {
     #[serde(flatten)]
     pub(super) found: FoundImage,
-    /// `true` if the value is not certain to be an image.
+    /// `true` if the value may be an image, but is not certain to be an image.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) probable: bool,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! Description as text: labels and lists of limited length, with control characters escaped.
+//! Description of an artifact as text. Lists are truncated, and control characters are escaped.
 
 use std::fmt::Write as _;
 
@@ -41,7 +41,7 @@ pub(super) fn describe(report: &InspectReport, list_objects: bool) -> String {
                 .map(|(kind, count)| format!("{count:>5}  {}", safe(kind))),
         );
         if list_objects {
-            // The list was requested, so it is complete.
+            // The user requested the list, so all objects are printed.
             for id in &objects.items {
                 let version = id.api_version();
                 page.raw(&format!("  {} {}", safe(&id.to_string()), safe(&version)));
@@ -197,7 +197,7 @@ fn referrers(page: &mut TextBuilder, report: &InspectReport) {
     );
 }
 
-/// Prints the layers as a tree, lowest first.
+/// Prints the layers as a tree. The lowest layer is first.
 fn layers(page: &mut TextBuilder, layers: &[LayerReport]) {
     if layers.is_empty() {
         return;

@@ -9,10 +9,11 @@ use crate::flags::{DataFormat, Environment, RegistryFlags};
 
 /// Print the objects that would be installed, in the order in which they are applied.
 ///
-/// Images are pinned to the digests in the lock file, operator bundles are converted, and charts are
-/// rendered by helm. Content is parsed with the code of the reconciler. The objects
-/// have the labels with which they are installed, and objects without a namespace get that of -n.
-/// An operator bundle is installed into that namespace too, else into the one that it suggests.
+/// Images are pinned to the digests in the lock file, operator bundles are converted, and charts
+/// are rendered by helm. Content is parsed with the code of the reconciler. The objects have the
+/// labels with which they are installed. Objects without a namespace get the namespace of -n. An
+/// operator bundle is installed into the namespace of -n too. Without -n, it is installed into the
+/// namespace that it suggests.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -57,8 +57,8 @@ impl Render {
         Ok(())
     }
 
-    /// Returns the objects in the order and form in which they are applied. Kinds of unknown scope
-    /// get no namespace.
+    /// Returns the objects in the order and form in which they are applied. Objects get no
+    /// namespace if it is unknown whether their kind is namespaced.
     fn normalized_objects(&self, content: &Content) -> Vec<Value> {
         let package = content.package.as_ref();
         let name = self

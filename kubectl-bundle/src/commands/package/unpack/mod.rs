@@ -150,7 +150,7 @@ async fn write_layer(
         )
         .into());
     };
-    // The connection error explains the truncated content.
+    // The connection error has priority, because it is the cause of truncated content.
     fed?;
     done.map_err(|error| error.finding())?;
     Ok(unpacking)

@@ -30,7 +30,7 @@ impl Arguments {
             let at = self.words.iter().position(|word| word == flag)?;
             self.words.get(at + 1).cloned()
         };
-        // The cluster flags on the completed command line.
+        // These are the cluster flags on the command line that is completed.
         let kube = ClusterFlags {
             kubeconfig: value("--kubeconfig").map(Into::into),
             context: value("--context"),

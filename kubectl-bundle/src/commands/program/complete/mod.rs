@@ -1,4 +1,5 @@
-//! `__complete`: completion candidates in the format that kubectl requires of plugins (cobra's).
+//! `__complete`: prints completion candidates in the format of cobra, which kubectl requires of
+//! plugins.
 
 mod arguments;
 
@@ -18,7 +19,7 @@ pub(crate) use arguments::Arguments;
 const NO_FILES: u8 = 4;
 /// cobra's directive ShellCompDirectiveDefault.
 const DEFAULT: u8 = 0;
-/// Timeout for names of the cluster: completion must not block the shell.
+/// Timeout for names from the cluster. It is short, because completion blocks the shell.
 const CLUSTER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum number of names.
 const NAMES: u32 = 500;
@@ -51,7 +52,7 @@ impl Complete {
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let last = self.words.last().cloned().unwrap_or_default();
         let before = &self.words[..self.words.len().saturating_sub(1)];
-        // `--flag=VALUE` is completed as a whole.
+        // For `--flag=VALUE`, the candidates contain the flag and the value.
         let (before, last, prefix) = match last.split_once('=') {
             Some((flag, value)) if flag.starts_with("--") => {
                 let mut words = before.to_vec();
@@ -130,7 +131,7 @@ fn candidates(root: &Command, before: &[String], last: &str, joined: bool) -> Ca
         }
         if let Some(flag) = flag(verb, root, word) {
             let takes = flag.get_action().takes_values() && !word.contains('=');
-            // A flag with an optional value only accepts it after `=`.
+            // A flag with an optional value accepts the value only after `=`.
             awaited = (takes && !flag.is_require_equals_set()).then_some(flag);
         } else if let Some(next) = verb.find_subcommand(word) {
             verb = next;
@@ -180,7 +181,7 @@ fn positional(verb: &Command, index: usize) -> Candidates {
         .map_or(Candidates::Files, values)
 }
 
-/// Returns the flag with this name, of the verb or global.
+/// Returns the flag with this name, from the verb or from the global flags.
 fn flag<'a>(verb: &'a Command, root: &'a Command, word: &str) -> Option<&'a Arg> {
     let name = word.split('=').next().unwrap_or(word);
     verb.get_arguments()

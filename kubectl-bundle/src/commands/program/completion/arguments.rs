@@ -74,8 +74,8 @@ pub(crate) enum CompletionTarget {
 
 /// Write the program `kubectl_complete-bundle`, which kubectl runs to complete `kubectl bundle`.
 ///
-/// The program goes to the folder of PATH in which kubectl finds the plugin. An existing file of
-/// another program is an error. To remove the completion, delete the file.
+/// The program is written to the folder of PATH in which kubectl finds the plugin. An existing file
+/// of another program is an error. To remove the completion, delete the file.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -44,7 +44,7 @@ impl Man {
 /// Returns the name and the text of each page. The page of `root` is first. The pages of the
 /// visible verbs follow.
 fn pages(root: clap::Command) -> Vec<(String, Vec<u8>)> {
-    // Pages for `help` would repeat all others.
+    // The pages of `help` would repeat all other pages.
     let mut root = root.disable_help_subcommand(true).display_name(NAME);
     root.build();
     let mut pages = Vec::new();
@@ -88,8 +88,8 @@ fn page(command: clap::Command, has_verbs: bool) -> (String, Vec<u8>) {
     (name, page)
 }
 
-/// Returns the section for the text after the options. Its first line is the heading; the lines
-/// after it are not filled.
+/// Returns the section for the text after the options. The first line of the text is the heading.
+/// The following lines keep their line breaks.
 fn section_of(notes: &str) -> Roff {
     let (heading, body) = notes.split_once('\n').unwrap_or((notes, ""));
     let mut roff = Roff::new();

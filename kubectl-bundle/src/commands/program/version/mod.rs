@@ -81,7 +81,8 @@ impl Version {
         let cluster = Cluster::connect(settings).await?;
         let info = cluster.ask(cluster.client.apiserver_version()).await?;
         versions.server_version = Some(info.git_version);
-        // Many users may not read it, and a cluster may not have one.
+        // The version is optional. Many users have no permission to read the Deployment, and a
+        // cluster may have no Deployment.
         let api: Api<Deployment> = Api::namespaced(cluster.client.clone(), &self.system_namespace);
         let found = cluster.ask(ByName(&api).get(WEBHOOK)).await;
         versions.webhook_version = found.ok().as_ref().and_then(version_of);

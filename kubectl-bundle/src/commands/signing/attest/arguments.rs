@@ -12,8 +12,8 @@ use crate::commands::signing::sign::file::SignFile;
 use crate::failure::Outcome;
 use crate::flags::{Environment, OutputFlags, RegistryFlags, invalid_flag, registry};
 
-/// Sign a statement about a bundle in a registry (its provenance, its contents) with a private key
-/// or a certificate, and print its pinned reference on stdout.
+/// Sign a statement about a bundle in a registry, such as its provenance or its contents, with a
+/// private key or a certificate. Print the pinned reference of the bundle on stdout.
 ///
 /// The predicate is a JSON object. The command signs an in-toto statement with the predicate and
 /// the digest, and stores the attestation as a referrer in the format of cosign 3. `cosign

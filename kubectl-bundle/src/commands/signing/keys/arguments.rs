@@ -115,7 +115,7 @@ impl PublicArguments {
     }
 }
 
-/// Convert a private key of OpenSSL and other programs to a key pair: PREFIX.key (encrypted with a
+/// Convert a private key of OpenSSL or another program to a key pair: PREFIX.key (encrypted with a
 /// password, mode 0600) and PREFIX.pub.
 ///
 /// The key is an unencrypted ECDSA P-256 or Ed25519 key in the format PKCS#8. A P-256 key can also
@@ -165,7 +165,7 @@ pub(crate) struct ExportArguments {
     /// Private key of `keys generate` or cosign
     #[arg(long, value_name = "FILE")]
     pub(crate) key: PathBuf,
-    /// Confirm that anyone who can read the new file can sign with the key
+    /// Confirm that every user who can read the new file can sign with the key
     #[arg(long, required = true)]
     pub(crate) unencrypted_private_key: bool,
     /// New file
@@ -180,7 +180,8 @@ pub(crate) struct ExportArguments {
 }
 
 impl ExportArguments {
-    /// Returns the settings of `keys export`. clap has checked that the confirming flag is set.
+    /// Returns the settings of `keys export`. clap has checked that the flag
+    /// `--unencrypted-private-key` is set.
     pub(crate) fn settings(self, environment: &Environment) -> Outcome<Export> {
         let Self {
             key,

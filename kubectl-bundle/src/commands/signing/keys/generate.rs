@@ -1,4 +1,4 @@
-//! `keys generate`: creates two new files. If one cannot be created, neither file is created.
+//! `keys generate`: creates two new files. If one file cannot be created, no file is created.
 
 use std::path::PathBuf;
 

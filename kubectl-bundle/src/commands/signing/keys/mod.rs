@@ -1,4 +1,4 @@
-//! `keys`: one file per verb.
+//! `keys`: the verbs for key pairs, with one file for each verb.
 
 mod arguments;
 pub(crate) mod export;

@@ -1,4 +1,4 @@
-//! The two files of a key pair. If one cannot be created, neither file is created.
+//! The two files of a key pair. If one file cannot be created, no file is created.
 
 use std::path::{Path, PathBuf};
 
@@ -36,7 +36,8 @@ impl Files {
         let Self { private, public } = self;
         files::create(private, pair.private_pem.as_bytes(), files::SECRET)?;
         if let Err(failure) = files::create(public, pair.public_pem.as_bytes(), files::OPEN) {
-            // A single file of a pair is useless; an error here adds nothing to the first one.
+            // A private key without its public key is removed. The first error is the cause, so an
+            // error of the removal is ignored.
             let _ = fs_err::remove_file(private);
             return Err(failure);
         }

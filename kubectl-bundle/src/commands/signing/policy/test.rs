@@ -92,7 +92,8 @@ impl PolicyTest {
             }
             ui.text(&table.render())?;
         }
-        // A class may admit content that no policy matches; for a test that is an error.
+        // A class may admit content that no policy matches. In a test, an unmatched bundle is an
+        // error.
         if !is_covered {
             return Err(documents::no_matching_policy(&pinned).into());
         }

@@ -41,7 +41,7 @@ struct SignFileReport {
     signer: SignerInfo,
 }
 
-/// Returns `true` for content that `--force` may replace.
+/// Returns `true` if the content is a Sigstore bundle, which `--force` may replace.
 fn is_bundle(bytes: &[u8]) -> bool {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -73,7 +73,7 @@ impl SignFile {
             let why = "the signature would overwrite the file itself";
             return refused(why, "use another file with --bundle");
         }
-        // A dangling link is replaced. A pipe is not opened, as that would block.
+        // A dangling link is replaced. A pipe is not opened, because opening it would block.
         let is_replaceable = match fs_err::metadata(&self.bundle) {
             Err(error) => error.kind() == std::io::ErrorKind::NotFound,
             Ok(there) => there.is_file() && is_bundle(&files::read(&self.bundle)?),

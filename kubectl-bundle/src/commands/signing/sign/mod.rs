@@ -68,7 +68,7 @@ impl Sign {
     /// Opens the key or gets the token, resolves the reference, signs, stores the signature, and
     /// prints the pinned reference.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
-        // The key first, so that a wrong password costs no request.
+        // The key is opened first, so that a wrong password causes no request.
         let signer = self.by.open(ui).await?;
         let client = registry::client(&self.registry)?;
         let pinned = registry::pin(ui, &client, &self.reference).await?;

@@ -40,7 +40,7 @@ impl Arguments {
 pub(crate) enum TrustVerb {
     /// Trust a TUF repository from now on
     Init(InitArguments),
-    /// Refresh that repository now
+    /// Refresh the trusted TUF repository now
     Update(UpdateArguments),
     /// Show the trust root in use, or print it
     Show(ShowArguments),
@@ -93,7 +93,7 @@ impl InitArguments {
     }
 }
 
-/// Refresh the TUF repository of `trust init` now, regardless of the last refresh.
+/// Refresh the TUF repository of `trust init` now, even if it was refreshed recently.
 ///
 /// Exit code 3 means that the content of the repository is rejected. Exit code 4 means that the
 /// repository did not respond. In both cases the stored metadata is kept.

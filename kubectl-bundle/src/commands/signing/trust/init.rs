@@ -11,7 +11,7 @@ use crate::ui::format::Format;
 
 /// Settings of `trust init`.
 pub(crate) struct Init {
-    /// URL and `root.json` of a repository; `None` is the public instance.
+    /// URL and `root.json` of a repository; `None` means the public instance.
     pub(crate) repository: Option<(String, PathBuf)>,
     /// Storage and connection settings.
     pub(crate) wanted: TrustRootSettings,

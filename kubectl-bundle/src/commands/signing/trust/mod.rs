@@ -1,4 +1,4 @@
-//! `trust`: choice of the TUF repository.
+//! `trust`: selects the TUF repository that provides the trust root.
 
 mod arguments;
 pub(crate) mod init;
@@ -14,7 +14,7 @@ use crate::sigstore::root::{Folders, TrustRootSettings};
 
 pub(crate) use arguments::Arguments;
 
-/// Returns the folders in which the choice is stored.
+/// Returns the folders in which the selected repository is stored.
 fn folders(wanted: &TrustRootSettings) -> Outcome<&Folders> {
     wanted.folders.as_ref().ok_or_else(|| {
         Finding::error(

@@ -12,7 +12,7 @@ pub(crate) struct Reset {
 }
 
 impl Reset {
-    /// Deletes the choice of the TUF repository.
+    /// Deletes the stored selection of the TUF repository.
     pub(crate) fn run(self, ui: &mut Ui) -> Outcome {
         let was_there = folders(&self.wanted)?.forget()?;
         ui.note(if was_there {

@@ -1,4 +1,4 @@
-//! `trust update`: reads the TUF repository regardless of the last update.
+//! `trust update`: reads the TUF repository, even if it was read recently.
 
 use bundle_core::diagnostic::{Finding, codes};
 

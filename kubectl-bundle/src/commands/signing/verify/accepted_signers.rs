@@ -113,7 +113,7 @@ impl LoadedSigners {
         Ok(Signer::attested(self.name(&one.accepted), one))
     }
 
-    /// Returns the location of the key, or the issuer of the identity.
+    /// Returns the location of the key. For a certificate, returns the issuer of the identity.
     fn name(&self, accepted: &Accepted) -> String {
         match &accepted.signer {
             policy::Signer::Identity { name, .. } => name.issuer.clone(),

@@ -19,10 +19,10 @@ use crate::signer::kms::KeyLocation;
 /// certificate, or against SignaturePolicies in files.
 ///
 /// Signatures of cosign 3 (Sigstore bundles) and cosign 2 (`.sig` tags) are verified. A certificate
-/// must be issued by an authority of the trust root, be listed in its certificate log, have an
-/// entry in its transparency log, and be valid at a time that the log or a timestamp authority
-/// confirms. Exit code 0 means verified, 3 rejected (not signed, or by another signer), 4 unknown
-/// (the registry did not respond).
+/// must be issued by an authority of the trust root, and be listed in its certificate log. The
+/// signature must have an entry in the transparency log. The certificate must be valid at a time
+/// that the log or a timestamp authority confirms. Exit code 0 means verified, 3 rejected (not
+/// signed, or by another signer), 4 unknown (the registry did not respond).
 #[derive(Debug, Args)]
 #[command(
     group = ArgGroup::new("against").required(true).multiple(false).args(["key", "policy", "certificate_identity", "certificate_identity_regexp"]),

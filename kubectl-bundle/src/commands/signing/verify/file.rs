@@ -25,7 +25,7 @@ pub(crate) struct VerifyFile {
     pub(crate) bundle: PathBuf,
     /// Accepted signers.
     pub(crate) wanted: AcceptedSigners,
-    /// Predicate types of required attestations; if empty, a signature is required.
+    /// Predicate types of required attestations. If the list is empty, a signature is required.
     pub(crate) kinds: Vec<PredicateType>,
     /// The trust root.
     pub(crate) root: TrustRootSettings,

@@ -42,7 +42,7 @@ pub(crate) struct Verify {
     pub(crate) reference: Reference,
     /// Rules for signatures.
     pub(crate) against: VerificationRules,
-    /// Predicate types of required attestations; if empty, a signature is required.
+    /// Predicate types of required attestations. If the list is empty, a signature is required.
     pub(crate) kinds: Vec<PredicateType>,
     /// The trust root.
     pub(crate) root: TrustRootSettings,
@@ -110,7 +110,7 @@ impl Verify {
         } else {
             "ATTESTED BY"
         };
-        // With keys alone, the trust root is not used.
+        // The trust root is not used for signatures by keys.
         let certified = report.signed_by.iter().any(|one| one.identity.is_some());
         let checked = signer::checked(&report.signed_by);
         ui.text(&signer::table(by, report.signed_by).render())?;

@@ -12,8 +12,8 @@ use crate::flags::{Environment, OutputFlags, RegistryFlags, invalid_flag};
 /// attestations.
 ///
 /// The content and the digest stay the same. Existing content is not sent again. A manifest is
-/// written after the content that it refers to, and the tag is written last. Therefore an
-/// interrupted copy leaves no incomplete artifact under a name.
+/// written after the content that it refers to, and the tag is written last. Therefore a name never
+/// refers to an incomplete artifact after an interrupted copy.
 ///
 /// A text that is an existing path is read as a path. A path that does not exist is recognized by
 /// its form (./…, /…, ….oci, ….tar) or by oci:PATH and oci-archive:PATH. PATH:NAME or PATH@DIGEST

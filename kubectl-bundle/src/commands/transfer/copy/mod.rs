@@ -61,7 +61,7 @@ impl Copy {
             ArtifactLocation::Registry(to) => {
                 let mounts = MountSources::default();
                 let mut report = CopyReport::empty();
-                // The images first: a bundle in the target must be installable.
+                // Copies the images first, because a bundle in the target must be installable.
                 for (plan, to) in self.targets(&plans, to)?.into_iter().rev() {
                     copying::copy_to_registry(ui, &client, plan, &to, tags, &mounts, &mut report)
                         .await?;

@@ -8,7 +8,7 @@ use crate::failure::Outcome;
 use crate::system::files;
 use crate::ui::Ui;
 
-/// First line of generated files, by which they are recognized and replaced.
+/// First line of generated files. `load` replaces only files with this line.
 const HEAD: &str = "# Written by `kubectl bundle load`.\n";
 
 /// Writes all configurations into the folder `out`, or only `registries.conf` if `out` ends in

@@ -29,7 +29,7 @@ pub(crate) struct Load {
     pub(crate) file: PathBuf,
     /// Target prefix.
     pub(crate) to: Relocation,
-    /// If `file` is a list: the registry prefix from which all content is read.
+    /// Registry prefix from which all content is read. Only used if `file` is a list.
     pub(crate) from: Option<Relocation>,
     /// Path for mirror configurations.
     pub(crate) mirrors_out: Option<PathBuf>,
@@ -81,7 +81,7 @@ impl Load {
         ui.text(&table.render())
     }
 
-    /// Returns the images in the file, each with its selection.
+    /// Returns the images in the file, each with the options of its copy.
     async fn wanted(
         &self,
         ui: &mut Ui,

@@ -8,12 +8,13 @@ use super::{Check, OnlineSettings};
 use crate::failure::Outcome;
 use crate::flags::{ClusterFlags, Environment, OutputFlags, RegistryFlags};
 
-/// Review objects in files before they are sent. The findings and codes are those of admission.
+/// Review objects in files before they are sent. The findings and codes are the same as in
+/// admission.
 ///
 /// The command looks up the facts with your own permissions: classes, policies, access reviews, the
-/// version of the server, and the registry. The content of images is pulled. The check of the
-/// content is that of `build`, with the target namespace and drift rules of the BundleDeployment.
-/// Failed lookups are reported. Exit code 0 means admitted, 3 rejected, 4 unknown.
+/// version of the server, and the registry. The content of images is pulled. The content is checked
+/// as by `build`, with the target namespace and drift rules of the BundleDeployment. Failed lookups
+/// are reported. Exit code 0 means admitted, 3 rejected, 4 unknown.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -1,5 +1,5 @@
-//! The content of a reviewed image: the findings that `build` reports on its objects.
-//! The rules are `bundle_core::check`.
+//! The content of a reviewed image: the findings that `build` reports on its objects. The rules are
+//! in `bundle_core::check`.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,10 +21,10 @@ use super::lookup::ClusterFacts;
 use crate::artifact::folder;
 use crate::failure::Failure;
 
-/// The registry's answer to the lookup of an image.
+/// Result of the lookup of an image: its metadata, or the reason why the lookup failed.
 type ImageLookup = Result<Arc<ImageMetadata>, Finding>;
 
-/// The image lookups of one review, with the registry's answer.
+/// The image lookups of one review, with the result of the lookup.
 pub(super) struct ReviewedImage<'a> {
     lookup: &'a ClusterFacts,
     lookup_result: Mutex<Option<ImageLookup>>,
@@ -35,7 +35,7 @@ pub(super) struct ReviewedImage<'a> {
 pub(super) struct ContentFindings {
     /// The findings.
     pub(super) findings: Findings,
-    /// Checks that were not possible. Each check has one sentence.
+    /// Checks that were not possible, with one sentence for each check.
     pub(super) unchecked: Vec<String>,
 }
 
@@ -48,7 +48,7 @@ impl<'a> ReviewedImage<'a> {
         }
     }
 
-    /// Reads and checks the content of `subject`, whose review came to `verdict`.
+    /// Reads and checks the content of `subject`. `verdict` is the result of the review.
     pub(super) async fn content(
         &self,
         subject: &Subject<'_>,
@@ -112,8 +112,8 @@ impl<'a> ReviewedImage<'a> {
                         .push(format!("{reference}: the objects in it")),
                 }
             }
-            // The proof on the object was enough for the review. An image that is not in the
-            // registry may be pushed later.
+            // The review did not need the registry, because the object has a proof annotation. The
+            // image may be pushed to the registry later.
             Err(ContentError::Image(why))
                 if why.code.outcome != Meaning::CannotTell
                     || !was_looked_up && matches!(verdict, Verdict::Admit { .. }) =>
@@ -169,7 +169,7 @@ impl<'a> ReviewedImage<'a> {
     }
 }
 
-/// Returns the installation that `subject` describes.
+/// Returns the settings with which the content of `subject` is rendered.
 fn render_target(subject: &Subject<'_>, spec: Option<&CheckedDeploymentSpec>) -> RenderTarget {
     let Some(spec) = spec else {
         return RenderTarget::default();

@@ -20,7 +20,7 @@ pub(super) enum ReviewKind {
     Class,
     /// A SignaturePolicy, which is parsed.
     Policy,
-    /// Not reviewed.
+    /// An object of another kind, which is not reviewed.
     Other,
 }
 
@@ -133,7 +133,7 @@ fn review_kind(value: &Value) -> ReviewKind {
     }
 }
 
-/// Returns the errors for which a class cannot be parsed.
+/// Returns the errors of a class that cannot be parsed.
 pub(super) fn problems(found: &ReviewedObject) -> Findings {
     match found.review {
         ReviewKind::Class => Class::parse(&found.name(), &found.value["spec"])

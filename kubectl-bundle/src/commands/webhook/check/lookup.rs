@@ -1,5 +1,5 @@
 //! Facts for a review, which are looked up with the user's permissions. Facts that the user has no
-//! permission to read are unknown. The rules are those of admission (`bundle_core::review`).
+//! permission to read are unknown. The rules are the same as in admission (`bundle_core::review`).
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use crate::cluster::Cluster;
 use crate::failure::{Failure, Outcome};
 use crate::registry;
 
-/// Source of facts, with the facts that are the same for every object.
+/// Source of facts. The fields contain the facts that are the same for every object.
 pub(super) struct ClusterFacts {
     cluster: Cluster,
     pub(super) registry: Client,
@@ -43,7 +43,7 @@ pub(super) struct ClusterFacts {
 fn is_missing(failure: &Failure) -> bool {
     match failure {
         Failure::Server(status) => status.code == 404,
-        // Without the CRD there are no objects.
+        // Without the CRD, the cluster has no objects of this kind.
         Failure::Findings { findings, .. } => findings
             .iter()
             .any(|finding| finding.code == codes::cluster::NO_API),
@@ -56,7 +56,8 @@ impl ClusterFacts {
     pub(super) async fn start(online: &OnlineSettings, system_namespace: &str) -> Outcome<Self> {
         let cluster = Cluster::connect(&online.cluster).await?;
         let registry = registry::client(&online.registry)?;
-        // The first request also detects an unreachable cluster, for which nothing can be decided.
+        // The first request also detects an unreachable cluster. Without a cluster, no object can
+        // be reviewed.
         let version = cluster.ask(cluster.client.apiserver_version()).await?;
         let requester = cluster.ask(access::own_identity(&cluster.client)).await?;
         let mut lookup = Self {
@@ -82,7 +83,8 @@ impl ClusterFacts {
         let api = self.objects::<SignaturePolicy>();
         let list = match self.cluster.ask(api.list(&ListParams::default())).await {
             Ok(list) => list.items,
-            // A cluster without the CRDs has no policies; the classes report that.
+            // A cluster without the CRDs has no policies. The lookup of classes reports the missing
+            // CRDs.
             Err(failure) if is_missing(&failure) => Vec::new(),
             Err(failure) => {
                 return Err(unavailable(
@@ -101,8 +103,8 @@ impl ClusterFacts {
         Ok(policies)
     }
 
-    /// Returns the policy with the keys and trust roots that the policy references in the system
-    /// namespace, if the user can read these keys and trust roots.
+    /// Returns the policy with its keys and trust roots from the system namespace, as far as the
+    /// user can read them.
     pub(super) async fn complete(&self, policy: Policy) -> Policy {
         policy_references::complete(&self.cluster, &self.system_namespace, policy).await
     }
@@ -213,7 +215,7 @@ impl ImageLookups for ClusterFacts {
         let policies = self.policies.as_deref().map_err(Clone::clone)?;
         Ok(MatchingPolicies {
             policies: policy::matching(&image.reference, policies),
-            // They are read once.
+            // The policies are read only once, so their generation does not change.
             generation: 0,
         })
     }
@@ -237,7 +239,8 @@ impl ImageLookups for ClusterFacts {
 
     async fn forget(&self, _image: &Image, _policies: &MatchingPolicies) {}
 
-    /// Returns `true`, so that the user gets all findings in one run.
+    /// Returns `true`: the content of rejected images is read too, so that the user gets all
+    /// findings in one run.
     fn reads_rejected_images(&self) -> bool {
         true
     }

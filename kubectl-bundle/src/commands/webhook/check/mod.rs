@@ -33,7 +33,7 @@ pub(crate) use arguments::Arguments;
 pub(crate) struct Check {
     /// Files to check.
     pub(crate) files: Vec<PathBuf>,
-    /// Source of facts; `None` is offline.
+    /// Source of facts; `None` means that no cluster or registry is used.
     pub(crate) online: Option<OnlineSettings>,
     /// Namespace in which the webhook runs.
     pub(crate) system_namespace: String,
@@ -77,7 +77,8 @@ impl Check {
         }
     }
 
-    /// Checks a policy. If a key or trust root cannot be read, the result is "cannot tell".
+    /// Checks a policy. The result is unknown ("cannot tell") if a key or trust root cannot be
+    /// read.
     async fn policy(&self, lookup: Option<&ClusterFacts>, found: &ReviewedObject) -> ObjectReport {
         let policy = documents::policy(found);
         let now = jiff::Timestamp::now();
@@ -110,7 +111,8 @@ impl Check {
             name: &name,
             old: None,
             new: &found.value,
-            // Only the webhook can verify a stamp, so everything is checked as for a new object.
+            // Only the webhook can verify a stamp annotation, so the object is checked like an
+            // object without a stamp.
             stamp_state: StampState::Unstamped,
             admits: true,
             own: false,
@@ -124,7 +126,7 @@ impl Check {
             .existing(kind, &name)
             .await
             .unwrap_or_else(|finding| {
-                // A user who may write but not read the object gets the review of a new one.
+                // If the user has no permission to read the object, it is reviewed as a new object.
                 unchecked.push(finding.message);
                 None
             });

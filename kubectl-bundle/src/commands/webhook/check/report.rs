@@ -18,7 +18,7 @@ pub(super) enum ReviewResult {
     CannotTell,
     /// The file itself has no errors. The facts outside of the file were not checked.
     NothingFound,
-    /// Not a reviewed kind.
+    /// Admission does not review objects of this kind.
     NotReviewed,
 }
 
@@ -69,13 +69,13 @@ impl ObjectReport {
         }
     }
 
-    /// Replaces the result by the verdict of the review.
+    /// Replaces the result by the result of the review.
     pub(super) fn with_verdict(self, verdict: ReviewResult) -> Self {
         Self { verdict, ..self }
     }
 
-    /// Adds the findings on the content of the object. Errors in the content have precedence over
-    /// the verdict. A rejection has precedence over an unknown result.
+    /// Adds the findings on the content of the object. Errors in the content override the result of
+    /// the review. A rejection overrides an unknown result.
     pub(super) fn with_content(mut self, findings: Findings) -> Self {
         self.verdict = match (self.verdict, findings.outcome()) {
             (ReviewResult::Refused, _) | (_, None) => self.verdict,
@@ -94,7 +94,7 @@ impl ObjectReport {
     fn located(&self) -> impl Iterator<Item = Finding> {
         self.findings.iter().map(|finding| {
             let mut finding = finding.clone();
-            // A file of the content has lines of its own.
+            // A finding in a file of the content keeps its own file and line.
             if finding.place.file.is_none() {
                 finding.place.file = Some(self.file.clone());
                 finding.place.line.get_or_insert(self.line);
@@ -104,8 +104,7 @@ impl ObjectReport {
     }
 }
 
-/// Prints all results and returns the exit code. A rejection takes precedence over an unknown
-/// result.
+/// Prints all results and returns the exit code. A rejection overrides an unknown result.
 pub(super) fn print(
     ui: &mut Ui,
     format: Option<Format>,

@@ -11,10 +11,11 @@ use crate::flags::{
 /// Check the plugin, the connection, the cluster and bundle-webhook, and print what to do about
 /// each problem.
 ///
-/// The checks: the program that kubectl runs, the connection, the Kubernetes version, the clock,
-/// your permissions, the CustomResourceDefinitions, a dry run of an object that bundle-webhook
-/// rejects, the registrations and their certificate authority, pods and endpoints, the permissions
-/// of the pod, signature policies and their trust roots, and the versions of plugin and pod.
+/// The command checks the program that kubectl runs, the connection, the Kubernetes version, the
+/// clock, your permissions and the CustomResourceDefinitions. It sends a dry run of an object that
+/// bundle-webhook rejects. It checks the registrations and their certificate authority, pods and
+/// endpoints, and the permissions of the pod. It checks signature policies and their trust roots,
+/// and the versions of plugin and pod.
 ///
 /// The command changes nothing. You can run the command without permissions: a check without the
 /// required permission is `unknown`. Exit code 0 means that there is no problem; there may be
@@ -64,7 +65,7 @@ impl Arguments {
         let reference = match &self.reference {
             None => None,
             Some(text) => {
-                // A repository becomes a reference with a tag.
+                // A tag is added, so that a repository is a valid reference.
                 let (reference, is_repository) = match registry::reference(text) {
                     Ok(reference) => (reference, false),
                     Err(failure) => match registry::reference(&format!("{text}:latest")) {

@@ -16,7 +16,7 @@ use super::observer::{Observer, late, result_of};
 
 const CHECK: &str = "connection";
 
-/// Checks the connection. The flag is `false` if no other request can succeed.
+/// Checks the connection. The returned flag is `false` if no other request can succeed.
 pub(super) async fn check(observer: &Observer) -> (Vec<CheckResult>, bool) {
     let name = &observer.target.cluster.name;
     let sent = Timestamp::now();
@@ -67,7 +67,8 @@ pub(super) async fn check(observer: &Observer) -> (Vec<CheckResult>, bool) {
         _ => Observed::Failed(message()),
     };
     let milliseconds = received.duration_since(sent).as_millis();
-    // The time of the response is between those of sending and receiving.
+    // The API server set its time between the sending of the request and the receipt of the
+    // response.
     let local = sent.as_second() + received.duration_since(sent).as_secs() / 2;
     let date = parts.headers.get(header::DATE);
     let date = date

@@ -92,7 +92,8 @@ async fn workload_of(observer: &Observer, namespace: &str, deployment: &Deployme
         let selector = ListParams::default()
             .labels("app.kubernetes.io/name=bundle-webhook")
             .limit(LISTED);
-        // The reason is extra: a user without permission to list Pods still sees the count.
+        // The reason is optional. A user without permission to list Pods still sees the number of
+        // ready pods.
         if let Observed::Found(found) = observer.ask(pods.list(&selector)).await {
             reason = found.items.iter().find_map(waiting_reason);
         }
@@ -104,7 +105,8 @@ async fn workload_of(observer: &Observer, namespace: &str, deployment: &Deployme
     }
 }
 
-/// Checks the endpoints of the Service. `is_unused`: the registrations name a URL.
+/// Checks the endpoints of the Service. `is_unused` is `true` if the registrations name a URL
+/// instead of the Service.
 pub(super) async fn endpoints(
     observer: &Observer,
     namespace: &str,
@@ -118,7 +120,7 @@ pub(super) async fn endpoints(
         let endpoints = slices.items.iter().flat_map(|slice| &slice.endpoints);
         let ready = endpoints.filter(|endpoint| {
             let conditions = endpoint.conditions.as_ref();
-            // Unknown counts as ready, as the API documents it.
+            // According to the API, a missing value means ready.
             conditions.and_then(|conditions| conditions.ready) != Some(false)
         });
         ready.count()

@@ -1,5 +1,5 @@
-//! `doctor`: observes the plugin, the cluster and the installation, many checks at a time, and
-//! prints the results. The rules are in `bundle_core::doctor`.
+//! `doctor`: checks the plugin, the cluster and the installation concurrently, and prints the
+//! results. The rules are in `bundle_core::doctor`.
 
 mod arguments;
 mod connection;
@@ -37,7 +37,7 @@ pub(crate) struct Doctor {
     pub(crate) reference: Option<RegistryProbe>,
     /// Registry settings.
     pub(crate) registry: RegistrySettings,
-    /// The system namespace, if the user passed a namespace.
+    /// The system namespace. `None` if the user passed no namespace.
     pub(crate) namespace: Option<String>,
     /// Deadline of each check.
     pub(crate) deadline: Duration,

@@ -106,7 +106,7 @@ pub(super) async fn abandoned_after<T: Send + 'static>(
 ) -> Option<T> {
     let (sender, receiver) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
-        // Fails only after the deadline.
+        // Sending fails only if the deadline has passed.
         let _ = sender.send(work());
     });
     let result = tokio::time::timeout(deadline, receiver).await;

@@ -53,7 +53,8 @@ pub(super) async fn pod(
         let Some((first, others)) = questions.split_first() else {
             return vec![permissions::pod(&account, Observed::Found(Vec::new()))];
         };
-        // Without permission for access reviews, one is enough to find out.
+        // The first access review shows if the user has permission for access reviews. Without
+        // permission, no further review is sent.
         let mut answered = vec![ask(first).await];
         if matches!(answered[0], Observed::Found(_)) {
             answered.extend(parallel::ordered(others.iter().map(ask)).await);

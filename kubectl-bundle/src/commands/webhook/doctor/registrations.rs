@@ -1,4 +1,4 @@
-//! Checks of the registrations, their certificate authority, and a review.
+//! Checks of the registrations and their certificate authority, and the review of a test object.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -21,8 +21,8 @@ use crate::commands::webhook::install::manifests::{DEPLOYMENT, EmbeddedManifest}
 /// Maximum number of certificates of a `caBundle` that are read.
 const CERTIFICATES: usize = 64;
 
-/// Part of the message with which bundle-webhook rejects the object of [`review`]. The message is
-/// that of RukPak and has no code.
+/// Part of the message with which bundle-webhook rejects the object of [`review`]. It is the
+/// message of RukPak and has no code.
 const REJECTION: &str = "directory must define path within the repository";
 
 /// The two registrations in the cluster.
@@ -101,7 +101,7 @@ impl Registrations {
         ]
     }
 
-    /// Returns `caBundle` of each webhook.
+    /// Returns the `caBundle` of each webhook, with the name of the webhook.
     fn ca_bundles(&self) -> Observed<Vec<(String, CaBundle)>> {
         let mut bundles = Vec::new();
         for one in self.both() {
@@ -147,8 +147,8 @@ fn ca_bundle(field: &Value) -> CaBundle {
     CaBundle::Certificates(certificates)
 }
 
-/// Sends a dry run of a Bundle whose directory leaves its repository, which bundle-webhook rejects
-/// for every requester and class.
+/// Sends a dry run of a Bundle with a directory outside of its repository. bundle-webhook rejects
+/// this Bundle for every requester and class.
 pub(super) async fn review(observer: &Observer) -> CheckResult {
     let object = json!({
         "apiVersion": bundle_api::names::API_VERSION,

@@ -1,5 +1,5 @@
-//! Objects of an installation that exist in the cluster. Such an object is upgraded, is kept, or is
-//! the reason to fail.
+//! Objects of an installation that already exist in the cluster. `install` upgrades or keeps such
+//! an object, or fails.
 
 use std::collections::BTreeMap;
 
@@ -42,8 +42,8 @@ impl ExistingObjects {
         Ok(Self { found, namespaces })
     }
 
-    /// Returns an error if another installation exists. CRDs, namespaces and classes outlive an
-    /// installation, so they do not count.
+    /// Returns an error if another installation exists. Existing CRDs, namespaces and classes are
+    /// no error, because they are kept when an installation is removed.
     pub(crate) fn reject_second_installation(&self) -> Outcome {
         let mut by_origin: BTreeMap<&InstallOrigin, Vec<&str>> = BTreeMap::new();
         for (title, (phase, origin)) in &self.found {

@@ -75,8 +75,8 @@ impl InstallPhase {
         Self::Registrations,
     ];
 
-    /// Returns `true` for phases whose objects stay after an installation is removed, because other
-    /// objects and records depend on these objects.
+    /// Returns `true` if the objects of this phase are kept when an installation is removed,
+    /// because other objects and records depend on them.
     pub(crate) fn outlives_installation(self) -> bool {
         matches!(self, Self::Definitions | Self::Namespaces | Self::Classes)
     }
@@ -234,7 +234,7 @@ mod tests {
     fn another_system_namespace_replaces_all_mentions() {
         let manifests = all("other").unwrap();
         for manifest in &manifests {
-            // Descriptions of fields may name the default.
+            // Descriptions of fields in CRDs may contain the default namespace.
             if manifest.kind() != "CustomResourceDefinition" {
                 let text = manifest.object.to_string();
                 assert!(!text.contains("bundle-system"), "{text}");

@@ -1,5 +1,5 @@
-//! `install`: creates the pod and its API from the manifests in this program. Of existing objects,
-//! it changes only CRDs. `uninstall` removes the same objects.
+//! `install`: creates the pod and its API from the manifests in this program. Existing CRDs are
+//! upgraded, and other existing objects are not changed. `uninstall` removes the same objects.
 
 mod arguments;
 mod existing_objects;
@@ -47,7 +47,7 @@ pub(crate) struct Install {
     pub(crate) namespace: String,
     /// Mode of the dry run.
     pub(crate) dry_run: DryRun,
-    /// Time limit for the pods; `None` to return without waiting.
+    /// Wait mode and timeout for the pods.
     pub(crate) wait: Wait,
     /// Format of the objects that `--dry-run` prints.
     pub(crate) format: Option<Format>,
@@ -126,7 +126,7 @@ impl Install {
         Ok(skipped)
     }
 
-    /// Prints the objects of a dry run, or a line for each.
+    /// Prints the objects of a dry run, or one line for each object.
     fn print(
         &self,
         ui: &mut Ui,
@@ -173,8 +173,8 @@ impl Install {
                 return Ok(WaitState::Met);
             }
             let selector = ListParams::default().labels("app.kubernetes.io/name=bundle-webhook");
-            // The reason is optional: a person without permission to list Pods still sees the
-            // count.
+            // The reason is optional. A user without permission to list Pods still sees the number
+            // of ready pods.
             let reason = match cluster.ask(pods.list(&selector)).await {
                 Ok(found) => found.items.iter().find_map(waiting_reason),
                 Err(_) => None,
@@ -243,8 +243,8 @@ fn check_version(server: &str, reported: &str) -> Outcome {
     .into())
 }
 
-/// Applies the objects phase by phase. Before an object of a new kind is applied, the API server
-/// serves the kind. Registrations are applied last.
+/// Applies the objects phase by phase. Waits until the API server serves a new kind before it
+/// applies an object of the kind. Registrations are applied last.
 async fn apply_all(
     ui: &mut Ui,
     target: &InstallTarget,

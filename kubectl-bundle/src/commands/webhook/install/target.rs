@@ -109,7 +109,8 @@ impl InstallTarget {
             match outcome {
                 Ok(true) => return Ok(()),
                 Ok(false) if began.elapsed() < limit => {}
-                // A definition is established a moment before objects of its kind can be written.
+                // After the CRD is established, the API server needs a moment until it accepts
+                // objects of the kind.
                 Err(Failure::Server(status)) if status.code == 404 && began.elapsed() < limit => {}
                 Ok(false) => {
                     return Err(crate::cluster::wait::timeout_error(

@@ -50,8 +50,8 @@ enum ImageVariant {
     #[default]
     #[serde(rename = "")]
     Plain,
-    /// The image with helm.
-    Helm,
+    /// The full image, with helm, git and ssh.
+    Full,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -253,7 +253,8 @@ fn set_or_remove(object: &mut Value, name: &str, value: Value) {
     }
 }
 
-/// Merges maps like values of Helm: null removes a key, and other values than maps are replaced.
+/// Merges maps like Helm merges values. `null` removes a key. A value that is not a map is
+/// replaced.
 fn merge(target: &mut Value, values: &Value) {
     match (target.as_object_mut(), values) {
         (Some(target), Value::Object(values)) => {

@@ -9,7 +9,7 @@ use crate::flags::cluster::wait;
 use crate::flags::{ClusterFlags, DryRunMode, Environment};
 
 /// Remove the objects that `install` created: registrations, pods, permissions, namespaces, and
-/// CRDs with all objects of these CRDs.
+/// CRDs with all their objects.
 ///
 /// After the command, the cluster is as before the installation. If BundleDeployments exist, the
 /// command requires --bundle-deployments, which sets the handling of their installed objects. CRDs,

@@ -1,5 +1,6 @@
-//! Objects of this project's kinds. BundleDeployments are removed in the way that the flags select,
-//! then Bundles. The names of the other objects are printed; they are removed with their kinds.
+//! Objects of this project's kinds. BundleDeployments are removed first, as the flags select.
+//! Bundles are next. The names of all other objects are printed, and these objects are removed with
+//! their kinds.
 
 use bundle_api::{Bundle, BundleApproval, BundleDeployment, ProvisionerClass, SignaturePolicy};
 use bundle_cluster::ByName;
@@ -118,7 +119,8 @@ async fn remove_deployments(
         if mode == DeploymentsMode::Orphan && uninstall.dry_run != DryRun::Client {
             let mut parameters = PatchParams::apply(FIELD_MANAGER);
             parameters.dry_run = is_dry_run;
-            // A merge patch: an apply would drop the other fields that `deploy` has set.
+            // The patch is a merge patch, because an apply would remove the other fields that
+            // `deploy` has set.
             let patch = json!({"spec": {"deletion": {"objects": "Orphan"}}});
             cluster
                 .ask(ByName(&api).patch(name, &parameters, &Patch::Merge(&patch)))

@@ -140,8 +140,8 @@ impl Uninstall {
 }
 
 /// Returns the objects that `install` created. Registrations are included even if another user
-/// created the registrations again. Without the pod, these registrations would block every write of
-/// this project's kinds.
+/// created them again. Without the pod, registrations would block every write of this project's
+/// kinds.
 async fn find(target: &InstallTarget, all: &[EmbeddedManifest]) -> Outcome<Vec<EmbeddedManifest>> {
     let mut installed = Vec::new();
     let mut others = Vec::new();

@@ -16,7 +16,7 @@ use super::service::{Asked, Service, field, token};
 use crate::catalog::diagnostics;
 use crate::context::Context;
 
-/// The error occurs before any request to the registry.
+/// Reference in a registry that does not exist. A failed login sends no request to this registry.
 const REFERENCE: &str =
     "127.0.0.1:1/team/web@sha256:0000000000000000000000000000000000000000000000000000000000000000";
 
@@ -130,7 +130,7 @@ fn each_fault_of_an_issuer_has_its_own_error() {
             change(&begun, json!({"expires_in": 0})),
             "the code has expired [BUNDLE-TRUST-041]",
         ),
-        // Polled again, with a limit.
+        // The program polls again after this status, up to a maximum number of polls.
         (
             "/token",
             (503, Value::Null),
@@ -210,7 +210,7 @@ fn polls_until_the_code_is_used() {
         let left = (asked.path == "/token").then(|| answers.lock().unwrap().pop())?;
         Some(match left {
             Some(error) => (400, json!({ "error": error })),
-            // A token of another issuer, which ends the login here.
+            // The token is from another issuer, so the login fails here.
             None => (
                 200,
                 json!({"id_token": token(&url, &json!({"email": "", "sub": ""}))}),
@@ -218,7 +218,7 @@ fn polls_until_the_code_is_used() {
         })
     });
     let told = context.finish(&mut sign(&context, &service, "device"));
-    // Printed despite -q, as the login depends on it.
+    // The text is printed despite -q, because the login depends on it.
     assert!(
         told.contains(
             "log in at http://[SERVICE]/device/verify?user_code=ABCD-EFGH\nwith the code ABCD-EFGH"
@@ -249,7 +249,7 @@ fn polls_until_the_code_is_used() {
     assert_eq!(asked[2].body, asked[3].body);
 }
 
-/// Browser with a user.
+/// A running login of the program, and the URL that its browser opens.
 struct Browser {
     child: Child,
     url: Url,
@@ -345,7 +345,7 @@ fn accepts_the_redirect_with_the_right_state_and_exchanges_the_code() {
     }
     let state = browser.parameter("state");
     *nonce.lock().unwrap() = browser.parameter("nonce");
-    // A silent connection, a guessed state, and another path.
+    // The requests: a connection without data, a guessed state, and another path.
     let idle = TcpStream::connect((
         "127.0.0.1",
         Url::parse(&browser.parameter("redirect_uri"))
@@ -368,7 +368,7 @@ fn accepts_the_redirect_with_the_right_state_and_exchanges_the_code() {
         told.contains("log in in the browser that opens now"),
         "{told}"
     );
-    // The command fails after the login: there is no such registry.
+    // The command fails after the login, because no such registry exists.
     assert!(told.contains("127.0.0.1:1"), "{told}");
     assert!(
         !told.contains("secret-code") && !told.contains("BUNDLE-TRUST"),

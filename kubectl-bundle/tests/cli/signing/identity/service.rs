@@ -1,5 +1,5 @@
-//! A service on loopback with responses from the test and a record of requests: issuer, CI system
-//! or certificate authority.
+//! A service on loopback: issuer, CI system or certificate authority. The test sets its responses
+//! and reads the requests.
 
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};

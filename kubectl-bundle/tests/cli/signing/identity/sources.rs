@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 use super::service::{Service, token};
 use crate::context::Context;
 
-/// Bundle in a registry, and a service that is CI system and certificate authority. The authority
-/// rejects every request and returns its content.
+/// A bundle in a registry, and a service that is CI system and certificate authority. The
+/// certificate authority rejects every request, and the error contains the request.
 struct Scene {
     context: Context,
     service: Service,
     reference: String,
-    // It runs until it is dropped.
+    // The registry runs until this field is dropped.
     _registry: bundle_testkit::registry::Registry,
 }
 
@@ -184,7 +184,7 @@ fn errors_of_token_services_are_reported_without_secrets() {
         );
         hidden(&told, &token);
     }
-    // A token for another client is rejected.
+    // A token for another client ID is rejected.
     let other = token(
         "https://issuer.example.com",
         &json!({"aud": ["a", "other"]}),

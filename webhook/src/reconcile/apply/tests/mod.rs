@@ -1,4 +1,5 @@
-//! The requests of applies, their order, and the results of the responses of a scripted API server.
+//! Tests of the requests of applies, their order, and the results for the responses of a scripted
+//! API server.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -49,7 +50,7 @@ fn scripted(answers: Vec<(u16, Value)>) -> (Client, JoinHandle<Vec<Sent>>) {
     let answering = tokio::spawn(async move {
         let mut requests = Vec::new();
         for (status, body) in answers {
-            // The client has been dropped before it received all responses.
+            // The client was dropped before it received all responses.
             let Some((request, reply)) = server.next_request().await else {
                 break;
             };
@@ -73,7 +74,8 @@ fn scripted(answers: Vec<(u16, Value)>) -> (Client, JoinHandle<Vec<Sent>>) {
     (Client::new(service, "default"), answering)
 }
 
-/// Fields of `/data/a` are ignored if `ignores`; objects are compared if `compares`.
+/// Returns a client for applies. If `ignores` is true, field `/data/a` is ignored. If `compares` is
+/// true, the dry runs of requester and installer are compared.
 fn checking<'a>(
     client: &Client,
     memory: &'a AllowedDryRuns,
@@ -116,7 +118,7 @@ fn checking<'a>(
     }
 }
 
-/// Reads, checks and applies an object, as an installation does.
+/// Reads, checks and applies an object like an installation.
 async fn installed(
     target: Target,
     modes: (bool, bool),
@@ -225,14 +227,14 @@ async fn absent_object_is_created_and_an_existing_one_is_not_changed() {
         assert_eq!(metadata["uid"], Value::Null);
         assert!(metadata["annotations"]["core.rukpak.io/creation-mark"].is_string());
     }
-    // Another actor created it after the read, with or without the creation mark. The own request
-    // was rejected, so the object is not owned.
+    // Another actor created the object after the read, with or without the creation mark. The
+    // server rejected the request of this test, so the object belongs to the other actor.
     for theirs in [live("theirs", "5", "content"), marked("theirs")] {
         let answers = vec![(201, json!({})), failure(409), (200, theirs)];
         let (taken, is_uncertain, _) = installed(Target::Absent, (false, false), answers).await;
         assert!(matches!(taken, Err(ApplyError::Moved)) && !is_uncertain);
     }
-    // A server that ignores the resourceVersion.
+    // The server ignores the resourceVersion and changes an object of another actor.
     let answers = vec![(201, json!({})), (200, live("theirs", "5", "content"))];
     let (taken, ..) = installed(Target::Absent, (false, false), answers).await;
     assert!(matches!(taken, Err(ApplyError::Moved)));
@@ -253,7 +255,8 @@ async fn creation_with_lost_response_is_recognised_by_its_mark_and_checked_as_an
     assert_eq!(users, ["ana", "installer", "installer", "ana", "installer"]);
     assert_eq!(sent[4].body["metadata"]["uid"], "ours");
     assert_eq!(sent[3].body, sent[4].body);
-    // Without the mark it belongs to another actor, and the own request can still arrive.
+    // An object without the mark belongs to another actor. The request of this test may still
+    // arrive at the server.
     let answers = vec![
         (201, json!({})),
         failure(504),
@@ -278,7 +281,7 @@ async fn recorded_object_is_applied_with_force_and_its_replacement_is_not() {
             let answers = vec![(200, json!({})), failure(code), now.clone()];
             let (moved, ..) = installed(ours(), (false, false), answers).await;
             assert!(matches!(moved, Err(ApplyError::Moved)), "{code}");
-            // The dry run can detect it too.
+            // The dry run can also detect that the object was deleted or replaced.
             let answers = vec![failure(code), now];
             let (moved, _, sent) = installed(ours(), (false, false), answers).await;
             let refusal = match moved {
@@ -292,7 +295,7 @@ async fn recorded_object_is_applied_with_force_and_its_replacement_is_not() {
             );
         }
     }
-    // An error about the values contains the message of the server.
+    // An error about the values contains the message of the API server.
     let answers = vec![
         (200, json!({})),
         failure(422),
@@ -307,7 +310,7 @@ async fn ignored_fields_are_read_once_and_a_changed_object_is_checked_again() {
     let answers = vec![
         (200, live("ours", "5", "first")),
         (200, json!({})),
-        // Another actor writes it between dry run and apply.
+        // Another actor writes the object between dry run and apply.
         failure(409),
         (200, live("ours", "6", "second")),
         (200, live("ours", "6", "second")),
@@ -338,7 +341,7 @@ async fn deleted_or_replaced_object_is_not_merged() {
         assert!(matches!(moved, Err(ApplyError::Moved)));
         assert_eq!(sent.len(), 1);
     }
-    // It was deleted between dry run and apply, and is not created with unchecked values.
+    // The object was deleted between dry run and apply. It is not created with unchecked values.
     let answers = vec![
         (200, live("ours", "5", "first")),
         (200, json!({})),

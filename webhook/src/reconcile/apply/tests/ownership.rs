@@ -6,7 +6,7 @@ use bundle_core::plan::decision::DecidedObjects;
 
 use super::*;
 
-/// Returns the requirement that the requesters consent to every object by dry run.
+/// Returns the requirement that every object passes dry runs as the requesters.
 pub(super) fn by_dry_run() -> RequiredConsent {
     RequiredConsent {
         rule: ConsentRule::new(None, ActingAccount::Granted, DecidedObjects::None),
@@ -24,7 +24,7 @@ fn updated_by(manager: &str, fields: &Value) -> Value {
     object
 }
 
-/// Checks and applies an object, as an installation that adopts unmanaged objects does.
+/// Checks and applies an object like an installation that adopts objects without an owner.
 async fn adopted(answers: Vec<(u16, Value)>) -> (Result<Applied, ApplyError>, Vec<Sent>) {
     let (client, sent) = scripted(answers);
     let memory = AllowedDryRuns::default();
@@ -119,7 +119,7 @@ async fn contested_list_changes_its_manager_before_the_second_check() {
         (200, json!({})),
         (200, edited.clone()),
         (200, json!({})),
-        // No other manager has items.
+        // No other manager owns items of the list.
         (200, updated_by("kubectl-edit", &json!({}))),
         (200, live("theirs", "7", "content")),
     ])
@@ -138,7 +138,7 @@ async fn contested_list_changes_its_manager_before_the_second_check() {
     assert_eq!(sent[3].body[1]["value"][0]["manager"], "bundle-webhook");
     assert_eq!(sent[3].body[1]["value"][0]["fieldsV1"], fields);
 
-    // The message alone is not sufficient.
+    // The message is not sufficient without the causes in the details of the status.
     let mut told = failure(422);
     told.1["message"] = r#"spec.ports[1].name: Duplicate value: "http""#.into();
     let (result, sent) = adopted(vec![told, (200, edited)]).await;
@@ -156,7 +156,7 @@ async fn reports_rejected_change_of_list_ownership() {
         json!({"causes": [{"reason": "FieldValueDuplicate", "field": "spec.ports[1].name"}]});
     let mut refused = failure(403);
     refused.1["message"] = "the policy keep-entries says no".into();
-    // As the requester, and as the installer.
+    // The server rejects the patch for the requester, or for the installer.
     for answers in [
         vec![invalid.clone(), (200, edited.clone()), refused.clone()],
         vec![

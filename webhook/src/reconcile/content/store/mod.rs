@@ -1,7 +1,8 @@
-//! Unpacked content on disk, keyed by `ContentId`: a digest alone gives no access to content of
-//! another scope. A copy that is damaged or has no valid seal counts as missing, and is fetched
-//! again. Each content can have several rendered copies, one for each combination of facts that
-//! rendering depends on (`bundle_core::format::RenderDependencies`).
+//! Unpacked content on disk, keyed by `ContentId`. The digest alone does not give access to content
+//! that was fetched for another source or with another pull secret. A copy that is damaged or has
+//! no valid seal counts as missing, and is fetched again. Each content can have several rendered
+//! copies, one for each combination of facts that rendering depends on
+//! (`bundle_core::format::RenderDependencies`).
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -23,11 +24,13 @@ use crate::telemetry::metrics::{CacheLookup, CacheMetrics};
 
 /// Age at which an unfinished file counts as abandoned.
 const ABANDONED_AGE: Duration = Duration::from_secs(3600);
-/// If the cache is full, the copies of one requester can use the cache limit divided by this number.
+/// Divisor of the cache limit. If the cache is full, the copies of one requester can use the limit
+/// divided by this number.
 const REQUESTER_SHARE_DIVISOR: u64 = 2;
 
-/// Returns the name that the seal of a copy covers in addition to its index. It contains the scope,
-/// so that a copy is not returned for another source name or another pull secret.
+/// Returns the name that the seal of a copy covers in addition to its index. The name contains the
+/// source and the pull secret, so that the copy is not returned for another source or another pull
+/// secret.
 fn seal_name(content: &ContentId) -> String {
     format!("{} {}", content.digest(), content.scope())
 }
@@ -46,12 +49,12 @@ pub(in crate::reconcile) struct Store {
     limit: u64,
     /// The requester of each copy that was written since the start.
     owners: Mutex<HashMap<PathBuf, String>>,
-    /// Digests that existing Bundles need, as of the last sweep.
+    /// Digests that existing Bundles need. They are updated by the periodic sweep.
     needed: Mutex<BTreeSet<String>>,
     metrics: CacheMetrics,
 }
 
-/// A finished copy.
+/// A complete copy in the cache.
 struct CachedCopy {
     path: PathBuf,
     bytes: u64,
@@ -59,14 +62,15 @@ struct CachedCopy {
     kind: CopyKind,
 }
 
-/// Kinds of copies. The kind that is easier to create again comes first.
+/// Kinds of copies. If space is needed, the first kind is removed first, because it is the easiest
+/// to create again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum CopyKind {
     /// The archive for downloads.
     Archive,
-    /// Rendered objects.
+    /// The rendered objects of content.
     Rendered,
-    /// The files of content.
+    /// The unpacked files of content.
     Content,
 }
 
@@ -80,7 +84,7 @@ impl CopyKind {
         }
     }
 
-    /// Returns the label of metrics.
+    /// Returns the label of this kind in metrics.
     fn label(self) -> &'static str {
         match self {
             Self::Archive => "archive",
@@ -100,7 +104,7 @@ impl Store {
             needed: Mutex::default(),
             metrics,
         };
-        // An earlier process wrote these files.
+        // An earlier process wrote these unfinished files.
         store.retain(|name, _| !name.ends_with(".unfinished"));
         store
     }
@@ -136,7 +140,7 @@ impl Store {
                 return None;
             }
         };
-        // If the time of use cannot be set, the copy is only removed earlier than others.
+        // If the time of last use cannot be set, the only effect is an earlier removal of the copy.
         stored.touch().ok();
         Some(stored)
     }
@@ -158,8 +162,8 @@ impl Store {
         Some(archive)
     }
 
-    /// Writes and opens the archive of `stored`, which is the copy of `content`. Only archives are
-    /// removed to free space.
+    /// Writes and opens the archive of `stored`, which is the copy of `content`. To free space,
+    /// this function removes only other archives.
     pub(in crate::reconcile) fn keep_archive(
         &self,
         mut stored: StoredContent,
@@ -172,7 +176,7 @@ impl Store {
         let finished = archive::write(&mut stored, self.begin()?, (&name, key), cancellation)?;
         self.free_space(finished.bytes()?, owner, &path)?;
         finished.rename(&path)?;
-        // Opened before another archive can replace it.
+        // The archive is opened before another archive can replace it.
         let archive = StoredArchive::open(&path, (&name, key));
         lock(&self.owners).insert(path, owner.to_owned());
         self.record_size();
@@ -180,7 +184,7 @@ impl Store {
     }
 
     /// Finds the objects with `keys` in the rendered copy of `content` for this cache key. Returns
-    /// `None` without a copy whose seal was made with `key`.
+    /// `None` if no copy has a seal that was made with `key`.
     pub(in crate::reconcile) fn select(
         &self,
         content: &ContentId,
@@ -191,7 +195,7 @@ impl Store {
         self.find_rendered(content, rendered_for, key, Some(keys))
     }
 
-    /// Finds all objects, like [`Self::select`].
+    /// Finds all objects in the rendered copy, like [`Self::select`].
     pub(in crate::reconcile) fn select_all(
         &self,
         content: &ContentId,
@@ -222,7 +226,8 @@ impl Store {
             }
         };
         selected.touch().ok();
-        // The content must stay in the cache as long as its objects are used.
+        // The time of last use of the content is also set. Therefore the content stays in the cache
+        // as long as its objects are used.
         if let Ok(file) = fs_err::OpenOptions::new()
             .write(true)
             .open(self.path(content))
@@ -232,8 +237,9 @@ impl Store {
         Some(selected)
     }
 
-    /// Stores the rendered objects of `content` under the cache key `rendered_for`, unless the
-    /// `existing` copy is equal. Only rendered copies are removed to free space.
+    /// Stores the rendered objects of `content` under the cache key `rendered_for`. Stores nothing
+    /// if the `existing` copy is equal. To free space, this function removes only other rendered
+    /// copies.
     pub(in crate::reconcile) fn keep_rendered(
         &self,
         rendered: &Content,
@@ -257,8 +263,8 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the seal of the rendered copy of `content` with this cache key; `None` without such
-    /// a copy. The objects of the copy are not read.
+    /// Returns the seal of the rendered copy of `content` with this cache key. Returns `None` if
+    /// this copy does not exist. The objects of the copy are not read.
     pub(in crate::reconcile) fn rendered_seal(
         &self,
         content: &ContentId,
@@ -285,9 +291,9 @@ impl Store {
     }
 
     /// Stores a complete copy atomically. To free space, it removes copies in this order: first the
-    /// copies of this requester if they exceed its share, then all other copies. In each group,
-    /// copies that no Bundle needs come first, then the copies that were not used for the longest
-    /// time.
+    /// copies of this requester if they exceed the limit of one requester, then all other copies.
+    /// In each of these two groups, copies that no Bundle needs are removed first. The least
+    /// recently used copies follow.
     pub(in crate::reconcile) fn keep(
         &self,
         writer: SealedFileWriter,
@@ -407,7 +413,8 @@ impl Store {
         self.retain(|name, _| !name.starts_with(&format!("{}-", digest.hex())));
     }
 
-    /// Removes each copy whose digest is not in `needed`, and abandoned unfinished files.
+    /// Removes each copy with a digest that is not in `needed`. Also removes abandoned unfinished
+    /// files.
     pub(in crate::reconcile) fn sweep(&self, needed: BTreeSet<String>) {
         let now = SystemTime::now();
         self.retain(|name, changed| {
@@ -420,8 +427,8 @@ impl Store {
         *lock(&self.needed) = needed;
     }
 
-    /// Removes each file for which `keep` returns false. `keep` receives the name and the time of
-    /// change.
+    /// Removes each file for which `keep` returns false. `keep` receives the name and the
+    /// modification time of the file.
     fn retain(&self, keep: impl Fn(&str, Option<SystemTime>) -> bool) {
         let Ok(entries) = fs_err::read_dir(&self.folder) else {
             return;

@@ -97,7 +97,7 @@ fn rendered_copy_is_written_again_only_if_its_objects_or_its_index_changed() {
     let origin = image("a:1", b"1", None);
     let store = new_store(folder.path().to_owned(), LARGE);
     let path = store.rendered_path(&origin, &web());
-    // An open file keeps its number.
+    // The inode number of a file cannot be used again while the file is open.
     let written = |text: &str| {
         let before = fs_err::File::open(&path).ok();
         keep_rendered(&store, &origin, text).unwrap();
@@ -109,7 +109,7 @@ fn rendered_copy_is_written_again_only_if_its_objects_or_its_index_changed() {
     assert!(!written(OBJECTS));
     assert!(written(&OBJECTS.replace("third", "fourth")));
     let mut bytes = fs_err::read(&path).unwrap();
-    // The last byte of the index; its length and its seal follow.
+    // The last byte of the index. The length of the index and the seal follow.
     let last = bytes.len() - 41;
     bytes[last] ^= 1;
     fs_err::write(&path, &bytes).unwrap();
@@ -128,7 +128,7 @@ fn single_rendered_objects_are_read_also_after_a_restart() {
     let store = new_store(folder.path().to_owned(), LARGE);
     let read = |wanted: &[&str]| texts(&store, &origin, wanted).unwrap();
     assert_eq!(read(&["ConfigMap/other/two"]), ["third"]);
-    // The object without a namespace can get this one.
+    // An object without a namespace can get this namespace.
     assert_eq!(read(&["ConfigMap/other/one"]), ["first", "second"]);
     assert_eq!(read(&["ConfigMap/web/one"]), ["first"]);
     let selected = select(&store, &origin, &["Shop.example.com/web/one", "Secret/a/b"]).unwrap();
@@ -184,7 +184,7 @@ fn tampered_rendered_objects_are_not_used() {
         fs_err::write(&path, damaged).unwrap();
         assert_eq!(of("ConfigMap/web/one"), None);
     }
-    // The next load of the whole content writes it again.
+    // The next load of the whole content writes the rendered copy again.
     keep_rendered(&store, &origin, OBJECTS).unwrap();
     assert_eq!(fs_err::read(&path).unwrap(), good);
     store.remove_rendered(&origin, &web());

@@ -44,7 +44,7 @@ fn noise(size: usize) -> Vec<u8> {
     std::iter::repeat_with(next).take(size).collect()
 }
 
-/// Stores two files, the second with this number of bytes.
+/// Stores two files. The second file has `size` bytes.
 pub(super) fn keep(
     store: &Store,
     origin: &ContentId,
@@ -70,7 +70,7 @@ pub(super) fn keep(
     store.keep(writer, files, summary(), origin, key, owner)
 }
 
-/// Returns the first file if the copy is complete.
+/// Returns the first file if the copy is complete, and `None` otherwise.
 pub(super) fn first(store: &Store, origin: &ContentId, key: &[u8]) -> Option<Vec<u8>> {
     let mut content = store.open(origin, key)?;
     assert_eq!(content.summary(), summary());
@@ -92,7 +92,7 @@ fn stored_content_is_read_only_under_its_identity() {
     keep(&store, &origin, b"key", "ana", 0).unwrap();
     assert_eq!(first(&store, &origin, b"key").unwrap(), b"a: 1");
     assert_eq!(first(&store, &origin, b"another key"), None);
-    // A copy under another digest is other content.
+    // A copy under another digest counts as other content.
     fs_err::copy(store.path(&origin), store.path(&other)).unwrap();
     assert_eq!(first(&store, &other, b"key"), None);
     store.remove(origin.digest());
@@ -143,7 +143,7 @@ fn unfinished_copies_are_removed() {
     drop(writer);
     assert_eq!(names(folder.path()), 0);
     fs_err::write(folder.path().join("1-1.unfinished"), b"x").unwrap();
-    // The file can belong to a running fetch. Only a new process knows that it does not.
+    // The file may belong to a running fetch. Only a new process knows that no fetch is running.
     store.sweep(BTreeSet::new());
     assert_eq!(names(folder.path()), 1);
     new_store(folder.path().to_owned(), LARGE);
@@ -208,7 +208,7 @@ fn metrics_count_lookups_and_evictions_and_have_the_size_of_the_copies() {
     let bytes = fs_err::metadata(store.path(&large)).unwrap().len();
     let size = format!(r#"bundle_cache_size_bytes{{copy="content"}} {bytes}"#);
     has(&size);
-    // Copies of an earlier process count as well.
+    // Copies of an earlier process also count.
     metrics.cache.holds("content", 0, 0);
     drop(new());
     has(&size);
@@ -240,7 +240,7 @@ fn archives_have_the_same_bytes_each_time_and_are_read_from_any_offset() {
     let folder = tempfile::tempdir().unwrap();
     let store = new_store(folder.path().to_owned(), LARGE);
     let origin = image("a:1", b"1", None);
-    // Longer than a part, and not compressible.
+    // The content is longer than one part, and cannot be compressed.
     keep(&store, &origin, b"key", "ana", 200_000).unwrap();
     assert!(store.open_archive(&origin, b"key").is_none());
     let bytes = archive(&store, &origin);

@@ -1,5 +1,5 @@
 //! Approvals of a content digest, if the class requires them: finds a valid approval, and writes
-//! the status of each approval. Admission checks the approver too, when an approval is written.
+//! the status of each approval. Admission also checks the approver when the approval is written.
 
 use bundle_api::approval::{BundleApprovalSpec, BundleApprovalStatus};
 use bundle_api::names::{self, condition, reason};
@@ -52,7 +52,8 @@ pub(in crate::reconcile) async fn approved(
     let failed = |error: kube::Error| {
         ReconcileError::api("list BundleApprovals", reason::INSTALL_FAILED, &error)
     };
-    // Names only: whole objects of all approvals could exceed the memory.
+    // Only names are read, because the whole objects of all approvals could exceed the memory
+    // limit.
     let mut names = Vec::new();
     ctx.for_each(&ctx.approvals, None, |approval| {
         if spec(&approval).is_some() {
@@ -76,7 +77,8 @@ pub(in crate::reconcile) async fn approved(
             .ok()
             .and_then(|vouched| vouched.approves.as_ref());
         let same_terms = terms == Some(&present_terms);
-        // Admission compared the generation with that of the deployment.
+        // With a generation in the approval, its author knew the settings. Admission compared it
+        // with the generation of the BundleDeployment.
         let is_read = has_default_terms || spec.bundle_deployment.generation.is_some();
         let by = match vouched.map(|vouched| vouched.parts.template) {
             Err(why) => Err((reason::NOT_ADMITTED, why)),
@@ -104,8 +106,8 @@ pub(in crate::reconcile) async fn approved(
                     "class, ServiceAccount, target namespace, createNamespace, config, collision, crdUpgrades, drift.ignore, deletion or rollout.replace of BundleDeployment {name} changed after this approval: approve again"
                 ),
             )),
-            // An earlier version admitted the approval: the settings that its author read are
-            // unknown.
+            // Without a generation, it is unknown which settings the author of the approval knew.
+            // An earlier version admitted this approval.
             Ok(_) if !is_read => Err((
                 reason::SUPERSEDED,
                 format!(
@@ -124,7 +126,7 @@ pub(in crate::reconcile) async fn approved(
 }
 
 /// Returns the error for content without a valid approval. `invalid` contains the invalid approvals
-/// of this content, each with the reason.
+/// of this content, and the reason for each.
 pub(in crate::reconcile) fn not_approved(
     deployment: &DynamicObject,
     digest: &str,
@@ -154,7 +156,8 @@ fn has_requested(requesters: &PartRequesters, by: &Requester) -> bool {
     all.any(|requester| requester.user == by.user)
 }
 
-/// Returns the reason if `by` is a ServiceAccount that was deleted or recreated.
+/// Returns the reason if `by` is a ServiceAccount that was deleted or recreated. Returns `None`
+/// otherwise.
 async fn departed(
     ctx: &Context,
     by: &Requester,

@@ -21,9 +21,9 @@ use crate::reconcile::reader;
 use crate::sources::SourceOwner;
 
 impl DeploymentReconcile<'_> {
-    /// Returns the namespace of objects without a namespace. Rejects the namespaces of the webhook,
-    /// because a Pod of the content could read the keys in these namespaces. Admission rejects
-    /// these namespaces too, but a spec can be written while admission is off.
+    /// Returns the target namespace for objects that set no namespace. Rejects the namespaces of
+    /// the webhook, because a Pod of the content could read the keys in these namespaces. Admission
+    /// rejects these namespaces too, but a spec can be written while admission is off.
     pub(in crate::reconcile) fn target_namespace(&self) -> Result<Option<&str>, ReconcileError> {
         let settings = &self.ctx.shared.settings;
         let target = self.spec.target_namespace.as_deref();
@@ -43,7 +43,8 @@ impl DeploymentReconcile<'_> {
         items: &[PreparedObject],
     ) -> Result<(), ReconcileError> {
         self.check_reserved_namespaces(items)?;
-        // The allowed namespaces do not depend on earlier decisions.
+        // The rule needs no earlier decisions, because the allowed namespaces do not depend on
+        // them.
         let rule = ConsentRule::new(
             Some(self.class),
             ActingAccount::Granted,
@@ -62,8 +63,8 @@ impl DeploymentReconcile<'_> {
         Err(outside_targets(&outside, class, self.install_reason()))
     }
 
-    /// Checks that no object is in a namespace of the webhook, unless the class names that
-    /// namespace.
+    /// Checks that no object is in a namespace of the webhook. A namespace that the class names is
+    /// allowed.
     fn check_reserved_namespaces(&self, items: &[PreparedObject]) -> Result<(), ReconcileError> {
         let settings = &self.ctx.shared.settings;
         let reserved = in_reserved_namespaces(
@@ -84,8 +85,8 @@ impl DeploymentReconcile<'_> {
     }
 
     /// Checks that the Bundle of the template still has the content that was installed from this
-    /// Bundle. If a Bundle was deleted and created again after its tag has moved, it has other
-    /// content, which no user requested.
+    /// Bundle. A Bundle that was deleted, and created again after its tag has moved, has other
+    /// content. No user requested this content.
     pub(in crate::reconcile) fn check_content_unchanged(
         &self,
         request: &InstallRequest<'_>,
@@ -100,7 +101,8 @@ impl DeploymentReconcile<'_> {
         };
         let (bundle, digest) = (&request.generated.name, request.digest());
         let installation = &self.inventory.installation;
-        // An earlier version recorded neither the history nor the version of the installed content.
+        // An earlier version of the program did not record the history and the version of the
+        // installed content.
         if self.inventory.record.is_none()
             && !installation.is_empty()
             && !installation.starts_with(&format!("{digest} "))
@@ -126,7 +128,7 @@ impl DeploymentReconcile<'_> {
     }
 
     /// Checks that the class allows the source of the content. The class may have changed since
-    /// admission, and the Bundle was only checked against its own class.
+    /// admission. Admission of the Bundle checked only the class of the Bundle.
     pub(in crate::reconcile) fn check_source_allowed(&self) -> Result<(), ReconcileError> {
         let source = &self.spec.template.bundle.source;
         let field = "spec.template.spec.source";
@@ -184,8 +186,8 @@ impl DeploymentReconcile<'_> {
         }
     }
 
-    /// Sets the condition `Approved` for content that is not installed, by the current class.
-    /// Reports unknown content as such.
+    /// Sets the condition `Approved` for content that is not installed, according to the current
+    /// class. If the content is not known yet, the condition reports this.
     pub(in crate::reconcile) async fn show_approval(
         &mut self,
         request: &InstallRequest<'_>,
@@ -199,8 +201,8 @@ impl DeploymentReconcile<'_> {
         self.facts.approval = Some(ApprovalFact::ContentUnknown(class));
     }
 
-    /// Checks that the content is approved. A withdrawn approval is reported, and does not affect
-    /// installed content: only new content requires an approval.
+    /// Checks that the content is approved. A withdrawn approval is reported. It does not affect
+    /// installed content, because only new content requires an approval.
     pub(in crate::reconcile) async fn approve(
         &mut self,
         request: &InstallRequest<'_>,

@@ -1,5 +1,5 @@
 //! Safety of upgrades of CustomResourceDefinitions: each definition of new content is compared with
-//! the one on the cluster. The rules are in `bundle_core::plan::crd_upgrade`.
+//! the definition on the cluster. The rules are in `bundle_core::plan::crd_upgrade`.
 
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::crd_upgrade::{self, CrdVerdict};
@@ -11,9 +11,9 @@ use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::error::{self, MAX_LISTED, ReconcileError, RetryPolicy};
 
 impl DeploymentReconcile<'_> {
-    /// Compares the definitions among `items` with those on the cluster, one after the other, because
-    /// each can be large. The installing ServiceAccount reads them. A definition that does not exist
-    /// yet is safe.
+    /// Compares the definitions among `items` with the definitions on the cluster. Each definition
+    /// can be large, so they are compared one after the other. The installing ServiceAccount reads
+    /// them. A definition that does not exist yet is safe.
     pub(in crate::reconcile) async fn check_definitions(
         &mut self,
         request: &InstallRequest<'_>,
@@ -44,7 +44,7 @@ impl DeploymentReconcile<'_> {
         if refused.is_empty() && warnings.is_empty() {
             return Ok(());
         }
-        // Both tell which definitions exist, and their fields.
+        // Errors and warnings show which definitions exist, and their fields.
         self.check_access(request, items).await?;
         self.warnings.extend(warnings);
         if refused.is_empty() {
@@ -54,7 +54,7 @@ impl DeploymentReconcile<'_> {
     }
 }
 
-/// Returns the warnings about checks whose result an exception replaces.
+/// Returns the warnings about failed checks that an exception allows.
 fn exception_warnings(crd: &str, verdict: &CrdVerdict) -> Vec<String> {
     let excepted = verdict.excepted();
     let warnings = excepted.map(|(check, reason)| {
@@ -66,7 +66,7 @@ fn exception_warnings(crd: &str, verdict: &CrdVerdict) -> Vec<String> {
     warnings.collect()
 }
 
-/// Returns the warning about a definition whose author disables the checks.
+/// Returns the warning about a definition with an annotation that disables the checks.
 fn disabled_warning(crd: &str) -> String {
     format!(
         "CustomResourceDefinition {crd}: not compared with the one on the cluster, because the content sets annotation {}: {:?} ({})",
@@ -89,7 +89,7 @@ fn unreadable(crd: &str, error: &kube::Error, reason: &'static str) -> Reconcile
     }
 }
 
-/// Returns the error for definitions with unsafe changes. The texts are those of RukPak.
+/// Returns the error for definitions with unsafe changes. The texts are the same as in RukPak.
 pub(in crate::reconcile) fn unsafe_upgrades(
     refused: &[(&str, CrdVerdict)],
     reason: &'static str,

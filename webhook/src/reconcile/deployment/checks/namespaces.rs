@@ -48,8 +48,9 @@ impl DeploymentReconcile<'_> {
 
     /// Checks, before objects are created, that no namespace was replaced since the installation.
     ///
-    /// In a replaced namespace, the permissions of the requesters are checked again. Objects that
-    /// are installed with the permissions of the class wait for the next write of the spec.
+    /// If a namespace was replaced, the permissions of the requesters are checked again in the new
+    /// namespace. Objects that are installed with the permissions of the class are not created
+    /// before the next write of the spec.
     pub(in crate::reconcile) async fn check_namespaces(
         &mut self,
         request: &InstallRequest<'_>,
@@ -97,7 +98,7 @@ impl DeploymentReconcile<'_> {
             .iter()
             .filter(concerned)
             .any(|item| is_delegated(item))
-            // A restore has no recent write of the spec.
+            // A restore does not follow a new write of the spec.
             || (act == ObjectAction::Install && self.inventory.installation != self.content_key(request))
         {
             return Ok(());
@@ -105,8 +106,8 @@ impl DeploymentReconcile<'_> {
         Err(namespaces_replaced(&replaced, self.install_reason()))
     }
 
-    /// Checks the namespaces before installed objects are created again, or written over an object
-    /// of the same name that another actor created.
+    /// Checks the namespaces before installed objects are created again, or before they replace an
+    /// object of the same name that another actor created.
     pub(in crate::reconcile) async fn check_before_recreate(
         &mut self,
         request: &InstallRequest<'_>,
@@ -130,8 +131,8 @@ impl DeploymentReconcile<'_> {
         self.save_inventory(inventory).await
     }
 
-    /// Records, before an object is applied, the existing namespaces, and the item in `items` that
-    /// is the created target namespace.
+    /// Records the existing namespaces before an object is applied. Also records the target
+    /// namespace if `items` contains it and the installation creates it.
     pub(in crate::reconcile) async fn record_namespaces(
         &mut self,
         request: &InstallRequest<'_>,
@@ -155,7 +156,8 @@ impl DeploymentReconcile<'_> {
     }
 }
 
-/// Returns the error for namespaces that do not exist. `missing` has the messages about them.
+/// Returns the error for namespaces that do not exist. `missing` contains a message about each of
+/// them.
 pub(in crate::reconcile) fn missing_namespaces(
     missing: &[String],
     reason: &'static str,
@@ -180,7 +182,8 @@ fn replaced_since_installation(names: &BTreeSet<&str>) -> String {
     format!("{list} was deleted and created again since the content was installed into it")
 }
 
-/// Returns the error for replaced namespaces with objects that the class decides about.
+/// Returns the error for replaced namespaces that contain objects which are installed with the
+/// permissions of the class.
 pub(in crate::reconcile) fn namespaces_replaced(
     names: &BTreeSet<&str>,
     reason: &'static str,

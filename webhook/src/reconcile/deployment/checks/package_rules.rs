@@ -1,5 +1,5 @@
-//! Rules of `bundle.yaml` about the cluster, checked before new content is installed. The rules are
-//! in `bundle_core::plan::package_rules`.
+//! Rules in `bundle.yaml` about the cluster. They are checked before new content is installed.
+//! `bundle_core::plan::package_rules` contains the evaluation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ impl DeploymentReconcile<'_> {
         };
         if let Some(installed) = self.installed_content().and_then(InstalledContent::package) {
             let digest = request.digest();
-            // The history is that of the inventory, which users cannot write.
+            // The history is read from the inventory, which users cannot write.
             let allowed = self.spec.rollout.allow_downgrade
                 || revisions::contains(&self.core_revisions(), digest);
             let refusals = rules.upgrade_refusals(&installed, digest, allowed);
@@ -65,8 +65,8 @@ impl DeploymentReconcile<'_> {
         Err(requirements_missing(&unmet))
     }
 
-    /// Returns the error for missing requirements of the package in place of `error`, which says
-    /// that a kind of the content is missing: a requirement can have the reason.
+    /// Replaces `error` about a missing kind with the error about missing requirements of the
+    /// package, if there are any. A missing requirement can be the reason why the kind is missing.
     pub(in crate::reconcile) async fn with_requirements(
         &self,
         error: ReconcileError,
@@ -80,7 +80,7 @@ impl DeploymentReconcile<'_> {
     }
 }
 
-/// Returns group with version, and kind, of a required API.
+/// Splits a required API into group with version, and kind.
 fn split(api: &str) -> (&str, &str) {
     api.rsplit_once('/').unwrap_or_default()
 }
@@ -93,7 +93,8 @@ pub(in crate::reconcile) fn upgrade_refused(
     ReconcileError::findings(reason, refusals, RetryPolicy::OnChange)
 }
 
-/// Returns the error for missing requirements, which can appear at any time.
+/// Returns the error for missing requirements. It is retried, because the requirements can be
+/// installed at any time.
 pub(in crate::reconcile) fn requirements_missing(unmet: &Findings) -> ReconcileError {
     let messages = unmet.errors().map(finding_text).collect();
     ReconcileError::new(

@@ -1,5 +1,5 @@
-//! The decision of the class about the content of a BundleDeployment, before and after its
-//! installation. The rule is in `bundle_core::plan::decision`.
+//! The decision of the class to install the content of a BundleDeployment, before and after the
+//! installation. `bundle_core::plan::decision` contains the rule.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +37,7 @@ impl DeploymentReconcile<'_> {
         let has_objects = inventory.objects().next().is_some();
         let record = inventory.record.get_or_insert_default();
         let installed = record.installed.as_ref();
-        // Without the settings and the uid of the deployment.
+        // The text identifies the content without the settings and the uid of the deployment.
         let installed = installed.map(|installed| content_of(&installed.installation));
         let content = self.installation_prefix(request);
         let decisions = &mut record.decisions;

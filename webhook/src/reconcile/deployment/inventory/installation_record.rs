@@ -1,5 +1,5 @@
 //! The record of an installation in its inventory, and the status fields that show it. Decisions
-//! only use the record, because other clients can write the status.
+//! use only the record, because other clients can write the status.
 
 use bundle_api::ServiceAccountName;
 use bundle_api::deployment::status::Installed;
@@ -15,13 +15,14 @@ use crate::reconcile::error::ReconcileError;
 use crate::reconcile::seal;
 
 impl DeploymentReconcile<'_> {
-    /// Returns the completely installed content, if content is completely installed.
+    /// Returns the completely installed content. Returns `None` if no content is completely
+    /// installed.
     pub(in crate::reconcile) fn installed_content(&self) -> Option<&InstalledContent> {
         self.inventory.record.as_ref()?.installed.as_ref()
     }
 
-    /// Returns true if the installed content can be restored with the present spec: the class
-    /// requires no approval, or the terms that an approval covers are those of the installation.
+    /// Returns true if the installed content can be restored with the current spec. This is true if
+    /// the class requires no approval, or if the terms are the same as at the installation.
     pub(in crate::reconcile) fn can_restore_installed(&self) -> bool {
         self.class.approval == Approval::None
             || self
@@ -100,7 +101,7 @@ impl DeploymentReconcile<'_> {
         self.save_record(record).await
     }
 
-    /// Records the fields that the last apply left, after objects were restored or verified.
+    /// Records the managed fields after objects were restored or verified.
     pub(in crate::reconcile) async fn record_fields(
         &mut self,
         fields: Option<Digest>,
@@ -115,7 +116,7 @@ impl DeploymentReconcile<'_> {
     }
 
     /// Records the seals of the deployment and of its Bundle if content is installed. A client that
-    /// can write a status can remove the seal in it.
+    /// can write the status can remove the seal from it.
     pub(in crate::reconcile) async fn remember_seals(
         &mut self,
         generated: &GeneratedBundle,
@@ -126,7 +127,7 @@ impl DeploymentReconcile<'_> {
         let (ctx, bundle) = (self.ctx, &generated.object);
         let admission = seal::admission_text(ctx, self.object, Kind::BundleDeployment);
         let of_bundle = seal::admission_text(ctx, bundle, Kind::Bundle);
-        // A newly sealed object is reconciled again, with its seal.
+        // An object that was just sealed is reconciled again, with its seal.
         let (Some(admission), Some(of_bundle)) = (admission, of_bundle) else {
             return Ok(());
         };

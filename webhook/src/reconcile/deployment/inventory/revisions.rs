@@ -14,7 +14,7 @@ impl DeploymentReconcile<'_> {
         record.map_or_else(Vec::new, |record| record.revisions.clone())
     }
 
-    /// Returns true if `spec.config` is the configuration of the revision that was installed last.
+    /// Returns true if `spec.config` equals the configuration of the last installed revision.
     pub(in crate::reconcile) fn has_installed_config(&self) -> bool {
         let record = self.inventory.record.as_ref();
         let installed = record.and_then(|record| record.revisions.first());

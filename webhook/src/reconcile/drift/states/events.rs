@@ -14,8 +14,8 @@ use crate::reconcile::api::discovery::Kind;
 use crate::reconcile::api::object::ObservedObject;
 
 impl InstalledStates {
-    /// Starts logging the events for `deployment`. Results that the reconcile records later are
-    /// compared with them.
+    /// Starts to log the events for `deployment`. Results that the reconcile records later are
+    /// compared with these events.
     pub(in crate::reconcile) fn begin_reconcile(&self, deployment: &str) {
         self.with(deployment, |state| state.log.begin());
     }
@@ -36,7 +36,7 @@ impl InstalledStates {
         }
     }
 
-    /// Records that some kinds of the content are not served, so that their objects are not
+    /// Records that the API server does not serve some kinds of the content. Their objects are not
     /// watched.
     pub(in crate::reconcile) fn mark_unwatched(&self, deployment: &str) {
         self.with(deployment, |state| {
@@ -90,7 +90,8 @@ impl InstalledStates {
         let group_kind = kind.group_kind().to_string();
         for deployment in users {
             let work = self.with(deployment, |state| {
-                // While objects are being applied, new objects are only in the inventory.
+                // While objects are being applied, the inventory already contains new objects that
+                // have no state.
                 let applied = state.objects.keys().map(String::as_str);
                 let recorded = state.inventory.objects().filter(|_| state.is_applying);
                 let mine: BTreeSet<String> = applied
@@ -123,7 +124,7 @@ impl InstalledStates {
     }
 
     pub(super) fn wake(&self, deployment: &str) {
-        // The receiver only closes when the process ends.
+        // Sending fails only when the process ends.
         self.wake.send(deployment.to_owned()).ok();
     }
 }

@@ -15,7 +15,7 @@ impl InstalledStates {
         });
     }
 
-    /// Returns and clears the set of objects whose health may have changed.
+    /// Returns and clears the set of objects that need a health check.
     pub(in crate::reconcile) fn take_touched(&self, deployment: &str) -> BTreeSet<String> {
         self.with(deployment, |state| std::mem::take(&mut state.touched))
     }

@@ -33,34 +33,36 @@ const VERIFICATION_RESET_AFTER: Duration = Duration::from_secs(120);
 /// The state of an object after the last apply.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::reconcile) struct AppliedState {
-    /// `None` if the state is unknown. In this case the object must be read to detect drift.
+    /// State of the object. `None` if the state is unknown. Then the object must be read to detect
+    /// drift.
     pub(in crate::reconcile) state: Option<ObjectState>,
-    /// The resourceVersion of the object.
+    /// The resourceVersion of the object after the last apply.
     pub(in crate::reconcile) version: u64,
 }
 
 impl AppliedState {
-    /// Returns true if the `managedFields` entry of the controller shows drift.
+    /// Returns true if the entry of this controller in `managedFields` shows drift.
     fn shows_drift_in_fields(&self) -> bool {
         self.state.is_some_and(|state| state.fingerprint.is_some())
     }
 }
 
-/// An object that another actor wrote, and whose recorded fields show no change.
+/// An object that another actor wrote, although its recorded fields show no change. It must be
+/// verified by an apply.
 #[derive(Debug, Clone, Copy)]
 struct PendingVerification {
-    /// The time at which the object is verified. `None` if it was verified and not written
-    /// afterwards.
+    /// The time at which the object is verified. `None` if the object was verified and no actor
+    /// wrote it afterwards.
     due: Option<Instant>,
-    /// The number of consecutive verifications without drift.
+    /// The number of consecutive verifications that found no drift.
     times: u32,
     last: Instant,
 }
 
-/// The state of one deployment.
+/// The state of the objects of one deployment.
 #[derive(Default)]
 struct InstalledState {
-    /// The recorded objects of the deployment.
+    /// The objects of the deployment that the inventory records.
     inventory: Arc<Inventory>,
     /// The key of the content that the objects belong to.
     content_key: String,
@@ -86,18 +88,18 @@ struct InstalledState {
 /// Kinds of the content that are not watched yet.
 #[derive(Debug, Clone, Copy, Default)]
 struct UnwatchedKinds {
-    /// True if an object was restored after the last attempt to open the watches: the API server
-    /// may serve the kinds now.
+    /// True if an object was restored after the last attempt to open the watches. Then the API
+    /// server may serve the kinds now.
     has_restored: bool,
 }
 
-/// The states of all deployments.
+/// The states of the objects of all deployments.
 pub(in crate::reconcile) struct InstalledStates {
     all: Mutex<HashMap<String, InstalledState>>,
-    /// The time from which the times of restores are counted.
+    /// The start of the time scale for the times of restores.
     began: Instant,
     wake: mpsc::UnboundedSender<String>,
-    /// The end states of Jobs, also of deleted Jobs.
+    /// The last states of Jobs, including deleted Jobs.
     pub(in crate::reconcile) job_ends: JobEnds,
 }
 
@@ -122,8 +124,8 @@ impl InstalledStates {
         self.with(deployment, |state| state.inventory = inventory);
     }
 
-    /// Returns the deployments in `deployments` whose inventory contains the object `key`. Events
-    /// about other objects are ignored.
+    /// Returns those of `deployments` that record the object `key` in their inventory. Events about
+    /// other objects are ignored.
     pub(in crate::reconcile) fn recording_deployments(
         &self,
         deployments: &[String],
@@ -186,7 +188,7 @@ impl InstalledStates {
         })
     }
 
-    /// Records that an object was verified: the object has all applied values, and its state is
+    /// Records that an object was verified: the object has all applied values. Its state is now
     /// `left`.
     pub(in crate::reconcile) fn record_verified(
         &self,
@@ -206,7 +208,7 @@ impl InstalledStates {
         });
     }
 
-    /// Returns the key of the content that is known to be in place.
+    /// Returns the key of the content that is known to be completely applied.
     pub(in crate::reconcile) fn content(&self, deployment: &str) -> Option<String> {
         self.with(deployment, |state| {
             (!state.is_applying && !state.content_key.is_empty()).then(|| state.content_key.clone())
@@ -301,7 +303,7 @@ impl InstalledStates {
         });
     }
 
-    /// Removes objects that are gone as expected, such as expired Jobs.
+    /// Removes the states of objects after an expected deletion, for example of expired Jobs.
     pub(in crate::reconcile) fn expired(&self, deployment: &str, keys: &BTreeSet<String>) {
         self.with(deployment, |state| {
             for key in keys {

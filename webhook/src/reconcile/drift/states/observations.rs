@@ -1,5 +1,5 @@
-//! The last watch event of each object during a reconcile. Results that the reconcile records can
-//! be older.
+//! The last watch event of each object during a reconcile. A result that the reconcile records can
+//! be older than the event.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ use crate::reconcile::api::object::ObservedObject;
 pub(in crate::reconcile) enum Observation {
     /// The object was created or changed, or is in a list.
     Present(ObservedObject),
-    /// The write with this resourceVersion deleted the object; 0 if the resourceVersion is unknown.
+    /// The object was deleted. Contains the resourceVersion of the deletion, or 0 if it is unknown.
     Gone(u64),
 }
 
 impl Observation {
-    /// Returns the object if it exists.
+    /// Returns the observed object. Returns `None` if it was deleted.
     pub(super) fn seen(&self) -> Option<&ObservedObject> {
         match self {
             Self::Present(seen) => Some(seen),
@@ -23,8 +23,8 @@ impl Observation {
         }
     }
 
-    /// Returns true if the observation is not newer than the own write with resourceVersion
-    /// `written`.
+    /// Returns true if the observation is not newer than this controller's own write. That write
+    /// has resourceVersion `written`.
     pub(super) fn is_older_than(&self, written: u64) -> bool {
         let version = match self {
             Self::Present(seen) => seen.version,
@@ -39,12 +39,12 @@ impl Observation {
 pub(super) struct ObservationLog(Option<BTreeMap<String, Observation>>);
 
 impl ObservationLog {
-    /// Starts an empty log.
+    /// Starts a new log without observations.
     pub(super) fn begin(&mut self) {
         self.0 = Some(BTreeMap::new());
     }
 
-    /// Removes all observations.
+    /// Ends the log, and removes all observations.
     pub(super) fn end(&mut self) {
         self.0 = None;
     }

@@ -1,5 +1,5 @@
-//! Restores that are due, incomplete installations, and installations that wait after an error. The
-//! delays are in `bundle_core::plan::backoff`.
+//! Restores that are due, incomplete installations, and installations that are delayed after an
+//! error. `bundle_core::plan::backoff` computes the delays.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use super::{AppliedState, InstalledState, InstalledStates, Observation, ObservedObject};
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
 
-/// Maximum number of additional objects that a message names.
+/// Maximum number of objects that are added to a message.
 const MAX_NAMED: usize = 20;
 
 /// The drift of an object.
@@ -19,7 +19,7 @@ const MAX_NAMED: usize = 20;
 pub(super) struct Drift {
     pub(super) since: Timestamp,
     pub(super) is_missing: bool,
-    /// The field manager of the last write, if the manager is known.
+    /// The field manager of the last write. `None` if the manager is unknown.
     pub(super) writer: Option<Box<str>>,
 }
 
@@ -30,13 +30,14 @@ pub(super) struct PartialInstallation {
     pub(super) content_key: String,
     /// The objects that were applied.
     pub(super) applied: BTreeSet<String>,
-    /// True if the objects of the previously installed content have a state.
+    /// True if the objects of the previously installed content have a recorded state.
     pub(super) knows_former: bool,
 }
 
-/// An installation that waits, because the API server cannot store at least one of its objects.
+/// An installation that is delayed, because the API server cannot store at least one of its
+/// objects.
 pub(super) struct DelayedInstallation {
-    /// The attempt that failed.
+    /// The key of the attempt that failed.
     pub(super) key: String,
     pub(super) error: ReconcileError,
     pub(super) times: u32,
@@ -63,7 +64,7 @@ impl InstalledStates {
         })
     }
 
-    /// Returns the time until the next restore is due, or `None` without drift.
+    /// Returns the time until the next restore is due, or `None` if no object has drifted.
     pub(in crate::reconcile) fn next_restore(&self, deployment: &str) -> Option<Duration> {
         let now = self.began.elapsed();
         self.with(deployment, |state| {
@@ -135,7 +136,7 @@ impl InstalledStates {
         })
     }
 
-    /// Returns the cause of the drift as text: that the object was deleted, or the field manager of
+    /// Returns the cause of the drift as text: the deletion of the object, or the field manager of
     /// the last write.
     pub(in crate::reconcile) fn cause(&self, deployment: &str, key: &str) -> Option<String> {
         self.with(deployment, |state| {
@@ -148,7 +149,7 @@ impl InstalledStates {
         })
     }
 
-    /// Returns the drifted objects that another actor keeps changing back.
+    /// Returns the drifted objects that another actor repeatedly changes after each restore.
     pub(in crate::reconcile) fn contested(&self, deployment: &str) -> Vec<String> {
         let now = self.began.elapsed();
         self.with(deployment, |state| {
@@ -183,8 +184,8 @@ impl InstalledStates {
                 knows_former: !state.objects.is_empty(),
             });
             if partial.content_key != content_key {
-                // These objects have values of neither the installed content nor the requested
-                // content.
+                // These objects have neither the values of the installed content nor the values of
+                // the requested content.
                 for key in &partial.applied {
                     state.objects.remove(key);
                 }
@@ -248,13 +249,13 @@ impl InstalledStates {
         })
     }
 
-    /// Returns true if the object has a state.
+    /// Returns true if the object has a recorded state.
     pub(in crate::reconcile) fn has_state(&self, deployment: &str, key: &str) -> bool {
         self.with(deployment, |state| state.objects.contains_key(key))
     }
 
     /// Returns the objects that an incomplete installation of `content_key` applied. Returns `None`
-    /// without an incomplete installation, and an empty list if the incomplete installation is of
+    /// if no installation is incomplete. Returns an empty set if the incomplete installation is of
     /// other content.
     pub(in crate::reconcile) fn partially_applied(
         &self,
@@ -272,7 +273,7 @@ impl InstalledStates {
         })
     }
 
-    /// Returns the objects whose state is known. `is_recorded` is true if the inventory records
+    /// Returns the objects with a known state. `is_recorded` is true if the inventory records
     /// installed content.
     pub(in crate::reconcile) fn coverage(&self, deployment: &str, is_recorded: bool) -> Coverage {
         self.with(deployment, |state| {
@@ -331,8 +332,8 @@ impl InstalledStates {
 }
 
 impl InstalledState {
-    /// Records drift of the object. Failed restores of the object, and a delayed installation that
-    /// contains it, are retried earlier.
+    /// Records drift of the object. A failed restore of the object is retried earlier. A delayed
+    /// installation that contains the object is also retried earlier.
     pub(super) fn record_drift(&mut self, key: &str, seen: Option<&ObservedObject>) {
         let is_missing = seen.is_none();
         let drift = self.drifted.entry(key.to_owned()).or_insert(Drift {
@@ -357,8 +358,8 @@ impl InstalledState {
         }
     }
 
-    /// Evaluates all objects, as `seen` or as logged since. Returns true if the deployment needs a
-    /// reconcile.
+    /// Evaluates all objects. For each object, the last logged event has priority over `seen`.
+    /// Returns true if the deployment needs a reconcile.
     pub(super) fn evaluate_all(&mut self, seen: &BTreeMap<String, ObservedObject>) -> bool {
         let mut all: BTreeMap<String, Observation> = seen
             .iter()
@@ -388,7 +389,8 @@ fn naming(message: &str, failing: &BTreeSet<String>) -> String {
     )
 }
 
-/// Returns true if the text contains this key, and not only a longer key with this prefix.
+/// Returns true if `text` contains exactly this key. A longer key that begins with this key does
+/// not count.
 fn names(text: &str, key: &str) -> bool {
     text.match_indices(key).any(|(at, _)| {
         let after = text[at + key.len()..].chars().next();

@@ -11,7 +11,8 @@ use crate::reconcile::error::RetryPolicy;
 
 const KEY: &str = "ConfigMap/n/x";
 
-/// Returns the state of an object with the field entry `text`, after the write `revision`.
+/// Returns the state of an object after the write with resourceVersion `revision`. `text` is its
+/// entry in `managedFields`.
 fn state(text: &str, revision: &str) -> ObjectState {
     let fields = json!({ text: {} });
     let entry = drift::FieldsEntry {
@@ -81,7 +82,7 @@ fn write_without_change_of_the_own_entry_is_verified_with_growing_delay() {
     assert_eq!(states.suspects("web", now).0, [KEY.to_owned()].into());
     states.record_verified("web", KEY, left(6, "a"), now);
     assert_eq!(states.suspects("web", now), (BTreeSet::new(), None));
-    // The same state again changes nothing; another write is verified after a delay.
+    // The same state has no effect. Another write is verified after a delay.
     states.changed(&users, KEY, &Observation::Present(seen(6, "a")));
     assert_eq!(states.suspects("web", now), (BTreeSet::new(), None));
     states.changed(&users, KEY, &Observation::Present(seen(7, "a")));
@@ -103,7 +104,7 @@ fn content_with_unwatched_objects_is_found_again_in_the_next_reconcile() {
     assert_eq!(states.content("web").as_deref(), Some("sha256:1"));
     states.end_reconcile("web");
     assert_eq!(states.content("web"), None);
-    // No object was restored, so the served kinds have not changed.
+    // No object was restored, so the API server serves the same kinds as before.
     assert!(woken.try_recv().is_err());
 
     states.begin_reconcile("web");
@@ -148,7 +149,8 @@ fn own_writes_wake_no_deployment_and_later_foreign_writes_do() {
     states.changed(&users, "ConfigMap/n/x", &Observation::Present(seen(6, "b")));
     assert_eq!(woken.try_recv().unwrap(), "web");
     assert_eq!(states.drifted("web").len(), 1);
-    // The value can differ with the same entry: drift stays until an apply.
+    // The value can differ although the entry is the same. Therefore the object stays drifted until
+    // an apply.
     states.changed(&users, "ConfigMap/n/x", &Observation::Present(seen(7, "a")));
     assert_eq!(states.drifted("web").len(), 1);
     states.record_restored("web", "ConfigMap/n/x", left(8, "a"));
@@ -316,7 +318,7 @@ fn error_of_a_restore_names_all_objects_that_could_not_be_restored() {
     let longer = format!("{OTHER}: no, nor {KEY}-2");
     states.keep_restore_error("web", Some(&error(&longer)));
     assert_eq!(kept(&states), format!("{longer}; also not restored: {KEY}"));
-    // An error that names no object.
+    // This error names no object.
     states.keep_restore_error("web", Some(&error("no")));
     assert_eq!(kept(&states), "no");
     states.keep_restore_error("web", Some(&error(&format!("{OTHER}: no"))));
@@ -342,7 +344,7 @@ fn objects_of_an_interrupted_installation_and_of_the_former_content_are_observed
         Some(keys(&[KEY]))
     );
     assert!(!states.lacks_former_objects("web"));
-    // Later writes of other actors, to objects of both contents.
+    // Another actor writes objects of both contents later.
     for key in [KEY, OTHER] {
         states.changed(
             &["web".to_owned()],
@@ -351,7 +353,8 @@ fn objects_of_an_interrupted_installation_and_of_the_former_content_are_observed
         );
     }
     assert_eq!(states.restorable("web"), keys(&[KEY, OTHER]));
-    // Other content is requested now: the intended values of the first object are unknown.
+    // Other content is requested now. Therefore the intended values of the first object are
+    // unknown.
     states.begin_apply("web");
     states.record_interrupted("web", "sha256:3", HashMap::new(), &nothing.0, &nothing.1);
     assert_eq!(states.partially_applied("web", "sha256:3"), Some(keys(&[])));
@@ -389,15 +392,15 @@ fn object_that_is_deleted_during_its_restore_stays_drifted() {
         (Observation::Gone(8), true),
         (Observation::Gone(0), true),
         (Observation::Present(seen(8, "c")), true),
-        // An event from before the restore.
+        // This event is older than the restore.
         (Observation::Gone(7), false),
         (Observation::Present(seen(7, "b")), false),
     ] {
         let (states, mut woken) = states();
         states.changed(&users, KEY, &Observation::Present(seen(6, "b")));
         states.begin_reconcile("web");
-        // The watch can be faster than the response to the own write, and slower than the write of
-        // another actor.
+        // An event can arrive before the response to this controller's own write, and after the
+        // write of another actor.
         states.changed(&users, KEY, &told);
         while woken.try_recv().is_ok() {}
         states.record_restored("web", KEY, left(7, "a"));

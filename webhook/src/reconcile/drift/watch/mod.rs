@@ -1,6 +1,7 @@
 //! Metadata watches on the kinds that are in use. Each watch belongs to one installing
-//! ServiceAccount, kind and scope. Deployments share the watch. The number of watches is limited by
-//! requester, because each watch has a connection. `drift::states` evaluates the events.
+//! ServiceAccount, kind and scope. Several BundleDeployments can use the same watch. The number of
+//! watches is limited for each requester, because each watch has a connection. `drift::states`
+//! evaluates the events.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,20 +32,21 @@ const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(30);
 pub(in crate::reconcile) struct WatchKey {
     pub(in crate::reconcile) account: ServiceAccount,
     pub(in crate::reconcile) kind: Kind,
-    /// `None` means all namespaces.
+    /// Namespace of the watch. `None` means all namespaces.
     pub(in crate::reconcile) namespace: Option<String>,
 }
 
-/// Consecutive failures after which a watch that has worked counts as failed. Single failures are
-/// normal.
+/// Number of consecutive failures after which a watch that has worked before counts as failed. A
+/// single failure has no effect.
 const FAILURE_THRESHOLD: u32 = 3;
 
-/// The state of a watch.
+/// The state of a watch: whether it reports events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum WatchProgress {
     Listing,
     Synced,
-    /// The watch reports no events: before the first list, or after several consecutive failures.
+    /// The watch reports no events. The first list has failed, or several consecutive attempts have
+    /// failed.
     Failed(String),
 }
 
@@ -57,7 +59,8 @@ struct Watch {
     table: ObservedTable,
     progress: watch::Receiver<WatchProgress>,
     task: AbortHandle,
-    /// Share of the watch limit of the requester whose BundleDeployment opened this watch.
+    /// Part of the watch limit of the requester. The BundleDeployment of this requester opened the
+    /// watch.
     _slot: Share,
 }
 
@@ -134,7 +137,7 @@ impl WatchError {
 }
 
 impl Watches {
-    /// `slots` limits the number of watches.
+    /// Creates an empty set of watches. `slots` limits their number.
     pub(in crate::reconcile) fn new(states: Arc<InstalledStates>, slots: Pool) -> Self {
         Self {
             states,
@@ -200,7 +203,7 @@ impl Watches {
         Ok(())
     }
 
-    /// Ends all watches of `deployment`.
+    /// Removes `deployment` from all watches. Closes the watches that no other deployment uses.
     pub(in crate::reconcile) fn remove_user(&self, deployment: &str) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|_, watch| {
@@ -210,7 +213,8 @@ impl Watches {
         });
     }
 
-    /// Returns the reason why drift of `deployment` may be missed now, if one of its watches fails.
+    /// Returns the reason why the watches could miss drift of `deployment` now. Returns `None` if
+    /// all its watches work.
     pub(in crate::reconcile) fn watch_failure(&self, deployment: &str) -> Option<String> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.iter().find_map(|(subject, watch)| {
@@ -230,7 +234,8 @@ impl Watches {
         })
     }
 
-    /// Returns the objects of `deployment` that the watches report and whose uids are recorded.
+    /// Returns the objects of `deployment` that the watches report. The inventory must record the
+    /// uid of each object.
     pub(in crate::reconcile) fn observed_objects(
         &self,
         deployment: &str,
@@ -263,7 +268,8 @@ impl Watches {
             .remove(subject);
     }
 
-    /// Returns slots for `count` further watches of `requester`, without waiting.
+    /// Returns slots for `count` further watches of `requester`. Fails at once if not enough slots
+    /// are free.
     fn slots(&self, requester: &str, count: usize) -> Result<Vec<Share>, WatchError> {
         let caps = Budget::half(&self.slots, requester);
         let most = caps.first().map_or(0, |cap| cap.most);
@@ -326,8 +332,8 @@ async fn follow(
         names::LABEL_OWNER_KIND,
         crate::reconcile::DEPLOYMENT
     );
-    // The label selector only reduces traffic. An object without the label looks deleted to this
-    // watch, and is read.
+    // The label selector only reduces traffic. If an object has lost the label, the watch reports
+    // it as deleted. Then the object is read.
     let config = watcher::Config::default()
         .labels(&selector)
         .page_size(object::PAGE);
@@ -410,10 +416,10 @@ async fn follow(
                 failures += 1;
                 let why = crate::chain(&error);
                 tracing::warn!(kind = %subject.kind.resource.plural, account = subject.account.user_name(), error = %why, "a watch of installed objects failed and is retried");
-                // The watch is retried forever. A failure is reported at once before the first
-                // list, and after several failures later. Deployments that wait for the first list
-                // in `keep` retry with their own backoff. Waking them would open the watch again at
-                // once.
+                // The watch is retried forever. Before the first list, a failure is reported at
+                // once. After the first list, only several consecutive failures are reported.
+                // Deployments that wait for the first list in `keep` retry with their own backoff.
+                // Waking them would open the watch again at once.
                 let mut has_worked = false;
                 sender.send_if_modified(|progress| {
                     has_worked = *progress == WatchProgress::Synced;

@@ -1,4 +1,4 @@
-//! Number of watches by requester, with an API server without objects.
+//! Number of watches by requester. The API server of these tests has no objects.
 
 use http::{Request, Response};
 use kube::api::ApiResource;
@@ -26,7 +26,7 @@ fn client() -> Client {
     Client::new(service, "default")
 }
 
-/// Returns watches of ConfigMaps in namespaces with these numbers.
+/// Returns watches of ConfigMaps. Each number selects one namespace.
 fn config_maps(namespaces: impl IntoIterator<Item = usize>) -> HashSet<WatchKey> {
     let watch = |number| WatchKey {
         account: ServiceAccount::parse("team", "installer").unwrap(),
@@ -74,7 +74,8 @@ async fn requester_has_at_most_half_of_the_watches_and_none_is_opened_above_it()
     keep(&watches, ("b", "ana"), &config_maps(3..4))
         .await
         .unwrap();
-    // Other requesters have the rest. A watch that is open needs no slot.
+    // Other requesters can use the remaining slots. A watch that is already open needs no further
+    // slot.
     keep(&watches, ("c", "ben"), &config_maps(0..8))
         .await
         .unwrap();
@@ -90,7 +91,7 @@ async fn closed_watches_are_available_again() {
     keep(&watches, ("b", "ben"), &config_maps(0..1))
         .await
         .unwrap();
-    // Other content of the same deployment.
+    // The same deployment now has other content.
     keep(&watches, ("a", "ana"), &config_maps(2..5))
         .await
         .unwrap();

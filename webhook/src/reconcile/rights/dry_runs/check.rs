@@ -1,6 +1,6 @@
 //! Dry runs of the objects of content as its requesters, before the installer applies them.
-//! `authorize` has the access reviews, `requester_permissions` decides when both run, and
-//! `apply` sends single dry runs.
+//! `authorize` sends the access reviews. `requester_permissions` decides when access reviews and
+//! dry runs are sent. `apply` sends single dry runs.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -26,19 +26,19 @@ use crate::reconcile::rights::dry_runs::failures::DryRunFailures;
 /// yet.
 const RETRY_LIMIT: Duration = Duration::from_secs(5);
 
-/// The dry runs of one content. Objects that cannot be checked yet are checked directly before
-/// their phase.
+/// The dry runs of one content. Objects that cannot be checked yet are checked later, directly
+/// before they are applied.
 pub(in crate::reconcile) struct DryRunCheck<'a> {
     ctx: &'a Context,
     client: ApplyClient<'a>,
     reason: &'static str,
-    /// Converts the error of a rejection for the caller.
+    /// Converts the error about rejected objects for the caller.
     translate: fn(ReconcileError) -> ReconcileError,
 }
 
-/// The input of a check.
+/// The input of the dry runs of one content.
 pub(in crate::reconcile) struct DryRunInput<'a> {
-    /// Empty if no object requires a dry run.
+    /// The requesters. Empty if no object requires a dry run.
     pub(in crate::reconcile) requesters: &'a [Requester],
     pub(in crate::reconcile) class: &'a str,
     /// The installing ServiceAccount.
@@ -48,7 +48,7 @@ pub(in crate::reconcile) struct DryRunInput<'a> {
     pub(in crate::reconcile) preparer: Preparer,
     pub(in crate::reconcile) remembers: bool,
     pub(in crate::reconcile) translate: fn(ReconcileError) -> ReconcileError,
-    /// The objects that require the consent of the requesters.
+    /// The rule that decides which objects require dry runs as the requesters.
     pub(in crate::reconcile) consent: RequiredConsent,
 }
 
@@ -110,7 +110,7 @@ impl<'a> DryRunCheck<'a> {
             .map(|item| item.id.name.as_str())
             .collect();
         let mut complaints = DryRunFailures::default();
-        // Objects of earlier phases can grant permissions that the installer lacks.
+        // Objects of earlier phases can grant missing permissions to the installer.
         for (item, refusal) in self.check(&namespaces, plan, false).await {
             if !is_for_its_phase(&refusal) {
                 complaints.add(item, refusal);
@@ -135,8 +135,8 @@ impl<'a> DryRunCheck<'a> {
         self.result(complaints)
     }
 
-    /// Checks the `items` that were not checked recently, directly before they are applied. Returns
-    /// their applies.
+    /// Checks those of `items` that were not checked recently, directly before they are applied.
+    /// Returns the checked applies of `items`.
     pub(in crate::reconcile) async fn check_round<'i>(
         &self,
         items: &[&'i PreparedObject],
@@ -146,8 +146,8 @@ impl<'a> DryRunCheck<'a> {
         refused.map(|()| checked)
     }
 
-    /// Checks drifted objects. Returns the applies of the objects that passed, and the error of the
-    /// other objects.
+    /// Checks drifted objects. Returns the applies of the objects that passed, and an error for the
+    /// objects that failed.
     pub(in crate::reconcile) async fn check_drifted<'i>(
         &self,
         items: &[&'i PreparedObject],
@@ -178,7 +178,7 @@ impl<'a> DryRunCheck<'a> {
         u64::try_from(allowed.count()).unwrap_or(u64::MAX)
     }
 
-    /// Checks the `items` that are waiting in the plan. Returns the items that failed.
+    /// Checks the `items` with an unchecked apply in the plan. Returns the items that failed.
     async fn check<'i>(
         &self,
         items: &[&'i PreparedObject],
@@ -209,7 +209,8 @@ impl<'a> DryRunCheck<'a> {
         refused
     }
 
-    /// Logs and counts disagreements. Returns an error if `complaints` is not empty.
+    /// Logs and counts objects for which access reviews and dry runs disagree. Returns an error if
+    /// `complaints` is not empty.
     pub(in crate::reconcile) fn result(
         &self,
         complaints: DryRunFailures,
@@ -230,7 +231,7 @@ impl<'a> DryRunCheck<'a> {
 }
 
 /// Returns true if a failed object is checked again directly before it is applied. Until then the
-/// installer may get the permission, or contested lists may be restored.
+/// installer may get the permission, or conflicting items of lists may be removed.
 fn is_for_its_phase(refusal: &ApplyRejection) -> bool {
     matches!(
         refusal,

@@ -19,7 +19,7 @@ pub(in crate::reconcile) const CANNOT_STORE: &str = "the API server cannot store
 pub(in crate::reconcile) struct DryRunFailures {
     /// Objects that the API server cannot store for any requester.
     pub(in crate::reconcile) invalid: Vec<String>,
-    /// The keys of these objects.
+    /// The keys of the objects in `invalid`.
     pub(in crate::reconcile) invalid_keys: Vec<String>,
     pub(in crate::reconcile) refused: Vec<String>,
     /// Objects that are rejected for every user.
@@ -34,7 +34,7 @@ pub(in crate::reconcile) struct DryRunFailures {
 }
 
 impl DryRunFailures {
-    /// Adds the result of one object.
+    /// Adds the failed dry run of one object.
     pub(in crate::reconcile) fn add(&mut self, item: &PreparedObject, refusal: ApplyRejection) {
         let line = |words: String| format!("{}: {words}", item.key);
         let verdict = match refusal {
@@ -117,8 +117,8 @@ impl DryRunFailures {
         }
     }
 
-    /// Returns an error for the most severe kind of result. Missing permissions of the
-    /// requester have priority over invalid objects, and rejections over unknown results.
+    /// Returns an error for the most severe kind of result. Missing permissions of the requester
+    /// have priority over invalid objects. Rejections have priority over unknown results.
     pub(in crate::reconcile) fn into_result(
         self,
         users: &str,
@@ -196,7 +196,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the result for a `Status` whose causes name these fields.
+    /// Returns the rejection for a `Status` with causes that name these fields.
     fn rejected(code: u16, message: &str, fields: &[&str]) -> ApplyRejection {
         ApplyRejection::Verdict(verdict(Rejection {
             code,
@@ -212,7 +212,7 @@ mod tests {
         let (none, field): (&[&str], &[&str]) = (&[], &["data[a b]"]);
         for (status, message, fields, code) in [
             (422, invalid, field, codes::install::INVALID_OBJECT),
-            // Without a field, the cause may be another one than the values.
+            // If the status names no field, the cause is not always in the values.
             (422, invalid, none, codes::install::OBJECT_REJECTED),
             (
                 422,

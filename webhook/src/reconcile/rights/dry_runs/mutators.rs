@@ -41,7 +41,7 @@ async fn read(apis: &Apis, own: &Client) -> Result<MutatedKinds, kube::Error> {
             for registration in page.items {
                 let mut value =
                     serde_json::to_value(registration).map_err(kube::Error::SerdeError)?;
-                // Items of lists have no kind.
+                // Items of lists do not contain their kind.
                 value["kind"] = name.into();
                 kinds.add(&value);
             }

@@ -168,7 +168,8 @@ async fn endless_list_of_refs_ends_at_the_memory_limit() {
     assert!(told.contains("MiB of memory"), "{told}");
 }
 
-/// Returns a pack with one object of `kind` whose header declares `size` bytes.
+/// Returns a pack with one object of `kind`. The header of the object declares a size of `size`
+/// bytes.
 fn pack(kind: u8, size: u64) -> Vec<u8> {
     let mut bytes = b"PACK\0\0\0\x02\0\0\0\x01".to_vec();
     let mut left = size >> 4;

@@ -29,7 +29,8 @@ async fn cancelled_fetch_kills_and_reaps_all_processes() {
         stalls: true,
         ..Behavior::default()
     });
-    // As in a container, where it is PID 1, this process is the parent of what git leaves behind.
+    // This process becomes the parent of processes that git does not wait for, as in a container,
+    // where it is PID 1.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).unwrap();
     let source = open(&server, "manifests", &branch("main")).await;
     let running = tokio::spawn(async move { source.resolve().await.map(drop) });
@@ -41,7 +42,7 @@ async fn cancelled_fetch_kills_and_reaps_all_processes() {
     running.abort();
     assert!(running.await.unwrap_err().is_cancelled());
     processes_end(&server).await;
-    // Ended processes that nothing has waited for still have their group.
+    // A process that has ended, but was not reaped, still has its process group.
     let left = groups(&all_processes());
     assert_eq!(running_groups.intersection(&left).count(), 0);
 }
@@ -217,6 +218,6 @@ async fn chart_can_have_more_names_at_its_root_than_a_command_line() {
     server.publish(&chart);
     let source = open(&server, "", &branch("main")).await;
     let (_, found) = fetched(&source).await.unwrap();
-    // The first commit has two further files.
+    // The first commit contains two further files.
     assert_eq!(found.len(), chart.len() + 2);
 }

@@ -1,4 +1,4 @@
-//! The messages of git sources.
+//! Tests of the messages of git sources.
 
 use bundle_core::diagnostic::rendered;
 

@@ -1,5 +1,5 @@
 //! The real git program against a real server over https: revisions, credentials, changed refs, and
-//! content that is no bundle.
+//! content that is not a bundle.
 
 mod hostile;
 mod limits;
@@ -26,7 +26,7 @@ fn branch(name: &str) -> GitRef {
     GitRef::Branch(name.to_owned())
 }
 
-/// Returns git with a folder beside the repositories of `server`.
+/// Returns git. Its folder is next to the repositories of `server`.
 fn program(server: &GitServer, limits: GitLimits) -> Arc<GitProgram> {
     let authority = server.folder.path().join("ca.pem");
     let path = std::env::var_os("PATH").unwrap();
@@ -205,7 +205,7 @@ async fn servers_without_filters_serve_the_same_content() {
         .await
         .unwrap();
     assert_eq!(with, without);
-    // Files come with the commit.
+    // The files are fetched together with the commit, so fewer requests are needed.
     assert!(server.requests().len() - filtered < filtered);
 }
 
@@ -214,7 +214,7 @@ async fn digest_is_that_of_the_files_and_not_of_the_commit() {
     let server = GitServer::start().await;
     let source = open(&server, "manifests", &branch("main")).await;
     let id = source.resolve().await.unwrap();
-    // Other files of the repository change.
+    // A file outside of the bundle changes.
     server.publish(&[("README.md", "more\n")]);
     assert_eq!(source.changed(&id).await.unwrap(), None);
     let now = source.resolve().await.unwrap();
@@ -247,7 +247,7 @@ async fn rewritten_branch_and_moved_tag_never_replace_the_recorded_commit() {
             found["manifests/web.yaml"],
             first["manifests/web.yaml"].as_bytes()
         );
-        // It no longer has it.
+        // The server no longer has the recorded commit.
         server.prune();
         let gone = open(&server, "manifests", &checkout).await;
         let error = gone
@@ -330,7 +330,7 @@ async fn missing_refs_and_repositories_are_reported() {
             "{told}"
         );
     }
-    // The hash of a file is no commit.
+    // The hash of a file is not a commit.
     let blob = server.git(&["rev-parse", "HEAD:manifests/web.yaml"]);
     let (code, told) = refused(&open(&server, "manifests", &GitRef::Commit(blob)).await).await;
     assert!(
@@ -356,7 +356,7 @@ async fn server_without_trusted_certificate_is_rejected() {
     assert_eq!(server.requests(), Vec::<String>::new());
 }
 
-/// Keeps the work tree of a repository that is part of another one.
+/// Adds a repository to the working folder as submodule `manifests/sub`.
 fn submodule(server: &GitServer) {
     run(
         &server.work(),

@@ -18,26 +18,27 @@ use tempfile::TempDir;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
-/// Name of the server in its certificate. No DNS server knows it.
+/// Name of the server in its certificate. DNS servers do not resolve this name.
 pub(super) const HOST: &str = "git.example.com";
 
-/// Behavior of the server.
+/// Behavior of the test server.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Behavior {
-    /// Required user and password.
+    /// User and password that the server requires.
     pub(super) login: Option<(String, String)>,
-    /// Redirects each request to this URL.
+    /// The server redirects each request to this URL.
     pub(super) redirect: Option<String>,
-    /// Accepts requests and never responds.
+    /// True if the server accepts requests and never responds.
     pub(super) stalls: bool,
-    /// Lists refs without end.
+    /// True if the server lists refs without end.
     pub(super) has_endless_refs: bool,
-    /// Serves files without the smart protocol, and names a repository at this URL that has its
-    /// objects.
+    /// The server serves files without the smart protocol, and names the repository at this URL as
+    /// another location of its objects.
     pub(super) alternate: Option<String>,
     /// Sends this file in place of each pack.
     pub(super) pack: Option<PathBuf>,
-    /// Names this URL as that of a further pack, which the client did not ask for.
+    /// The server names this URL as the location of a further pack, which the client did not
+    /// request.
     pub(super) pack_url: Option<String>,
 }
 
@@ -153,7 +154,7 @@ impl GitServer {
         self.git(&["rev-parse", "HEAD"])
     }
 
-    /// Makes refs of the working folder those of the server.
+    /// Pushes refs of the working folder to the server.
     pub(super) fn push(&self) {
         let heads = "refs/heads/*:refs/heads/*";
         let tags = "refs/tags/*:refs/tags/*";
@@ -264,8 +265,8 @@ async fn respond(State(served): State<Arc<Served>>, request: Request) -> Respons
     Response::from_parts(parts, with_pack_url(&body, &url).into())
 }
 
-/// Returns a file of the repository as a server without the smart protocol does, or `alternate` as
-/// another place of its objects.
+/// Returns a file of the repository like a server without the smart protocol. The file for
+/// alternate locations of objects contains `alternate`.
 fn file(root: &Path, path: &str, alternate: &str) -> Response {
     let path = path.trim_start_matches('/');
     let bytes = match path.strip_prefix("web.git/objects/") {

@@ -10,8 +10,8 @@ const METADATA: ObjectRules = ObjectRules {
     is_checked: true,
 };
 
-/// Reduces `text` in pieces of every small size, and returns the lines of the result, which is the
-/// same for all.
+/// Reduces `text` in pieces of every small size, and returns the lines of the result. All piece
+/// sizes must give the same result.
 fn reduced(kind: AnswerKind, rules: ObjectRules, text: &str) -> Vec<Value> {
     let mut results = Vec::new();
     for size in [1, 2, 7, 100, text.len()] {
@@ -54,7 +54,8 @@ fn with_fields(manager: &str, fields: &Value) -> Value {
     object
 }
 
-/// Keys in the order of `metadata.managedFields` as an API server writes it: the manager first.
+/// Returns the JSON text of an object. In each entry of `metadata.managedFields` the manager is the
+/// first key, as in the text of an API server.
 fn text(object: &Value) -> String {
     object.to_string()
 }
@@ -83,7 +84,7 @@ fn fields_of_other_managers_are_dropped() {
     without["metadata"]["managedFields"][0]["fieldsV1"] = json!({});
     let ours = with_fields(FIELD_MANAGER, &fields);
     for (before, after) in [(&theirs, &without), (&ours, &ours)] {
-        // `serde_json` sorts keys: `fieldsV1` stands before `manager`.
+        // `serde_json` sorts keys, so `fieldsV1` comes before `manager`.
         let typed =
             text(before).replace(&format!("\"fieldsV1\":{fields},\"manager\""), "\"manager\"");
         let typed = typed.replace("\"z\":1", &format!("\"fieldsV1\":{fields}"));

@@ -8,10 +8,11 @@ use serde_json::{Map, Value, json, map::Entry};
 use super::additions::Additions;
 use crate::format::registry::csv::Deployment;
 
-/// Parts of an affinity. Each one replaces that of the Deployment.
+/// Parts of an affinity. Each part replaces the same part of the Deployment.
 const AFFINITIES: [&str; 3] = ["nodeAffinity", "podAffinity", "podAntiAffinity"];
 
-/// Returns the part of an entry that identifies it. A new entry replaces the one with the same part.
+/// Returns the value that identifies an entry of a list, such as its name. A new entry replaces the
+/// entry with the same value.
 type Identity = fn(&Value) -> &Value;
 
 /// Writes `config` into the pod template of a Deployment:
@@ -24,8 +25,8 @@ type Identity = fn(&Value) -> &Value;
 /// | `volumeMounts` | for each container; replaces a mount of the same path |
 /// | `resources` | for each container; replaces all resources |
 /// | `nodeSelector` | replaces the selector |
-/// | `affinity` | each of its three parts replaces that of the Deployment |
-/// | `annotations` | added to Deployment and pods; existing ones stay |
+/// | `affinity` | each of its three parts replaces the same part of the Deployment |
+/// | `annotations` | added to Deployment and pods; existing annotations are kept |
 pub(in crate::format::registry) fn apply(
     config: &Map<String, Value>,
     deployment: &mut Deployment,
@@ -114,7 +115,8 @@ fn as_map(value: &mut Value) -> Option<&mut Map<String, Value>> {
     value.as_object_mut()
 }
 
-/// Returns the map at `path`. Missing maps are added. `None` if a value of the path is not a map.
+/// Returns the map at `path`, and adds missing maps. Returns `None` if a value of the path is not a
+/// map.
 pub(super) fn map_at<'a>(
     value: &'a mut Value,
     path: &[&str],
@@ -124,7 +126,8 @@ pub(super) fn map_at<'a>(
     })
 }
 
-/// Adds `values` to the list of `entry`. A value replaces the first one with the same identity.
+/// Adds `values` to the list of `entry`. A value replaces the first existing value with the same
+/// identity.
 fn replace_or_add(
     entry: Entry<'_>,
     values: &[Value],
@@ -134,7 +137,8 @@ fn replace_or_add(
     let Value::Array(own) = entry.or_insert_with(|| json!([])) else {
         return;
     };
-    // The place of each value, if the list has one that is the same.
+    // For each identity: the index of the first value in the list with this identity; `None` if the
+    // list has no such value.
     let mut places: HashMap<&Value, Option<usize>> = HashMap::new();
     places.extend(values.iter().map(|value| (identity(value), None)));
     for (number, value) in own.iter().enumerate() {
@@ -144,7 +148,7 @@ fn replace_or_add(
     }
     for value in values {
         let copy = additions.copy(value);
-        // The conversion fails.
+        // The conversion fails because of this limit, so the other values do not matter.
         if additions.exceed_limit() {
             return;
         }

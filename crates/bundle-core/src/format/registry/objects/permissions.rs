@@ -1,4 +1,4 @@
-//! ServiceAccounts of an operator, and the roles that they get.
+//! ServiceAccounts of an operator, and the roles that are bound to them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,8 +23,8 @@ fn account(name: &str) -> &str {
     if name.is_empty() { DEFAULT } else { name }
 }
 
-/// Returns the ServiceAccounts to create, each once: those that workloads run as, and those that
-/// get permissions.
+/// Returns the ServiceAccounts to create, each once: the ServiceAccounts that workloads run as, and
+/// the ServiceAccounts with permissions.
 pub(in crate::format::registry) fn accounts<'a>(
     permissions: &'a Permissions,
     deployments: &'a [Deployment],
@@ -56,9 +56,10 @@ pub(in crate::format::registry) struct Permissions {
 }
 
 impl Permissions {
-    /// Returns the roles and then their bindings, for ServiceAccounts in `namespace`. An operator
-    /// for all namespaces gets its namespaced permissions in every namespace, and may read and
-    /// list namespaces. Otherwise it gets them as Roles in each of its target namespaces.
+    /// Returns the roles and then their bindings, for ServiceAccounts in `namespace`. If the
+    /// operator watches all namespaces, it gets its namespaced permissions in every namespace, and
+    /// may read and list namespaces. Otherwise it gets the namespaced permissions as Roles in each
+    /// of its target namespaces.
     pub(in crate::format::registry) fn roles(
         self,
         csv: &str,
@@ -152,7 +153,7 @@ fn with_namespaces(mut permission: Permission) -> Permission {
     permission
 }
 
-/// Returns the permissions by the names of their roles. Equal permissions are one role.
+/// Returns the permissions by the names of their roles. Equal permissions share one role.
 fn by_name(csv: &str, permissions: Vec<Permission>) -> BTreeMap<String, Permission> {
     permissions
         .into_iter()
@@ -168,8 +169,8 @@ fn role_name(csv: &str, permission: &Permission) -> String {
     names::with_suffix(&format!("{csv}-{account}"), &hash[..10])
 }
 
-/// Returns the hash of `[csv, account, rules]` as JSON, in hexadecimal. One rule at a time is
-/// serialized.
+/// Returns the hash of `[csv, account, rules]` as JSON, in hexadecimal. Only one rule at a time is
+/// serialized, to limit the memory.
 fn hash(csv: &str, account: &str, rules: &[Value]) -> String {
     let mut hash = Sha256::new();
     hash.update(format!("[{},{},[", json!(csv), json!(account)));

@@ -17,12 +17,12 @@ use crate::{
     serving_certificate,
 };
 
-/// Port of a webhook that names none.
+/// Port of a webhook that specifies no port.
 const DEFAULT_PORT: u16 = 443;
 /// Label that each namespace has, with its name.
 const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
-/// Volumes with the certificate: name, path, and the names of certificate and key in it. The first
-/// one is for servers of controller-runtime, the second one for servers of API services.
+/// Volumes with the certificate: name, path, and the file names of certificate and key. The first
+/// volume is for servers of controller-runtime. The second volume is for servers of API services.
 const VOLUMES: [(&str, &str, [&str; 2]); 2] = [
     (
         "webhook-cert",
@@ -73,7 +73,7 @@ impl Webhooks<'_> {
             let ports: Vec<Value> = ports
                 .iter()
                 .map(|(port, target)| {
-                    // It was printed above.
+                    // The text was serialized above, so it is valid JSON.
                     let target: Value = serde_json::from_str(target).unwrap_or_default();
                     json!({"name": port.to_string(), "port": port, "targetPort": target})
                 })
@@ -141,7 +141,8 @@ impl Webhooks<'_> {
                 made.insert(key.to_owned(), value.clone());
             }
         }
-        // The API server calls a webhook for cluster-scoped objects in any case.
+        // The selector does not affect cluster-scoped objects: the API server always calls the
+        // webhook for these objects.
         if let TargetNamespaces::Listed(targets) = self.targets {
             let selector = json!({"matchExpressions": [{
                 "key": NAMESPACE_NAME, "operator": "In", "values": targets,
@@ -167,7 +168,7 @@ impl Webhooks<'_> {
         json!({api::ANNOTATION_INJECT_AUTHORITY: format!("{}/{service}", self.namespace)})
     }
 
-    /// Adds the conversion webhook to the CustomResourceDefinitions that name one.
+    /// Adds the conversion webhook to the CustomResourceDefinitions that the webhook names.
     pub(in crate::format::registry) fn convert(&self, crds: &mut [Manifest]) {
         let conversions = self
             .definitions
@@ -252,7 +253,7 @@ impl Webhooks<'_> {
     }
 }
 
-/// Removes the entries with these names from a list, and adds others.
+/// Removes the entries with these names from a list, and adds other entries.
 fn replace(
     owner: &mut Map<String, Value>,
     list: &str,

@@ -177,7 +177,7 @@ fn target_namespace_overrides_the_suggested_one() {
         .map(|object| &object.value["subjects"][0]["namespace"])
         .collect();
     assert_eq!(bindings, ["team-a", "team-a", "team-a"]);
-    // The operator still serves all namespaces.
+    // The operator still watches all namespaces.
     let deployment = find(&content, "Deployment.apps/team-a/cache-operator");
     let annotations = &deployment["spec"]["template"]["metadata"]["annotations"];
     assert_eq!(annotations["olm.targetNamespaces"], "");

@@ -1,5 +1,6 @@
-//! The objects of operators in several shapes, compared with those that operator-controller (OLM v1)
-//! creates. The expected objects are written by its rules. `formats.md` lists the differences.
+//! The objects of operators in several shapes, compared with the objects that operator-controller
+//! (OLM v1) creates. The expected objects follow the rules of OLM v1. `formats.md` lists the
+//! differences.
 
 use serde_json::{Value, json};
 
@@ -12,7 +13,7 @@ const CERT_MANAGER: &str = "cert-manager.io/v1";
 /// Length of the hash at the end of the name of a role.
 const HASH: usize = 10;
 
-/// A shape: name, the bundle, the expected objects, and the configuration.
+/// Columns: name of the shape, bundle, expected objects, configuration.
 const SHAPES: [(&str, &str, &str, &str); 6] = [
     (
         "all namespaces",

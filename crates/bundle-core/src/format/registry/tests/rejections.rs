@@ -1,11 +1,12 @@
-//! Bundles that operator-framework's validation rejects, with its messages and those of RukPak.
+//! Bundles that operator-framework's validation rejects. The expected messages are the messages of
+//! operator-framework and RukPak.
 
 use super::*;
 
 const WHY: &str = "convert registry+v1 bundle to plain+v0 bundle";
 const PLACE: &str = "manifests/csv.yaml:2: ClusterServiceVersion/cache-operator.v0.3.0";
 
-/// Returns the bundle with another text of its ClusterServiceVersion.
+/// Returns the bundle with `to` instead of `from` in its ClusterServiceVersion.
 fn changed(from: &str, to: &str) -> Files {
     assert!(CSV.contains(from), "{from}");
     bundle(&CSV.replace(from, to), &[])
@@ -154,7 +155,7 @@ fn invalid_webhooks_are_rejected() {
                 "webhook 'vcache.example.com' has no admissionReviewVersions",
             )],
         ),
-        // Other types can have the same name.
+        // A validating and a mutating webhook can have the same name.
         (
             &[
                 webhook(""),

@@ -36,7 +36,7 @@ impl Rule {
 /// Maximum number of comparisons in [`without_effect`].
 const COMPARISONS: usize = 10_000_000;
 
-/// Changes the fields of `desired` that the rules name. A field gets the value from `live`, the
+/// Changes the fields of `desired` that the rules name. A field receives the value from `live`, the
 /// object on the cluster. A field that `live` does not have is removed. Then all fields of managers
 /// that the rules name are removed. The order of the rules has no effect.
 pub fn apply_rules(
@@ -83,8 +83,8 @@ fn keep_live_fields(desired: &mut Value, live: &Value, rules: &[&Rule]) {
     }
 }
 
-/// Returns the value at `pointer`. Calls `above` for each value that contains the value at
-/// `pointer`.
+/// Returns the value at `pointer`; `None` if there is none. Calls `above` for each value that
+/// contains the value at `pointer`.
 fn find<'v>(
     value: &'v Value,
     pointer: &str,
@@ -105,7 +105,7 @@ fn find<'v>(
 
 /// Returns a message for each part of `rules`, in the order of `spec.drift.ignore`, that has no
 /// effect on these objects. If the maximum number of comparisons is reached, the last message
-/// states that.
+/// reports this.
 pub fn without_effect(rules: &[Rule], objects: &[(&ObjectId, &Value)]) -> Vec<String> {
     let mut lines = Vec::new();
     let mut left = COMPARISONS;

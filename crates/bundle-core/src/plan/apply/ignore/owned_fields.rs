@@ -1,6 +1,6 @@
-//! Fields of field managers by `managedFields`, and their removal from an object. Users write
-//! `managedFields`, rules and content. To limit the cost, each field and each list item is visited
-//! once.
+//! Fields that field managers own according to `managedFields`, and the removal of these fields
+//! from an object. Users write `managedFields`, rules and content. To limit the cost, each field
+//! and each list item is visited once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ const KEY_SETS: usize = 4;
 /// Maximum number of fields that identify an item.
 const KEY_FIELDS: usize = 8;
 
-/// Fields of any number of entries, by their keys in `fieldsV1`.
+/// Fields that one or more entries of `managedFields` own, by their keys in `fieldsV1`.
 #[derive(Debug, Default)]
 pub(super) struct OwnedFields<'f> {
     /// True if an entry of `managedFields` has the field itself, without fields below it.
@@ -35,7 +35,7 @@ impl<'f> OwnedFields<'f> {
         }
     }
 
-    /// Removes each owned leaf from `target`. Names and keys of list items stay.
+    /// Removes each owned field from `target`. Fields that identify a list item are not removed.
     pub(super) fn remove_from(&self, target: &mut Value) {
         self.remove_except(&[], target);
     }
@@ -90,7 +90,7 @@ impl<'f> OwnedFields<'f> {
                 count();
                 let values = names.iter().map(|name| item.get(name));
                 let values: Option<Vec<&Value>> = values.collect();
-                // The API server rejects a second item with the same values.
+                // The API server rejects a second item with the same key values.
                 let inner = values.and_then(|values| owned.remove(&text(&values)));
                 if let Some(inner) = inner {
                     inner.remove_except(names, item);
@@ -100,13 +100,15 @@ impl<'f> OwnedFields<'f> {
     }
 }
 
-/// Returns the item of a set that a key names.
+/// Returns the item of a set as JSON text, from its key `v:…` in `fieldsV1`. Returns `None` for
+/// other keys.
 fn member(key: &str) -> Option<String> {
     let value: Value = serde_json::from_str(key.strip_prefix("v:")?).ok()?;
     Some(value.to_string())
 }
 
-/// Returns the names and values of the fields that identify the item of a key.
+/// Returns the names and values of the fields that identify a list item, from its key `k:…` in
+/// `fieldsV1`. Returns `None` for other keys.
 fn identity(key: &str) -> Option<(Vec<String>, String)> {
     let fields: Map<String, Value> = serde_json::from_str(key.strip_prefix("k:")?).ok()?;
     if fields.is_empty() || fields.len() > KEY_FIELDS {

@@ -43,6 +43,7 @@ enum Segment {
 
 impl ListPath {
     /// Returns the innermost list in the field path of an error, such as `spec.ports[1].name`.
+    /// Returns `None` if the path contains no list.
     fn parse(field: &str) -> Option<Self> {
         let mut segments = Vec::new();
         let mut list = None;
@@ -68,11 +69,11 @@ impl ListPath {
 }
 
 /// Returns the lists that an apply cannot be merged into, because the items of this project and of
-/// other managers are invalid together. `causes` are reason and field of the causes in the `Status`
-/// of a 422 response.
+/// other managers are invalid together. `causes` contains the reason and field of each cause in the
+/// `Status` of a 422 response.
 ///
-/// The general reason is `FieldValueDuplicate`. Ports of a Service with several ports need names:
-/// for a port without a name that another actor changed, the API server answers
+/// The general reason is `FieldValueDuplicate`. In a Service with several ports, each port needs a
+/// name. If another actor changed a port without a name, the API server therefore answers
 /// `FieldValueRequired`.
 pub fn contested_lists<'a>(
     id: &ObjectId,
@@ -249,7 +250,7 @@ fn take(
     taken
 }
 
-/// Adds a set of fields to another.
+/// Adds the set of fields `from` to the set `into`.
 fn union(into: &mut Map<String, Value>, from: Map<String, Value>) {
     for (key, value) in from {
         match (into.get_mut(&key), value) {

@@ -1,7 +1,7 @@
-//! Decisions of ProvisionerClasses: the class and the terms under which content was admitted for
-//! installation, and the objects that the decision covers. A decision of one class, or of earlier
-//! terms of a class, has no effect under another. Decisions are stored in the inventory
-//! ([`crate::plan::inventory::InstallationRecord`]).
+//! Decisions of ProvisionerClasses. A decision records the class and the terms under which content
+//! was admitted for installation, and the objects that the decision covers. A decision has no
+//! effect for another class, or after the terms of its class changed. Decisions are stored in the
+//! inventory ([`crate::plan::inventory::InstallationRecord`]).
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::policy::ClassSignatures;
 use crate::reference::Digest;
 use crate::review::class::{Approval, Authorization, Class};
 
-/// Class and terms of a decision.
+/// Class and terms that a decision is based on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Decider {
@@ -30,7 +30,7 @@ pub struct Decider {
 }
 
 impl Decider {
-    /// Returns the decider for `class` and a BundleDeployment with these approval terms.
+    /// Returns the class and terms for a decision on a BundleDeployment with these approval terms.
     pub fn new(class: &Class, approval_terms: &Digest) -> Self {
         let account = class.service_account.as_ref();
         let terms = json!({
@@ -58,14 +58,15 @@ impl Decider {
     }
 }
 
-/// Decision about one content.
+/// Decision of a class to install one content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Decision {
     /// Content, ServiceAccount and namespace, as in the first part of
     /// [`crate::plan::inventory::Inventory::installation`].
     content: String,
-    /// `None` if an earlier version of this project installed the content and recorded no decider.
+    /// Class and terms of the decision. `None` if an earlier version of this project installed the
+    /// content and did not record them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     by: Option<Decider>,
 }
@@ -81,13 +82,14 @@ impl Decision {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Decisions {
-    /// Up to three decisions, newest last: the decision about the installed content, a later
-    /// decision of another decider, and the decision about the content whose installation started
-    /// last.
+    /// Up to three decisions, newest last:
+    /// - the decision about the installed content
+    /// - a later decision of another class, or of the same class with other terms
+    /// - the decision about the content of the last started installation
     #[serde(default)]
     of_content: Vec<Decision>,
-    /// Keys of recorded objects that are not part of the installed content, from content that
-    /// another decider admitted.
+    /// Keys of recorded objects that are not part of the installed content. These objects come from
+    /// content that another class admitted, or the same class with other terms.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     leftovers: BTreeSet<String>,
 }
@@ -95,15 +97,15 @@ pub struct Decisions {
 /// Objects that the current class authorized.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum DecidedObjects {
-    /// No objects.
+    /// The class authorized no objects.
     #[default]
     None,
-    /// All objects except those with these keys.
+    /// The class authorized all objects, except the objects with these keys.
     AllBut(BTreeSet<String>),
 }
 
 impl DecidedObjects {
-    /// All objects.
+    /// The class authorized all objects.
     pub const ALL: Self = Self::AllBut(BTreeSet::new());
 
     /// Returns `true` if the class authorized the object.
@@ -138,9 +140,8 @@ impl Decisions {
         }
     }
 
-    /// Records that `by` authorized `content`, before its first object is applied. `installed`
-    /// is the completely installed content; `has_objects` is true if the inventory records any
-    /// object.
+    /// Records that `by` authorized `content`, before its first object is applied. `installed` is
+    /// the completely installed content. `has_objects` is true if the inventory records any object.
     pub fn begin(
         &mut self,
         content: &str,
@@ -159,7 +160,8 @@ impl Decisions {
             .partition(|decision| {
                 Some(decision.content.as_str()) == installed && decision.content != content
             });
-        // One other decision is enough: it shows that not all objects have the same decider.
+        // One decision of another decider is enough to show that not all objects have the same
+        // decider.
         let other = others.into_iter().find(|decision| !decision.is_by(by));
         kept.extend(other);
         kept.push(Decision {

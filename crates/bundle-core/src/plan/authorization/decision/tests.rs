@@ -46,14 +46,15 @@ fn decision_counts_only_for_the_same_class_and_terms() {
         assert_ne!(decider("u", &more, &json!({})), one, "{more}");
     }
     assert_ne!(plain("v"), one);
-    // Default values are the same terms, and so is `requesterCheck`, which applies to each change.
+    // Explicit default values do not change the terms. `requesterCheck` is not part of the terms,
+    // because it applies to each later change.
     for more in [
         json!({"authorization": "Requester", "targets": {}}),
         json!({"requesterCheck": "AccessReview"}),
     ] {
         assert_eq!(decider("u", &more, &json!({})), one, "{more}");
     }
-    // Settings of the BundleDeployment are terms if the class requires approval.
+    // If the class requires approval, settings of the BundleDeployment are part of the terms.
     let adopt = json!({"collision": "Adopt"});
     assert_eq!(decider("u", &json!({}), &adopt), one);
     let approved = decider("u", &approval, &json!({}));
@@ -118,7 +119,7 @@ fn objects_from_content_of_another_class_stay_undecided() {
         assert!(!objects.has(&object("old")), "{content}");
         assert_eq!(decisions.objects(&one), DecidedObjects::None);
     }
-    // Once the content has it, its class has authorized it.
+    // If the content of the class contains an object, the class has authorized this object.
     decisions.conclude("both", &two, keys.iter().copied(), &BTreeSet::from(keys));
     assert_eq!(decisions.objects(&two), DecidedObjects::ALL);
 }

@@ -34,7 +34,7 @@ pub fn not_admitted(reason: &str, message: &str, is_installed: bool) -> Vec<Cond
 }
 
 /// Returns the conditions of an object whose class does not exist or cannot be read. Installed
-/// content stays.
+/// content is not removed.
 pub fn class_missing(reason: &str, message: &str) -> Vec<ConditionChange> {
     stopped(reason, message)
 }

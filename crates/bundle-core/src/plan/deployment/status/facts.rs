@@ -1,4 +1,5 @@
-//! Facts of a reconcile of a BundleDeployment.
+//! Observed facts of a reconcile of a BundleDeployment. The conditions are computed from these
+//! facts.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,7 @@ pub struct DeploymentFacts {
     pub is_paused: bool,
     /// True if `spec.drift.mode` is `Correct`.
     pub corrects_drift: bool,
-    /// Name of the Bundle that is recorded as installed.
+    /// Name of the Bundle that is recorded as installed; `None` if nothing is installed.
     pub active_bundle: Option<String>,
     /// Bundle of the current template; `None` if the Bundle was not observed.
     pub bundle: Option<BundleFact>,
@@ -25,9 +26,9 @@ pub struct DeploymentFacts {
     pub rights: Option<PermissionFact>,
     /// True if the content of the Bundle of the template is applied completely.
     pub is_in_place: bool,
-    /// Failure that ended the reconcile.
+    /// Failure that ended the reconcile; `None` if the reconcile succeeded.
     pub failure: Option<Failure>,
-    /// Installed objects.
+    /// State of the installed objects.
     pub objects: ObjectFacts,
 }
 
@@ -160,7 +161,7 @@ pub enum PermissionFact {
 
 impl PermissionFact {
     /// Returns the permission fact of a failure with `code` and `message`; `None` if the failure
-    /// has another subject.
+    /// has nothing to do with permissions.
     pub fn of_failure(code: Code, message: &str) -> Option<Self> {
         let about_rights = [
             (
@@ -227,7 +228,7 @@ impl PermissionFact {
     }
 }
 
-/// Installed objects.
+/// State of the installed objects.
 #[derive(Debug, Clone)]
 pub struct ObjectFacts {
     /// Objects whose state is known.
@@ -240,7 +241,7 @@ pub struct ObjectFacts {
     pub contested: Vec<String>,
     /// Unhealthy objects, with the reason.
     pub unhealthy: BTreeMap<String, String>,
-    /// Reason why drift may remain undetected.
+    /// Reason why drift may remain undetected; `None` if every drift is detected.
     pub blind: Option<String>,
 }
 

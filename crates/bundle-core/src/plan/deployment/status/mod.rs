@@ -14,7 +14,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use crate::plan::conditions::{ConditionChange, ConditionStatus};
 use crate::plan::summary::{Correction, Installation, ObservedObjects};
 
-/// Message of conditions without facts.
+/// Message of conditions for which nothing was observed yet.
 const NOT_LOOKED_AT: &str = "not checked";
 
 /// Previous conditions, with the changes of this reconcile.
@@ -139,7 +139,7 @@ impl DeploymentFacts {
             }
             return;
         };
-        // Installed content stays installed.
+        // A withdrawn permission does not change the condition `Installed` of installed content.
         if failure.reason == reason::RIGHTS_WITHDRAWN {
             return;
         }
@@ -205,8 +205,8 @@ impl DeploymentFacts {
             (condition::READY, observed.ready(&installation)),
         ];
         for (kind, condition) in conditions {
-            // `--wait` and scripts read the code. Messages of RukPak's own conditions are
-            // unchanged.
+            // The message ends with the diagnostic code, because `--wait` and scripts read the
+            // code. Messages of RukPak's own conditions are unchanged.
             let message = match failure {
                 Some(failure) if kind == condition::READY && !self.is_paused => {
                     format!("{} [{}]", condition.message, failure.code.id)

@@ -21,11 +21,16 @@ fn before(kind: &str, status: ConditionStatus, found: &str, generation: i64) -> 
     }
 }
 
-/// Facts as letters. Bundle: `u`npacked, `f`ailing, in progress (`w`), `p`ending, `m`issing.
-/// Installed: `s`ame Bundle or `o`ther. `i`n place. Objects: complete (`c`). Permissions:
-/// `d`elegated, `a`llowed, `r`ejected, `n`ot known. Approval: `A`pproved, not `R`equired, `N`ot
-/// approved, content `U`nknown. `P`aused, corrects drift (`C`). Failure: of an `I`nstallation, not
-/// known (`K`), `W`ithdrawn permissions, `M`issing permissions.
+/// Returns facts from letters:
+///
+/// - Bundle: `u` (unpacked), `f` (failing), `w` (unpacking), `p` (pending), `m` (missing)
+/// - installed Bundle: `s` (same) or `o` (other)
+/// - `i`: the content of the template is applied; `c`: all objects are observed
+/// - permissions: `d` (delegated), `a` (allowed), `r` (rejected), `n` (not known)
+/// - approval: `A` (approved), `R` (not required), `N` (not approved), `U` (content unknown)
+/// - `P`: paused; `C`: corrects drift
+/// - failure: `I` (installation), `K` (not known), `W` (withdrawn permissions), `M` (missing
+///   permissions)
 fn facts(letters: &str) -> DeploymentFacts {
     let is = |letter| letters.contains(letter);
     let name = || NAME.to_owned();
@@ -184,11 +189,11 @@ fn conditions_depend_on_facts() {
     let (in_line, healthy) = ("False InPlace", "True Healthy");
     // HasValidBundle, Installed, Authorized, Approved, Drifted, Healthy, Progressing, Ready.
     for (letters, expected) in [
-        // Nothing was observed, or the reconcile failed before that.
+        // Nothing was observed, or the reconcile failed before the first observation.
         ("", ["Unknown UnpackPending", "Unknown UnpackPending", unasked, unasked, drift, health, "True Installing", "False Installing"]),
         ("I", ["Unknown UnpackPending", "False UpgradeFailed", unasked, unasked, drift, health, "True UpgradeFailed", "False UpgradeFailed"]),
         ("P", ["Unknown UnpackPending", "Unknown UnpackPending", unasked, unasked, drift, health, "False Paused", "False Paused"]),
-        // The Bundle cannot be made, is on its way, or cannot be unpacked.
+        // The Bundle could not be created, is being fetched, or could not be unpacked.
         ("mI", ["Unknown BundleLoadFailed", "False UpgradeFailed", unasked, unasked, drift, health, "True UpgradeFailed", "False UpgradeFailed"]),
         ("moI", ["Unknown BundleLoadFailed", "-", unasked, unasked, drift, health, "True UpgradeFailed", "False UpgradeFailed"]),
         ("pU", ["False UnpackPending", "Unknown UnpackPending", unasked, "Unknown NotAsked", drift, health, "True UnpackPending", "False UnpackPending"]),
@@ -263,14 +268,15 @@ fn conditions_without_facts_are_unchanged() {
             "True Approved"
         ]
     );
-    // The stored permission result decides the correction of drift.
+    // The stored permission result decides whether drift is corrected.
     let changes = failed.conditions(&stands, GENERATION);
     let drifted = changes
         .iter()
         .find(|change| change.kind == condition::DRIFTED);
     let message = &drifted.unwrap().message;
     assert!(message.contains("lost required permissions"), "{message}");
-    // A failure before the Bundle was read is a failure of the installed content.
+    // If the reconcile fails before it reads the Bundle, the failure concerns the installed
+    // content.
     let found = after(&facts("sI"), &stands);
     assert_eq!(found[1], "False UpgradeFailed");
 }
@@ -285,7 +291,7 @@ fn installation_of_an_earlier_generation_is_not_ready() {
             generation,
         )]
     };
-    // Content is in place, and what is recorded as installed is another Bundle.
+    // The content is applied, and the status still records another Bundle as installed.
     let facts = facts("uoaRc");
     assert_eq!(
         after(&facts, &stands(GENERATION))[7],

@@ -1,14 +1,14 @@
 //! Plan of a reconcile of a BundleDeployment: its remaining steps in order, computed from the
 //! observed facts. The outcome of a step can change the plan, so the plan is computed again after
-//! each step. Clients can show the same plan. The steps are executed in webhook::reconcile;
-//! `status` computes the conditions.
+//! each step. Clients can show the same plan. webhook::reconcile executes the steps. `status`
+//! computes the conditions.
 
 use std::collections::BTreeSet;
 
-/// Content whose objects are applied, as far as this process knows. Unknown after a restart.
+/// Content whose objects are applied, as far as this process knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum AppliedContent {
-    /// Unknown.
+    /// After a restart, the process does not know which content is applied.
     #[default]
     Unknown,
     /// Other content, or the same content with other settings.
@@ -20,7 +20,7 @@ pub enum AppliedContent {
 /// Step of an installation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum InstallStep {
-    /// Report the error of the last attempt, which is not repeated yet.
+    /// Report the error of the last attempt. Its retry is not due yet.
     ReportHeldError,
     /// Compare the content with the content that was installed from the same template.
     CheckContent,
@@ -35,9 +35,10 @@ pub enum InstallStep {
     /// Verify the signatures of the content against the current policies.
     Verify,
     /// Check the rules of the package: required APIs and packages, and the installed versions that
-    /// it can replace.
+    /// the package can replace.
     CheckPackageRules,
-    /// Compare each CustomResourceDefinition of the content with the one on the cluster.
+    /// Compare each CustomResourceDefinition of the content with the CustomResourceDefinition on
+    /// the cluster.
     CheckDefinitions,
     /// Check the requesters' permissions for the installation, by access reviews and dry runs.
     Authorize,
@@ -79,7 +80,7 @@ pub enum MaintenanceStep {
     /// Restore drift from the wanted content, and check health.
     Maintain,
     /// Restore the objects that an interrupted installation applied to the new content, and all
-    /// others to the previously installed content.
+    /// other objects to the previously installed content.
     MaintainPartial,
     /// Restore drift from the previously installed content.
     MaintainPrevious,
@@ -109,11 +110,11 @@ pub struct ObservedDeployment {
     /// True if the inventory recorded, when the reconcile started, that the wanted content was
     /// installed completely, by the same ServiceAccount and into the same namespace.
     pub is_installed: bool,
-    /// True if the wanted content is the one that was completely installed last, even if an
-    /// installation of other content has started since.
+    /// True if the wanted content was completely installed last, even if an installation of other
+    /// content has started since then.
     pub was_installed: bool,
-    /// True if `spec.config` is the configuration of the content that was completely installed last.
-    /// Another configuration can change each object, as other content can.
+    /// True if `spec.config` is the configuration of the content that was completely installed
+    /// last. Another configuration can change each object, in the same way as other content.
     pub has_installed_config: bool,
     /// True if the inventory recorded at the start an installation that is not complete.
     pub is_unfinished: bool,
@@ -123,9 +124,9 @@ pub struct ObservedDeployment {
     /// True if the inventory recorded the Bundle of the template as installed when the reconcile
     /// started.
     pub is_active: bool,
-    /// True if the same attempt failed before and is not due yet.
+    /// True if the same attempt failed before, and its retry is not due yet.
     pub is_held: bool,
-    /// Result of [`InstallStep::Compare`].
+    /// Result of [`InstallStep::Compare`]; `None` if this step did not run.
     pub is_as_recorded: Option<bool>,
     /// True if the result of [`InstallStep::Authorize`] is too old for a write.
     pub is_authorization_old: bool,
@@ -153,7 +154,8 @@ const COMPLETION: [InstallStep; 3] = [
 ];
 
 impl ObservedDeployment {
-    /// Returns true if the wanted content is completely installed, decided and recorded.
+    /// Returns true if the inventory records that the wanted content is completely installed and
+    /// that the class authorized it.
     fn is_recorded(&self) -> bool {
         self.is_installed && self.is_decided && self.is_active && !self.is_unfinished
     }
@@ -192,7 +194,8 @@ impl ObservedDeployment {
         steps.extend([InstallStep::CheckTargets, InstallStep::CheckApproval]);
         if self.is_first() {
             steps.extend([InstallStep::CheckSource, InstallStep::Verify]);
-            // To return from an incomplete upgrade must always be possible.
+            // Users must always be able to return from an incomplete upgrade. Therefore the former
+            // content is not checked.
             if !self.was_installed {
                 steps.push(InstallStep::CheckPackageRules);
             }

@@ -18,10 +18,15 @@ const CHANGED: [InstallStep; 4] = [CheckSource, Verify, CheckDefinitions, Author
 const DECISION: [InstallStep; 2] = [CheckPreconditionsOfDecision, RecordDecision];
 const INSTALL: [InstallStep; 5] = [CheckPreconditions, Apply, Prune, RecordInstalled, WatchAll];
 
-/// Returns facts from letters: `u`npacked, `p`aused, `c`orrects drift, `w`anted or `o`ther content
-/// in place, `i`nstalled, `d`ecided, `a`ctive, `h`eld, un`f`inished, old authorization (`t`), as
-/// recorded (`y`) or not (`n`), installed before other content was `b`egun, another
-/// confi`g`uration.
+/// Returns facts from letters:
+///
+/// - `u`: unpacked; `p`: paused; `c`: corrects drift
+/// - `w`: wanted content is applied; `o`: other content is applied
+/// - `i`: installed; `d`: decided; `a`: active; `h`: held; `f`: unfinished
+/// - `t`: the authorization is old
+/// - `y`: objects are as recorded; `n`: objects are not as recorded
+/// - `b`: installed before an installation of other content began
+/// - `g`: another configuration
 fn observed(facts: &str) -> ObservedDeployment {
     let is = |fact| facts.contains(fact);
     ObservedDeployment {
@@ -67,7 +72,7 @@ fn installation_steps_depend_on_observed_facts() {
     ]);
     let found_again = steps(&[&BEGIN, &ASK, &[Watch, Compare]]);
     for (facts, expected) in [
-        // The content is unknown, or nothing is left to do.
+        // The content is unknown, or no step remains.
         ("", vec![]),
         ("c", vec![]),
         ("h", vec![]),
@@ -85,7 +90,7 @@ fn installation_steps_depend_on_observed_facts() {
         ("ucwida", vec![]),
         ("uwidah", vec![]),
         ("uwidat", vec![]),
-        // The first installation, with nothing or other content in place.
+        // The first installation. No content, or other content, is applied.
         ("u", all.clone()),
         ("uc", all.clone()),
         ("ud", all.clone()),
@@ -104,7 +109,7 @@ fn installation_steps_depend_on_observed_facts() {
             "uot",
             steps(&[&BEGIN, &ASK, &NEW, &[Watch, Reauthorize], &INSTALL]),
         ),
-        // The former content, after an upgrade that was not completed.
+        // The former content is requested again, after an upgrade that was not completed.
         ("ubf", reverted.clone()),
         ("uobf", reverted.clone()),
         ("uobdf", reverted),
@@ -139,7 +144,7 @@ fn installation_steps_depend_on_observed_facts() {
             steps(&[&BEGIN, &ASK, &[CheckDefinitions, Watch, Compare]]),
         ),
         ("uwidag", vec![]),
-        // After a restart.
+        // After a restart, the process does not know which content is applied.
         ("uidac", found_again.clone()),
         ("uidc", found_again.clone()),
         ("uidact", found_again.clone()),
@@ -212,7 +217,7 @@ fn installation_steps_depend_on_observed_facts() {
             "uwidc",
             steps(&[&BEGIN, &[Authorize, Prune, RecordInstalled, WatchAll]]),
         ),
-        // Objects of an interrupted installation are not compared. They are deleted.
+        // Objects of an interrupted installation are not compared. These objects are deleted.
         (
             "uwidaf",
             steps(&[&BEGIN, &[Authorize, Prune, RecordInstalled, WatchAll]]),
@@ -237,7 +242,7 @@ fn installation_steps_depend_on_observed_facts() {
             "uiacf",
             steps(&[&BEGIN, &ASK, &FIRST, &DECISION, &[Watch], &INSTALL]),
         ),
-        // Applied, but neither decided nor recorded: treated as new.
+        // The content is applied, but neither decided nor recorded. Such content is treated as new.
         ("uw", all.clone()),
         ("uwa", all.clone()),
         ("uwc", all),
@@ -388,7 +393,7 @@ fn every_plan_has_the_order_that_security_requires() {
             if at(Apply).is_some() || at(RecordDecision).is_some() {
                 assert!(is_before(Verify, Authorize), "{observed:?}");
             }
-            // Content that was not installed before has to fit the cluster.
+            // The package rules are checked for content that was not installed before.
             if observed.was_installed {
                 assert_eq!(at(CheckPackageRules), None, "{observed:?}");
             } else {
@@ -407,7 +412,8 @@ fn every_plan_has_the_order_that_security_requires() {
                 !is_checked || is_before(CheckDefinitions, Authorize) || at(Authorize).is_none()
             );
         }
-        // A registry that stalls while signatures are looked up does not make them old.
+        // The checks run immediately before the write, because a slow registry can delay the
+        // verification of signatures.
         for (check, write) in [
             (CheckPreconditions, Apply),
             (CheckPreconditionsOfDecision, RecordDecision),

@@ -7,12 +7,12 @@ use bundle_api::names::reason;
 
 use crate::plan::conditions::{ConditionStatus, some_of};
 
-/// Reasons of conditions.
+/// Reason of conditions if drift may remain undetected.
 const BLIND: &str = reason::CREATE_DYNAMIC_WATCH_FAILED;
 const INSTALLED: &str = reason::INSTALLATION_SUCCEEDED;
 const INSTALLING: &str = "Installing";
 const PAUSED: &str = reason::PAUSED;
-/// Messages of conditions.
+/// Message of conditions while `spec.paused` is true.
 const NOTHING_CHANGED: &str = "spec.paused is true: nothing is changed";
 const NOT_IN_PLACE: &str = "the content is not installed yet";
 /// Largest number of objects in a message.
@@ -36,11 +36,11 @@ pub enum Coverage {
 pub enum Correction {
     /// Drifted objects are restored.
     Restored,
-    /// `spec.paused` is true.
+    /// Drift is not restored because `spec.paused` is true.
     Paused,
-    /// The requester lost required permissions.
+    /// Drift is not restored because the requester lost required permissions.
     RightsWithdrawn,
-    /// `spec.drift.mode` is `Report`.
+    /// Drift is not restored because `spec.drift.mode` is `Report`.
     Reported,
 }
 
@@ -59,7 +59,7 @@ pub struct ObservedObjects<'a> {
     pub contested: &'a [String],
     /// Unhealthy objects, with the reason.
     pub unhealthy: &'a BTreeMap<String, String>,
-    /// Reason why drift may remain undetected.
+    /// Reason why drift may remain undetected; `None` if every drift is detected.
     pub blind: Option<&'a str>,
 }
 
@@ -89,10 +89,11 @@ impl ConditionValue {
 pub struct Installation<'a> {
     /// `spec.paused`.
     pub is_paused: bool,
-    /// Reason and message of the failure, and `true` if the reconciler retries without a change.
+    /// Reason and message of the failure, and `true` if the reconciler retries without a change of
+    /// the object. `None` without a failure.
     pub error: Option<(&'a str, &'a str, bool)>,
-    /// Reason and message of a Bundle that cannot be installed; true if that can change without a
-    /// user's action.
+    /// Reason and message of a Bundle that cannot be installed, and `true` if this can change
+    /// without an action of a user. `None` if the Bundle can be installed.
     pub bundle: Option<(&'a str, &'a str, bool)>,
     /// True if the content of the current generation is installed.
     pub is_installed: bool,
@@ -195,8 +196,8 @@ impl ObservedObjects<'_> {
         ConditionValue::new(state, found, message)
     }
 
-    /// Returns the condition `Ready`: the worst of installation, missing objects, drift that is
-    /// corrected, and health.
+    /// Returns the condition `Ready`: the worst result of installation, missing objects, drift that
+    /// is corrected, and health.
     pub fn ready(&self, installation: &Installation<'_>) -> ConditionValue {
         if let Some((found, message, _)) = installation.error.or(installation.bundle) {
             return ConditionValue::new(ConditionStatus::False, found, message);

@@ -31,8 +31,8 @@ const GOES_ON: Installation<'static> = Installation {
     ..COMPLETE
 };
 
-/// Installation, coverage, correction, drifted, missing, unhealthy, blind; then `Drifted`,
-/// `Healthy`, `Progressing` and `Ready`, and the reason of `Ready`.
+/// Columns: installation, coverage, correction, drifted, missing, unhealthy, blind. Then the
+/// expected `Drifted`, `Healthy`, `Progressing` and `Ready`, and the reason of `Ready`.
 type Row = (
     Installation<'static>,
     Coverage,

@@ -7,7 +7,7 @@ use serde_json::{Map, Number, Value};
 
 use super::{CrdCheck, values::same};
 
-/// Limit of a field: keyword, check, name in texts, and true if it is a maximum.
+/// Limit of a field: keyword, check, name in messages, and true if the limit is a maximum.
 type Limit = (&'static str, CrdCheck, &'static str, bool);
 
 const LIMITS: [Limit; 8] = [
@@ -31,13 +31,13 @@ const LIMITS: [Limit; 8] = [
     ),
 ];
 
-/// Returns true if a check knows the changes of this keyword.
+/// Returns true if a check covers changes of this keyword.
 pub(super) fn is_handled(key: &str) -> bool {
     matches!(key, "enum" | "required" | "default" | "type")
         || LIMITS.iter().any(|(keyword, ..)| *keyword == key)
 }
 
-/// Calls `found` for each unsafe change of a keyword that a check knows.
+/// Calls `found` for each unsafe change of a keyword that a check covers.
 pub(super) fn compare(
     old: &Map<String, Value>,
     new: &Map<String, Value>,
@@ -77,7 +77,7 @@ fn enumeration((old, new): Pair<'_>) -> Option<String> {
     if after.is_empty() {
         return None;
     }
-    // Sets, because a definition can list many thousands of values.
+    // Sets are faster than lists here, and a definition can list many thousands of values.
     let texts = |values: &[Value]| values.iter().map(text).collect::<BTreeSet<String>>();
     let allowed = texts(after);
     let removed: BTreeSet<String> = texts(before).difference(&allowed).cloned().collect();

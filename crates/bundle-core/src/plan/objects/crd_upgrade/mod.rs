@@ -1,6 +1,6 @@
-//! Safety of an upgrade of a CustomResourceDefinition: the new definition is compared with the one
-//! on the cluster. Names and texts of the checks are those of RukPak and OLM. A change that no check
-//! knows is unsafe. Objects on the cluster are not read.
+//! Safety of an upgrade of a CustomResourceDefinition: the new definition is compared with the
+//! definition on the cluster. Names and texts of the checks are the same as in RukPak and OLM. A
+//! change that no check covers is unsafe. Objects on the cluster are not read.
 
 mod constraints;
 mod schema;
@@ -14,7 +14,8 @@ use serde_json::Value;
 pub use crate::review::deployment::{CrdCheck, CrdException};
 use crate::text::bounded;
 
-/// Annotation of RukPak on a new definition. The value `false` disables the checks for it.
+/// Annotation of RukPak on a new definition. The value `false` disables the checks for this
+/// definition.
 pub const ANNOTATION: &str = "core.rukpak.io/safe-crd-upgrade-validation";
 /// Value of [`ANNOTATION`] that disables the checks.
 pub const DISABLED: &str = "false";
@@ -29,7 +30,7 @@ const MAX_TEXT: usize = 512;
 pub struct CrdFailure {
     /// Check that found the change.
     pub check: CrdCheck,
-    /// Text of the check.
+    /// Description of the change.
     pub text: String,
 }
 
@@ -45,7 +46,7 @@ pub struct CrdVerdict {
 }
 
 impl CrdVerdict {
-    /// Returns true if no unsafe change was found, or exceptions allow all of them.
+    /// Returns true if no unsafe change was found, or if exceptions allow all unsafe changes.
     pub fn is_safe(&self) -> bool {
         self.failures.is_empty()
     }
@@ -58,7 +59,7 @@ impl CrdVerdict {
         checks
     }
 
-    /// Returns the checks whose result an exception replaces, with the reason.
+    /// Returns the checks whose failures an exception allows, with the reason of the exception.
     pub fn excepted(&self) -> impl Iterator<Item = (CrdCheck, &str)> {
         let excepted = self.excepted.iter();
         excepted.map(|(check, reason)| (*check, reason.as_str()))
@@ -87,9 +88,9 @@ impl CrdVerdict {
     }
 }
 
-/// Compares the `new` definition with the one that is `live`. Each of `exceptions` allows the
-/// failures of one check for one definition. [`ANNOTATION`] on the new definition disables all
-/// checks.
+/// Compares the `new` definition with the definition `live` on the cluster. Each of `exceptions`
+/// allows the failures of one check for one definition. [`ANNOTATION`] on the new definition
+/// disables all checks.
 pub fn compare(live: &Value, new: &Value, exceptions: &[CrdException]) -> CrdVerdict {
     let crd = new["metadata"]["name"].as_str().unwrap_or_default();
     let mut failures = Failures {
@@ -117,14 +118,15 @@ pub fn is_disabled(new: &Value) -> bool {
     new["metadata"]["annotations"][ANNOTATION].as_str() == Some(DISABLED)
 }
 
-/// Failures under construction.
+/// Failures that were found so far.
 struct Failures<'a> {
     exceptions: BTreeMap<CrdCheck, &'a str>,
     found: CrdVerdict,
 }
 
 impl Failures<'_> {
-    /// Adds a failure, unless an exception allows it. The text is only created if it is listed.
+    /// Adds a failure, unless an exception allows the failure. `text` is called only if the failure
+    /// is listed.
     fn add(&mut self, check: CrdCheck, text: impl FnOnce() -> String) {
         let excepted = self.exceptions.get_key_value(&check);
         if let Some((check, reason)) =

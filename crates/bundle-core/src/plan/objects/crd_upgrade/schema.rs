@@ -10,7 +10,7 @@ use super::{CrdCheck, constraints, values::same};
 pub(super) enum Change {
     /// The new schema does not have the field.
     Removed,
-    /// Unsafe change, with the check that found it and its text.
+    /// Unsafe change: the check that found the change, and the text of the check.
     Unsafe(CrdCheck, String),
 }
 
@@ -38,12 +38,12 @@ impl fmt::Display for Path<'_, '_> {
     }
 }
 
-/// Keywords of documentation, which change nothing.
+/// Keywords for documentation. A change of these keywords has no effect.
 const DOCUMENTATION: &[&str] = &["description", "title", "example", "externalDocs"];
-/// Keywords with schemas of children.
+/// Keywords that contain the schemas of children.
 const CHILDREN: &[&str] = &["properties", "items", "additionalProperties"];
 
-/// Schema without keywords, in place of an absent one.
+/// Schema without keywords, used in place of an absent schema.
 static EMPTY: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
 
 /// Calls `found` for each unsafe change from the `old` to the `new` schema, in the order of fields.
@@ -52,7 +52,7 @@ pub(super) fn compare(old: &Value, new: &Value, found: &mut dyn FnMut(&Path<'_, 
     node((old, new), path, found);
 }
 
-/// The depth is that of parsed JSON, which is bounded.
+/// The recursion is limited, because the nesting of parsed JSON is limited.
 fn node<'v>(
     (old, new): (&'v Value, &'v Value),
     path: &mut Vec<Step<'v>>,
@@ -103,12 +103,13 @@ fn node<'v>(
     }
 }
 
-/// Returns the schema of a child. An absent `additionalProperties` and `false` differ.
+/// Returns the schema of a child; `None` if the keyword is absent. An absent `additionalProperties`
+/// is not the same as `false`.
 fn child<'v>(schema: &'v Map<String, Value>, key: &str) -> Option<&'v Value> {
     schema.get(key).filter(|value| !value.is_null())
 }
 
-/// Returns the keywords that differ and that no check knows.
+/// Returns the keywords that differ and that no check covers.
 fn unhandled<'v>(old: &'v Map<String, Value>, new: &'v Map<String, Value>) -> Vec<&'v str> {
     let all: BTreeSet<&str> = old.keys().chain(new.keys()).map(String::as_str).collect();
     let is_handled = |key: &&str| {
@@ -120,7 +121,8 @@ fn unhandled<'v>(old: &'v Map<String, Value>, new: &'v Map<String, Value>) -> Ve
         .collect()
 }
 
-/// Returns the value of a keyword. The API server drops values that are empty or false.
+/// Returns the value of a keyword; `None` if the keyword is absent. The API server drops values
+/// that are empty or false.
 fn keyword<'v>(schema: &'v Map<String, Value>, key: &str) -> Option<&'v Value> {
     schema.get(key).filter(|value| match value {
         Value::Null | Value::Bool(false) => false,

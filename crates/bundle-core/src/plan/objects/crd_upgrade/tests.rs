@@ -1,4 +1,4 @@
-//! Truth table: a change of a definition, and what the checks say about it.
+//! Truth table: a change of a definition, and the expected results of the checks.
 
 use serde_json::{Value, json};
 
@@ -36,19 +36,19 @@ fn found(live: &Value, new: &Value) -> Vec<String> {
 fn changes_of_a_field_are_judged_by_their_keyword() {
     for (old, new, expected) in [
         (json!({"type": "integer"}), json!({"type": "integer"}), None),
-        // Documentation.
+        // Changes of documentation.
         (
             json!({"type": "integer", "description": "a", "title": "a"}),
             json!({"type": "integer", "description": "b", "example": 1}),
             None,
         ),
-        // Type.
+        // Changes of the type.
         (
             json!({"type": "integer"}),
             json!({"type": "string"}),
             Some(r#"Type: {field}: type changed from "integer" to "string""#),
         ),
-        // Enumerations.
+        // Changes of enumerations.
         (json!({"enum": ["a"]}), json!({"enum": ["b", "a"]}), None),
         (json!({"enum": ["a"]}), json!({}), None),
         (json!({"enum": [1]}), json!({"enum": [1.0]}), None),
@@ -62,7 +62,7 @@ fn changes_of_a_field_are_judged_by_their_keyword() {
             json!({"enum": ["a"]}),
             Some("Enum: {field}: enums added when there were no enum restrictions previously"),
         ),
-        // Required fields.
+        // Changes of required fields.
         (json!({"required": ["a"]}), json!({"required": []}), None),
         (
             json!({"required": ["a", "b"]}),
@@ -74,7 +74,7 @@ fn changes_of_a_field_are_judged_by_their_keyword() {
             json!({"required": ["c", "a", "b"]}),
             Some("Required: {field}: new required fields added: [b c]"),
         ),
-        // Defaults.
+        // Changes of defaults.
         (json!({"default": 1}), json!({"default": 1.0}), None),
         (
             json!({}),
@@ -93,7 +93,7 @@ fn changes_of_a_field_are_judged_by_their_keyword() {
             json!({"default": {"a": 1}}),
             Some(r#"Default: {field}: default value changed from "{}" to "{\"a\":1}""#),
         ),
-        // Keywords that no check knows.
+        // Changes of keywords that no check covers.
         (
             json!({"pattern": "^a$", "x-kubernetes-list-type": "set"}),
             json!({"pattern": "^b$"}),
@@ -223,14 +223,15 @@ fn scope_versions_and_conversion_are_compared() {
         found(&live, &renamed),
         [r#"NoStoredVersionRemoved: stored version "v1" removed"#]
     );
-    // A version that stores no object may be removed, and a compatible one may be added.
+    // A version that stores no object may be removed. A compatible version may be added.
     let both = with(
         "/spec/versions",
         json!([version("v1", &schema), version("v2", &schema)]),
     );
     assert_eq!(found(&both, &live), [""; 0]);
     assert_eq!(found(&live, &both), [""; 0]);
-    // Without conversion, objects of the old version are served as the new one.
+    // Without conversion, the API server serves objects of the old version as objects of the new
+    // version.
     let other =
         json!({"type": "object", "required": ["spec"], "properties": {"spec": {"type": "object"}}});
     let incompatible = with(
@@ -247,7 +248,8 @@ fn scope_versions_and_conversion_are_compared() {
     let mut converted = incompatible.clone();
     converted["spec"]["conversion"] = json!({"strategy": "Webhook"});
     assert_eq!(found(&live, &converted), [""; 0]);
-    // Differences that are on the cluster already are not reported again.
+    // Differences between versions that the definition on the cluster already has are not reported
+    // again.
     assert_eq!(found(&incompatible, &incompatible), [""; 0]);
     assert_eq!(
         found(&converted, &incompatible),
@@ -347,7 +349,7 @@ fn malformed_definitions_are_unsafe() {
     let text = "UnknownChange: 40 versions, and only 32 are compared".to_owned();
     assert!(found(&live, &many).contains(&text));
     assert!(found(&many, &live).contains(&text));
-    // An exception from that does not hide other changes.
+    // An exception for the number of versions does not hide other changes.
     many["spec"]["scope"] = json!("Cluster");
     let exception = CrdException {
         crd: NAME.to_owned(),

@@ -10,7 +10,8 @@ use super::{CrdCheck, Failures, schema};
 /// Maximum number of versions of a definition whose fields are compared.
 const MAX_VERSIONS: usize = 32;
 
-/// Compares the specs of the live and the new definition. `status` is that of the live one.
+/// Compares the specs of the live and the new definition. `status` is the status of the live
+/// definition.
 pub(super) fn compare(
     crd: &str,
     live: &Value,
@@ -83,7 +84,7 @@ fn strategy(spec: &Value) -> &str {
     spec["conversion"]["strategy"].as_str().unwrap_or("None")
 }
 
-/// Objects of one version are no longer converted to the others if the conversion is removed.
+/// Adds a failure if the new definition removes the conversion between several versions.
 fn conversion(live: &Value, new: &Value, failures: &mut Failures<'_>) {
     let (before, after) = (strategy(live), strategy(new));
     let names: Vec<&str> = versions(new).map(|version| text(version, "name")).collect();
@@ -132,8 +133,8 @@ fn fields(crd: &str, live: &Value, new: &Value, failures: &mut Failures<'_>) {
     }
 }
 
-/// Compares each version with those that are newly served. Without conversion, the API server
-/// serves the same objects in all versions.
+/// Compares each version with the versions that are newly served. Without conversion, the API
+/// server serves the same objects in all versions.
 fn served_versions(live: &Value, status: &Value, new: &Value, failures: &mut Failures<'_>) {
     if strategy(new) != "None" {
         return;

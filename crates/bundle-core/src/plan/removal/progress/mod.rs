@@ -1,5 +1,6 @@
 //! Progress of a removal or prune: the remaining objects, the next deletions, and the result.
-//! [`crate::plan::consent`] has the required permissions; `webhook::reconcile` sends the requests.
+//! [`crate::plan::consent`] computes the required permissions. `webhook::reconcile` sends the
+//! requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,12 +29,12 @@ pub struct RemovalProgress {
 /// Next action of a removal or prune.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NextRemoval {
-    /// Delete these objects at the same time, and wait until they are gone.
+    /// Delete these objects at the same time, and wait until they no longer exist.
     Delete(Vec<ObjectId>),
     /// Read these objects again. Finalizers block their deletion, and no other object can be
-    /// deleted before these objects are gone.
+    /// deleted while these objects exist.
     Await(Vec<ObjectId>),
-    /// Nothing: all objects are gone or remain for now.
+    /// No action: all objects are deleted, or remain for now.
     End,
 }
 
@@ -94,7 +95,7 @@ impl RemovalProgress {
         }
     }
 
-    /// Records the objects that are `gone`, and those that finalizers block.
+    /// Records the objects that no longer exist (`gone`), and the objects that finalizers block.
     pub fn observe(
         &mut self,
         gone: &BTreeSet<ObjectId>,
@@ -194,7 +195,7 @@ impl RemovalProgress {
         })
     }
 
-    /// Returns a warning for each object that a prune left, with the reason. Objects in
+    /// Returns a warning for each object that a prune did not delete, with the reason. Objects in
     /// `in_deletion` are omitted.
     pub fn prune_warnings(&self, in_deletion: &[ObjectId]) -> Vec<String> {
         let stays = self.left.iter().filter_map(|id| {

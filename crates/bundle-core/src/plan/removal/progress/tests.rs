@@ -54,7 +54,8 @@ fn each_step_waits_until_the_objects_of_the_previous_step_are_gone() {
     let mut progress = RemovalProgress::new([free(&namespace()), free(&config("a"))], []);
     assert_eq!(progress.next(), NextRemoval::Delete(vec![config("a")]));
     assert_eq!(progress.in_deletion(&[config("a")]), [config("a")]);
-    // A finalizer holds it: its namespace waits, and it is not deleted once more.
+    // A finalizer blocks the deletion of the ConfigMap. The Namespace waits, and the ConfigMap is
+    // not deleted again.
     let finalizers = BTreeMap::from([held(&config("a"))]);
     progress.observe(&BTreeSet::new(), finalizers);
     assert_eq!(progress.next(), NextRemoval::Await(vec![config("a")]));
@@ -104,8 +105,8 @@ fn result_of_a_removal_depends_on_remaining_objects() {
     let beyond = codes::install::OUTSIDE_DELEGATION;
     #[rustfmt::skip]
     let table = [
-        // What is left, what is being deleted, account, authorization of the class; code, reason,
-        // retry.
+        // Columns: remaining objects, objects that are being deleted, account, authorization of the
+        // class; then the expected code, reason and retry policy.
         (RemovalProgress::default(), vec![], Granted, "Requester", None),
         (RemovalProgress::new([free(&inside)], []), vec![inside.clone()], Granted, "Requester", Some((failed, REMOVING, RetryPolicy::Soon))),
         (RemovalProgress::new([held(&inside)], []), vec![], Granted, "Requester", Some((failed, REMOVING, RetryPolicy::Soon))),
@@ -192,7 +193,7 @@ fn prune_warns_about_remaining_objects_and_waits_only_for_deletions() {
         "{message}"
     );
     assert!(waiting.prune_warnings(&[])[0].contains("waits for finalizers of other controllers"));
-    // No other object waits for its deletion.
+    // No other object waits for the deletion of the Namespace.
     let last = RemovalProgress::new([free(&namespace)], []);
     let in_deletion = [namespace.clone()];
     assert_eq!(last.unpruned(&in_deletion), None);

@@ -15,7 +15,7 @@ pub enum RecordedObjects {
     /// No inventory exists, but objects may have been applied, according to the status or the
     /// ApplySet annotations.
     Lost,
-    /// The inventory has no objects, or all its objects are gone.
+    /// The inventory has no objects, or no object in the inventory exists any more.
     Empty,
     /// The inventory has objects.
     Some,
@@ -41,7 +41,8 @@ pub enum RemovalStep {
     ForgetReplacedNamespaces,
     /// Check that the deletion was reviewed.
     CheckDeletion,
-    /// Record that the deletion is accepted. A later gap in admission does not count.
+    /// Record that the deletion is accepted. If the webhook registrations are missing later, the
+    /// deletion is still accepted.
     RecordAcceptance,
     /// Read the requesters of the content from the seal.
     ReadRequesters,
@@ -51,19 +52,19 @@ pub enum RemovalStep {
     ReportNoAccount,
     /// Find the recorded objects that exist, and remove the records of missing objects.
     FindObjects,
-    /// Remove this project's labels from all objects. The objects stay.
+    /// Remove this project's labels from all objects. The objects are not deleted.
     ReleaseObjects,
     /// Find definitions with custom resources that were not installed by the deployment.
     FindDefinitionsInUse,
     /// Fail: custom resources would be lost.
     ReportDefinitionsInUse,
-    /// Remove this project's labels from definitions in use. These definitions stay.
+    /// Remove this project's labels from definitions in use. These definitions are not deleted.
     ReleaseDefinitionsInUse,
     /// Delete all objects except the namespaces that `spec.createNamespace` created.
-    /// [`Self::DeleteCreatedNamespaces`] deletes those.
+    /// [`Self::DeleteCreatedNamespaces`] deletes these namespaces.
     DeleteObjects,
     /// Remove this project's labels from the namespaces that `spec.createNamespace` created and
-    /// that contain foreign objects. These namespaces stay.
+    /// that contain foreign objects. These namespaces are not deleted.
     ReleaseNamespacesInUse,
     /// Delete the namespaces that `spec.createNamespace` created and that contain no foreign
     /// objects.
@@ -86,9 +87,10 @@ pub struct ObservedRemoval {
     pub custom_resources: CustomResources,
     /// Record of the objects.
     pub recorded: RecordedObjects,
-    /// Result of [`RemovalStep::FindAccount`].
+    /// Result of [`RemovalStep::FindAccount`]; `None` before this step.
     pub account: Option<Account>,
-    /// Result of [`RemovalStep::FindDefinitionsInUse`]: true if definitions are in use.
+    /// Result of [`RemovalStep::FindDefinitionsInUse`]: true if definitions are in use. `None`
+    /// before this step.
     pub definitions_in_use: Option<bool>,
     /// Completed steps.
     pub done: BTreeSet<RemovalStep>,
@@ -108,8 +110,8 @@ impl ObservedRemoval {
     }
 
     fn whole(&self) -> Vec<RemovalStep> {
-        // An earlier reconcile completed the removal, and ended before it deleted the inventory.
-        // The cleanup of inventories deletes that.
+        // An earlier reconcile removed the finalizer, and ended before it deleted the inventory.
+        // The cleanup of inventories deletes this inventory.
         if !self.has_finalizer && !self.done.contains(&RemovalStep::RemoveFinalizer) {
             return Vec::new();
         }
@@ -152,7 +154,7 @@ impl ObservedRemoval {
             return steps;
         }
         steps.push(RemovalStep::FindObjects);
-        // Without a usable ServiceAccount, no object is released either.
+        // Without a usable ServiceAccount, definitions in use cannot be released.
         if self.custom_resources != CustomResources::Delete && !is_withdrawn {
             steps.push(RemovalStep::FindDefinitionsInUse);
             match self.definitions_in_use {
@@ -166,7 +168,8 @@ impl ObservedRemoval {
             }
         }
         steps.push(RemovalStep::DeleteObjects);
-        // Last, because the objects in these namespaces are deleted now.
+        // Objects in these namespaces are deleted first. Only then it is known whether foreign
+        // objects remain.
         if !is_withdrawn {
             steps.push(RemovalStep::ReleaseNamespacesInUse);
         }

@@ -13,9 +13,14 @@ const ACCEPT: [RemovalStep; 5] = [
 const END: [RemovalStep; 2] = [RemoveFinalizer, RemoveInventory];
 const NAMESPACES: [RemovalStep; 2] = [ReleaseNamespacesInUse, DeleteCreatedNamespaces];
 
-/// Facts as letters: `f`inalizer of the pod; inventory `l`ost, `e`mpty or with `s`ome objects;
-/// `o`rphan; custom resources that `k`eep their definition or are `d`eleted with it; account
-/// `n`one, `u`sable or `w`ithdrawn; definitions in use: `y`es or `x` for none.
+/// Returns facts from letters:
+///
+/// - `f`: the BundleDeployment has the finalizer of the pod
+/// - inventory: `l` (lost), `e` (empty), `s` (some objects)
+/// - `o`: orphan
+/// - custom resources: `k` (the definition is kept), `d` (deleted with the definition)
+/// - account: `n` (none), `u` (usable), `w` (withdrawn)
+/// - definitions in use: `y` (yes), `x` (none)
 fn observed(facts: &str) -> ObservedRemoval {
     let is = |fact| facts.contains(fact);
     ObservedRemoval {
@@ -105,7 +110,8 @@ fn removal_steps_depend_on_observed_facts() {
         ("fsuky", without_definitions),
         ("fsud", with_resources.clone()),
         ("fsudy", with_resources),
-        // Without a usable ServiceAccount no object is released; each object gets a reason.
+        // Without a usable ServiceAccount no object is released. The deletion returns a reason for
+        // each object.
         ("fsw", withdrawn.clone()),
         ("fswk", withdrawn.clone()),
         ("fswy", withdrawn.clone()),
@@ -129,7 +135,7 @@ fn completed_steps_are_not_repeated_and_the_order_is_unchanged() {
         for (number, step) in planned.iter().enumerate() {
             assert_eq!(now.steps(), planned[number..], "{facts}");
             now.done.insert(*step);
-            // From here on, the API server returns the object without it.
+            // After this step, the API server returns the object without the finalizer.
             now.has_finalizer &= *step != RemoveFinalizer;
         }
         assert_eq!(now.steps(), [], "{facts}");

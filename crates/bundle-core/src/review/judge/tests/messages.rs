@@ -11,7 +11,7 @@ use crate::review::{
 
 const RECORDED: &str = include_str!("messages.txt");
 
-/// Returns the message of the first finding with `code` in the verdict.
+/// Returns the message of the first finding with `code` in the decision on the write.
 fn message_of(code: &str, subject: &Subject<'_>, facts: &Facts<'_>) -> String {
     let verdict = judge(subject, facts);
     let findings = verdict.findings();

@@ -86,7 +86,7 @@ fn found(kubernetes: Option<&str>) -> ContentFact {
     }
 }
 
-/// Returns facts with all permissions and without any problem.
+/// Returns facts with all permissions, with which each valid write is admitted.
 fn fine<'a>() -> Facts<'a> {
     Facts {
         requester: Requester {

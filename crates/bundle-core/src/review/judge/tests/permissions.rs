@@ -164,7 +164,7 @@ fn rejects_config_map_without_permission_to_read_it() {
         finding.message.contains("verb get on configmaps/a"),
         "{finding}"
     );
-    // Facts without a lookup are unknown.
+    // If a lookup is missing, its result is unknown.
     for (answer, fact) in [
         (None, Some(ConfigMapFact::Immutable)),
         (Some(Answer::Yes), None),

@@ -1,4 +1,4 @@
-//! Stamps: the writes that get a stamp, and the writes that are checked.
+//! Stamps: the writes to which the webhook adds a stamp, and the writes that are checked.
 
 use super::*;
 
@@ -157,7 +157,7 @@ fn missing_lookup_results_in_cannot_tell() {
     assert!(matches!(judge(&subject, &facts), Verdict::CannotTell(_)));
     facts.classes.clear();
     assert!(matches!(judge(&subject, &facts), Verdict::CannotTell(_)));
-    // With a rejection at the same time, a retry would not help.
+    // If the write is also rejected for another reason, a retry would not help.
     let long = "x".repeat(53);
     let subject = Subject {
         name: &long,

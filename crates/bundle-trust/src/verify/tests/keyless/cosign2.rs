@@ -127,7 +127,8 @@ fn rejects_cosign_2_payload_of_another_type() {
         };
         examine(&[raw], &subject(), &material).remove(0).0
     };
-    // The name in the payload is not compared: a signature covers content wherever it is copied to.
+    // The image name in the payload is not compared, because a signature is valid for all copies of
+    // its content.
     assert_eq!(judge(&|_| {}).unwrap().annotations["version"], "1.4.0");
     let other = judge(&|p| p["critical"]["type"] = json!("atomic container signature"));
     assert_eq!(

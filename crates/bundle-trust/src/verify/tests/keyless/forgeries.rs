@@ -245,7 +245,7 @@ fn rejects_malformed_bundles_before_reading_certificates() {
         judge(&other),
         Err(Rejection::PayloadType("text/plain".into()))
     );
-    // A valid signature, for another digest.
+    // The signatures are valid, but for another digest.
     let elsewhere = Digest::of(b"something else");
     for raw in [
         bundle(WORKFLOW),
@@ -259,7 +259,7 @@ fn rejects_malformed_bundles_before_reading_certificates() {
             Err(Rejection::OtherDigest(subject().to_string()))
         );
     }
-    // Only keys are accepted.
+    // Only signatures by keys are accepted.
     let keys_only = TrustMaterial {
         roots: Vec::new(),
         ..under(ROOT)

@@ -116,7 +116,8 @@ fn verifies_every_combination_of_format_and_signer() {
         let accepted = judge(&raw).unwrap();
         assert_eq!(accepted.signer, Signer::Key(key().id().clone()));
     }
-    // A key requires no evidence of a log, but the evidence shows the time.
+    // A signature by a key requires no log entry. If it has a log entry, the result contains the
+    // time of the entry.
     assert!(judge(&bundle(WITH_KEY)).unwrap().signed_at.is_some());
 }
 
@@ -201,7 +202,7 @@ fn verdict_depends_on_trust_root_and_time() {
     };
     assert_eq!(fault(&public, bundle(WORKFLOW)), Fault::UnknownLog);
     assert_eq!(fault(&public, legacy_workflow()), Fault::UnknownLog);
-    // With both roots the signature is valid under the right one only.
+    // With both roots, the signature is valid under one root only.
     let both = TrustMaterial {
         roots: [public.roots.clone(), under(ROOT).roots].concat(),
         ..under(ROOT)
@@ -233,13 +234,13 @@ fn verdict_depends_on_trust_root_and_time() {
     );
     let stamps = root_without("timestampAuthorities");
     assert_eq!(fault(&stamps, bundle(WORKFLOW)), Fault::Timestamp);
-    // Before the time of the signature.
+    // The time of the verification is before the time of the signature.
     let early = TrustMaterial {
         now: later() - jiff::SignedDuration::from_hours(48),
         ..under(ROOT)
     };
     assert_eq!(fault(&early, bundle(UNTIMED)), Fault::Future);
-    // The authority became trusted later.
+    // The certificate authority was not trusted yet when the signature was made.
     let mut root: Value = serde_json::from_str(ROOT).unwrap();
     root["certificateAuthorities"][0]["validFor"] = json!({"start": later().to_string()});
     assert_eq!(

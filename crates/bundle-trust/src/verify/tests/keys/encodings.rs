@@ -72,13 +72,13 @@ fn rejects_signature_in_another_encoding() {
     ] {
         assert_eq!(with(&bytes), Err(Rejection::Forged(id.clone())), "{what}");
     }
-    // Anybody can compute a second ECDSA signature from the first one. It has the same payload and
-    // the same key, so it does not count as another signer.
+    // The second ECDSA signature can be computed from the first signature, without the private key.
+    // It has the same payload and key, so it is not a signature by another signer.
     assert_eq!(
         with(&mirrored(&der)).unwrap().signer,
         with(&der).unwrap().signer
     );
-    // Other forms of base64: without padding, the URL alphabet, with a line end.
+    // The base64 text has another form: without padding, with the URL alphabet, or with a line end.
     for text in [
         sig.trim_end_matches('=').to_owned() + "A",
         sig.replace('=', ""),
@@ -93,7 +93,7 @@ fn rejects_signature_in_another_encoding() {
 
 #[test]
 fn rejects_malleable_ed25519_signature() {
-    // The order of the group. A verifier without a range check accepts s plus the order as well.
+    // Order of the group. A verifier without a range check would also accept s plus the order.
     const ORDER: [u8; 32] = [
         0xed, 0xd3, 0xf5, 0x5c, 0x1a, 0x63, 0x12, 0x58, 0xd6, 0x9c, 0xf7, 0xa2, 0xde, 0xf9, 0xde,
         0x14, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10,

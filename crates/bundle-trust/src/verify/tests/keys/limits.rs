@@ -33,7 +33,7 @@ fn wrong_key_hint_does_not_reject_a_matching_key() {
             let bytes = altered(&key, |b| {
                 b["verificationMaterial"]["publicKey"] = hint.clone();
             });
-            // The signer is the key that verifies the signature, whatever its hint.
+            // The reported signer is the key that verifies the signature. The hint has no effect.
             let accepted = judge(&bytes, &all).unwrap();
             assert_eq!(accepted.signer, signer, "{said}");
             // If no key verifies the signature, the message contains the hint.

@@ -182,8 +182,8 @@ proptest! {
         let mut bytes = sign::sign_digest(&key, &reference(), &annotations).unwrap();
         let at = at % bytes.len();
         bytes[at] = with;
-        // If the signature is still valid, the change was outside of the signed bytes (white space,
-        // an unread field), and the annotations are unchanged.
+        // If the signature is still valid, the change was outside of the signed bytes, for example
+        // in white space. In that case the annotations are unchanged.
         if let Ok(accepted) = judge(&bytes, &key) {
             prop_assert_eq!(accepted.annotations, annotations);
         }

@@ -15,7 +15,8 @@ fn rejects_ambiguous_json_even_if_signed() {
         assert_eq!(found, Err(Rejection::Unreadable(why)));
     };
     for (from, to) in [
-        // Duplicate keys as first or last key, at every depth, and with an escape sequence.
+        // A duplicate key is before or after the valid key, at every depth, and with an escape
+        // sequence.
         (
             format!(r#""sha256":"{hex}""#),
             format!(r#""sha256":"{zero}","sha256":"{hex}""#),
@@ -58,8 +59,8 @@ fn rejects_ambiguous_json_even_if_signed() {
         let why = "not an in-toto statement".to_owned();
         assert_eq!(payload(changed), Err(Rejection::Unreadable(why)));
     }
-    // Duplicate keys in the bundle itself: readers that use the last key would read another
-    // envelope than readers that use the first.
+    // A key in the bundle itself is duplicated. Some parsers use the last key and would read
+    // another envelope than parsers that use the first key.
     let bundle = String::from_utf8(signed(&key, |_| {})).unwrap();
     twice(judge(
         bundle

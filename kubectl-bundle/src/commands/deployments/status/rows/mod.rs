@@ -48,12 +48,12 @@ enum RowHealth {
     None,
     /// The object does not exist.
     Missing,
-    /// The object was not read; the text is the cause unless it is a missing permission.
+    /// The object was not read. The text is the cause. `None` means a missing permission.
     Unread(Option<String>),
 }
 
 impl RowHealth {
-    /// Returns one word, and a message if there is one.
+    /// Returns the health as one word, and its message. `None` means that there is no message.
     fn parts(&self) -> (&str, Option<&str>) {
         match self {
             Self::Known(Health::Ready) => ("Ready", None),
@@ -73,8 +73,8 @@ impl RowHealth {
     }
 }
 
-/// Returns the rows of the objects, sorted by key, and then one for each list that could not be
-/// read.
+/// Returns the rows of the objects, sorted by key, followed by one row for each list that could not
+/// be read.
 pub(super) fn rows(
     found: &InstalledObjects,
     status: &BundleDeploymentStatus,
@@ -130,8 +130,8 @@ fn insert(
     rows.insert(key.to_owned(), row);
 }
 
-/// Returns a row for objects that could not be listed. Objects that were read by name have a row
-/// already.
+/// Returns a row for objects that could not be listed. Returns `None` for a failed read of one
+/// object, which already has a row.
 fn unread_row(list: &UnreadList) -> Option<ObjectRow> {
     let why = match &list.cause {
         UnreadCause::Forbidden("get", _) => return None,
@@ -162,7 +162,7 @@ fn version(status: &BundleDeploymentStatus, key: &str) -> Option<String> {
     if upgrade.applied_objects.iter().any(|applied| applied == key) {
         return Some(listing::upgraded(upgrade));
     }
-    // A truncated list does not exclude other objects.
+    // If the list may be truncated, the version of other objects is unknown.
     (upgrade.applied_objects.len() < MAX_APPLIED)
         .then_some(installed)
         .flatten()
@@ -273,7 +273,7 @@ pub(super) fn structured(rows: &[ObjectRow]) -> Value {
     rows.collect()
 }
 
-/// Returns the number of listed objects, if there are more.
+/// Returns the number of listed objects if there are more objects than listed.
 pub(super) fn count(
     rows: &[ObjectRow],
     is_truncated: bool,

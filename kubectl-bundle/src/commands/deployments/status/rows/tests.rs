@@ -139,7 +139,7 @@ fn warning_names_each_missing_permission_once() {
 
 #[test]
 fn count_includes_objects_that_are_not_listed() {
-    // Five rows have names.
+    // Only five rows have the name of an object.
     let rows = half_upgraded_rows();
     let mut status = upgrading(&[]);
     assert_eq!(count(&rows, false, &status), None);
