@@ -133,7 +133,7 @@ impl ChartValues {
             return None;
         }
         let tag = match variant {
-            ImageVariant::Helm if !tag.is_empty() => &format!("{tag}-helm"),
+            ImageVariant::Full if !tag.is_empty() => &format!("{tag}-full"),
             _ => tag,
         };
         let mut image = repository.clone();
