@@ -10,6 +10,14 @@ use serde_json::Value;
 /// Time limit of [`until`].
 const LONG: Duration = Duration::from_secs(90);
 
+/// Public key without a private key. A policy with this key causes the webhook to fetch signatures,
+/// and accepts none.
+pub(super) const KEY: &str = "-----BEGIN PUBLIC KEY-----
+MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE7Y0qL4tO7w54g5f06c3Lfs1YV16L
+V3fNXeWV4QEAPKvwv0ABl1erK1MDqgMrsdjMQWVx4XnUmO/grOVubgmDig==
+-----END PUBLIC KEY-----
+";
+
 /// Runs kubectl as the administrator with the arguments of `line`, and returns its output even if
 /// it fails.
 pub(super) async fn try_kubectl(cluster: &Cluster, line: &str) -> Output {

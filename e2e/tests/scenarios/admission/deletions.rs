@@ -26,6 +26,15 @@ async fn create(cluster: &Cluster, user: &str, object: &Value) {
     created.success().unwrap();
 }
 
+/// Applies `object` on the server with a field manager of its own.
+async fn kubectl_apply(cluster: &Cluster, user: &str, object: &Value) -> Output {
+    let kubectl = cluster.tool(Tool::Kubectl).await.unwrap();
+    let flags = ["apply", "--server-side", "-f", "-"];
+    let identity = [format!("--as={user}"), format!("--field-manager={user}")];
+    let command = kubectl.args(flags).args(&identity);
+    command.stdin(object.to_string()).output().await.unwrap()
+}
+
 async fn bind(cluster: &Cluster, user: &str, role: &str) {
     let line =
         format!("create clusterrolebinding {user}-{role} --clusterrole={role} --user={user}");
@@ -174,6 +183,9 @@ async fn only_its_requester_and_users_with_manage_can_delete_a_deployment() {
     let deletion = r#"{"spec":{"deletion":{"customResources":"Delete"}}}"#;
     let collision = r#"{"spec":{"collision":"Adopt"}}"#;
     let class = r#"{"spec":{"provisionerClassName":"another"}}"#;
+    // The owners of fields decide what the next apply of another user removes.
+    let no_owners = r#"{"metadata":{"managedFields":[{}]}}"#;
+    let second_owner = r#"{"metadata":{"managedFields":[{"manager":"gitops","operation":"Apply","apiVersion":"core.rukpak.io/v1alpha1","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:template":{}}}}]}}"#;
     let token = try_kubectl(
         &cluster,
         "get bundledeployment one -o jsonpath={.status.admission.admit}",
@@ -189,6 +201,8 @@ async fn only_its_requester_and_users_with_manage_can_delete_a_deployment() {
         ("bundledeployment one", collision),
         ("bundledeployment one", class),
         ("bundledeployment one", admit.as_str()),
+        ("bundledeployment one", no_owners),
+        ("bundledeployment one", second_owner),
         ("bundle lone", owner),
         ("bundledeployment one", owner),
         ("bundledeployment one", finalizers),
@@ -197,6 +211,11 @@ async fn only_its_requester_and_users_with_manage_can_delete_a_deployment() {
         let refused = by(&cluster, "mallory", &line).await.failure(1).unwrap();
         assert!(refused.contains("BUNDLE-REVIEW-040"), "{line}: {refused}");
     }
+    let taken = kubectl_apply(&cluster, "mallory", &deployment("one", &reference)).await;
+    let refused = taken.failure(1).unwrap();
+    assert!(refused.contains("BUNDLE-REVIEW-040"), "{refused}");
+    let label = "label bundledeployment one team=a";
+    by(&cluster, "mallory", label).await.success().unwrap();
     for what in [
         "bundledeployment one",
         "bundledeployment two",

@@ -3,6 +3,7 @@
 //! on the kind is not enough. The same permissions are required for writes that cause a deletion,
 //! or that change the objects that a deletion removes.
 
+mod field_ownership;
 mod observed;
 
 use crate::names::KubeName;
@@ -12,6 +13,7 @@ use serde_json::Value;
 
 pub use observed::{ADMITTED_AFTER, ObservedDeletion};
 
+use self::field_ownership::FieldOwnership;
 use super::{
     facts::{Answer, ClassFact, Kind},
     fields::Field,
@@ -159,6 +161,9 @@ pub fn has_finalizer(object: &Value, finalizer: &str) -> bool {
 /// - The update sets the annotation `admit`. The writer then becomes the requester.
 /// - The update changes the spec of a BundleDeployment. The writer then becomes a requester of
 ///   installed content.
+/// - The update changes which field managers own fields of the spec of a BundleDeployment, or
+///   `finalizer`. The next server-side apply of another user would then remove or keep fields
+///   against the intent of that user.
 pub fn is_guarded_update(
     kind: Kind,
     old: &Value,
@@ -172,7 +177,9 @@ pub fn is_guarded_update(
     };
     let guards = |object: &Value| has_finalizer(object, finalizer);
     let is_admitted = !admits(new).is_null() && admits(new) != admits(old);
-    let is_changed = kind == Kind::BundleDeployment && old["spec"] != new["spec"];
+    let is_changed = kind == Kind::BundleDeployment
+        && (old["spec"] != new["spec"]
+            || FieldOwnership::of(old, finalizer) != FieldOwnership::of(new, finalizer));
     owners(old) != owners(new) || (guards(old) && !guards(new)) || is_admitted || is_changed
 }
 

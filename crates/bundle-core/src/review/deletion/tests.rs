@@ -298,6 +298,24 @@ fn specs_of_deployments_and_the_annotation_that_vouches_are_guarded() {
 }
 
 #[test]
+fn ownership_of_the_spec_of_a_deployment_is_guarded() {
+    let object = |manager: &str| {
+        let entry = json!({"manager": manager, "operation": "Apply", "fieldsV1": {"f:spec": {"f:config": {}}}});
+        json!({"spec": {"config": "a"}, "metadata": {"managedFields": [entry]}})
+    };
+    let before = object("gitops");
+    for (kind, new, expected) in [
+        (Kind::BundleDeployment, object("gitops"), false),
+        (Kind::BundleDeployment, object("other"), true),
+        // The spec of a Bundle is immutable.
+        (Kind::Bundle, object("other"), false),
+    ] {
+        let guarded = is_guarded_update(kind, &before, &new, ("ours", "admit"));
+        assert_eq!(guarded, expected, "{kind} {new}");
+    }
+}
+
+#[test]
 fn rejects_deletions_by_the_garbage_collector_if_nobody_reviewed_the_owner_references() {
     let collector = requester("system:serviceaccount:kube-system:generic-garbage-collector");
     let mut installed = deployment();

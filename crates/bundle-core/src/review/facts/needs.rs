@@ -129,8 +129,8 @@ pub(in crate::review) fn is_checked(subject: &Subject<'_>) -> bool {
 }
 
 /// Returns `true` if the content must be looked up. The lookup is not necessary in two cases:
-/// - An update of a checked BundleDeployment keeps class and template, so that the content stays
-///   the same.
+/// - An update of a checked BundleDeployment keeps class, template and configuration, so that the
+///   installed objects stay the same.
 /// - The object is being deleted and its spec is unchanged.
 pub(in crate::review) fn content_is_checked(subject: &Subject<'_>) -> bool {
     if subject.is_removed_unchanged() {
@@ -142,7 +142,7 @@ pub(in crate::review) fn content_is_checked(subject: &Subject<'_>) -> bool {
     else {
         return true;
     };
-    ["provisionerClassName", "template", "kubernetes"]
+    ["provisionerClassName", "template", "config", "kubernetes"]
         .iter()
         .any(|member| !canonical::same(&old[member], &subject.spec()[member]))
 }

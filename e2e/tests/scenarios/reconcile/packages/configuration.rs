@@ -3,6 +3,7 @@
 use e2e::{Cluster, wait};
 use serde_json::{Value, json};
 
+use crate::scenarios::objects::{KEY, apply_with};
 use crate::scenarios::reconcile::{
     CONFIG, LONG, apply, bundle_of, condition, deployment, get, installed, kubectl, publish, stage,
     until_reason,
@@ -95,4 +96,43 @@ async fn configuration_is_validated_and_changes_objects_in_place() {
         warnings.contains("spec.config is set and has no effect"),
         "{warnings}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn configuration_of_content_whose_key_was_removed_cannot_change() {
+    let (cluster, _webhook) = stage().await;
+    let reference = publish(&cluster, "team/revoked:1", write).await;
+    kubectl(&cluster, "create namespace team-a").await;
+    let first = json!({"config": {"text": "first"}});
+    apply(&cluster, &deployment("web", &reference, &first)).await;
+    installed(&cluster, "web").await;
+    has_text(&cluster, "first").await;
+
+    // The content has no signature of the only key that is accepted from now on.
+    let host = cluster.registry(0).unwrap().host();
+    let policy = json!({
+        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "SignaturePolicy",
+        "metadata": {"name": "revoked"},
+        "spec": {
+            "images": [{"glob": format!("{host}/team/revoked")}], "mode": "enforce",
+            "authorities": [{"key": {"data": KEY}}],
+        },
+    });
+    apply(&cluster, &policy).await;
+    let second = deployment("web", &reference, &json!({"config": {"text": "second"}}));
+    wait::until_true(LONG, "another configuration is rejected", || async {
+        let written = apply_with(&cluster, &second, &["--dry-run=server"]).await;
+        Ok(!written.is_success())
+    })
+    .await
+    .unwrap();
+    let refused = apply_with(&cluster, &second, &[]).await.failure(1).unwrap();
+    assert!(refused.contains("BUNDLE-TRUST-"), "{refused}");
+
+    // Other settings can change, and drift is corrected.
+    let third = json!({"config": {"text": "first"}, "rollout": {"history": 1}});
+    apply(&cluster, &deployment("web", &reference, &third)).await;
+    kubectl(&cluster, "delete configmap web -n team-a").await;
+    has_text(&cluster, "first").await;
+    installed(&cluster, "web").await;
 }

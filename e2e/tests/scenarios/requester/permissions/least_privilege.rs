@@ -183,7 +183,7 @@ async fn person(cluster: &Cluster) {
     let signatures = json!({
         "apiVersion": "core.rukpak.io/v1alpha1", "kind": "SignaturePolicy", "metadata": {"name": "least"},
         "spec": {"mode": "warn", "images": [{"glob": format!("{}/*", cluster.registry(0).unwrap().host())}],
-            "authorities": [{"key": {"data": super::stale::KEY}}]},
+            "authorities": [{"key": {"data": crate::scenarios::objects::KEY}}]},
     });
     let secret = json!({
         "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",

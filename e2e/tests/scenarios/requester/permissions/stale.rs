@@ -2,18 +2,11 @@
 
 use bundle_testkit::{Fault, Registry};
 
+use crate::scenarios::objects::KEY;
 use crate::scenarios::requester::classes::class_change::{approve, gated};
 use crate::scenarios::requester::classes::{delegate_with, under};
 use crate::scenarios::requester::policies::{on, policy, until_enforced};
 use crate::scenarios::requester::*;
-
-/// Public key. No private key for it exists. A policy with this key causes the webhook to fetch
-/// signatures.
-pub(super) const KEY: &str = "-----BEGIN PUBLIC KEY-----
-MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE7Y0qL4tO7w54g5f06c3Lfs1YV16L
-V3fNXeWV4QEAPKvwv0ABl1erK1MDqgMrsdjMQWVx4XnUmO/grOVubgmDig==
------END PUBLIC KEY-----
-";
 
 fn is_asked_for_referrers(registry: &Registry) -> bool {
     let lines = registry.lines();

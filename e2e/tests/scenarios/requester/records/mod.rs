@@ -31,18 +31,8 @@ async fn write_is_sealed_after_its_managed_fields_were_emptied() {
     cluster.webhook().await.unwrap();
     let user = "records-emptied";
     installed(&cluster, user).await;
-    put(
-        &cluster,
-        &[binding(
-            "records-editor",
-            None,
-            "bundle-editor",
-            "records-mallory",
-        )],
-    )
-    .await;
     let emptied = json!({"metadata": {"managedFields": [{}]}});
-    patch(&cluster, user, &emptied, &["--as=records-mallory"]).await;
+    patch(&cluster, user, &emptied, &["--as=records-emptied"]).await;
     let report = json!({"spec": {"drift": {"mode": "Report"}}});
     patch(&cluster, user, &report, &["--as=records-emptied"]).await;
     until(&cluster, user, "Ready", "True").await;

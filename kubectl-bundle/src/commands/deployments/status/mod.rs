@@ -147,7 +147,7 @@ fn describe(item: &BundleDeployment, status: &BundleDeploymentStatus) -> String 
     let mut text = String::new();
     for (label, value) in lines.iter().filter(|(_, value)| !value.is_empty()) {
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "{:<15}{value}", format!("{label}:"));
+        let _ = writeln!(text, "{:<15}{}", format!("{label}:"), safe(value));
     }
     if !status.conditions.is_empty() {
         let mut table = Table::new(["CONDITION", "STATUS", "REASON", "MESSAGE"]);
@@ -178,4 +178,38 @@ fn lists(status: &BundleDeploymentStatus, now: Timestamp) -> String {
         let _ = writeln!(text, "Warning: {}", safe(warning));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_of_the_status_are_escaped() {
+        let hostile = "1.0\u{1b}]0;title\u{7}\nReady: True";
+        let status = serde_json::json!({
+            "activeBundle": hostile,
+            "installed": {
+                "digest": hostile, "version": hostile, "requestedBy": hostile, "approvedBy": hostile,
+                "as": {"namespace": hostile, "name": hostile},
+            },
+            "conditions": [{
+                "type": hostile, "status": "True", "reason": hostile, "message": hostile,
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
+        });
+        let status = serde_json::from_value(status).unwrap();
+        let item = serde_json::from_value(serde_json::json!({
+            "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment",
+            "metadata": {"name": "web"},
+            "spec": {"provisionerClassName": "plain", "template": {"spec": {
+                "provisionerClassName": "plain", "source": {"type": hostile},
+            }}},
+        }));
+        let text = describe(&item.unwrap(), &status);
+        assert!(text.contains("Requested by:  1.0\\u{1b}]0;title"), "{text}");
+        let is_hidden = |letter| letter != '\n' && crate::ui::escape::is_hidden(letter);
+        assert!(!text.contains(is_hidden), "{text}");
+        assert!(!text.contains("\nReady: True"), "{text}");
+    }
 }

@@ -114,7 +114,8 @@ pub struct ObservedDeployment {
     /// content has started since then.
     pub was_installed: bool,
     /// True if `spec.config` is the configuration of the content that was completely installed
-    /// last. Another configuration can change each object, in the same way as other content.
+    /// last. Another configuration can change each object, in the same way as other content, so the
+    /// signatures and the definitions are checked again.
     pub has_installed_config: bool,
     /// True if the inventory recorded at the start an installation that is not complete.
     pub is_unfinished: bool,
@@ -192,13 +193,13 @@ impl ObservedDeployment {
         }
         // A registry can respond slowly, so it is contacted before the permission check.
         steps.extend([InstallStep::CheckTargets, InstallStep::CheckApproval]);
-        if self.is_first() {
+        if self.is_first() || !self.has_installed_config {
             steps.extend([InstallStep::CheckSource, InstallStep::Verify]);
-            // Users must always be able to return from an incomplete upgrade. Therefore the former
-            // content is not checked.
-            if !self.was_installed {
-                steps.push(InstallStep::CheckPackageRules);
-            }
+        }
+        // Users must always be able to return from an incomplete upgrade. Therefore the former
+        // content is not checked.
+        if self.is_first() && !self.was_installed {
+            steps.push(InstallStep::CheckPackageRules);
         }
         if !self.was_installed || !self.has_installed_config {
             steps.push(InstallStep::CheckDefinitions);

@@ -67,7 +67,7 @@ fn installation_steps_depend_on_observed_facts() {
     let reconfigured = steps(&[
         &BEGIN,
         &ASK,
-        &[CheckDefinitions, Watch, Authorize],
+        &[CheckSource, Verify, CheckDefinitions, Watch, Authorize],
         &INSTALL,
     ]);
     let found_again = steps(&[&BEGIN, &ASK, &[Watch, Compare]]);
@@ -127,7 +127,7 @@ fn installation_steps_depend_on_observed_facts() {
         ("uoidc", again.clone()),
         ("uoidt", again.clone()),
         ("uoidn", again.clone()),
-        // Another configuration can change the definitions of the same content.
+        // Another configuration can change each object of the same content.
         ("uoidg", reconfigured.clone()),
         ("uoidag", reconfigured.clone()),
         ("uidafg", reconfigured),
@@ -141,7 +141,11 @@ fn installation_steps_depend_on_observed_facts() {
         ),
         (
             "uidacg",
-            steps(&[&BEGIN, &ASK, &[CheckDefinitions, Watch, Compare]]),
+            steps(&[
+                &BEGIN,
+                &ASK,
+                &[CheckSource, Verify, CheckDefinitions, Watch, Compare],
+            ]),
         ),
         ("uwidag", vec![]),
         // After a restart, the process does not know which content is applied.
