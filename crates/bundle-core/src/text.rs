@@ -1,4 +1,4 @@
-//! Shortening of texts and lists in messages.
+//! Shortening of texts and lists in messages, and escapes for untrusted text.
 
 /// Returns `text`, truncated at a character boundary to at most `limit` bytes. The mark ` …` shows
 /// that the text was truncated.
@@ -23,6 +23,29 @@ pub fn some_of<T: std::fmt::Display>(items: &[T], most: usize) -> String {
     } else {
         format!("{} and {rest} more", shown.join(", "))
     }
+}
+
+/// Returns `text` with hidden characters escaped. Line breaks are kept.
+pub fn visible(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if letter != '\n' && is_hidden(letter) {
+            shown.extend(letter.escape_default());
+        } else {
+            shown.push(letter);
+        }
+    }
+    shown
+}
+
+/// Returns `true` for control characters, and for Unicode characters that change the display of the
+/// following text.
+pub fn is_hidden(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter,
+            '\u{ad}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}'
+            | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 #[cfg(test)]

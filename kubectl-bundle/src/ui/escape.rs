@@ -1,6 +1,8 @@
 //! Escapes untrusted text for a terminal. The text must not move the cursor, change colours or
 //! reverse the reading order.
 
+pub(crate) use bundle_core::text::{is_hidden, visible};
+
 /// Maximum length of a field, in characters.
 const MAX_CHARS: usize = 400;
 
@@ -19,29 +21,6 @@ pub(crate) fn safe(text: &str) -> String {
         }
     }
     shown
-}
-
-/// Returns `text` with hidden characters escaped. Line breaks are kept.
-pub(crate) fn visible(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for letter in text.chars() {
-        if letter != '\n' && is_hidden(letter) {
-            shown.extend(letter.escape_default());
-        } else {
-            shown.push(letter);
-        }
-    }
-    shown
-}
-
-/// Returns `true` for control characters, and for Unicode characters that change the display of the
-/// following text.
-pub(crate) fn is_hidden(letter: char) -> bool {
-    letter.is_control()
-        || matches!(letter,
-            '\u{ad}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
-            | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}'
-            | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
+use crate::text::visible;
 pub use crate::text::{bounded, some_of};
 
 /// Longest stored message in bytes. The API server rejects more than 32,768 bytes.
@@ -42,7 +43,8 @@ impl ConditionStatus {
 /// Sets one condition. A condition of a new type is appended. An existing condition is replaced,
 /// and keeps its transition time if its status is unchanged.
 ///
-/// `now` has whole seconds, as Kubernetes writes times.
+/// `now` has whole seconds, as Kubernetes writes times. Characters of `message` that a terminal
+/// does not show are escaped.
 pub fn set(
     conditions: &mut Vec<Condition>,
     kind: &str,
@@ -56,7 +58,8 @@ pub fn set(
         type_: kind.to_owned(),
         status: status.as_str().to_owned(),
         reason: reason.to_owned(),
-        message: bounded(message, MESSAGE_LIMIT),
+        // Names and values of content are part of messages.
+        message: bounded(&visible(message), MESSAGE_LIMIT),
         observed_generation: Some(observed_generation),
         last_transition_time: now.clone(),
     };
@@ -129,6 +132,18 @@ mod tests {
 
     fn at(second: i64) -> Time {
         Time(Timestamp::from_second(second).unwrap())
+    }
+
+    #[test]
+    fn hidden_characters_of_messages_are_escaped() {
+        let mut conditions = Vec::new();
+        let message = "object \"a\u{1b}]0;title\u{7}\u{202e}\" is missing";
+        let status = ConditionStatus::False;
+        set(&mut conditions, "Ready", status, "A", message, 1, &at(1));
+        assert_eq!(
+            conditions[0].message,
+            "object \"a\\u{1b}]0;title\\u{7}\\u{202e}\" is missing"
+        );
     }
 
     #[test]

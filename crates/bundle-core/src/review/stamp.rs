@@ -117,6 +117,14 @@ impl Stamp {
     pub fn read(key: &[u8], annotation: Option<&str>) -> Result<Self, StampError> {
         verify(key, STAMP, annotation.ok_or(StampError::Missing)?)
     }
+
+    /// Returns the BundleDeployment that a Bundle was generated for, without a check of the MAC.
+    /// For clients, which do not have the key: admission replaces or rejects each stamp that another
+    /// client writes, as long as the registrations exist.
+    pub fn unverified_generated_for(annotation: &str) -> Option<GeneratedFor> {
+        let stamp: Value = serde_json::from_str(annotation).ok()?;
+        GeneratedFor::deserialize(stamp.get("generated_for")?).ok()
+    }
 }
 
 /// Returns the value of annotation `core.rukpak.io/admit` for exactly this spec of this object.
@@ -234,6 +242,28 @@ mod tests {
         };
         for stamp in [stamp(), updated] {
             assert_eq!(Stamp::read(KEY, Some(&stamp.text(KEY))), Ok(stamp));
+        }
+    }
+
+    #[test]
+    fn clients_read_the_deployment_of_a_generated_bundle() {
+        let generated = GeneratedFor {
+            uid: "d".into(),
+            hash: "abcdef".into(),
+        };
+        let of_pod = Stamp {
+            generated_for: Some(generated.clone()),
+            ..stamp()
+        };
+        for (annotation, expected) in [
+            (of_pod.text(KEY).as_str(), Some(generated)),
+            (&stamp().text(KEY), None),
+            ("", None),
+            ("[]", None),
+            (r#"{"generated_for": "d"}"#, None),
+        ] {
+            let found = Stamp::unverified_generated_for(annotation);
+            assert_eq!(found, expected, "{annotation}");
         }
     }
 

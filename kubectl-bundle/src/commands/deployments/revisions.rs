@@ -4,6 +4,7 @@ use bundle_api::deployment::status::{Revision, RevisionState};
 use bundle_api::{Bundle, BundleDeployment, names};
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::plan::revisions::numbers;
+use bundle_core::review::Stamp;
 use kube::api::{Api, ListParams};
 use kube::core::Status;
 
@@ -41,7 +42,8 @@ pub(super) fn not_found(name: &str) -> Failure {
     }))
 }
 
-/// Returns the Bundles that were created for a BundleDeployment, by label and owner reference.
+/// Returns the Bundles that were created for a BundleDeployment. Other users can change labels, so
+/// the Bundles of revisions that have other labels are read by their names.
 pub(super) async fn bundles(cluster: &Cluster, item: &BundleDeployment) -> Outcome<Vec<Bundle>> {
     let name = item.metadata.name.as_deref().unwrap_or_default();
     let parameters = ListParams::default().labels(&format!(
@@ -51,17 +53,29 @@ pub(super) async fn bundles(cluster: &Cluster, item: &BundleDeployment) -> Outco
     ));
     let api: Api<Bundle> = Api::all(cluster.client.clone());
     let list = cluster.ask(api.list(&parameters)).await?;
-    let bundles = list.items.into_iter();
-    Ok(bundles.filter(|bundle| is_owned(bundle, item)).collect())
+    let mut bundles = list.items;
+    for one in numbered(item) {
+        let name = Some(&one.revision.bundle);
+        if bundles
+            .iter()
+            .all(|bundle| bundle.metadata.name.as_ref() != name)
+        {
+            let found = cluster.read::<Bundle>(&one.revision.bundle).await?;
+            bundles.extend(found.and_then(|found| serde_json::from_value(found).ok()));
+        }
+    }
+    bundles.retain(|bundle| generated_hash(bundle, item).is_some());
+    Ok(bundles)
 }
 
-/// Returns `true` if the Bundle was created for this BundleDeployment.
-pub(super) fn is_owned(bundle: &Bundle, item: &BundleDeployment) -> bool {
-    let owners = bundle.metadata.owner_references.iter().flatten();
-    item.metadata.uid.is_some()
-        && owners
-            .map(|owner| &owner.uid)
-            .any(|uid| item.metadata.uid.as_ref() == Some(uid))
+/// Returns the template hash of a Bundle that the pod created for this BundleDeployment, from the
+/// stamp of the Bundle. Every user who can create Bundles can write labels and owner references, so
+/// both are ignored.
+pub(super) fn generated_hash(bundle: &Bundle, item: &BundleDeployment) -> Option<String> {
+    let annotations = bundle.metadata.annotations.as_ref()?;
+    let stamp = annotations.get(names::ANNOTATION_STAMP)?;
+    let generated = Stamp::unverified_generated_for(stamp)?;
+    (Some(&generated.uid) == item.metadata.uid.as_ref()).then_some(generated.hash)
 }
 
 /// Returns the revision that `selector` names by its number or its Bundle.
@@ -162,6 +176,43 @@ mod tests {
         };
         assert_eq!(previous("web-b"), "web-a");
         assert_eq!(previous("web-c"), "web-b");
+    }
+
+    #[test]
+    fn only_bundles_of_the_pod_belong_to_a_deployment() {
+        let mut item = item(&[]);
+        item.metadata.uid = Some("u-1".to_owned());
+        let bundle = |annotations: serde_json::Value| -> Bundle {
+            serde_json::from_value(json!({
+                "metadata": {
+                    "name": "web-a",
+                    "labels": {names::LABEL_OWNER_KIND: "BundleDeployment", names::LABEL_OWNER_NAME: "web"},
+                    "annotations": annotations,
+                    "ownerReferences": [{"apiVersion": names::API_VERSION, "kind": "BundleDeployment", "name": "web", "uid": "u-1"}],
+                },
+                "spec": {"provisionerClassName": "c", "source": {"type": "git"}},
+            }))
+            .unwrap()
+        };
+        let stamp =
+            |uid: &str| json!({"generated_for": {"uid": uid, "hash": "abcdef"}}).to_string();
+        for (annotations, expected) in [
+            (
+                json!({names::ANNOTATION_STAMP: stamp("u-1")}),
+                Some("abcdef"),
+            ),
+            (json!({names::ANNOTATION_STAMP: stamp("u-2")}), None),
+            // The stamp of a Bundle of a person.
+            (
+                json!({names::ANNOTATION_STAMP: r#"{"kind": "Bundle"}"#}),
+                None,
+            ),
+            (json!({names::ANNOTATION_STAMP: "text"}), None),
+            (json!({}), None),
+        ] {
+            let found = generated_hash(&bundle(annotations.clone()), &item);
+            assert_eq!(found.as_deref(), expected, "{annotations}");
+        }
     }
 
     #[test]

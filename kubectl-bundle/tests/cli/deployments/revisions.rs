@@ -56,6 +56,8 @@ fn returned() -> Value {
 }
 
 fn bundle(name: &str, digest: &str) -> Value {
+    let hash = bundle_core::review::template_hash(&json!({"spec": source(digest)}));
+    let stamp = json!({"generated_for": {"uid": "u-1", "hash": hash}});
     json!({
         "apiVersion": "core.rukpak.io/v1alpha1", "kind": "Bundle",
         "metadata": {
@@ -64,7 +66,7 @@ fn bundle(name: &str, digest: &str) -> Value {
                 "core.rukpak.io/owner-kind": "BundleDeployment", "core.rukpak.io/owner-name": "web",
                 "core.rukpak.io/bundle-template-hash": "1b77d0",
             },
-            "ownerReferences": [{"apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment", "name": "web", "uid": "u-1"}],
+            "annotations": {"core.rukpak.io/stamp": stamp.to_string()},
         },
         "spec": source(digest),
         "status": {"content": {"digest": digest, "specDigest": "x"}},

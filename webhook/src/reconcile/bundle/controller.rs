@@ -82,10 +82,13 @@ async fn reconcile_deleted(object: &DynamicObject, ctx: &Context) -> Result<Acti
     Ok(Action::await_change())
 }
 
-/// Removes the upload, and the cached copy of the content unless another Bundle needs it.
+/// Removes the upload, and the cached copy of the content unless another Bundle needs it. The copy
+/// stays if an earlier event of the deleted Bundle released it.
 async fn remove_cached_content(object: &DynamicObject, ctx: &Context) -> Result<(), kube::Error> {
-    if let Some(uid) = &object.metadata.uid {
-        ctx.shared.uploads.remove(uid);
+    let uid = object.metadata.uid.as_deref().unwrap_or_default();
+    ctx.shared.uploads.remove(uid);
+    if ctx.released.contains(uid) {
+        return Ok(());
     }
     let Some(SealedContent { digest, .. }) = seal::content(ctx, object) else {
         return Ok(());
@@ -93,11 +96,13 @@ async fn remove_cached_content(object: &DynamicObject, ctx: &Context) -> Result<
     let mut needed = false;
     ctx.for_each(&ctx.bundles, None, |other| {
         needed |= other.metadata.uid != object.metadata.uid
+            && other.metadata.deletion_timestamp.is_none()
             && seal::content(ctx, &other).is_some_and(|content| content.digest == digest);
     })
     .await?;
     if !needed {
         ctx.store.remove(&digest);
     }
+    ctx.released.record(uid).await;
     Ok(())
 }

@@ -21,6 +21,7 @@ use crate::reconcile::api::discovery::Apis;
 use crate::reconcile::api::object;
 use crate::reconcile::apply::allowed_dry_runs::AllowedDryRuns;
 use crate::reconcile::background_tasks::BackgroundTasks;
+use crate::reconcile::bundle::released::ReleasedCopies;
 use crate::reconcile::content::store::Store;
 use crate::reconcile::content::unpacked::{UnpackError, Unpacked};
 use crate::reconcile::context::failures::FailureCounts;
@@ -56,6 +57,8 @@ pub(in crate::reconcile) struct Context {
     pub(in crate::reconcile) store: Store,
     /// Running unpacks of Bundles.
     pub(in crate::reconcile) unpacking: BackgroundTasks<Result<Unpacked, UnpackError>>,
+    /// Deleted Bundles whose cached copies were released.
+    pub(in crate::reconcile) released: ReleasedCopies,
     /// Running checks of the sources of unpacked Bundles. A result is the content that the source
     /// names now, if this content is not the unpacked content.
     pub(in crate::reconcile) resolving: BackgroundTasks<Result<Option<ContentId>, String>>,
@@ -157,6 +160,7 @@ impl Context {
                 shared.metrics.cache.clone(),
             ),
             unpacking: BackgroundTasks::new(wake_bundle.clone()),
+            released: ReleasedCopies::default(),
             resolving: BackgroundTasks::new(wake_bundle),
             refetching: BackgroundTasks::new(wake_deployment.clone()),
             rendering: BackgroundTasks::new(wake_deployment),

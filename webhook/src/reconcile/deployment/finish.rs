@@ -7,6 +7,7 @@ use std::time::Duration;
 use bundle_api::deployment::status::BundleDeploymentStatus;
 use bundle_api::names::{condition, reason};
 use bundle_core::diagnostic::codes;
+use bundle_core::text::{some_of, visible};
 use kube::ResourceExt as _;
 use kube::runtime::controller::Action;
 
@@ -76,7 +77,7 @@ impl DeploymentReconcile<'_> {
             _ => {}
         }
         if !restored.is_empty() {
-            let note = bundle_core::plan::conditions::some_of(&restored, MAX_LISTED);
+            let note = some_of(&restored, MAX_LISTED);
             tracing::info!(deployment = object.name_any(), objects = note, "restored");
             events.restored(object, &restored).await;
         }
@@ -91,14 +92,14 @@ fn is_reported(old: &BundleDeploymentStatus, error: &ReconcileError) -> bool {
         && old.conditions.iter().any(|condition| {
             condition.type_ == condition::AUTHORIZED
                 && condition.reason == reason::RIGHTS_WITHDRAWN
-                && condition.message == error.message
+                && condition.message == visible(&error.message)
         })
 }
 
-/// Returns the warnings for the status. If no content was applied, the warnings of the last apply
-/// stay.
+/// Returns the warnings for the status, with hidden characters escaped. If no content was applied,
+/// the warnings of the last apply stay.
 fn merged(old: &[String], new: BTreeSet<String>, has_installed: bool) -> Vec<String> {
-    let mut all = new;
+    let mut all: BTreeSet<String> = new.iter().map(|warning| visible(warning)).collect();
     if !has_installed {
         all.extend(old.iter().cloned());
     }

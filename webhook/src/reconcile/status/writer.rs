@@ -3,8 +3,8 @@
 use bundle_api::names;
 use bundle_cluster::ByName;
 use bundle_core::diagnostic::Code;
-use bundle_core::plan::conditions::bounded;
 use bundle_core::plan::inventory;
+use bundle_core::text::{bounded, visible};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
@@ -169,7 +169,7 @@ impl EventRecorder {
             uid: object.metadata.uid.clone(),
             ..ObjectReference::default()
         };
-        let note = bounded(note, NOTE_LIMIT);
+        let note = bounded(&visible(note), NOTE_LIMIT);
         let uid = object.metadata.uid.as_deref();
         let recorder = self.recorders.get(uid, reason, &note);
         let event = Event {

@@ -7,7 +7,7 @@ use bundle_api::{Bundle, BundleDeployment, names};
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::plan::revisions::{RecordedConfig, config_digest, recorded_config};
 use bundle_core::reference::Reference;
-use bundle_core::review::same;
+use bundle_core::review::{same, template_hash};
 use serde_json::{Map, Value, json};
 
 use super::revisions::{self, NumberedRevision};
@@ -150,11 +150,15 @@ impl Rollback {
             return Err(lost(&format!("Bundle {name} does not exist any more")).into());
         };
         let typed: Bundle = serde_json::from_value(found.clone()).unwrap_or_default();
-        if !revisions::is_owned(&typed, item) {
+        let Some(hash) = revisions::generated_hash(&typed, item) else {
             let why = format!(
-                "Bundle {name} was not created for bundledeployment {}",
+                "bundle-webhook did not create Bundle {name} for bundledeployment {}",
                 self.name
             );
+            return Err(lost(&why).into());
+        };
+        if template_hash(&template(&found)) != hash {
+            let why = format!("labels or annotations of Bundle {name} were changed");
             return Err(lost(&why).into());
         }
         // Other users can write the status, so the Bundle must have the same digest.

@@ -23,6 +23,7 @@ use serde_json::{Value, json};
 
 use super::bundle_spec::put_class;
 use super::deployment::DeploymentWrite;
+use super::revisions;
 use super::state::prediction::Goal;
 use super::state::waiting::wait_until_done;
 use super::write::WriteOutcome;
@@ -233,13 +234,13 @@ async fn find(
     Ok(choose(list.items, deployment, hash))
 }
 
-/// Returns the Bundle with the usual name if possible, because other users can write labels and
-/// owner references too. If that name is in use, the pod chooses another name.
+/// Returns the Bundle that the pod created for the deployment. If the usual name is in use, the pod
+/// chooses another name.
 fn choose(bundles: Vec<Bundle>, deployment: &BundleDeployment, hash: &str) -> Option<Bundle> {
     let usual = format!("{}-{hash}", deployment.name_any());
     let is_owned = |bundle: &Bundle| {
-        let mut owners = bundle.owner_references().iter();
-        owners.any(|owner| Some(&owner.uid) == deployment.metadata.uid.as_ref())
+        let generated = revisions::generated_hash(bundle, deployment);
+        generated.is_some_and(|generated| generated == hash)
     };
     let has_phase = |bundle: &Bundle| {
         let status = bundle.status.as_ref();
@@ -256,9 +257,9 @@ mod tests {
 
     fn bundle(name: &str, owner: &str, phase: Option<&str>) -> Bundle {
         serde_json::from_value(json!({
-            "metadata": {"name": name, "ownerReferences": [
-                {"apiVersion": names::API_VERSION, "kind": "BundleDeployment", "name": "web", "uid": owner},
-            ]},
+            "metadata": {"name": name, "annotations": {names::ANNOTATION_STAMP: json!({
+                "generated_for": {"uid": owner, "hash": "abc"},
+            }).to_string()}},
             "spec": {"provisionerClassName": "c", "source": {"type": "upload", "upload": {}}},
             "status": {"phase": phase},
         }))
