@@ -23,7 +23,7 @@ use table::Table;
 /// Measurements.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Programs are built with the release profile. Run it on a machine that does nothing else.
+Programs are built with the release profile. Run the benchmarks on a machine without other load.
 
 Examples:
   cargo xtask bench

@@ -132,7 +132,10 @@ fn difference(expected: &Value, found: &Value) -> Option<Finding> {
     if changed.is_empty() {
         return None;
     }
-    let message = format!("it has other rules for {}", list(changed));
+    let message = format!(
+        "its schema differs from the schema of this program in {}",
+        list(changed)
+    );
     Some(Finding::warning(code, message).hint(upgrade))
 }
 

@@ -126,7 +126,7 @@ impl Writer<'_> {
     fn count(&mut self, path: &str, length: usize, nesting: usize) -> Result<(), Findings> {
         let above = path.match_indices('/').map(|(at, _)| &path[..at]);
         if above.clone().count() > DEPTH {
-            let limit = format!("the chart has more than {DEPTH} folders in each other");
+            let limit = format!("the chart has more than {DEPTH} levels of folders");
             return Err(rejected(path, &limit));
         }
         for folder in above {

@@ -190,7 +190,10 @@ async fn upgrade_keeps_class_and_settings_whose_flags_are_not_given() {
     let switch = format!("deploy hello {one} --class core-rukpak-io-plain");
     let refused = scene.fails(&format!("{switch} --as ana"), 3).await;
     assert!(
-        refused.contains("hello changes from class production to class core-rukpak-io-plain: this requires verb use on both"),
+        refused.contains(
+            "hello changes from class production to class core-rukpak-io-plain: this \
+         requires verb use on both classes"
+        ),
         "{refused}"
     );
     assert!(

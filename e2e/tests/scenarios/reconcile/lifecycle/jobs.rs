@@ -161,7 +161,7 @@ async fn failed_job_that_its_ttl_deleted_stays_unhealthy_until_new_content() {
     let object = get(&cluster, "bundledeployment once").await.unwrap();
     let message = condition(&object, "Healthy")["message"].to_string();
     assert!(
-        message.contains("Job.batch/once/once: the Job failed, and its TTL has deleted it"),
+        message.contains("Job.batch/once/once: the Job failed, and was deleted after its TTL"),
         "{message}"
     );
     webhook.restart().await.unwrap();
