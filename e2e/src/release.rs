@@ -65,7 +65,7 @@ impl NodeRelease {
             "registries": {"ca": fs_err::read_to_string(node.ca()?)?},
             "test": {"image": busybox},
             "keepOnUninstall": false,
-            // Names are addresses here.
+            // The API server and the registry have IP addresses and no DNS names.
             "networkPolicy": {"egressPorts": [443, 6443]},
         });
         let copy = format!("copy {} {repository}:test", layout.display());

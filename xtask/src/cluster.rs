@@ -84,7 +84,8 @@ impl Preset {
 
 pub(crate) async fn run(command: Command) -> Result<()> {
     let Command::Up(up) = command;
-    // Before anything starts, so that a signal during the start cleans up too.
+    // The signals are caught before anything starts, so that a signal during the start also
+    // triggers the cleanup.
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     tokio::select! {

@@ -40,7 +40,8 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Result<()> {
-    // Before anything starts, so that a signal during the start cleans up too.
+    // The signals are caught before anything starts, so that a signal during the start also
+    // triggers the cleanup.
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut stage = Stage::default();

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::sigstore::{Clocks, Sigstore, person, workflow};
 use crate::{Registry, Tool, Workbench, bundles};
 
-/// One hour, which is longer than the validity of certificates.
+/// One hour in seconds. Certificates are valid for less than one hour.
 const LATE: i64 = 3600;
 
 /// Replaces the fixtures in `target`.
@@ -108,7 +108,7 @@ impl Maker<'_> {
             .await?;
         self.sigstore.set_clocks(Clocks::default()).await?;
 
-        // The manifest itself, without an envelope.
+        // The signed file is the manifest itself, without an envelope.
         let manifest = self
             .run(Tool::Crane, &["manifest".to_owned(), pinned.to_owned()])
             .await?;
@@ -158,7 +158,8 @@ impl Maker<'_> {
         identity: &[String],
         name: &str,
     ) -> Result<()> {
-        // One repository for each version: both would write to the same one otherwise.
+        // Each version of cosign has its own repository. Otherwise both versions would write to the
+        // same repository.
         let repository = self.registry.reference(&format!("signatures/{name}"));
         let mut line = vec!["sign".to_owned()];
         line.extend_from_slice(identity);

@@ -182,10 +182,10 @@ impl Builder {
             .context("cannot make the cluster's folder")?
             .keep();
         let janitor = Janitor::start(&root)?;
-        // On the heap: the future is large, and callers nest it.
+        // The future is on the heap, because it is large and part of the futures of callers.
         let started = Box::pin(self.start_in(&root, &paths, &janitor)).await;
         started.inspect_err(|_| {
-            // An existing control plane has no logs here.
+            // An existing control plane has no logs in this folder.
             if self.existing.is_none() && janitor.keep_logs().is_ok() {
                 eprintln!(
                     "e2e: the cluster did not start; its logs are kept in {}",

@@ -134,7 +134,8 @@ mod tests {
     #[test]
     fn descriptions_fit_the_lists_of_krew() {
         // https://krew.sigs.k8s.io/docs/developer-guide/develop/best-practices/ and the reviews of
-        // krew-index ask for at most 50 characters, and lines of at most 80.
+        // krew-index require at most 50 characters for the short description, and lines of at most
+        // 80 characters.
         assert!(SHORT_DESCRIPTION.len() <= 50);
         assert!(!SHORT_DESCRIPTION.ends_with('.'));
         for line in DESCRIPTION.lines().chain(CAVEATS.lines()) {

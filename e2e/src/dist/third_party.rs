@@ -211,7 +211,8 @@ mod tests {
             let target = platform.target();
             let text = third_party_licenses(root, "kubectl-bundle", target, &[]).unwrap();
             let (index, texts) = text.split_once("\nTheir licences follow").unwrap();
-            // `kube` is published without a file; `aws-lc-sys` has one for its C code.
+            // `kube` is published without a licence file. `aws-lc-sys` has a licence file for its C
+            // code.
             for name in ["kube 5.", "aws-lc-sys ", "tokio ", "rustls "] {
                 assert!(index.contains(&format!("\n- {name}")), "{name}: {index}");
                 assert!(texts.contains(name), "{name}");

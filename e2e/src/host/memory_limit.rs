@@ -62,7 +62,8 @@ impl MemoryLimit {
         Ok(limit)
     }
 
-    /// Returns the command, started inside the cgroup, so that all of its memory is counted.
+    /// Returns a command that starts `command` inside the cgroup, so that all memory of the program
+    /// is counted.
     pub(crate) fn starting_inside(&self, command: &Command) -> Command {
         let mut inside = Command::new("/bin/sh");
         inside

@@ -42,9 +42,9 @@ pub enum RequiredProgram {
     Arm64Compiler,
     /// A C compiler for 64-bit x86 on another machine.
     Amd64Compiler,
-    /// zsh, in which completion is tried, and which types into the other shells.
+    /// zsh, in which completion is tested. A zsh script also types into the other shells.
     Zsh,
-    /// fish, in which completion is tried.
+    /// fish, in which completion is tested.
     Fish,
     /// The functions that kubectl's completion for bash requires.
     BashCompletion,

@@ -47,7 +47,7 @@ pub struct WebhookImage {
     /// Shared libraries, at the paths that they have on this machine. A static program has no
     /// shared libraries.
     pub libraries: Vec<PathBuf>,
-    /// Programs that charts need; `None` for the image without them.
+    /// Programs that charts need; `None` for the image without these programs.
     pub charts: Option<ChartPrograms>,
 }
 
@@ -89,8 +89,8 @@ impl WebhookImage {
         format!("{}{suffix}", env!("CARGO_PKG_VERSION"))
     }
 
-    /// Returns the image of the program that scenarios run as a process, with its shared libraries:
-    /// a static one would have to be built beside it.
+    /// Returns the image of the program that scenarios run as a process, with the shared libraries
+    /// of the program. A static program would require another build.
     pub fn of_scenarios(program: PathBuf) -> Result<Self> {
         let output = Command::new("ldd")
             .arg(&program)

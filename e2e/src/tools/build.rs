@@ -55,7 +55,7 @@ impl Recipe {
         for file in ["go.mod", "go.sum"] {
             hash.update(fs_err::read(self.folder.join(file))?);
         }
-        // A short program of this repository around a library.
+        // Some tools are short programs of this repository that call a library.
         let own = self.folder.join("main.go");
         if own.exists() {
             hash.update(fs_err::read(own)?);

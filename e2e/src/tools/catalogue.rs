@@ -247,7 +247,7 @@ impl Tool {
                 "sigs.k8s.io/krew/cmd/validate-krew-manifest",
                 5,
             ),
-            // The newest that Go 1.26 builds.
+            // The newest version that Go 1.26 builds.
             Self::RekorTiles => (
                 "rekor-tiles",
                 "rekor-tiles",

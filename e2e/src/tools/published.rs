@@ -52,12 +52,12 @@ pub async fn python_packages() -> Result<PathBuf> {
     off_runtime(|| unpacked("python")).await
 }
 
-/// Zig and the cargo command that uses it as C compiler and linker.
+/// Zig, and the cargo command that uses Zig as C compiler and linker.
 #[derive(Debug, Clone)]
 pub(crate) struct ZigToolchain {
-    /// Program.
+    /// Path of the program `zig`.
     pub(crate) zig: PathBuf,
-    /// Program.
+    /// Path of the program `cargo-zigbuild`.
     pub(crate) cargo_zigbuild: PathBuf,
     /// Sources of the C libraries.
     libraries: PathBuf,
@@ -87,7 +87,7 @@ pub(crate) fn zig_toolchain() -> Result<ZigToolchain> {
         .find(|script| script.is_file());
     let cargo_zigbuild = scripts.context("the package cargo-zigbuild has no program")?;
     for program in [&zig, &cargo_zigbuild] {
-        // Python's module unpacks without modes.
+        // Python's module does not set the modes of unpacked files.
         fs_err::set_permissions(program, Permissions::from_mode(0o755))?;
     }
     Ok(ZigToolchain {

@@ -52,7 +52,7 @@ impl KubernetesRelease {
     /// Returns the flags with which the API server of the release has all APIs that scenarios use.
     pub(crate) const fn api_server_flags(self) -> &'static [&'static str] {
         match self {
-            // Mutating policies are an alpha feature of 1.33, and on in 1.36.
+            // Mutating policies are an alpha feature of 1.33, and are enabled by default in 1.36.
             Self::Oldest => &[
                 "--feature-gates=MutatingAdmissionPolicy=true",
                 "--runtime-config=admissionregistration.k8s.io/v1alpha1=true",

@@ -26,7 +26,8 @@ enum Setting {
 /// Sends creates as dry runs: the API server calls admission, and the number of stored objects is
 /// constant.
 pub(super) async fn measure(cluster: &Cluster) -> Result<Table> {
-    // The product's manifests contain the CRDs; each case registers and removes its own webhooks.
+    // The manifests of bundle-webhook contain the CRDs. Each case registers and removes its own
+    // webhooks.
     let webhook = cluster.start_webhook(WebhookOptions::default()).await?;
     let reference = install::publish(cluster, "small", 5).await?;
     let client = cluster.client().await?;

@@ -50,7 +50,7 @@ fn write(cluster: &Cluster, name: &str, count: usize) -> Result<PathBuf> {
 
 pub(super) async fn measure(cluster: &Cluster) -> Result<(Table, Memory)> {
     let webhook = cluster.start_webhook(WebhookOptions::default()).await?;
-    // Idle means after the work of its start.
+    // The idle memory is measured after the work of the start.
     let idle = mebibytes(webhook.rss_kib()?);
     let mut took: [Vec<f64>; 7] = Default::default();
     for round in 0..ROUNDS {
@@ -127,7 +127,7 @@ async fn requester_check(cluster: &Cluster, check: &str) -> Result<()> {
     Ok(())
 }
 
-/// Returns the seconds for the dry runs and for the applies.
+/// Returns the duration of the dry runs and the duration of the applies, both in seconds.
 async fn bare_loop(cluster: &Cluster, name: &str) -> Result<(f64, f64)> {
     let folder = write(cluster, name, OBJECTS)?;
     let objects = manifests::read_folder(&folder.join("manifests"))?;

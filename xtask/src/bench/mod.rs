@@ -34,8 +34,8 @@ pub(crate) struct Arguments {
     /// Replace the tables in docs/explanation/benchmarks.md by the tables of this run.
     #[arg(long)]
     write: bool,
-    /// Run a part of `trust` and `sources`, and `pod`, with unoptimized programs, to test the benchmarks
-    /// themselves; the results are not meaningful.
+    /// Run `pod` and a part of `trust` and `sources` with unoptimized programs, to test the
+    /// benchmarks themselves. The results are not meaningful.
     #[arg(long, conflicts_with = "write")]
     small: bool,
 }

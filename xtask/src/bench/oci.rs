@@ -74,8 +74,8 @@ pub(super) async fn measure(cluster: &Cluster) -> Result<Vec<(&'static str, Tabl
 
 impl Bench<'_> {
     fn run(&self, program: &Path, line: &str) -> Result<Cost> {
-        // A separate home: skopeo stores there which repository has a blob, and mounts it instead
-        // of sending it.
+        // A separate home: skopeo stores in its home which repository has a blob, and mounts a
+        // known blob instead of sending the blob.
         let home = self.folder.join("home");
         fs_err::create_dir_all(&home)?;
         let mut command = command(program, &home, line);

@@ -18,7 +18,7 @@ use super::install;
 use super::table::Table;
 
 const NAME: &str = "storm";
-/// Number of objects, each of which is changed once.
+/// Number of objects. Each object is changed once.
 const OBJECTS: u32 = 1_000;
 /// Duration of the changes.
 const STORM: Duration = Duration::from_secs(10);

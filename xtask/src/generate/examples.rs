@@ -91,7 +91,7 @@ impl Examples {
 
 const HINT: &str = "hint: ";
 
-/// Returns `true` for a line after a message that belongs to it.
+/// Returns `true` for a line that continues the message before it: a cause or a hint.
 fn is_continuation(line: &str) -> bool {
     line.starts_with("caused by: ") || line.starts_with(HINT)
 }

@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         .parent()
         .context("xtask is in the repository")?;
     let mut stale = write(root, &files(root)?, arguments.check)?;
-    // After the templates that it renders.
+    // The chart is rendered after its generated templates were written.
     let plain = chart::plain_manifests(root)?;
     stale.extend(write(root, &plain, arguments.check)?);
     let unknown = chart::unknown_manifests(root, &plain)?;

@@ -1,5 +1,5 @@
-//! Checks the page with RukPak's scenarios: one row for each, with a test or the reason why there
-//! is none. `docs` checks that the tests exist.
+//! Checks the page with RukPak's scenarios. Each scenario has one row, with a test or with the
+//! reason for a missing test. `docs` checks that the tests exist.
 
 use std::path::Path;
 

@@ -158,7 +158,7 @@ fn module(version: &str) -> Result<PathBuf> {
     let output = Command::new("go")
         .args(["mod", "download", "-json"])
         .arg(format!("{MODULE}@v{version}"))
-        // Outside of any module, so that the given version is used.
+        // `go` runs outside of any module, so that it uses the version in the argument.
         .current_dir(std::env::temp_dir())
         .output()
         .context("cannot start go")?;

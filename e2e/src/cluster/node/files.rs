@@ -112,12 +112,13 @@ pub(super) fn kubelet(folder: &Path, authority: &Path, network: &NodeNetwork) ->
         "failCgroupV1": false,
         "failSwapOn": false,
         "evictionHard": no_eviction,
-        // The disk belongs to this machine: its other use must not evict Pods.
+        // Other programs of this machine use the same disk. A full disk must not remove images or
+        // evict Pods.
         "imageGCHighThresholdPercent": 100,
         "podLogsDir": "/var/log/pods",
         "resolvConf": "",
         "volumePluginDir": "/var/lib/kubelet/volume-plugins",
-        // Tests wait for what it reports.
+        // Tests wait for the reported status, so the kubelet reports often.
         "nodeStatusUpdateFrequency": "2s",
         "syncFrequency": "10s",
         "serializeImagePulls": false,
@@ -140,7 +141,7 @@ pub(super) fn kube_proxy(
         "bindAddress": network.node(),
         "clusterCIDR": network.pods(),
         "clientConnection": { "kubeconfig": kubeconfig },
-        // These limits belong to the whole machine.
+        // kube-proxy must not change these limits, because they apply to the whole machine.
         "conntrack": { "maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s" },
         "iptables": { "minSyncPeriod": "100ms" },
     });

@@ -102,7 +102,7 @@ pub(super) struct NodeLink {
 
 /// Running node; it ends when dropped.
 pub(super) struct Node {
-    // Before the namespaces, so that containerd does not restart what ends.
+    // Dropped before the namespaces, so that containerd does not restart processes that ended.
     processes: Vec<Process>,
     link: NodeLink,
 }

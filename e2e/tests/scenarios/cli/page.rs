@@ -33,7 +33,7 @@ pub(super) async fn follow(
     variables: &[(&str, String)],
     path: &Path,
 ) -> Result<usize> {
-    // Both create their links in the first folder of the shell's PATH.
+    // Both calls create a link to the program in the first folder of the shell's PATH.
     cluster.plugin().await?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let steps = read(&fs_err::read_to_string(path)?);

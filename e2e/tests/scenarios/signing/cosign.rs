@@ -18,7 +18,8 @@ impl Bench {
         let folder = cluster.folder().join(name);
         fs_err::create_dir_all(&folder).unwrap();
         let bench = Self { cluster, folder };
-        // An empty trust root: keys need none, and cosign must not download one.
+        // The trust root is empty. Signatures by key need no trust root, and cosign must not
+        // download one.
         bench
             .cosign("trusted-root create --out root.json")
             .await

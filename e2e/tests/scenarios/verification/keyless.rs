@@ -296,7 +296,7 @@ async fn certificates_of_both_cosigns_verify_by_identity_and_by_policy() {
         let why = refused.failure(3).unwrap();
         assert!(why.contains("by another identity (subject"), "{why}");
     }
-    // The public trust root does not accept them.
+    // The public trust root does not verify these signatures.
     let public = scene
         .run_plugin(&format!(
             "verify {pinned} --certificate-identity ana@example.com --certificate-oidc-issuer {PERSON_ISSUER}"

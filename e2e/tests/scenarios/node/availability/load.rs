@@ -261,7 +261,7 @@ impl Load {
                 .filter(|found| condition(&found.data, "Installed")["status"] != "True")
                 .map(|found| format!("{:?}: {}", found.metadata.name, found.data["status"]))
                 .collect();
-            // The API server can have stored one whose response was lost.
+            // The API server can have stored a BundleDeployment whose response was lost.
             anyhow::ensure!(found.len() >= created, "{} exist", found.len());
             anyhow::ensure!(missing.is_empty(), "{missing:?}");
             Ok(Some(found.len()))

@@ -105,7 +105,7 @@ async fn job_that_its_ttl_deletes_runs_once_for_each_content() {
     apply(&cluster, &deployment("once", &one, &json!({}))).await;
     installed(&cluster, "once").await;
 
-    // Deleted by a user before it has run: this is drift.
+    // A user deletes the Job before it has run: this is drift.
     let first = uid(&cluster).await;
     kubectl(&cluster, "delete job once -n once").await;
     wait::until_true(LONG, "the Job is restored", || async {
@@ -120,7 +120,7 @@ async fn job_that_its_ttl_deletes_runs_once_for_each_content() {
     webhook.restart().await.unwrap();
     still_gone(&cluster).await;
 
-    // Other settings are not other content.
+    // A change of settings is not a change of the content, so the Job does not run again.
     let settings = json!({"drift": {"ignore": [{"manager": "nobody"}]}});
     apply(&cluster, &deployment("once", &one, &settings)).await;
     installed(&cluster, "once").await;
@@ -137,7 +137,7 @@ async fn job_that_its_ttl_deletes_runs_once_for_each_content() {
     })
     .await
     .unwrap();
-    // It ends while the webhook is down.
+    // The Job ends while the webhook is down.
     webhook.kill().unwrap();
     run(&cluster).await;
     webhook.start().await.unwrap();

@@ -81,7 +81,7 @@ async fn configuration_is_validated_and_changes_objects_in_place() {
     has_text(&cluster, "second").await;
     assert_eq!(bundles().await, before, "the content has not changed");
 
-    // Content without configuration.
+    // This content has no configuration.
     let other = publish(&cluster, "team/plain:1", |folder| {
         let other = CONFIG.replace("name: web", "name: other");
         bundle_of(folder, "other", &other)

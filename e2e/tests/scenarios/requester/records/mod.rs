@@ -104,7 +104,8 @@ async fn object_of_an_installation_that_is_not_complete_is_not_adopted() {
     .await
     .success()
     .unwrap();
-    // Its name is in use, so that it is never established.
+    // The kind of the definition is in use by another definition, so the new definition is never
+    // established.
     let first = [note(home, "one"), foos("bars")];
     let reference = publish(&cluster, "records-first", &first).await;
     put(
@@ -203,7 +204,8 @@ async fn approval_is_for_the_settings_that_its_author_has_read() {
         let refused = tried.failure(1).unwrap();
         assert!(refused.contains("BUNDLE-REVIEW-026"), "{refused}");
     }
-    // The author of the change is not another person.
+    // The author of the change cannot approve the change, because the approver must be another
+    // person.
     let read = get(&cluster, &line).await.unwrap_or_default();
     let by_cora = approve(&cluster, (cora, user), &reference, Some(&read)).await;
     by_cora.success().unwrap();

@@ -420,7 +420,7 @@ pub(super) const CASES: &[Case] = &[
         "@/args",
         "[null]",
     ),
-    // Other good ones.
+    // Other valid objects.
     (
         "whole number for a budget",
         true,

@@ -90,7 +90,7 @@ async fn labelled_objects_with_a_mebibyte_of_metadata_each_do_not_exhaust_memory
     }
     installed_and_restored(&cluster).await;
     survived("a watch of labelled objects of 1 MiB", &mut webhook, probe).await;
-    // Now all of them are listed.
+    // After the restart, the pod lists all objects.
     webhook.restart().await.unwrap();
     let probe = LivenessProbe::start(&webhook);
     installed_and_restored(&cluster).await;

@@ -20,7 +20,8 @@ const TENANT: usize = 240;
 fn assert_answered<'a>(answers: impl IntoIterator<Item = &'a (u16, String)>) -> String {
     let mut counts = BTreeMap::<String, usize>::new();
     for (status, message) in answers {
-        // Admitted, rejected with a diagnostic code, or a timeout or limit of the API server.
+        // Accepted responses: admitted, rejected with a diagnostic code, or a timeout or limit of
+        // the API server.
         let good = ["BUNDLE-", "deadline exceeded", "too many", "Too many"];
         let found = good.iter().find(|good| message.contains(**good));
         assert!(*status == 201 || found.is_some(), "{status}: {message}");

@@ -95,7 +95,8 @@ async fn unfinished_request_headers_on_the_admission_port_use_no_memory_and_revi
         "a review is answered while connections flood",
         || async {
             let (status, message) = create_dry(&client, "bundles", &bundle("floods", PINNED)).await;
-            // A response of the webhook: admitted, or rejected with a diagnostic code.
+            // The webhook has responded: the object is admitted, or rejected with a diagnostic
+            // code.
             Ok(status == 201 || message.contains("BUNDLE-"))
         },
     )
@@ -275,8 +276,8 @@ async fn stalled_dry_runs_of_one_tenant_have_bounded_memory_and_leave_reviews_to
     assert_eq!(ordinary, (201, String::new()));
     record(&format!("the dry run of another tenant took {took:?}"));
     for (status, message) in &answers {
-        // Admitted without the image, because no policy requires its signatures; without memory; or
-        // at the deadline of the review or the API server.
+        // Accepted responses: admitted without reading the image, because no policy requires
+        // signatures; rejected for missing memory; or a timeout of the review or of the API server.
         let good = ["BUNDLE-", "deadline exceeded"];
         assert!(
             *status == 201 || good.iter().any(|good| message.contains(good)),

@@ -17,7 +17,7 @@ const PINNED: &str = "registry.example.com/a@sha256:e3b0c44298fc1c149afbf4c8996f
 /// excluded.
 async fn assert_reviewed(client: &Client, name: &str) {
     let (status, message) = create_dry(client, "bundles", &bundle(name, PINNED)).await;
-    // Admitted, or rejected with a diagnostic code.
+    // The object is admitted, or rejected with a diagnostic code.
     assert!(
         status == 201 || message.contains("BUNDLE-"),
         "{status}: {message}"

@@ -51,7 +51,7 @@ async fn unread_responses_with_http2_stay_within_the_limit_and_end_their_connect
     let mut connections = JoinSet::new();
     let mut sent = Vec::new();
     for number in 0..KNOWN {
-        // The pod closes connections that it has no memory for.
+        // The pod closes a connection if it has no memory for the connection.
         let Ok((sender, ended)) = target.connect_with(&settings).await else {
             continue;
         };
