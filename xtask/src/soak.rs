@@ -32,8 +32,7 @@ pub(crate) struct Drift {
 
 #[derive(Debug, Args)]
 pub(crate) struct Availability {
-    /// Number of times that all scenarios run, one after the other. The first failure ends the
-    /// command.
+    /// Number of rounds. Each round runs all scenarios. The first failure ends the command.
     #[arg(long, default_value_t = 3)]
     rounds: u32,
 }

@@ -74,8 +74,8 @@ enum Plane {
 }
 
 impl Builder {
-    /// Sets the release that the control plane is built from; default: that of `E2E_KUBERNETES`,
-    /// else the newest.
+    /// Sets the release that the control plane is built from. The default is the release in the
+    /// variable `E2E_KUBERNETES`, or the newest release.
     #[must_use]
     pub fn release(mut self, release: KubernetesRelease) -> Self {
         self.release = Some(release);

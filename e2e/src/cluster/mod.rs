@@ -43,7 +43,7 @@ const TOKEN_SECONDS: i64 = 24 * 60 * 60;
 /// Running control plane with its registries.
 ///
 /// When this value is dropped, the cluster and its files are removed. After a panic the logs are
-/// kept, and their path is printed. Therefore a scenario fails by a panic.
+/// kept, and their path is printed. Therefore a scenario panics when it fails.
 pub struct Cluster {
     root: PathBuf,
     server: String,

@@ -1,4 +1,5 @@
-//! Archives whose bytes depend on their files alone: fixed times, modes, owners and order.
+//! Archives with bytes that depend only on the packed files: times, modes, owners and order are
+//! fixed.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;

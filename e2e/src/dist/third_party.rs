@@ -1,7 +1,7 @@
-//! Licences of the packages that a program is linked from: a text for each, from the package
-//! itself. A published package without a licence text gets the SPDX texts of its licence
-//! expression. cargo-about would do the same with a build of several minutes and requests to a
-//! service that guesses licences.
+//! Licences of the packages that a program is linked from. The text of each licence comes from the
+//! package itself. A published package without a licence text gets the SPDX texts of its licence
+//! expression. cargo-about is not used, because it needs a build of several minutes and requests to
+//! a service that guesses licences.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

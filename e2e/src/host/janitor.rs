@@ -51,7 +51,8 @@ impl Janitor {
         let mut child = Command::new("sh")
             .args(["-c", SCRIPT, "janitor"])
             .arg(folder)
-            // Ctrl-C reaches the terminal's group; the janitor must survive it.
+            // Ctrl-C ends the process group of the terminal. The janitor has its own group, because
+            // it must continue.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())

@@ -26,8 +26,8 @@ enum Version {
 }
 
 impl MemoryLimit {
-    /// Creates a cgroup whose processes may use `bytes` together, without swap if the kernel
-    /// accounts for swap.
+    /// Creates a cgroup. Its processes can use `bytes` of memory together, without swap if the
+    /// kernel accounts for swap.
     ///
     /// `setrlimit(RLIMIT_AS)` is not equivalent: it limits address space instead of memory, and
     /// results in failed allocations instead of SIGKILL.

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Result, anyhow};
 
-/// Program that this repository neither builds nor contains.
+/// Program that must be installed, because this repository does not build or contain it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequiredProgram {
     /// The Go toolchain, for the tools under `e2e/tools`.

@@ -252,8 +252,8 @@ fn write(folder: &Path, name: &str, version: &str, revision: u32) -> Result<()> 
     Ok(())
 }
 
-/// Writes the BundleDeployment of a package. Retries while a removal of the same name continues or
-/// the webhook starts.
+/// Writes the BundleDeployment of a package. Retries while a BundleDeployment with the same name is
+/// being removed or the webhook starts.
 async fn deploy(cluster: &Cluster, installed: &Installed) -> Result<()> {
     let Package { name, references } = &installed.package;
     let Some(reference) = installed

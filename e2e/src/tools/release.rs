@@ -10,7 +10,7 @@ use super::Tool;
 /// Variable with the default release of clusters.
 pub const RELEASE_VARIABLE: &str = "E2E_KUBERNETES";
 
-/// Minor release of Kubernetes whose API server and controller manager the harness can build.
+/// Minor release of Kubernetes. The harness can build its API server and controller manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum KubernetesRelease {
     /// Oldest supported release.

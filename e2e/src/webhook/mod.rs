@@ -177,8 +177,8 @@ impl Cluster {
 }
 
 impl Webhook {
-    /// Starts the process with the same flags, ports and cache as before, and waits until it is
-    /// ready, or until only missing registrations are not ready.
+    /// Starts the process with the same flags, ports and cache as before. Waits until the process
+    /// is ready, or until missing registrations are the only reason that it is not ready.
     pub async fn start(&mut self) -> Result<()> {
         if self.process.is_some() {
             bail!("bundle-webhook runs already");

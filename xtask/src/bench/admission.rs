@@ -64,8 +64,8 @@ pub(super) async fn measure(cluster: &Cluster) -> Result<Table> {
         "p99 ms",
         "added p50 ms",
         "added p99 ms",
-        "of the no-op's p50",
-        "of the no-op's p99",
+        "ratio to no-op, p50",
+        "ratio to no-op, p99",
     ]);
     for (name, seen) in names.into_iter().zip([without, noop, ours]) {
         let added = (seen.p50 - without.p50, seen.p99 - without.p99);

@@ -190,7 +190,8 @@ fn checksums(lock: &str) -> Result<BTreeMap<(String, String), String>> {
         .collect())
 }
 
-/// Returns the C library. Its version is that of Debian's package, if dpkg knows it.
+/// Returns the C library. Its version is the version of Debian's package, if dpkg lists the
+/// package.
 fn c_library(platform: Platform) -> LinkedPackage {
     let native = Platform::of_this_machine().is_ok_and(|machine| machine == platform);
     let name = if native {

@@ -1,5 +1,5 @@
-//! Admission responses of a real API server: messages that users and scripts rely on, and the same
-//! verdicts from `kubectl bundle check`.
+//! Admission responses of a real API server: messages that users and scripts rely on. `kubectl
+//! bundle check` must return the same results.
 
 use e2e::webhook::{SharedCluster, shared};
 use e2e::{Cluster, WebhookOptions, bundles};

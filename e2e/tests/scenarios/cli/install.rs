@@ -1,6 +1,6 @@
 //! `kubectl bundle install` and `uninstall` on a real API server: a dump of every object before and
-//! after, rejections, waits, and the same objects as the chart renders. The cluster has no node:
-//! the scenario writes the status of Pods.
+//! after the installation, rejections, waits, and a comparison with the objects that the chart
+//! renders. The cluster has no node: the scenario writes the status of Pods.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,6 +1,7 @@
-//! Reads and runs the executable blocks of a Markdown page, and compares output with the page.
-//! A ```` ```console ```` block has `$ command` lines (`> ` continues), an optional `? CODE`, and
-//! the output. A block whose second word is a path is that file.
+//! Reads and runs the executable blocks of a Markdown page, and compares output with the page. A
+//! ```` ```console ```` block has `$ command` lines (`> ` continues), an optional `? CODE`, and the
+//! output. If the second word after the opening fence is a path, the block is the content of this
+//! file.
 
 use std::path::Path;
 

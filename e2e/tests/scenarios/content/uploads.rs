@@ -267,7 +267,7 @@ async fn other_users_cannot_upload_content_in_a_class_that_decides() {
     assert_eq!(files(&webhook.cache_folder().join("uploads")), 0);
 }
 
-/// Returns a body whose second half arrives after the sender was used.
+/// Returns a body, and a sender. The second half of the body is sent after the sender was used.
 fn slow(bytes: &[u8]) -> (reqwest::Body, oneshot::Sender<()>) {
     let (end, ended) = oneshot::channel();
     let (first, rest) = bytes.split_at(bytes.len() / 2);

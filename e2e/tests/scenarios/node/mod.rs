@@ -1,6 +1,6 @@
-//! The packed chart on a real node: containerd runs the pods, and the API server reaches them
-//! through their Service. `lifecycle` installs and removes it, `health` judges Pods, `availability`
-//! disturbs two replicas under load, `content` sends and receives content.
+//! The packed chart on a real node: containerd runs the pods, and the API server reaches the pods
+//! through their Service. `lifecycle` installs and removes the chart, `health` checks the health of
+//! Pods, `availability` disturbs two replicas under load, and `content` sends and receives content.
 
 use e2e::image::WebhookImage;
 use e2e::programs;

@@ -40,7 +40,7 @@ fn bundle(name: &str, reference: &str, pull_secret: &str) -> Value {
     })
 }
 
-/// Changes the CRD to that of an earlier version without patterns.
+/// Replaces the CRD with the CRD of an earlier version, which has no patterns.
 async fn without_pattern(cluster: &Cluster) {
     let field = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/source/properties/image/properties/pullSecret";
     let patch = json!([

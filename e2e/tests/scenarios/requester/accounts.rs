@@ -1,5 +1,5 @@
-//! Requesters that are ServiceAccounts which were deleted, or recreated under the same name by the
-//! next owner of the namespace.
+//! The requester is a ServiceAccount that was deleted, or that the next owner of the namespace
+//! recreated under the same name.
 
 use super::*;
 

@@ -1,5 +1,6 @@
-//! Conformance executable and real cosign 3: each verifies the file signatures of the other.
-//! `docs/explanation/signatures.md` describes how to run the conformance suite itself.
+//! The conformance executable and real cosign 3: each program verifies the file signatures of the
+//! other program. `docs/explanation/signatures.md` describes how to run the conformance suite
+//! itself.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

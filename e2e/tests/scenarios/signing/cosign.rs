@@ -151,7 +151,7 @@ async fn verifies_signatures_of_cosign() {
         bench.cosign_verifies(key, &pinned).await.success().unwrap();
     }
 
-    // Each program reads the key file of the other.
+    // Each program reads the key file of the other program.
     let pinned = bench.pushed("2.0.0").await;
     bench
         .run_plugin(&format!("sign {pinned} --key cosign.key"))

@@ -1,5 +1,5 @@
 //! Keys in a KMS plugin with sigstore's protocol: the same KMS plugin works with this project and
-//! with real cosign 3, and each verifies the other's signatures.
+//! with real cosign 3, and each program verifies the signatures of the other program.
 
 use e2e::host::command;
 use e2e::{Output, Registry, Tool, Workbench, bundles, tools};

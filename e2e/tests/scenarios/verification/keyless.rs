@@ -1,5 +1,5 @@
 //! Signatures of real cosign 2 and 3, by key and by certificate, at registries with and without the
-//! referrers API, as `verify` and `policy test` judge them. `bundle-trust` has tables of forgeries.
+//! referrers API, verified by `verify` and `policy test`. `bundle-trust` has tables of forgeries.
 
 use e2e::registry::{RegistryOptions, RegistryProgram};
 use e2e::sigstore::{PERSON_ISSUER, Sigstore, WORKFLOW, WORKFLOW_ISSUER, person, workflow};

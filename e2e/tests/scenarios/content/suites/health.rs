@@ -24,7 +24,8 @@ const KSTATUS: (&str, &str) = (
     "pkg/kstatus/status/status_compute_test.go",
 );
 
-/// Returns the verdict of the pod and of `kubectl bundle status`.
+/// Returns the health of an object by the rules of this project, which the pod and `kubectl bundle
+/// status` use.
 fn verdict_here(object: &Value) -> Verdict {
     let (group, kind) = group_kind(object);
     if !has_health(group, kind) {

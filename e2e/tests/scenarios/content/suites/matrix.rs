@@ -401,7 +401,7 @@ fn generic() -> Vec<Matrix> {
     .into()
 }
 
-/// Returns kinds whose objects are ready as soon as they exist.
+/// Returns objects of kinds that are ready as soon as they exist.
 fn unread() -> Vec<Matrix> {
     [
         ("v1", "ConfigMap"),

@@ -126,7 +126,8 @@ fn old_serving(authority: &str, authority_key: &str) -> (String, String) {
     (certificate.pem(), key.serialize_pem())
 }
 
-/// Returns the same authority with times as if the authority had been created two hours ago.
+/// Returns the certificate of the authority with changed times: as if it had been created two hours
+/// ago.
 fn older(authority: &str, authority_key: &str) -> String {
     let base64: String = authority
         .lines()

@@ -1,5 +1,5 @@
-//! Resources that one tenant can take from the shared pod: memory, time, and disk space. Each
-//! attack runs against the real process under the memory limit of its Deployment, while `/livez` is
+//! Resources of the shared pod that one tenant can use: memory, time, and disk space. Each attack
+//! runs against the real process under the memory limit of its Deployment, while `/livez` is
 //! polled.
 
 use std::io::Write as _;

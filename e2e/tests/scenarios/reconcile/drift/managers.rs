@@ -1,6 +1,6 @@
-//! Changes by any field manager, including that of the webhook, with every verb, in the same second
-//! as a write of the webhook, and while the webhook is down. `inventory` tests which objects belong
-//! to a BundleDeployment.
+//! Changes by any field manager, including the field manager of the webhook, with every verb, in
+//! the same second as a write of the webhook, and while the webhook is down. `inventory` tests
+//! which objects belong to a BundleDeployment.
 
 use std::time::Duration;
 

@@ -36,12 +36,12 @@ async fn uid(cluster: &Cluster) -> String {
     uid.unwrap_or_default().to_owned()
 }
 
-/// Lets the Pod of the Job succeed, and waits until the Job is gone.
+/// Lets the Pod of the Job succeed, and waits until the Job is deleted.
 async fn run(cluster: &Cluster) {
     end(cluster, "Succeeded").await;
 }
 
-/// Sets the phase of the Job's Pod, like a kubelet, and waits until the Job is gone.
+/// Sets the phase of the Job's Pod, like a kubelet, and waits until the Job is deleted.
 async fn end(cluster: &Cluster, phase: &str) {
     let before = uid(cluster).await;
     assert!(!before.is_empty(), "there is no Job");
@@ -69,8 +69,8 @@ async fn still_gone(cluster: &Cluster) {
     gone_with_health(cluster, "True").await;
 }
 
-/// Restores a deleted ConfigMap, and checks that the Job is still gone and condition `Healthy` has
-/// this status.
+/// Waits until a deleted ConfigMap is restored, and checks that the Job does not exist and that the
+/// condition `Healthy` has this status.
 async fn gone_with_health(cluster: &Cluster, health: &str) {
     let line = "delete configmap once -n once";
     kubectl(cluster, line).await;

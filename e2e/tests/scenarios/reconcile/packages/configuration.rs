@@ -10,7 +10,7 @@ use crate::scenarios::reconcile::{
 
 const SCHEMA: &str = r#"{"type": "object", "properties": {"text": {"type": "string", "maxLength": 8}}, "additionalProperties": false}"#;
 
-/// Writes a package whose configuration has the text of its only object.
+/// Writes a package with one object. The configuration sets the text of this object.
 fn write(folder: &std::path::Path) -> anyhow::Result<()> {
     bundle_of(folder, "web", CONFIG)?;
     let file = folder.join("bundle.yaml");

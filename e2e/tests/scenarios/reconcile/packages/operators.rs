@@ -1,6 +1,6 @@
 //! Operators (registry+v1): the namespace that they are installed into, the namespaces that they
-//! watch, changes of their Deployments, and their webhooks. `formats` tests the conversion of such
-//! bundles.
+//! watch, changes of their Deployments, and their webhooks. `formats` tests the conversion of
+//! registry+v1 bundles.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -1,4 +1,4 @@
-//! Packages that other projects published: built, rendered, installed beside each other, and
+//! Packages that other projects published: built, rendered, installed in the same cluster, and
 //! removed. Their Pods do not run, because the cluster has no node. Operators in bundles are in
 //! `real_operators`.
 

@@ -5,7 +5,7 @@ use super::{delegate_with, under, until_permission_denied};
 use crate::scenarios::requester::removal::{remove, until_kept};
 use crate::scenarios::requester::*;
 
-/// Returns the spec of a class whose content requires approval by another person.
+/// Returns the spec of a class that requires an approval by another person.
 pub(in crate::scenarios::requester) fn gated(namespaces: &[&str]) -> Value {
     json!({
         "approval": {"mode": "Required", "by": "AnotherPerson"},

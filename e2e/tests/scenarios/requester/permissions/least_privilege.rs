@@ -272,7 +272,7 @@ async fn approved(cluster: &Cluster) {
     until(cluster, "least-gated", "Installed", "True").await;
 }
 
-/// Installs content as a ServiceAccount whose token has a uid and extra fields.
+/// Installs content as a ServiceAccount. Its token has a uid and extra fields.
 async fn robot(cluster: &Cluster) {
     let user = "system:serviceaccount:least:deployer";
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "deployer", "namespace": "least"}});

@@ -1,4 +1,4 @@
-//! Objects whose creation was planned, but that another user created first.
+//! The webhook planned to create an object, and another user created the object first.
 
 use crate::scenarios::requester::*;
 

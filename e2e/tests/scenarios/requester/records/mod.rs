@@ -18,7 +18,7 @@ async fn patch(cluster: &Cluster, name: &str, patch: &Value, flags: &[&str]) {
     cluster.kubectl(line).await.unwrap().success().unwrap();
 }
 
-/// Deploys a ConfigMap as a tenant of the same name.
+/// Deploys a ConfigMap as the tenant `user`, with a BundleDeployment of the same name.
 async fn installed(cluster: &Cluster, user: &str) {
     tenant(cluster, user, &json!([])).await;
     deploy(cluster, user, user, &[note(user, "one")], &json!({})).await;
@@ -75,7 +75,7 @@ async fn write_that_removes_the_only_field_of_its_manager_is_sealed() {
     until(&cluster, user, "Ready", "True").await;
 }
 
-/// A definition of the kind `Foo`. A group can have only one such definition.
+/// A definition of the kind `Foo`. A group can have only one definition of this kind.
 fn foos(plural: &str) -> Value {
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
     json!({

@@ -16,7 +16,7 @@ fn job(namespace: &str, name: &str, tag: &str) -> Value {
     })
 }
 
-/// Sets the Job's Pod to finished, like a kubelet, and waits until the Job is complete or gone.
+/// Sets the Job's Pod to finished, like a kubelet, and waits until the Job is complete or deleted.
 async fn finish(cluster: &Cluster, namespace: &str, job: &str) {
     let patch = json!({"status": {"phase": "Succeeded"}}).to_string();
     wait::until_true(LONG, &format!("Job {job} completes"), || async {

@@ -1,4 +1,4 @@
-//! Fields that are missing, values that are not allowed, keys of lists, absent values, and good
+//! Fields that are missing, values that are not allowed, keys of lists, absent values, and valid
 //! objects.
 
 use super::Case;

@@ -1,5 +1,5 @@
-//! Memory that a tenant can take from the pod through responses of the API server: objects with the
-//! label of the webhook and the greatest possible metadata.
+//! Memory of the pod that a tenant can use through responses of the API server. The objects have
+//! the label of the webhook and metadata of the maximum size.
 
 use bundle_testkit::registry::Registry;
 use e2e::wait;

@@ -1,5 +1,5 @@
-//! Memory that a tenant can take from the pod with BundleDeployments: many small values need a
-//! hundred times the memory of their text.
+//! Memory of the pod that a tenant can use with BundleDeployments: many small values need a hundred
+//! times the memory of their text.
 
 use bundle_testkit::registry::Registry;
 use e2e::wait;

@@ -1,5 +1,5 @@
-//! Memory that the operator of registries can take from the pod with tokens, challenges and headers
-//! of the responses.
+//! Memory of the pod that the operator of registries can use with tokens, challenges and headers of
+//! responses.
 
 use super::*;
 use crate::scenarios::pod::limits::hostile_server::HostileServer;

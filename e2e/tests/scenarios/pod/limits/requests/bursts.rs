@@ -12,7 +12,7 @@ use crate::scenarios::pod::limits::hostile_server::HostileServer;
 const ROUNDS: usize = 3;
 /// Parallel writes of administrators. No queue of the API server holds them back.
 const ADMINISTRATORS: usize = 400;
-/// Parallel writes of a tenant, more than API servers let through at the same time.
+/// Parallel writes of a tenant: more than an API server processes at the same time.
 const TENANT: usize = 240;
 
 /// Counts the answers, without names and addresses. Panics if an answer shows that the connection

@@ -13,11 +13,11 @@ use super::client::{connected, connected_from_elsewhere, tls};
 use super::*;
 use crate::scenarios::pod::limits::hostile_server::HostileServer;
 
-/// Number of dry runs whose registry stalls: the attack that was measured. API servers allow 200
-/// writes at the same time.
+/// Number of dry runs with a registry that stalls, as in the measured attack. API servers allow 200
+/// concurrent writes.
 const STALLED: usize = 128;
-/// Bytes of a manifest whose last byte never arrives. The manifest and its parsed form together
-/// would fit into the memory for small lookups.
+/// Size in bytes of a manifest. Its last byte never arrives. The manifest and its parsed form
+/// together would fit into the memory for small lookups.
 const STALLED_MANIFEST: usize = 127 << 10;
 /// Memory that stalled reviews of one requester may add, in KiB: half of the memory for reviews,
 /// and the reviews themselves.
@@ -63,8 +63,8 @@ fn is_closed(mut stream: Box<dyn Stream>) -> bool {
     }
 }
 
-/// Opens `count` connections at the same time, each with an unfinished header. Returns the number
-/// of connections that the pod does not close.
+/// Opens `count` concurrent connections and sends an unfinished header on each connection. Returns
+/// the number of connections that the pod does not close.
 async fn flood<S: Stream + 'static>(
     count: usize,
     open: impl Fn() -> S + Clone + Send + 'static,

@@ -1,7 +1,7 @@
-//! Memory and time that a tenant can take from the pod with dry runs of objects that are small as
-//! text and large when parsed. The objects are just below the limit for their memory use. The
-//! objects of `parallel_reviews_of_the_largest_objects_wait_for_memory` exceed this limit, or need
-//! little more memory than their text.
+//! Memory and time of the pod that a tenant can use with dry runs of objects that are small as text
+//! and large when parsed. The objects are just below the limit for their memory use. The objects of
+//! `parallel_reviews_of_the_largest_objects_wait_for_memory` exceed this limit, or need little more
+//! memory than their text.
 
 use serde_json::{Value, json};
 
@@ -186,7 +186,8 @@ async fn dry_runs_that_name_many_config_maps_cause_few_access_reviews() {
     grant_tenant(&cluster, "mallory").await;
     let client = cluster.client().await.unwrap();
     let probe = LivenessProbe::start(&webhook);
-    // The first is within the limit of the schema, whose validation follows the mutating review.
+    // The first number is within the limit of the schema. The API server validates the schema after
+    // the mutating review.
     for (count, expected) in [
         (256, "has no permission to read ConfigMap"),
         (1_024, "configMaps"),
