@@ -76,7 +76,11 @@ pub(super) async fn measure(cluster: &Cluster) -> Result<(Table, Memory)> {
         reviewed,
         reviewed_again,
     ] = took.map(median);
-    let mut table = Table::new(&["1,000 ConfigMaps", "s (median of 3)", "ratio to the bare loop"]);
+    let mut table = Table::new(&[
+        "1,000 ConfigMaps",
+        "s (median of 3)",
+        "ratio to the bare loop",
+    ]);
     for (name, seconds) in [
         (
             format!("bare loop of server-side applies, {IN_FLIGHT} in flight"),

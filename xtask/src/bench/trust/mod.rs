@@ -124,7 +124,11 @@ impl Scene {
             ("bare-one", "one bare P-256 verification", "-"),
             ("key-anew", "by key", "0.15"),
             ("key-remembered", "by key, cached", "-"),
-            ("bare-chain", "bare verifications of the same certificate chain", "-"),
+            (
+                "bare-chain",
+                "bare verifications of the same certificate chain",
+                "-",
+            ),
             ("keyless-anew", "by certificate", "0.5"),
             ("keyless-remembered", "by certificate, cached", "-"),
         ] {
