@@ -45,7 +45,7 @@ impl Maker<'_> {
             .await?
             .success()?;
         let pinned = pushed.trim();
-        let (_, digest) = pinned.split_once('@').context("push said no digest")?;
+        let (_, digest) = pinned.split_once('@').context("`push` printed no digest")?;
         self.keep("subject.txt", format!("{digest}\n"))?;
         self.keep(
             "trusted_root.json",

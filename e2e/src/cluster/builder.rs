@@ -213,7 +213,8 @@ impl Builder {
             };
             ensure!(
                 self.components < Components::Node || release == KubernetesRelease::Newest,
-                "the harness has a kubelet of Kubernetes {} alone: a node does not run with {release}",
+                "the harness has only a kubelet of Kubernetes {}: a node does not run with \
+                {release}",
                 KubernetesRelease::Newest
             );
             Plane::Own {

@@ -291,7 +291,7 @@ pub(super) async fn wait_ready(client: &Client, processes: &mut [Process]) -> Re
             alive?;
             let request = http::Request::get("/readyz")
                 .body(Vec::new())
-                .context("cannot ask /readyz")?;
+                .context("cannot read /readyz")?;
             Ok(client.request_text(request).await? == "ok")
         }
     })

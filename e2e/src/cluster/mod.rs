@@ -150,7 +150,7 @@ impl Cluster {
             .with_context(|| format!("cannot get a token for ServiceAccount {namespace}/{name}"))?;
         let token = answer
             .status
-            .context("a TokenRequest was answered without status")?
+            .context("the response to a TokenRequest has no status")?
             .token;
         let file = format!("{namespace}-{name}");
         kubeconfig::write(

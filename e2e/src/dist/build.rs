@@ -63,7 +63,8 @@ pub fn build_plugin(root: &Path, platform: DistPlatform, profile: &str) -> Resul
             "cargo could not build {PACKAGE} for {target}; its output is above\n\
              hint: build on a machine of this platform, or omit it from --platform{}",
             if platform.is_macos() {
-                ". If the linker misses symbols of a framework, add the crate that declares them to e2e/src/dist/frameworks.rs"
+                ". If the linker reports missing symbols of a framework, add the crate that \
+                declares them to e2e/src/dist/frameworks.rs"
             } else {
                 ""
             }

@@ -104,7 +104,7 @@ pub fn require_all_platforms(platforms: &[DistPlatform]) -> Result<()> {
         return Ok(());
     }
     bail!(
-        "the krew manifest would lack {}, whose users could not install the plugin\n\
+        "the krew manifest would have no archive for {}, so users of these platforms could not install the plugin\n\
          hint: build these platforms too, or add --allow-missing",
         missing.join(", ")
     )

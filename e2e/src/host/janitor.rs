@@ -58,7 +58,7 @@ impl Janitor {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .context("cannot start `sh`, which clears up after this process")?;
+            .context("cannot start `sh`, which cleans up after this process")?;
         let orders = child.stdin.take();
         Ok(Self(Arc::new(Mutex::new(Shell { child, orders }))))
     }
@@ -90,7 +90,8 @@ impl Janitor {
             .orders
             .as_mut()
             .context("the janitor has been dismissed")?;
-        writeln!(pipe, "{line}").context("the janitor that clears up after this process is gone")
+        writeln!(pipe, "{line}")
+            .context("the janitor, which cleans up after this process, has ended")
     }
 
     fn shell(&self) -> MutexGuard<'_, Shell> {

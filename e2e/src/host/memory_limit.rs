@@ -39,7 +39,8 @@ impl MemoryLimit {
             (V2, Version::Two)
         } else {
             bail!(
-                "this machine has no memory cgroups, and without them a memory limit cannot be tried: neither {V1} nor {V2} is a cgroup hierarchy"
+                "this machine has no memory cgroups, which tests of memory limits require: neither \
+                {V1} nor {V2} is a cgroup hierarchy"
             );
         };
         let number = COUNT.fetch_add(1, Ordering::Relaxed);

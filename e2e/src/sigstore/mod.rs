@@ -164,7 +164,7 @@ impl Sigstore {
             .body(body.to_string())
             .send()
             .await
-            .with_context(|| format!("{NAME} does not answer"))?;
+            .with_context(|| format!("{NAME} does not respond"))?;
         let status = answer.status();
         let text = answer.text().await?;
         if !status.is_success() {

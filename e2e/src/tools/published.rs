@@ -76,7 +76,7 @@ pub(crate) fn zig_toolchain() -> Result<ZigToolchain> {
     let (os, architecture) = (std::env::consts::OS, std::env::consts::ARCH);
     if (os, architecture) != ("linux", "x86_64") {
         bail!(
-            "programs for other platforms are built on linux/amd64 alone, and this is {os} on {architecture}\n\
+            "programs for other platforms can only be built on linux/amd64, and this machine is {os} on {architecture}\n\
              hint: for another builder, add the digests of its packages to e2e/tools/zig/requirements.txt"
         );
     }

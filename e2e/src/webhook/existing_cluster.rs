@@ -205,7 +205,7 @@ fn check_absent(existing: &ExistingCluster, found: &[String]) -> Result<()> {
         return Ok(());
     }
     Err(anyhow!(
-        "{existing} has objects that the tests would create:\n  {}\nhint: use a cluster without bundle-webhook and RukPak, or leave out the context to start a new cluster",
+        "{existing} has objects that the tests would create:\n  {}\nhint: use a cluster without bundle-webhook and RukPak, or omit the context to start a new cluster",
         found.join("\n  ")
     ))
 }

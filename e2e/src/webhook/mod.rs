@@ -104,7 +104,7 @@ impl Cluster {
         let program = programs::get().await?.webhook.clone();
         let client = self.client().await?;
         if self.existing().is_some() && options.values.is_some() {
-            bail!("values of the chart need a cluster of their own");
+            bail!("values of the chart require a new cluster");
         }
         let mut product = Product::read(self, options.values.as_ref()).await?;
         self.prepare_existing(&mut product.manifests).await?;
@@ -297,7 +297,7 @@ impl Webhook {
     pub async fn metrics(&self) -> Result<String> {
         match get(self.health, "/metrics").await? {
             (200, body) => Ok(body),
-            (status, body) => bail!("/metrics answered {status}: {body}"),
+            (status, body) => bail!("/metrics returned {status}: {body}"),
         }
     }
 
@@ -365,7 +365,7 @@ pub async fn wait_for_admission(client: &Client) -> Result<()> {
         },
     });
     let body = serde_json::to_vec(&probe).context("cannot write the probe")?;
-    wait::until_true(READY, "the API server asks bundle-webhook", || {
+    wait::until_true(READY, "the API server calls bundle-webhook", || {
         let client = client.clone();
         let body = body.clone();
         async move {

@@ -58,7 +58,7 @@ pub(super) fn containerd(
         r#"version = 3
 root = "/var/lib/containerd"
 state = "/run/containerd"
-# They write to fixed folders outside of the node.
+# These plugins write to fixed folders outside of the node.
 disabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.nri.v1.nri"]
 
 [grpc]
@@ -70,7 +70,7 @@ sandbox = "{sandbox}"
 config_path = "{hosts}"
 
 [plugins.'io.containerd.cri.v1.runtime']
-# Not every machine lets root lower the score.
+# Some machines do not allow root to lower the score.
 restrict_oom_score_adj = true
 [plugins.'io.containerd.cri.v1.runtime'.cni]
 bin_dirs = ["{plugins}"]
