@@ -173,7 +173,7 @@ mod tests {
         let error = require_all_platforms(&[DistPlatform::LinuxAmd64]).unwrap_err();
         assert!(
             error.to_string().starts_with(
-                "the krew manifest would lack linux/arm64, darwin/amd64, darwin/arm64, windows/amd64, windows/arm64,"
+                "the krew manifest would have no archive for linux/arm64, darwin/amd64, darwin/arm64, windows/amd64, windows/arm64,"
             ),
             "{error}"
         );
