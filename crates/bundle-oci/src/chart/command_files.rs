@@ -395,7 +395,7 @@ mod tests {
         for (path, expected) in [
             (long.as_str(), "the name of the file is too long"),
             ("files/a/b", "has this file twice"),
-            (deep.as_str(), "more than 32 folders in each other"),
+            (deep.as_str(), "more than 32 levels of folders"),
         ] {
             let content = files(&[
                 ("Chart.yaml", CHART.as_bytes()),
