@@ -256,7 +256,7 @@ mod tests {
             (
                 review(Probe::Accepted, "BUNDLE-REVIEW-001"),
                 Problem,
-                "apply it again",
+                "apply the registrations again",
             ),
             (
                 rejected(
@@ -264,7 +264,7 @@ mod tests {
                     &format!("{FAILED}tls: failed to verify certificate: x509: unknown authority"),
                 ),
                 Problem,
-                "not the authority of the running pods",
+                "not the certificate authority of the running pods",
             ),
             (
                 rejected(500, &format!("{FAILED}no endpoints available for service")),

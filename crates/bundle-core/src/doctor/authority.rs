@@ -143,7 +143,7 @@ mod tests {
                 valid(),
                 bundle(&[("b", -5, YEAR)]),
                 Problem,
-                "different authorities",
+                "different certificate authorities",
             ),
             (CaBundle::Empty, valid(), Problem, "one: it is empty"),
             (

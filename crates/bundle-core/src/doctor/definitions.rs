@@ -261,7 +261,7 @@ mod tests {
                         9.into();
                 }),
                 Warning,
-                "other rules for spec.names[]",
+                "differs from the schema of this program in spec.names[]",
             ),
             (
                 altered(|found| found["spec"]["versions"][0]["served"] = false.into()),

@@ -59,7 +59,7 @@ pub fn policies(
     if results.is_empty() {
         let message = match count {
             0 => "no SignaturePolicy exists".to_owned(),
-            count => format!("{count} policies are usable"),
+            count => format!("usable policies: {count}"),
         };
         results.push(CheckResult::ok(CHECK, SUBJECT, message));
     }
@@ -146,7 +146,7 @@ mod tests {
         let expired = Finding::error(codes::trust::ROOT_EXPIRED, "it has expired");
         let found = |end| Some(Observed::Found(Ok(end)));
         for (result, state, part) in [
-            (policy(Some(true), None), Passed, "1 are usable"),
+            (policy(Some(true), None), Passed, "usable policies: 1"),
             (policy(Some(true), found(None)), Passed, "usable"),
             (
                 policy(Some(true), found(Some(NOW + 2 * SOON))),
@@ -161,7 +161,7 @@ mod tests {
             (
                 policy(Some(true), found(Some(NOW + 5))),
                 Warning,
-                "ConfigMap root ends on 5",
+                "ConfigMap root expires on 5",
             ),
             (
                 policy(Some(true), Some(Observed::Found(Err(expired)))),
@@ -179,7 +179,7 @@ mod tests {
                 "late",
             ),
             (policy(Some(false), None), Problem, "the key is invalid"),
-            (policy(None, None), Warning, "not read its current spec"),
+            (policy(None, None), Warning, "not read the current spec"),
             (
                 checked(Observed::Found(vec![])),
                 Passed,

@@ -260,7 +260,7 @@ async fn doctor_names_each_fault_of_an_installation() {
     Report::read(cluster, None).await.expect(
         "admission",
         "problem",
-        "not the authority of the running pods",
+        "not the certificate authority of the running pods",
     );
 
     // The certificate authority in the registrations has expired.

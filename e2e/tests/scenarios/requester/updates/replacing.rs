@@ -99,7 +99,10 @@ async fn completed_job_is_replaced_and_running_one_once_it_has_finished() {
     let before = uid(&cluster, "job busy -n rerun").await;
     let three = [job("rerun", "done", "2"), job("rerun", "busy", "2")];
     upgrade(&cluster, "rerun", "3", &three, &json!({})).await;
-    let words = ["Job.batch/rerun/busy: spec.template", "has not finished"];
+    let words = [
+        "Job.batch/rerun/busy: spec.template",
+        "is replaced after it has finished",
+    ];
     let reported = until_message(&cluster, "rerun", &words).await;
     assert!(reported.len() < 400, "{reported}");
     assert_eq!(uid(&cluster, "job busy -n rerun").await, before);
