@@ -13,11 +13,11 @@ use rcgen::{
 /// First address of the Service range: the Service of the API server.
 const FIRST_SERVICE_IP: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 96, 0, 1));
 
-/// X.520 organizationName under a second type, because rcgen keeps one value per type, and a
-/// certificate with two groups needs two.
+/// X.520 organizationName under a second type. A certificate with two groups needs two values, and
+/// rcgen keeps one value per type.
 const SECOND_ORGANIZATION: [u64; 4] = [2, 5, 4, 10];
 
-/// Certificate authority whose key is only in memory.
+/// Certificate authority. Its key is only in memory.
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     certificate: PathBuf,
@@ -125,8 +125,8 @@ impl Authority {
     }
 }
 
-/// Creates the key pair that signs ServiceAccount tokens: `key` signs, `certificate` is the bare
-/// public key.
+/// Creates the key pair that signs ServiceAccount tokens. `key` is the private key. `certificate`
+/// is the public key without a certificate.
 pub fn token_keys(folder: &Path) -> Result<Identity> {
     let key = new_key()?;
     write(folder, "service-accounts", &key.public_key_pem(), &key)

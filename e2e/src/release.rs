@@ -26,7 +26,7 @@ pub const RELEASE: &str = "bundle-webhook";
 pub const RELEASE_NAMESPACE: &str = "default";
 /// The system namespace.
 pub const NAMESPACE: &str = "bundle-system";
-/// Deadline of helm commands, longer than that of `helm --wait`.
+/// Deadline of helm commands, longer than the deadline of `helm --wait`.
 const HELM: Duration = Duration::from_secs(300);
 
 /// A cluster with a node, and the image and the chart of this project in its registry.
@@ -65,7 +65,7 @@ impl NodeRelease {
             "registries": {"ca": fs_err::read_to_string(node.ca()?)?},
             "test": {"image": busybox},
             "keepOnUninstall": false,
-            // Names are addresses here.
+            // The API server and the registry have IP addresses and no DNS names.
             "networkPolicy": {"egressPorts": [443, 6443]},
         });
         let copy = format!("copy {} {repository}:test", layout.display());
@@ -120,7 +120,8 @@ impl NodeRelease {
         self.helm(&line, Some(values)).await?.success()
     }
 
-    /// Installs the release with its classes, whose kind exists only after the first installation.
+    /// Installs the release, and then its classes, because the kind of the classes exists only
+    /// after the first installation.
     pub async fn install(&self) -> Result<()> {
         self.release("install", &self.values).await?;
         self.release("upgrade", &self.values).await.map(drop)

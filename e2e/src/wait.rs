@@ -19,7 +19,7 @@ where
     let began = Instant::now();
     let mut last = None;
     loop {
-        // A call may hang: it gets the remaining time.
+        // A call may hang, so its time limit is the remaining time.
         match tokio::time::timeout(deadline.saturating_sub(began.elapsed()), look()).await {
             Ok(Ok(Some(value))) => return Ok(value),
             Ok(Ok(None)) => last = None,

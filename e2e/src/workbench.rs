@@ -73,7 +73,8 @@ impl Workbench {
         Registry::start(&registry::unique_name(), &terms, self.place(None)).await
     }
 
-    /// Starts a registry with these options that only programs on the same island can reach.
+    /// Starts a registry with these options in the network namespace `island`. Only programs in
+    /// this namespace can reach the registry.
     pub async fn registry_on(&self, island: &Island, terms: RegistryOptions) -> Result<Registry> {
         Registry::start(&registry::unique_name(), &terms, self.place(Some(island))).await
     }
@@ -130,8 +131,8 @@ impl Workbench {
         Ok(self.clean(Command::new(&programs::get().await?.plugin)))
     }
 
-    /// Runs `kubectl-bundle` with this command line. Keys have the same password as in
-    /// [`Self::cosign`].
+    /// Runs `kubectl-bundle` with this command line. The password of keys is the password that
+    /// [`Self::cosign`] uses.
     pub async fn run_plugin(&self, line: &str) -> Result<Output> {
         let plugin = self.plugin().await?;
         let plugin = plugin.env("BUNDLE_PASSWORD", PASSWORD);

@@ -93,7 +93,8 @@ impl RegistrySettings {
         let Some(registry) = registry else {
             return Err(Finding::error(
                 codes::usage::BAD_ARGUMENT,
-                "credentials on the command line are for the registry of a single reference, and this command may use several",
+                "credentials on the command line are for the registry of a single reference, and \
+                this command can use several registries",
             )
             .hint("log in with `docker login`, or use --authfile")
             .into());

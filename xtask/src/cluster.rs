@@ -20,18 +20,18 @@ pub(crate) enum Command {
 /// Cluster settings.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Prints, once all answers:
+When all components are ready, the command prints:
   export KUBECONFIG='<file of an administrator>'
   export REGISTRY='<host:port>'         the first registry; the next ones are REGISTRY_2, REGISTRY_3, ...
   export REGISTRY_CA='<file>'           with --registry-tls or --node; REGISTRY_2_CA, ...
   export CONTENT_ADDRESS='<host:port>'  with --webhook: the content service, for curl --connect-to
   export SIGSTORE_URL='<url>'           with --sigstore: issues identity tokens for the claims that are posted to /token
-  export SIGNING_CONFIG='<file>'        with --sigstore: where its services are
-  export TRUSTED_ROOT='<file>'          with --sigstore: whom to trust
+  export SIGNING_CONFIG='<file>'        with --sigstore: the URLs of the signing services
+  export TRUSTED_ROOT='<file>'          with --sigstore: the trust root
 
 Example:
   cargo xtask cluster up --webhook --sigstore > cluster.env &
-  # once it says that it is ready
+  # after the message `cluster: ready`
   eval \"$(cat cluster.env)\"
   cargo xtask cluster up --webhook --server-version v1.33.0-eks-abcdef0
   # with the namespace, Service and Secret of RukPak, for scripts that know only RukPak:
@@ -84,7 +84,8 @@ impl Preset {
 
 pub(crate) async fn run(command: Command) -> Result<()> {
     let Command::Up(up) = command;
-    // Before anything starts, so that a signal during the start cleans up too.
+    // The signals are caught before anything starts, so that a signal during the start also
+    // triggers the cleanup.
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     tokio::select! {

@@ -19,7 +19,7 @@ All processes end with the command, also after Ctrl-C.
 With --context, the demo uses an existing cluster. The registry and bundle-webhook are still processes on this host, so the API server \
 must reach 127.0.0.1 of this host: k3s, kubeadm, or the none driver of minikube on this machine. You need cluster-admin permissions. \
 The demo fails if one of its objects exists already. At the end, and on Ctrl-C, it removes all of its objects, the webhook \
-configurations first. These are removed even if the demo is killed.
+configurations first. The webhook configurations are removed even if the demo is killed.
 
 Examples:
   cargo xtask demo
@@ -40,7 +40,8 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Result<()> {
-    // Before anything starts, so that a signal during the start cleans up too.
+    // The signals are caught before anything starts, so that a signal during the start also
+    // triggers the cleanup.
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut stage = Stage::default();
@@ -137,9 +138,9 @@ async fn run_chapters(arguments: &Arguments, stage: &mut Stage) -> Result<()> {
     );
     if arguments.keep {
         let until = if cluster.is_existing() {
-            "The objects of the demo stay until Ctrl-C, which removes them"
+            "The objects of the demo stay until you press Ctrl-C"
         } else {
-            "The cluster runs until Ctrl-C"
+            "The cluster runs until you press Ctrl-C"
         };
         println!(
             "\n{until}:\n  export KUBECONFIG={}",

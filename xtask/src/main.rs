@@ -75,7 +75,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    // Not by returning the error, which would print a backtrace if RUST_BACKTRACE is set.
+    // The error is printed here. If `main` returned the error, Rust would print a backtrace when
+    // RUST_BACKTRACE is set.
     match run(Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -107,7 +108,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
             Command::Tools(arguments) => tools::run(&arguments),
         }
     });
-    // A build that Ctrl-C has made useless is not awaited; it ends with this process.
+    // After Ctrl-C, nobody needs the result of a running build. The build ends with this process.
     runtime.shutdown_background();
     ended
 }

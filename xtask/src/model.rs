@@ -12,8 +12,8 @@ const TEST: &str = "states_within_the_limits_keep_the_invariants_and_converge";
 /// Limits of the search.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Maximum number of states. Each uses 8 to 21 bytes of memory, and each unexplored one about
-    /// 110.
+    /// Maximum number of states. A state uses 8 to 21 bytes of memory. An unexplored state uses
+    /// about 110 bytes.
     #[arg(long, default_value_t = 100_000_000)]
     states: u64,
     /// Maximum number of disturbances on each path.

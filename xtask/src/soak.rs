@@ -22,7 +22,7 @@ pub(crate) struct Drift {
     /// Minutes after which no further round begins.
     #[arg(long, default_value_t = 30)]
     minutes: u64,
-    /// Seed of the random choices. The default is a new one, which is printed.
+    /// Seed of the random choices. By default, the command prints and uses a new seed.
     #[arg(long)]
     seed: Option<u64>,
     /// Packages that are installed side by side.
@@ -32,8 +32,7 @@ pub(crate) struct Drift {
 
 #[derive(Debug, Args)]
 pub(crate) struct Availability {
-    /// Number of times that all scenarios run, one after the other. The first failure ends the
-    /// command.
+    /// Number of rounds. Each round runs all scenarios. The first failure ends the command.
     #[arg(long, default_value_t = 3)]
     rounds: u32,
 }

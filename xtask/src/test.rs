@@ -180,7 +180,8 @@ fn one_provider() -> Result<()> {
         ])
         .output()
         .context("cannot start cargo")?;
-    // Cargo fails if the lock file does not contain the package, which is fine.
+    // If the lock file does not contain `ring`, cargo fails and prints no tree. This is the
+    // expected result.
     if tree.stdout.is_empty() {
         return Ok(());
     }

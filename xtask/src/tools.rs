@@ -11,11 +11,11 @@ use e2e::host::prerequisites::{self, RequiredProgram};
 Examples:
   # kubectl and crane, in this shell:
   PATH=\"$(cargo xtask tools kubectl crane | tail -n1):$PATH\"
-  # all of them (from nothing: about a quarter of an hour on two cores):
+  # all tools (without a cache: about 15 minutes on two cores):
   cargo xtask tools")]
 pub(crate) struct Arguments {
     /// Names of tools [default: all]
-    #[arg(value_name = "NAME", help = format!("Any of {}; all where none is given", names()))]
+    #[arg(value_name = "NAME", help = format!("Any of {}. Default: all", names()))]
     names: Vec<Tool>,
 }
 

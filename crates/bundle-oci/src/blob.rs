@@ -241,7 +241,7 @@ impl Eq for Blob {}
 pub(crate) fn changed_content(expected: &Digest, found: &str) -> Finding {
     Finding::error(
         codes::registry::DIGEST_MISMATCH,
-        format!("the content of {expected} is {found}"),
+        format!("the content for digest {expected} differs: {found}"),
     )
     .hint("the content changed after it was read; build or pull it again")
 }

@@ -129,7 +129,7 @@ pub(crate) fn bundle_of_envelope(
 fn bundle_of(raw: &RawSignature, field: &str, content: &Value) -> Result<Bundle, Rejection> {
     let mut certificates = certificates(raw, CERTIFICATE)?;
     if certificates.len() != 1 {
-        return Err(unreadable("its certificate is not exactly one certificate"));
+        return Err(unreadable("it requires exactly one certificate"));
     }
     // cosign stores the whole chain with the root certificate. Only a trust root may define a root
     // certificate.

@@ -270,7 +270,7 @@ async fn ask(url: &str, media_type: &str, body: Vec<u8>) -> Result<Vec<u8>> {
         .body(body)
         .send()
         .await
-        .with_context(|| format!("{url} does not answer"))?;
+        .with_context(|| format!("{url} does not respond"))?;
     let status = answer.status();
     let body = answer.bytes().await?;
     if !status.is_success() {

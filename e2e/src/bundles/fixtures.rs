@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::sigstore::{Clocks, Sigstore, person, workflow};
 use crate::{Registry, Tool, Workbench, bundles};
 
-/// One hour, which is longer than the validity of certificates.
+/// One hour in seconds. Certificates are valid for less than one hour.
 const LATE: i64 = 3600;
 
 /// Replaces the fixtures in `target`.
@@ -45,7 +45,7 @@ impl Maker<'_> {
             .await?
             .success()?;
         let pinned = pushed.trim();
-        let (_, digest) = pinned.split_once('@').context("push said no digest")?;
+        let (_, digest) = pinned.split_once('@').context("`push` printed no digest")?;
         self.keep("subject.txt", format!("{digest}\n"))?;
         self.keep(
             "trusted_root.json",
@@ -108,7 +108,7 @@ impl Maker<'_> {
             .await?;
         self.sigstore.set_clocks(Clocks::default()).await?;
 
-        // The manifest itself, without an envelope.
+        // The signed file is the manifest itself, without an envelope.
         let manifest = self
             .run(Tool::Crane, &["manifest".to_owned(), pinned.to_owned()])
             .await?;
@@ -158,7 +158,8 @@ impl Maker<'_> {
         identity: &[String],
         name: &str,
     ) -> Result<()> {
-        // One repository for each version: both would write to the same one otherwise.
+        // Each version of cosign has its own repository. Otherwise both versions would write to the
+        // same repository.
         let repository = self.registry.reference(&format!("signatures/{name}"));
         let mut line = vec!["sign".to_owned()];
         line.extend_from_slice(identity);

@@ -74,8 +74,8 @@ enum Plane {
 }
 
 impl Builder {
-    /// Sets the release that the control plane is built from; default: that of `E2E_KUBERNETES`,
-    /// else the newest.
+    /// Sets the release that the control plane is built from. The default is the release in the
+    /// variable `E2E_KUBERNETES`, or the newest release.
     #[must_use]
     pub fn release(mut self, release: KubernetesRelease) -> Self {
         self.release = Some(release);
@@ -182,10 +182,10 @@ impl Builder {
             .context("cannot make the cluster's folder")?
             .keep();
         let janitor = Janitor::start(&root)?;
-        // On the heap: the future is large, and callers nest it.
+        // The future is on the heap, because it is large and part of the futures of callers.
         let started = Box::pin(self.start_in(&root, &paths, &janitor)).await;
         started.inspect_err(|_| {
-            // An existing control plane has no logs here.
+            // An existing control plane has no logs in this folder.
             if self.existing.is_none() && janitor.keep_logs().is_ok() {
                 eprintln!(
                     "e2e: the cluster did not start; its logs are kept in {}",
@@ -213,7 +213,8 @@ impl Builder {
             };
             ensure!(
                 self.components < Components::Node || release == KubernetesRelease::Newest,
-                "the harness has a kubelet of Kubernetes {} alone: a node does not run with {release}",
+                "the harness has only a kubelet of Kubernetes {}: a node does not run with \
+                {release}",
                 KubernetesRelease::Newest
             );
             Plane::Own {

@@ -26,7 +26,8 @@ use crate::host::process::Process;
 use crate::tools::KubernetesRelease;
 use crate::wait;
 
-/// Usually five seconds; longer with two busy cores and a cold disk.
+/// Time limit of the start. Usually the start takes five seconds. With two busy cores and a cold
+/// disk, the start takes longer.
 const READY: Duration = Duration::from_secs(90);
 
 /// Name of the API server's process.
@@ -131,7 +132,8 @@ impl<'a> ControlPlane<'a> {
             flag("service-cluster-ip-range", "10.96.0.0/24"),
             flag("authorization-mode", "Node,RBAC"),
             flag("allow-privileged", "true"),
-            // Webhooks behind a Service are reached by its endpoints: no kube-proxy is needed.
+            // The API server connects to the endpoints of a Service of a webhook, so no kube-proxy
+            // is needed.
             flag("enable-aggregator-routing", "true"),
         ];
         flags.extend(release.api_server_flags().iter().map(OsString::from));
@@ -139,7 +141,7 @@ impl<'a> ControlPlane<'a> {
             // A loopback address is not a valid endpoint, and nothing in the cluster uses it.
             flags.push(flag("endpoint-reconciler-type", "none"));
         } else {
-            // Logs and `exec` come from the kubelet of the node.
+            // The API server gets logs and `exec` from the kubelet of the node.
             let pki = self.root.join("pki");
             let groups = ["system:masters"];
             let identity =
@@ -156,7 +158,8 @@ impl<'a> ControlPlane<'a> {
             fs_err::write(&policy, AUDIT_POLICY)?;
             flags.push(flag("audit-policy-file", policy));
             flags.push(flag("audit-log-path", audit_log(self.root)));
-            // In MiB. A rotated file would be missing in what scenarios count.
+            // The unit is MiB. Scenarios read only one file, so the API server must not rotate the
+            // file.
             flags.push(flag("audit-log-maxsize", "4096"));
         }
         if webhook_client_certificate {
@@ -262,7 +265,7 @@ impl<'a> ControlPlane<'a> {
     fn start(&mut self, name: &str, program: &Path, flags: &[OsString]) -> Result<()> {
         let mut command = Command::new(program);
         command
-            // The name of the field manager of a controller is that of its program.
+            // The field manager of a controller has the name of the program.
             .arg0(name)
             .env_clear()
             .env("HOME", self.root.join("home"))
@@ -288,7 +291,7 @@ pub(super) async fn wait_ready(client: &Client, processes: &mut [Process]) -> Re
             alive?;
             let request = http::Request::get("/readyz")
                 .body(Vec::new())
-                .context("cannot ask /readyz")?;
+                .context("cannot read /readyz")?;
             Ok(client.request_text(request).await? == "ok")
         }
     })

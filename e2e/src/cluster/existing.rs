@@ -72,7 +72,8 @@ pub(super) async fn find(
     kubeconfig: Option<&Path>,
     context: &str,
 ) -> Result<ExistingContext> {
-    // With the user's environment: kubectl selects the files and resolves the paths in them.
+    // kubectl runs with the user's environment, because it selects the kubeconfig files and
+    // resolves the paths in these files.
     let mut command = Command::new(kubectl);
     for (name, value) in std::env::vars_os() {
         command = command.env(name, value);
@@ -101,7 +102,8 @@ pub(super) async fn find(
         .as_str()
         .with_context(|| format!("context `{context}` of {files} names no server"))?
         .to_owned();
-    // It contains credentials of the user: `data` is removed even if the logs are kept.
+    // The file contains credentials of the user. It is in `data`, which is removed even if the logs
+    // are kept.
     let admin = kubeconfig::store(&root.join("data"), "admin", &found.stdout)?;
     check_response(&admin).await.with_context(|| {
         format!(

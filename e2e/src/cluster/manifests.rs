@@ -66,7 +66,7 @@ pub async fn apply(client: &Client, objects: &[Value]) -> Result<()> {
     let mut awaited = Vec::new();
     let mut rank_before = 0;
     for object in ordered {
-        // Resources of a CRD can be applied once it is established.
+        // Custom resources can be applied after their CRD is established.
         if rank(object) > rank_before {
             rank_before = rank(object);
             for name in awaited.drain(..) {

@@ -43,7 +43,7 @@ const TOKEN_SECONDS: i64 = 24 * 60 * 60;
 /// Running control plane with its registries.
 ///
 /// When this value is dropped, the cluster and its files are removed. After a panic the logs are
-/// kept, and their path is printed. Therefore a scenario fails by a panic.
+/// kept, and their path is printed. Therefore a scenario panics when it fails.
 pub struct Cluster {
     root: PathBuf,
     server: String,
@@ -56,7 +56,8 @@ pub struct Cluster {
     processes: Vec<Process>,
     node: Option<Node>,
     existing: Option<ExistingCluster>,
-    // Last: it clears the folder once nothing writes to it any more.
+    // The last field, because fields are dropped in order: the janitor clears the folder after no
+    // process writes to the folder any more.
     janitor: Janitor,
 }
 
@@ -149,11 +150,12 @@ impl Cluster {
             .with_context(|| format!("cannot get a token for ServiceAccount {namespace}/{name}"))?;
         let token = answer
             .status
-            .context("a TokenRequest was answered without status")?
+            .context("the response to a TokenRequest has no status")?
             .token;
         let file = format!("{namespace}-{name}");
         kubeconfig::write(
-            // In the administrator's folder, which is removed even for existing clusters.
+            // The file is in the administrator's folder, which is removed even for existing
+            // clusters.
             self.admin.parent().unwrap_or(&self.root),
             &file,
             &self.endpoint,
@@ -172,7 +174,7 @@ impl Cluster {
         Sigstore::start(&self.root, &self.janitor).await
     }
 
-    /// Returns registry `n`, from 0. Returns an error if the cluster has fewer.
+    /// Returns registry `n`, counted from 0. Returns an error if the cluster has no such registry.
     pub fn registry(&self, n: usize) -> Result<&Registry> {
         let count = self.registries.len();
         self.registries
@@ -349,7 +351,7 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         drop(self.node.take());
-        // The API server before etcd, and all before the folder is removed.
+        // The API server ends before etcd, and all processes end before the folder is removed.
         while let Some(process) = self.processes.pop() {
             drop(process);
         }

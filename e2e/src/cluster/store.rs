@@ -15,7 +15,7 @@ impl Cluster {
         let store = self
             .store
             .as_ref()
-            .context("the etcd of an existing cluster is not written to")?;
+            .context("tests do not write to the etcd of an existing cluster")?;
         let put = json!({
             "key": STANDARD.encode(format!("/registry/{key}")),
             "value": STANDARD.encode(object.to_string()),

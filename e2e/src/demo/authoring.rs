@@ -41,7 +41,7 @@ pub(super) async fn ship(runner: &mut DemoRunner<'_>) -> Result<()> {
         ))
         .await?;
     DemoRunner::pinned(&pinned)?;
-    runner.say("The same content again is a no-op that says so:");
+    runner.say("A second push of the same content does nothing:");
     runner
         .run(&format!(
             "kubectl bundle push shop-1.0.0 {registry}/shop:1.0.0"

@@ -43,7 +43,7 @@ impl<'a> DemoRunner<'a> {
         folder: PathBuf,
     ) -> Result<Self> {
         fs_err::create_dir_all(&folder)?;
-        // Both create their links in the first folder of the shell's PATH.
+        // Both calls create a link to the program in the first folder of the shell's PATH.
         cluster.plugin().await?;
         cluster.tool(Tool::Kubectl).await?;
         Ok(Self {
@@ -96,7 +96,7 @@ impl<'a> DemoRunner<'a> {
         let (output, took) = self.execute(line).await?;
         ensure!(output.is_success(), "{output}");
         self.output.ran(&output, took);
-        // A chapter may have stopped it on purpose.
+        // A chapter may have stopped the webhook on purpose.
         if self.kills && self.webhook.is_running() {
             self.webhook.kill()?;
             self.webhook.start().await?;

@@ -1,4 +1,5 @@
-//! Archives whose bytes depend on their files alone: fixed times, modes, owners and order.
+//! Archives with bytes that depend only on the packed files: times, modes, owners and order are
+//! fixed.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -66,7 +67,7 @@ pub(super) fn tar_gz(files: &ArchiveFiles) -> Result<Vec<u8>> {
         append(&mut archive, header, path, &file.content)?;
     }
     let archive = archive.into_inner().context("cannot pack an archive")?;
-    // The name of the operating system in the header must not depend on this one.
+    // The operating system in the header must not depend on the operating system of this machine.
     let mut gzip = GzBuilder::new()
         .operating_system(255)
         .write(Vec::new(), Compression::new(LEVEL));
@@ -175,8 +176,8 @@ mod tests {
         assert_eq!(found, files());
     }
 
-    /// A change of these digests changes the digest of every archive: of flate2's back end, for
-    /// example.
+    /// If these digests change, the digest of every archive changes too, for example after a change
+    /// of flate2's back end.
     #[test]
     fn same_files_have_the_same_digest() {
         let digest = |bytes: Vec<u8>| Digest::of(&bytes).hex().to_owned();

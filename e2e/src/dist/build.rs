@@ -45,12 +45,12 @@ pub fn build_plugin(root: &Path, platform: DistPlatform, profile: &str) -> Resul
         .current_dir(root)
         .args(["zigbuild", "--locked", "--package", PACKAGE])
         .args(["--profile", profile, "--target", target])
-        // Other builds do not wait for its locks.
+        // A separate folder, so that other builds do not wait for the locks of this build.
         .arg("--target-dir")
         .arg(root.join(TARGET_FOLDER))
         .arg("--message-format=json-render-diagnostics")
         .env("CARGO_ZIGBUILD_ZIG_PATH", &zig.zig)
-        // A path to Apple's SDK, whose files must not be part of a program.
+        // `SDKROOT` can name Apple's SDK. Files of this SDK must not be part of a program.
         .env_remove("SDKROOT")
         .env_remove("RUSTFLAGS")
         .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"))
@@ -63,7 +63,8 @@ pub fn build_plugin(root: &Path, platform: DistPlatform, profile: &str) -> Resul
             "cargo could not build {PACKAGE} for {target}; its output is above\n\
              hint: build on a machine of this platform, or omit it from --platform{}",
             if platform.is_macos() {
-                ". If the linker misses symbols of a framework, add the crate that declares them to e2e/src/dist/frameworks.rs"
+                ". If the linker reports missing symbols of a framework, add the crate that \
+                declares them to e2e/src/dist/frameworks.rs"
             } else {
                 ""
             }
@@ -84,7 +85,7 @@ pub fn build_plugin(root: &Path, platform: DistPlatform, profile: &str) -> Resul
             name: "mingw-w64 runtime".to_owned(),
             file: zig.library("libc/mingw/COPYING"),
         }),
-        // Only the libraries of macOS itself.
+        // A program for macOS uses only libraries of macOS itself.
         _ => {}
     }
     Ok(BuiltProgram {

@@ -104,7 +104,7 @@ pub fn require_all_platforms(platforms: &[DistPlatform]) -> Result<()> {
         return Ok(());
     }
     bail!(
-        "the krew manifest would lack {}, whose users could not install the plugin\n\
+        "the krew manifest would have no archive for {}, so users of these platforms could not install the plugin\n\
          hint: build these platforms too, or add --allow-missing",
         missing.join(", ")
     )
@@ -134,7 +134,8 @@ mod tests {
     #[test]
     fn descriptions_fit_the_lists_of_krew() {
         // https://krew.sigs.k8s.io/docs/developer-guide/develop/best-practices/ and the reviews of
-        // krew-index ask for at most 50 characters, and lines of at most 80.
+        // krew-index require at most 50 characters for the short description, and lines of at most
+        // 80 characters.
         assert!(SHORT_DESCRIPTION.len() <= 50);
         assert!(!SHORT_DESCRIPTION.ends_with('.'));
         for line in DESCRIPTION.lines().chain(CAVEATS.lines()) {
@@ -172,7 +173,7 @@ mod tests {
         let error = require_all_platforms(&[DistPlatform::LinuxAmd64]).unwrap_err();
         assert!(
             error.to_string().starts_with(
-                "the krew manifest would lack linux/arm64, darwin/amd64, darwin/arm64, windows/amd64, windows/arm64,"
+                "the krew manifest would have no archive for linux/arm64, darwin/amd64, darwin/arm64, windows/amd64, windows/arm64,"
             ),
             "{error}"
         );

@@ -77,8 +77,8 @@ fn libraries(file: &object::File<'_>) -> Result<BTreeSet<String>> {
         .collect())
 }
 
-/// Requires a program with a signature, which macOS does not start on ARM without, and libraries of
-/// the system.
+/// Requires a signature, because macOS on ARM does not start unsigned programs. Requires that all
+/// libraries are part of macOS.
 fn check_macos(program: &[u8], libraries: &BTreeSet<String>) -> Result<()> {
     let file: MachOFile64<'_, Endianness> = MachOFile64::parse(program)?;
     let header = file.macho_header();
@@ -99,7 +99,7 @@ fn check_macos(program: &[u8], libraries: &BTreeSet<String>) -> Result<()> {
     })
 }
 
-/// Requires a program for the console, and libraries of the system.
+/// Requires a console program, and that all libraries are part of Windows.
 fn check_windows(program: &[u8], libraries: &BTreeSet<String>) -> Result<()> {
     let file = PeFile64::parse(program)?;
     let subsystem = file.nt_headers().optional_header().subsystem();

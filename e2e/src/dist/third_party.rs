@@ -1,7 +1,7 @@
-//! Licences of the packages that a program is linked from: a text for each, from the package
-//! itself. A published package without a licence text gets the SPDX texts of its licence
-//! expression. cargo-about would do the same with a build of several minutes and requests to a
-//! service that guesses licences.
+//! Licences of the packages that a program is linked from. The text of each licence comes from the
+//! package itself. A published package without a licence text gets the SPDX texts of its licence
+//! expression. cargo-about is not used, because it needs a build of several minutes and requests to
+//! a service that guesses licences.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -211,7 +211,8 @@ mod tests {
             let target = platform.target();
             let text = third_party_licenses(root, "kubectl-bundle", target, &[]).unwrap();
             let (index, texts) = text.split_once("\nTheir licences follow").unwrap();
-            // `kube` is published without a file; `aws-lc-sys` has one for its C code.
+            // `kube` is published without a licence file. `aws-lc-sys` has a licence file for its C
+            // code.
             for name in ["kube 5.", "aws-lc-sys ", "tokio ", "rustls "] {
                 assert!(index.contains(&format!("\n- {name}")), "{name}: {index}");
                 assert!(texts.contains(name), "{name}");

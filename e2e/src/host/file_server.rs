@@ -37,7 +37,7 @@ pub struct FileServer {
     task: JoinHandle<()>,
 }
 
-/// Requests at the same time.
+/// Number of concurrent requests, now and at most.
 #[derive(Debug, Default)]
 struct Requests {
     open: AtomicUsize,
@@ -81,7 +81,7 @@ impl FileServer {
         format!("http://{}", self.address)
     }
 
-    /// Returns the highest number of requests at the same time.
+    /// Returns the highest number of concurrent requests.
     pub fn peak(&self) -> usize {
         self.requests.peak.load(Ordering::SeqCst)
     }

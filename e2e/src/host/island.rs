@@ -49,12 +49,12 @@ impl Island {
         Ok(Self { keeper })
     }
 
-    /// Returns the command, run inside the network namespace.
+    /// Returns a command that runs `command` inside the network namespace.
     pub fn inside(&self, command: command::Command) -> command::Command {
         command.through(self.namespace_command())
     }
 
-    /// Returns the command of a long-running program, started inside the network namespace.
+    /// Returns a command that starts a long-running program inside the network namespace.
     pub(crate) fn starting_inside(&self, command: &std::process::Command) -> std::process::Command {
         let mut words = self.namespace_command().into_iter();
         let mut inside = std::process::Command::new(words.next().unwrap_or_default());

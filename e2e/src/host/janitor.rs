@@ -51,13 +51,14 @@ impl Janitor {
         let mut child = Command::new("sh")
             .args(["-c", SCRIPT, "janitor"])
             .arg(folder)
-            // Ctrl-C reaches the terminal's group; the janitor must survive it.
+            // Ctrl-C ends the process group of the terminal. The janitor has its own group, because
+            // it must continue.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .context("cannot start `sh`, which clears up after this process")?;
+            .context("cannot start `sh`, which cleans up after this process")?;
         let orders = child.stdin.take();
         Ok(Self(Arc::new(Mutex::new(Shell { child, orders }))))
     }
@@ -89,7 +90,8 @@ impl Janitor {
             .orders
             .as_mut()
             .context("the janitor has been dismissed")?;
-        writeln!(pipe, "{line}").context("the janitor that clears up after this process is gone")
+        writeln!(pipe, "{line}")
+            .context("the janitor, which cleans up after this process, has ended")
     }
 
     fn shell(&self) -> MutexGuard<'_, Shell> {

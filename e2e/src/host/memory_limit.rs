@@ -26,8 +26,8 @@ enum Version {
 }
 
 impl MemoryLimit {
-    /// Creates a cgroup whose processes may use `bytes` together, without swap if the kernel
-    /// accounts for swap.
+    /// Creates a cgroup. Its processes can use `bytes` of memory together, without swap if the
+    /// kernel accounts for swap.
     ///
     /// `setrlimit(RLIMIT_AS)` is not equivalent: it limits address space instead of memory, and
     /// results in failed allocations instead of SIGKILL.
@@ -39,7 +39,8 @@ impl MemoryLimit {
             (V2, Version::Two)
         } else {
             bail!(
-                "this machine has no memory cgroups, and without them a memory limit cannot be tried: neither {V1} nor {V2} is a cgroup hierarchy"
+                "this machine has no memory cgroups, which tests of memory limits require: neither \
+                {V1} nor {V2} is a cgroup hierarchy"
             );
         };
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -62,7 +63,8 @@ impl MemoryLimit {
         Ok(limit)
     }
 
-    /// Returns the command, started inside the cgroup, so that all of its memory is counted.
+    /// Returns a command that starts `command` inside the cgroup, so that all memory of the program
+    /// is counted.
     pub(crate) fn starting_inside(&self, command: &Command) -> Command {
         let mut inside = Command::new("/bin/sh");
         inside

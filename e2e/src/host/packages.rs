@@ -13,7 +13,7 @@ static INSTALLING: Mutex<()> = Mutex::new(());
 /// Ensures that `programs` are installed. As root on Debian, missing programs are installed from
 /// packages; elsewhere the error names each with an install hint.
 pub fn ensure(programs: &[RequiredProgram]) -> Result<()> {
-    // Two processes of the package manager at the same time fail.
+    // The package manager fails if two of its processes run at the same time.
     let _one = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
     let missing: Vec<&str> = programs
         .iter()
@@ -23,8 +23,8 @@ pub fn ensure(programs: &[RequiredProgram]) -> Result<()> {
         .collect();
     if !missing.is_empty() && rustix::process::geteuid().is_root() && answers("apt-get") {
         eprintln!("packages: installing {}", missing.join(" "));
-        // Package lists first: a new machine has none, and old lists have versions that no longer
-        // exist.
+        // The package lists are updated first. A new machine has no lists, and old lists have
+        // versions that no longer exist.
         apt(&["update"])?;
         let mut arguments = vec!["install", "--yes", "--no-install-recommends"];
         arguments.extend(&missing);

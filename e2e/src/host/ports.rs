@@ -19,8 +19,8 @@ pub(crate) fn free() -> Result<u16> {
     for _ in 0..1_000 {
         let port = rand::random_range(RANGE);
         let claim = fs_err::File::create(folder.join(port.to_string()))?.into_file();
-        // The lock ends with this process. Each opened file has its own, so one process cannot lock
-        // it twice.
+        // The lock ends with this process. Locks belong to opened files, so one process cannot lock
+        // the same port twice either.
         if claim.try_lock().is_ok() && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
             CLAIMS
                 .lock()

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Result, anyhow};
 
-/// Program that this repository neither builds nor contains.
+/// Program that must be installed, because this repository does not build or contain it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequiredProgram {
     /// The Go toolchain, for the tools under `e2e/tools`.
@@ -42,9 +42,9 @@ pub enum RequiredProgram {
     Arm64Compiler,
     /// A C compiler for 64-bit x86 on another machine.
     Amd64Compiler,
-    /// zsh, in which completion is tried, and which types into the other shells.
+    /// zsh, in which completion is tested. A zsh script also types into the other shells.
     Zsh,
-    /// fish, in which completion is tried.
+    /// fish, in which completion is tested.
     Fish,
     /// The functions that kubectl's completion for bash requires.
     BashCompletion,
@@ -62,7 +62,7 @@ impl RequiredProgram {
         match self {
             Self::Go => (
                 "go",
-                "builds the tools of Kubernetes and others",
+                "builds Kubernetes and other tools",
                 "install Go 1.26 or newer: https://go.dev/doc/install, `brew install go`, or your distribution's package",
             ),
             Self::Git => (
@@ -72,23 +72,23 @@ impl RequiredProgram {
             ),
             Self::Curl => (
                 "curl",
-                "transfers the same bytes with nothing around them",
+                "is the baseline for transfer speed",
                 "install the package `curl`",
             ),
             Self::Unshare => (
                 "unshare",
-                "makes a network without a way out",
-                "install the package `util-linux`; this works on Linux alone",
+                "creates network namespaces without routes",
+                "install the package `util-linux`; Linux is required",
             ),
             Self::Skopeo => (
                 "skopeo",
-                "reads what we write and writes what we read",
+                "tests the compatibility of images, layouts and archives",
                 "install the package `skopeo`",
             ),
             Self::Ip => (
                 "ip",
-                "switches loopback on in a network of its own",
-                "install the package `iproute2`; this works on Linux alone",
+                "enables loopback in a network namespace",
+                "install the package `iproute2`; Linux is required",
             ),
             Self::CCompiler => (
                 "cc",
@@ -97,32 +97,32 @@ impl RequiredProgram {
             ),
             Self::Node => (
                 "node",
-                "runs the sigstore that signatures are tested with",
+                "runs the Sigstore instance of the tests",
                 "install Node 20 or newer: https://nodejs.org, `brew install node`, or your distribution's package `nodejs`",
             ),
             Self::Npm => (
                 "npm",
-                "installs the packages of the sigstore that signatures are tested with",
-                "it comes with Node (Debian: the package `npm`)",
+                "installs the packages of the Sigstore instance of the tests",
+                "npm is part of Node.js (Debian: the package `npm`)",
             ),
             Self::OpenSsl => (
                 "openssl",
-                "answers as the timestamp authority that signatures are tested with",
+                "creates the timestamps of the tests",
                 "install the package `openssl`",
             ),
             Self::Runc => (
                 "runc",
                 "starts the containers of a node",
-                "install the package `runc`; this works on Linux alone",
+                "install the package `runc`; Linux is required",
             ),
             Self::Iptables => (
                 "iptables",
-                "gives Services their addresses on a node",
-                "install the package `iptables`; this works on Linux alone",
+                "implements the addresses of Services on a node",
+                "install the package `iptables`; Linux is required",
             ),
             Self::Busybox => (
                 "busybox",
-                "is the content of small container images",
+                "is the program in small container images",
                 "install the package `busybox-static`",
             ),
             Self::Arm64Compiler => (
@@ -137,13 +137,13 @@ impl RequiredProgram {
             ),
             Self::Zsh => (
                 "zsh",
-                "completes commands, and types into other shells",
+                "tests completion, and types into other shells",
                 "install the package `zsh`",
             ),
-            Self::Fish => ("fish", "completes commands", "install the package `fish`"),
+            Self::Fish => ("fish", "tests completion", "install the package `fish`"),
             Self::BashCompletion => (
                 BASH_COMPLETION,
-                "has the functions of completion in bash",
+                "provides the functions for completion in bash",
                 "install the package `bash-completion`",
             ),
             Self::Sshd => (
@@ -253,7 +253,7 @@ mod tests {
             &io::Error::from(io::ErrorKind::NotFound),
         )
         .to_string();
-        assert!(text.starts_with("`go` is needed (builds the tools of Kubernetes and others) and is not on PATH\nhint: install Go"), "{text}");
+        assert!(text.starts_with("`go` is needed (builds Kubernetes and other tools) and is not on PATH\nhint: install Go"), "{text}");
     }
 
     #[test]

@@ -43,8 +43,8 @@ impl Process {
             .stdin(Stdio::null())
             .stdout(file)
             .stderr(twin)
-            // Ctrl-C must reach only this process, which ends its programs in order. A group ends
-            // with all of its processes.
+            // Ctrl-C must reach only this process, which ends its programs in order. A signal to a
+            // process group ends all processes of the group.
             .process_group(0);
         let child = spawn(name, &mut command)?;
         let process = Self {

@@ -27,7 +27,7 @@ pub(crate) async fn push_busybox(registry: &Registry) -> Result<String> {
     let plan = ImagePlan {
         entries,
         platform: Platform::of_this_machine()?,
-        // Without arguments it waits, as the first container of a Pod does.
+        // Without arguments, the image waits, like the first container of a Pod.
         config: json!({
             "Entrypoint": ["/bin/sleep"],
             "Cmd": ["2147483647"],

@@ -68,7 +68,8 @@ impl ImagePlan {
     pub(crate) fn pack(&self) -> Result<PackedImage> {
         let archive = self.archive()?;
         let diff_id = bundle_core::reference::Digest::of(&archive);
-        // The name of the operating system in the header must not depend on this one.
+        // The operating system in the header must not depend on the operating system of this
+        // machine.
         let mut gzip = GzBuilder::new()
             .operating_system(255)
             .write(Vec::new(), Compression::new(6));
@@ -190,8 +191,8 @@ pub(crate) fn append(
     Ok(())
 }
 
-/// Returns the document with the keys of all objects in order: a feature of serde_json that any
-/// crate can enable keeps them as they were added.
+/// Returns the document with sorted keys in all objects. Any crate can enable a feature of
+/// serde_json that keeps keys in the order of insertion.
 pub(crate) fn sort(mut document: Value) -> Value {
     document.sort_all_objects();
     document

@@ -81,7 +81,7 @@ impl Attestations {
 
 /// Copies the layout at `layout` to `reference`, signs the index and each image, and attests
 /// `attestations`. `signer` are the flags of the signer, such as `--key release.key`; `plugin` runs
-/// `kubectl bundle` with arguments and returns what it prints. Returns the pinned reference.
+/// `kubectl bundle` with arguments and returns its output. Returns the pinned reference.
 pub async fn publish(
     layout: &Path,
     set: &ImageSet,

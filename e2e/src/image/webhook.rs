@@ -70,8 +70,8 @@ impl WebhookImage {
         format!("{}{suffix}", env!("CARGO_PKG_VERSION"))
     }
 
-    /// Returns the image of the program that scenarios run as a process, with its shared libraries:
-    /// a static one would have to be built beside it.
+    /// Returns the image of the program that scenarios run as a process, with the shared libraries
+    /// of the program. A static program would require another build.
     pub fn of_scenarios(program: PathBuf) -> Result<Self> {
         let libraries = libraries_of(&program)?;
         let mut image = Self::new(program, Platform::of_this_machine()?);

@@ -36,7 +36,8 @@ const START: Duration = Duration::from_secs(20);
 pub struct RegistryOptions {
     /// TLS, with a certificate of the authority.
     pub tls: bool,
-    /// TLS, and a client certificate of the same authority.
+    /// TLS. Clients must present a certificate of the authority that signed the registry's
+    /// certificate.
     pub client_certificate: bool,
     /// Authentication of clients.
     pub access: Access,

@@ -63,7 +63,7 @@ impl TokenServer {
             .context("cannot read the token server's key")?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
-        // An uncompressed point: 4, x, y.
+        // The public key is an uncompressed point: the byte 4, then x and y with 32 bytes each.
         let point = key.public_key().as_ref();
         let (x, y) = point[1..].split_at(32);
         let keys = root

@@ -139,8 +139,8 @@ impl Sigstore {
         self.post("token", claims).await
     }
 
-    /// Returns the path of a file with such a token, because some versions of cosign accept only a
-    /// file.
+    /// Returns the path of a file with an identity token with these claims. Some versions of cosign
+    /// accept only a file.
     pub async fn token_file(&self, claims: &Value) -> Result<PathBuf> {
         let file = tempfile::Builder::new()
             .prefix("token-")
@@ -164,7 +164,7 @@ impl Sigstore {
             .body(body.to_string())
             .send()
             .await
-            .with_context(|| format!("{NAME} does not answer"))?;
+            .with_context(|| format!("{NAME} does not respond"))?;
         let status = answer.status();
         let text = answer.text().await?;
         if !status.is_success() {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::host::file_server::{FileServer, Manner};
 use crate::tools::{self, Tool};
 
-/// TUF repository, whose server ends when dropped.
+/// TUF repository. Its server ends when this value is dropped.
 pub struct TufRepository {
     folder: PathBuf,
     program: PathBuf,

@@ -117,7 +117,7 @@ pub(super) async fn make(
             object["kind"] = json!(key.kind);
             object["metadata"]["name"] = json!(key.name);
             let parameters = PatchParams::apply("bundle-webhook").force();
-            // Without this a missing object would be created with only these fields.
+            // Without this check, a missing object would be created with only these fields.
             match api.get_metadata_opt(&key.name).await {
                 Ok(Some(_)) => api
                     .patch(&key.name, &parameters, &Patch::Apply(&object))
@@ -130,7 +130,8 @@ pub(super) async fn make(
     };
     match outcome {
         Ok(()) => Ok(()),
-        // Missing, changed at the same time, or not valid in this state: expected while actors run.
+        // The object is missing or was changed at the same time, or the change is invalid in this
+        // state. These errors are expected while actors run.
         Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404 | 409 | 422 | 500) => {
             Ok(())
         }

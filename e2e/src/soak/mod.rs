@@ -115,7 +115,7 @@ async fn rounds(
                 &mut report,
             )
             .await?;
-            // Time between two actions; nothing depends on it.
+            // Time between two actions. No assertion depends on this time.
             tokio::time::sleep(Duration::from_millis(random.random_range(0..PACE))).await;
         }
         for installed in &mut packages {
@@ -168,7 +168,7 @@ async fn disturb(
                     installed.package.name
                 );
                 cluster.kubectl(line.split(' ')).await?.success()?;
-                // They are deleted with the namespace.
+                // The foreign objects are deleted with the namespace.
                 installed.foreign.clear();
                 return Ok(());
             }
@@ -252,8 +252,8 @@ fn write(folder: &Path, name: &str, version: &str, revision: u32) -> Result<()> 
     Ok(())
 }
 
-/// Writes the BundleDeployment of a package. Retries while a removal of the same name continues or
-/// the webhook starts.
+/// Writes the BundleDeployment of a package. Retries while a BundleDeployment with the same name is
+/// being removed or the webhook starts.
 async fn deploy(cluster: &Cluster, installed: &Installed) -> Result<()> {
     let Package { name, references } = &installed.package;
     let Some(reference) = installed

@@ -53,7 +53,8 @@ pub(super) fn objects(name: &str, revision: u32) -> Vec<Value> {
         definition(name),
     ];
     for index in 0..CONFIG_MAPS {
-        // The first four are in all revisions, and each of the others is missing in one.
+        // The first four ConfigMaps are in all revisions. Each further ConfigMap is missing in one
+        // revision of four.
         if index >= 4 && (index + revision).is_multiple_of(4) {
             continue;
         }

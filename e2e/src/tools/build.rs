@@ -55,7 +55,7 @@ impl Recipe {
         for file in ["go.mod", "go.sum"] {
             hash.update(fs_err::read(self.folder.join(file))?);
         }
-        // A short program of this repository around a library.
+        // Some tools are short programs of this repository that call a library.
         let own = self.folder.join("main.go");
         if own.exists() {
             hash.update(fs_err::read(own)?);
@@ -198,9 +198,9 @@ fn failure(tool: Tool, log: &str) -> anyhow::Error {
         .collect();
     let tail = lines[lines.len().saturating_sub(15)..].join("\n");
     let hint = if tail.contains("requires go >=") {
-        "\nhint: this Go is too old. Install the one that is named there or newer, or allow Go to fetch it: `go env -w GOTOOLCHAIN=auto`."
+        "\nhint: this Go is too old. Install the required version or a newer one, or allow Go to download it: `go env -w GOTOOLCHAIN=auto`."
     } else if tail.contains("dial tcp") || tail.contains("lookup ") {
-        "\nhint: the modules come from the Go module proxy (`go env GOPROXY`), which did not answer. With a proxy of your own, set GOPROXY."
+        "\nhint: the modules come from the Go module proxy (`go env GOPROXY`), which did not respond. To use another proxy, set GOPROXY."
     } else if tail.contains("no space left") {
         "\nhint: building all tools takes about 13 GB in Go's caches (`go env GOCACHE GOMODCACHE`) and 1 GB for the results."
     } else {

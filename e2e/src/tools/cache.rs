@@ -37,7 +37,7 @@ pub(super) fn built(recipe: &Recipe) -> Result<PathBuf> {
         .prefix(".building-")
         .tempdir_in(&root)?
         .keep();
-    // It ends the build and removes the folder even if this process is killed.
+    // The janitor ends the build and removes the folder even if this process is killed.
     let janitor = Janitor::start(&scratch)?;
     let fresh = scratch.join(tool.name());
     recipe.build(&fresh, &janitor)?;
@@ -46,8 +46,8 @@ pub(super) fn built(recipe: &Recipe) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Returns a folder with a link for each of `programs`. Its name is derived from the programs, so
-/// that equal arguments give the same folder.
+/// Returns a folder with a link for each of `programs`. The name of the folder is derived from the
+/// programs, so that equal arguments give the same folder.
 pub(super) fn folder_of(programs: &[(&str, PathBuf)]) -> Result<PathBuf> {
     let mut hash = Sha256::new();
     for (name, path) in programs {

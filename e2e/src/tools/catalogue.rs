@@ -50,7 +50,7 @@ pub enum Tool {
     Cosign2,
     /// cosign 3, which writes bundles as referrers.
     Cosign3,
-    /// Plugin with sigstore's KMS plugin protocol whose keys are files.
+    /// Plugin with sigstore's KMS plugin protocol. Its keys are files.
     KmsPlugin,
     /// Rekor v2, which stores its log in a folder: `rekor-tiles serve`.
     RekorTiles,
@@ -247,7 +247,7 @@ impl Tool {
                 "sigs.k8s.io/krew/cmd/validate-krew-manifest",
                 5,
             ),
-            // The newest that Go 1.26 builds.
+            // The newest version that Go 1.26 builds.
             Self::RekorTiles => (
                 "rekor-tiles",
                 "rekor-tiles",

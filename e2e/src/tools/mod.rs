@@ -36,7 +36,7 @@ pub fn path(tool: Tool, version: Option<&ServerVersion>) -> Result<PathBuf> {
     cache::built(&recipe).with_context(|| format!("cannot provide `{}`", tool.name()))
 }
 
-/// Like [`path`], on a blocking thread: a first build takes minutes.
+/// Like [`path`], but runs on a blocking thread, because a first build takes minutes.
 pub async fn path_async(tool: Tool, version: Option<ServerVersion>) -> Result<PathBuf> {
     tokio::task::spawn_blocking(move || path(tool, version.as_ref()))
         .await

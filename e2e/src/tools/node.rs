@@ -1,5 +1,5 @@
-//! The one tool of Node: the sigstore of `e2e/tools/sigstore` with its packages, installed once
-//! into the user's cache folder. `sigstore` starts it.
+//! The only tool that runs on Node.js: the Sigstore instance of `e2e/tools/sigstore` with its
+//! packages, installed once into the user's cache folder. `sigstore` starts this tool.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -52,12 +52,12 @@ pub async fn python_packages() -> Result<PathBuf> {
     off_runtime(|| unpacked("python")).await
 }
 
-/// Zig and the cargo command that uses it as C compiler and linker.
+/// Zig, and the cargo command that uses Zig as C compiler and linker.
 #[derive(Debug, Clone)]
 pub(crate) struct ZigToolchain {
-    /// Program.
+    /// Path of the program `zig`.
     pub(crate) zig: PathBuf,
-    /// Program.
+    /// Path of the program `cargo-zigbuild`.
     pub(crate) cargo_zigbuild: PathBuf,
     /// Sources of the C libraries.
     libraries: PathBuf,
@@ -76,7 +76,7 @@ pub(crate) fn zig_toolchain() -> Result<ZigToolchain> {
     let (os, architecture) = (std::env::consts::OS, std::env::consts::ARCH);
     if (os, architecture) != ("linux", "x86_64") {
         bail!(
-            "programs for other platforms are built on linux/amd64 alone, and this is {os} on {architecture}\n\
+            "programs for other platforms can only be built on linux/amd64, and this machine is {os} on {architecture}\n\
              hint: for another builder, add the digests of its packages to e2e/tools/zig/requirements.txt"
         );
     }
@@ -87,7 +87,7 @@ pub(crate) fn zig_toolchain() -> Result<ZigToolchain> {
         .find(|script| script.is_file());
     let cargo_zigbuild = scripts.context("the package cargo-zigbuild has no program")?;
     for program in [&zig, &cargo_zigbuild] {
-        // Python's module unpacks without modes.
+        // Python's module does not set the modes of unpacked files.
         fs_err::set_permissions(program, Permissions::from_mode(0o755))?;
     }
     Ok(ZigToolchain {

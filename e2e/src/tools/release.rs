@@ -10,7 +10,7 @@ use super::Tool;
 /// Variable with the default release of clusters.
 pub const RELEASE_VARIABLE: &str = "E2E_KUBERNETES";
 
-/// Minor release of Kubernetes whose API server and controller manager the harness can build.
+/// Minor release of Kubernetes. The harness can build its API server and controller manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum KubernetesRelease {
     /// Oldest supported release.
@@ -52,7 +52,7 @@ impl KubernetesRelease {
     /// Returns the flags with which the API server of the release has all APIs that scenarios use.
     pub(crate) const fn api_server_flags(self) -> &'static [&'static str] {
         match self {
-            // Mutating policies are an alpha feature of 1.33, and on in 1.36.
+            // Mutating policies are an alpha feature of 1.33, and are enabled by default in 1.36.
             Self::Oldest => &[
                 "--feature-gates=MutatingAdmissionPolicy=true",
                 "--runtime-config=admissionregistration.k8s.io/v1alpha1=true",

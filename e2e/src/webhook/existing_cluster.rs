@@ -80,7 +80,7 @@ impl Cluster {
 
     /// Removes all objects of the tests from an existing cluster: admission registrations first,
     /// then installed content while the webhook still runs, then the product itself. Continues
-    /// after a failure, and reports all failures. In another cluster this does nothing.
+    /// after a failure, and reports all failures. In other clusters this function does nothing.
     pub async fn leave(&self, webhook: Option<Webhook>) -> Result<()> {
         match self.existing() {
             Some(existing) if existing.has_webhook.swap(false, Ordering::Relaxed) => {
@@ -118,7 +118,8 @@ impl Cluster {
                 .lines()
                 .filter(|name| name.split('/').next_back() != Some(own.as_str()))
                 .collect();
-            // Before the registrations: the webhook removes objects only after a reviewed deletion.
+            // BundleDeployments are deleted before the registrations, because the webhook removes
+            // objects only after a reviewed deletion.
             if !others.is_empty() && webhook.is_running() {
                 let line = ["delete", "--timeout=60s"].into_iter().chain(others);
                 note(self.remove(line).await);
@@ -127,7 +128,7 @@ impl Cluster {
         }
         note(self.remove(REGISTRATIONS).await);
         for kind in KINDS {
-            // Without the CRDs there are no such objects.
+            // If the cluster does not serve the kind, it has no objects of the kind.
             let found = self.kubectl(["get", kind, "-o", "name"]).await?;
             for name in found.stdout.lines() {
                 // The controller of the finalizer does not run any more.
@@ -204,7 +205,7 @@ fn check_absent(existing: &ExistingCluster, found: &[String]) -> Result<()> {
         return Ok(());
     }
     Err(anyhow!(
-        "{existing} has objects that the tests would create:\n  {}\nhint: use a cluster without bundle-webhook and RukPak, or leave out the context to start a new cluster",
+        "{existing} has objects that the tests would create:\n  {}\nhint: use a cluster without bundle-webhook and RukPak, or omit the context to start a new cluster",
         found.join("\n  ")
     ))
 }

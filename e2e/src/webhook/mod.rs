@@ -51,7 +51,7 @@ pub struct WebhookOptions {
     pub flags: Vec<String>,
     /// Additional environment variables.
     pub environment: Vec<(String, String)>,
-    /// Folders with programs, in front of those of this process.
+    /// Folders that are searched for programs before the PATH of this process.
     pub programs: Vec<PathBuf>,
     /// Memory limit of the process in bytes, like the limit of its container; default: no limit.
     pub memory_limit: Option<u64>,
@@ -71,7 +71,8 @@ impl Default for WebhookOptions {
     }
 }
 
-/// A deployed webhook. Scenarios start and stop its process; it ends when dropped.
+/// A deployed webhook. Scenarios start and stop its process. The process ends when this value is
+/// dropped.
 pub struct Webhook {
     program: PathBuf,
     flags: Vec<String>,
@@ -86,7 +87,7 @@ pub struct Webhook {
     janitor: Janitor,
     client: Client,
     process: Option<Process>,
-    // After the process: a cgroup can only be removed when it is empty.
+    // Dropped after the process, because only an empty cgroup can be removed.
     memory_limit: Option<MemoryLimit>,
 }
 
@@ -98,12 +99,12 @@ impl Cluster {
     /// error if any of these objects exists. The admission configuration is removed when this
     /// process ends for any reason; [`Cluster::leave`] removes the rest.
     pub async fn start_webhook(&self, options: WebhookOptions) -> Result<Webhook> {
-        // First: a build can take long, and a free port that was found before it may be in use
-        // after it.
+        // The program is built before a free port is selected. A build can take long, and another
+        // process could use the port meanwhile.
         let program = programs::get().await?.webhook.clone();
         let client = self.client().await?;
         if self.existing().is_some() && options.values.is_some() {
-            bail!("values of the chart need a cluster of their own");
+            bail!("values of the chart require a new cluster");
         }
         let mut product = Product::read(self, options.values.as_ref()).await?;
         self.prepare_existing(&mut product.manifests).await?;
@@ -134,7 +135,7 @@ impl Cluster {
                 format!("{}ms", options.source_check_interval.as_millis()),
             ),
             ("--log-format", "json".to_owned()),
-            // Two webhooks on one cluster are two replicas; a restarted one keeps its identity.
+            // Two webhooks on one cluster are two replicas. A restarted webhook keeps its identity.
             ("--identity", format!("e2e-{}", address.port())),
         ]
         .into_iter()
@@ -176,8 +177,8 @@ impl Cluster {
 }
 
 impl Webhook {
-    /// Starts the process with the same flags, ports and cache as before, and waits until it is
-    /// ready, or until only missing registrations are not ready.
+    /// Starts the process with the same flags, ports and cache as before. Waits until the process
+    /// is ready, or until missing registrations are the only reason that it is not ready.
     pub async fn start(&mut self) -> Result<()> {
         if self.process.is_some() {
             bail!("bundle-webhook runs already");
@@ -296,7 +297,7 @@ impl Webhook {
     pub async fn metrics(&self) -> Result<String> {
         match get(self.health, "/metrics").await? {
             (200, body) => Ok(body),
-            (status, body) => bail!("/metrics answered {status}: {body}"),
+            (status, body) => bail!("/metrics returned {status}: {body}"),
         }
     }
 
@@ -364,7 +365,7 @@ pub async fn wait_for_admission(client: &Client) -> Result<()> {
         },
     });
     let body = serde_json::to_vec(&probe).context("cannot write the probe")?;
-    wait::until_true(READY, "the API server asks bundle-webhook", || {
+    wait::until_true(READY, "the API server calls bundle-webhook", || {
         let client = client.clone();
         let body = body.clone();
         async move {

@@ -40,7 +40,9 @@ impl Cluster {
             .arg(".")
             .current_dir(&source)
             .output()
-            .context("cannot start go, which builds the peer that admission is measured against")?;
+            .context(
+                "cannot start go, which builds the no-op webhook for the benchmark of admission",
+            )?;
         if !built.status.success() {
             bail!(
                 "go cannot build {NAME}: {}",

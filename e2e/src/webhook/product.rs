@@ -26,7 +26,7 @@ pub(super) struct Product {
 }
 
 impl Product {
-    /// Returns the plain manifests, or those that Helm renders for `values`.
+    /// Returns the plain manifests, or the manifests that Helm renders for `values`.
     pub(super) async fn read(cluster: &Cluster, values: Option<&Value>) -> Result<Self> {
         let objects = if let Some(values) = values {
             render(cluster, values).await?

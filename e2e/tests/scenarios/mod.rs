@@ -1,5 +1,5 @@
-//! All scenarios, one file for each subject. A scenario fails by panicking, so that the logs of its
-//! cluster are kept.
+//! All scenarios, one file for each subject. A scenario panics when it fails, so that the logs of
+//! its cluster are kept.
 
 mod admission;
 mod cli;

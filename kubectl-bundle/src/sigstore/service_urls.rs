@@ -87,7 +87,10 @@ impl ServiceUrls {
                     codes::usage::BAD_ARGUMENT,
                     "the URL of Rekor v2 is unknown",
                 )
-                .hint("its logs change every year: set --rekor-url, or a --signing-config with one")
+                .hint(
+                    "the logs of Rekor v2 change every year: set --rekor-url, or a \
+                 --signing-config that lists a log",
+                )
                 .into());
             }
             (None, None) => vec![(REKOR, LogVersion::One)],

@@ -102,7 +102,8 @@ pub(super) async fn stamp(secrets: &Api<Secret>) -> Result<StampKey, SecretError
         }
         if data.is_some() {
             tracing::warn!(
-                "Secret {STAMP} has no key of {STAMP_KEY_BYTES} bytes; a new one is created: objects that were stamped before must be written again"
+                "Secret {STAMP} has no key of {STAMP_KEY_BYTES} bytes; a new key is created: \
+                objects with a stamp of the former key must be written again"
             );
         }
         let mut key = vec![0; STAMP_KEY_BYTES];

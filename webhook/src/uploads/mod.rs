@@ -79,7 +79,8 @@ pub(crate) struct UploadSpace {
 pub(crate) enum UploadError {
     /// Other uploads use the space.
     #[error(
-        "no space is left for this upload: all uploads can have {} MiB, and those of one user half of it; delete Bundles whose content was uploaded and not unpacked",
+        "no space is left for this upload: all uploads together can have {} MiB, and the uploads \
+        of one user half of that; delete Bundles whose content was uploaded and not unpacked",
         UPLOADS >> 20
     )]
     Full,

@@ -127,7 +127,10 @@ async fn update(
 
 fn of_class(class: &Result<Class, Findings>) -> ReadyCondition {
     match class {
-        Ok(_) => usable("users with verb `use` on it can name it"),
+        Ok(_) => usable(
+            "users with verb `use` on this class can name the class in Bundles and \
+         BundleDeployments",
+        ),
         Err(findings) => unusable(findings),
     }
 }
@@ -140,7 +143,7 @@ async fn of_policy(shared: &Shared, name: &str, spec: &Value) -> ReadyCondition 
     if ready.problems.has_errors() {
         unusable(&ready.problems)
     } else if ready.unavailable.is_empty() {
-        usable("it applies to the references that it matches")
+        usable("the policy applies to the references that it matches")
     } else {
         ReadyCondition {
             status: "Unknown",

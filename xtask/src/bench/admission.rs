@@ -26,7 +26,8 @@ enum Setting {
 /// Sends creates as dry runs: the API server calls admission, and the number of stored objects is
 /// constant.
 pub(super) async fn measure(cluster: &Cluster) -> Result<Table> {
-    // The product's manifests contain the CRDs; each case registers and removes its own webhooks.
+    // The manifests of bundle-webhook contain the CRDs. Each case registers and removes its own
+    // webhooks.
     let webhook = cluster.start_webhook(WebhookOptions::default()).await?;
     let reference = install::publish(cluster, "small", 5).await?;
     let client = cluster.client().await?;
@@ -63,8 +64,8 @@ pub(super) async fn measure(cluster: &Cluster) -> Result<Table> {
         "p99 ms",
         "added p50 ms",
         "added p99 ms",
-        "of the no-op's p50",
-        "of the no-op's p99",
+        "ratio to no-op, p50",
+        "ratio to no-op, p99",
     ]);
     for (name, seen) in names.into_iter().zip([without, noop, ours]) {
         let added = (seen.p50 - without.p50, seen.p99 - without.p99);

@@ -49,7 +49,7 @@ pub(super) async fn measure() -> Result<Table> {
             times[ROUNDS / 2]
         })
         .collect();
-    let mut table = Table::new(&["schemas of", "ms", "more than without", "aim"]);
+    let mut table = Table::new(&["schemas of", "ms", "additional time", "aim"]);
     for ((name, _), median) in CASES.iter().zip(&medians) {
         table.row([
             (*name).to_owned(),

@@ -1,6 +1,6 @@
 //! Installation of a thousand small objects: plain loops of server-side applies and of dry runs,
-//! `kubectl apply --server-side`, and a BundleDeployment with and without dry runs as the
-//! requester, and again with other settings. `e2e` starts the programs.
+//! `kubectl apply --server-side`, and a BundleDeployment. The BundleDeployment is measured with and
+//! without dry runs as the requester, and again with other settings. `e2e` starts the programs.
 #![expect(clippy::disallowed_methods, reason = "names are those of the harness")]
 
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use super::table::Table;
 
 const OBJECTS: usize = 1_000;
-/// Number of concurrent requests, equal to that of the reconciler.
+/// Number of concurrent requests. The reconciler uses the same number.
 const IN_FLIGHT: usize = 16;
 const ROUNDS: usize = 3;
 const DEADLINE: Duration = Duration::from_secs(120);
@@ -50,7 +50,7 @@ fn write(cluster: &Cluster, name: &str, count: usize) -> Result<PathBuf> {
 
 pub(super) async fn measure(cluster: &Cluster) -> Result<(Table, Memory)> {
     let webhook = cluster.start_webhook(WebhookOptions::default()).await?;
-    // Idle means after the work of its start.
+    // The idle memory is measured after the work of the start.
     let idle = mebibytes(webhook.rss_kib()?);
     let mut took: [Vec<f64>; 7] = Default::default();
     for round in 0..ROUNDS {
@@ -76,7 +76,11 @@ pub(super) async fn measure(cluster: &Cluster) -> Result<(Table, Memory)> {
         reviewed,
         reviewed_again,
     ] = took.map(median);
-    let mut table = Table::new(&["1,000 ConfigMaps", "s (median of 3)", "of the bare loop"]);
+    let mut table = Table::new(&[
+        "1,000 ConfigMaps",
+        "s (median of 3)",
+        "ratio to the bare loop",
+    ]);
     for (name, seconds) in [
         (
             format!("bare loop of server-side applies, {IN_FLIGHT} in flight"),
@@ -89,7 +93,7 @@ pub(super) async fn measure(cluster: &Cluster) -> Result<(Table, Memory)> {
             checked,
         ),
         (
-            "the same once more with other settings".to_owned(),
+            "the same BundleDeployment again, with other settings".to_owned(),
             checked_again,
         ),
         (
@@ -97,7 +101,7 @@ pub(super) async fn measure(cluster: &Cluster) -> Result<(Table, Memory)> {
             reviewed,
         ),
         (
-            "the same once more with other settings".to_owned(),
+            "the same BundleDeployment again, with other settings".to_owned(),
             reviewed_again,
         ),
     ] {
@@ -127,7 +131,7 @@ async fn requester_check(cluster: &Cluster, check: &str) -> Result<()> {
     Ok(())
 }
 
-/// Returns the seconds for the dry runs and for the applies.
+/// Returns the duration of the dry runs and the duration of the applies, both in seconds.
 async fn bare_loop(cluster: &Cluster, name: &str) -> Result<(f64, f64)> {
     let folder = write(cluster, name, OBJECTS)?;
     let objects = manifests::read_folder(&folder.join("manifests"))?;

@@ -23,7 +23,7 @@ use table::Table;
 /// Measurements.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Programs are built with the release profile. Run it on a machine that does nothing else.
+Programs are built with the release profile. Run the benchmarks on a machine without other load.
 
 Examples:
   cargo xtask bench
@@ -34,8 +34,8 @@ pub(crate) struct Arguments {
     /// Replace the tables in docs/explanation/benchmarks.md by the tables of this run.
     #[arg(long)]
     write: bool,
-    /// Run a part of `trust` and `sources`, and `pod`, with unoptimized programs, to test the benchmarks
-    /// themselves; the results are not meaningful.
+    /// Run `pod` and a part of `trust` and `sources` with unoptimized programs, to test the
+    /// benchmarks themselves. The results are not meaningful.
     #[arg(long, conflicts_with = "write")]
     small: bool,
 }

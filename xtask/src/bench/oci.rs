@@ -1,5 +1,5 @@
-//! Push, pull, copy, save and load compared with crane, skopeo and curl, with the same bytes and
-//! registry; build and inspect. `run` measures the commands.
+//! Push, pull, copy, save and load, compared with crane, skopeo and curl for the same bytes and
+//! registry. Also build and inspect. `run` measures the commands.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -55,7 +55,7 @@ pub(super) async fn measure(cluster: &Cluster) -> Result<Vec<(&'static str, Tabl
         "size",
         "tool",
         "s (median)",
-        "of the best peer",
+        "ratio to the best other tool",
         "peak MiB",
     ]);
     let mut making = Table::new(&["", "s", "peak MiB", "requests"]);
@@ -74,8 +74,8 @@ pub(super) async fn measure(cluster: &Cluster) -> Result<Vec<(&'static str, Tabl
 
 impl Bench<'_> {
     fn run(&self, program: &Path, line: &str) -> Result<Cost> {
-        // A separate home: skopeo stores there which repository has a blob, and mounts it instead
-        // of sending it.
+        // A separate home: skopeo stores in its home which repository has a blob, and mounts a
+        // known blob instead of sending the blob.
         let home = self.folder.join("home");
         fs_err::create_dir_all(&home)?;
         let mut command = command(program, &home, line);
@@ -134,7 +134,7 @@ impl Bench<'_> {
         let seen = self.run(&self.plugin, &format!("inspect {reference}"))?;
         let after = requests(&registry.log()?);
         table.row([
-            format!("inspect in a registry, {size} inside"),
+            format!("inspect in a registry, resource of {size}"),
             format!("{:.3}", seen.seconds),
             format!("{:.0}", seen.mebibytes),
             (after - before).to_string(),

@@ -96,7 +96,7 @@ fn milliseconds(time: Duration) -> String {
     format!("{:.0} ms", time.as_secs_f64() * 1_000.0)
 }
 
-/// A class, whose review needs no other object.
+/// A ProvisionerClass. Its review needs no other object.
 fn class(number: usize) -> Value {
     json!({
         "apiVersion": "core.rukpak.io/v1alpha1",

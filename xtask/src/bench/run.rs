@@ -32,7 +32,8 @@ pub(super) fn command(program: &Path, home: &Path, line: &str) -> Command {
 
 /// Runs the command, which must succeed.
 pub(super) fn cost(mut command: Command) -> Result<Cost> {
-    // Not a pipe, as a program that fills it would wait for a reader that waits for its exit.
+    // Messages go to a file. A program that fills a pipe would wait for a reader, and the reader
+    // waits for the exit of the program.
     let mut messages = tempfile::tempfile().context("cannot create a file for messages")?;
     let began = Instant::now();
     let child = command

@@ -18,7 +18,7 @@ use super::install;
 use super::table::Table;
 
 const NAME: &str = "storm";
-/// Number of objects, each of which is changed once.
+/// Number of objects. Each object is changed once.
 const OBJECTS: u32 = 1_000;
 /// Duration of the changes.
 const STORM: Duration = Duration::from_secs(10);
@@ -118,7 +118,7 @@ fn table(changed: &HashMap<String, Instant>, restored: &HashMap<String, Instant>
     );
     let mut table = Table::new(&[&head, "p50 s", "p99 s", "longest s", "aim"]);
     for (row, times, aim) in [
-        ("from its change until an object is restored", own, ""),
+        ("from the change of an object until it is restored", own, ""),
         (
             "from the last change until an object is restored",
             after,

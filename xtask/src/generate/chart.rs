@@ -48,7 +48,8 @@ pub(super) fn plain_manifests(root: &Path) -> Result<BTreeMap<PathBuf, String>> 
         .arg(&chart)
         .arg("--values")
         .arg(chart.join("plain-values.yaml"))
-        // Not the system namespace, of which the chart would then create nothing.
+        // The release is in another namespace than the system namespace. Otherwise the chart would
+        // not render the system namespace.
         .args(["--namespace", "default", "--kube-version", "1.33.0"])
         .args(["--api-versions", "core.rukpak.io/v1alpha1/ProvisionerClass"])
         .output()
@@ -80,7 +81,7 @@ pub(super) fn unknown_manifests(
     Ok(unknown)
 }
 
-/// Fails if chart or package have another version than the workspace.
+/// Fails if the chart or the package has another version than the workspace.
 fn check_versions(root: &Path) -> Result<()> {
     let version = env!("CARGO_PKG_VERSION");
     for (file, key) in [

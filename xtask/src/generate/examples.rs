@@ -91,7 +91,7 @@ impl Examples {
 
 const HINT: &str = "hint: ";
 
-/// Returns `true` for a line after a message that belongs to it.
+/// Returns `true` for a line that continues the message before it: a cause or a hint.
 fn is_continuation(line: &str) -> bool {
     line.starts_with("caused by: ") || line.starts_with(HINT)
 }
@@ -116,7 +116,7 @@ fn mentioned_codes(line: &str) -> impl Iterator<Item = &str> {
         .filter(|code| code.starts_with("BUNDLE-"))
 }
 
-/// Returns the files of a folder and those below it whose names end with `end`, in a stable order.
+/// Returns the files below a folder with names that end with `end`, in a stable order.
 fn sources(folder: &Path, end: &str) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs_err::read_dir(folder)? {

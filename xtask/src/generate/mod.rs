@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         .parent()
         .context("xtask is in the repository")?;
     let mut stale = write(root, &files(root)?, arguments.check)?;
-    // After the templates that it renders.
+    // The chart is rendered after its generated templates were written.
     let plain = chart::plain_manifests(root)?;
     stale.extend(write(root, &plain, arguments.check)?);
     let unknown = chart::unknown_manifests(root, &plain)?;
@@ -150,10 +150,10 @@ fn health() -> String {
         let _ = writeln!(text, "| {} | {} | {failed} |", name(entry), entry.ready);
     }
     text.push_str(
-        "\n## Where other tools judge otherwise\n\n\
-         kstatus and Argo CD give the same verdict as this project, except on the objects in this table. The scenarios `suites::health` run\n\
-         the code of both, on the objects of their own tests and on all combinations of the status fields that rules read. They fail for a\n\
-         difference that is not in the table, and for a row that is no longer true.\n\n\
+        "\n## Differences from other tools\n\n\
+         kstatus and Argo CD report the same health as this project, except for the objects in this table. The scenarios `suites::health` run\n\
+         the code of kstatus and Argo CD, on the objects of their own tests and on all combinations of the status fields that rules read. These\n\
+         scenarios fail for a difference that is not in the table, and for a row that no longer applies.\n\n\
          *Waiting* is `InProgress` or `Terminating` in kstatus and `Progressing` in Argo CD. *Failed* is `Failed` and `Degraded`. A kind without a\n\
          health check in Argo CD counts as ready.\n\n\
          | Tool | Kind | State | This project | The tool | Reason |\n|---|---|---|---|---|---|\n",
@@ -186,8 +186,8 @@ fn diagnostics(examples: &Examples) -> String {
          Find the code of a message here, with its reason and the next step. The output of `kubectl bundle`, admission responses, conditions, Events and\n\
          metrics use the same codes. The meaning of a code never changes.\n\n\
          *Exit* is the exit code of `kubectl bundle`: 1 failed, 2 usage error, 3 rejected by a rule, 4 unknown, because a dependency did not respond;\n\
-         retry later. A warning does not change the exit code. The examples are messages that tests compare, with `[REGISTRY]` and the\n\
-         like in the place of values that differ between runs.\n",
+         retry later. A warning does not change the exit code. The examples are messages that tests compare. Placeholders such as\n\
+         `[REGISTRY]` replace values that differ between runs.\n",
     );
     let mut area = "";
     for code in all_codes() {

@@ -11,9 +11,9 @@ use super::headers::{FOLDERS, words};
 /// Minimum number of underscores in names of tests. Names with fewer underscores often have another
 /// meaning.
 const UNDERSCORES: usize = 3;
-/// Page whose tables name modules as `folder/module`.
+/// Page with tables that name modules as `folder/module`.
 const MODULES: &str = "threat-model.md";
-/// Sources of this check, whose tests use names that do not exist.
+/// Sources of this check. Their tests use names that do not exist.
 const OWN: &str = "xtask/src/modules";
 /// Tests of another project: the conformance suite of Sigstore clients.
 const FOREIGN: [&str; 4] = [

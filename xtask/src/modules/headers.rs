@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-/// Top-level folders whose paths are checked.
+/// Top-level folders. The check verifies paths that begin with these folders.
 pub(super) const FOLDERS: [&str; 7] = [
     "crates/",
     "docs/",

@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 use anyhow::Result;
 
-/// Pages outside of the book whose links are checked.
+/// Pages outside of the book. Their links are checked too.
 const OTHERS: [&str; 4] = [
     "README.md",
     "CONTRIBUTING.md",

@@ -1,5 +1,5 @@
-//! Checks the page with RukPak's scenarios: one row for each, with a test or the reason why there
-//! is none. `docs` checks that the tests exist.
+//! Checks the page with RukPak's scenarios. Each scenario has one row, with a test or with the
+//! reason for a missing test. `docs` checks that the tests exist.
 
 use std::path::Path;
 
@@ -9,7 +9,8 @@ use super::docs::test;
 
 /// The page, with rows `| E1 | expected | tests | difference |`.
 const PAGE: &str = "docs/reference/rukpak-scenarios.md";
-/// Number of RukPak's scenarios, without those of its webhook for definitions.
+/// Number of RukPak's scenarios, without the scenarios of its webhook for
+/// CustomResourceDefinitions.
 const SCENARIOS: usize = 65;
 /// Cell without a value.
 const NONE: &str = "none";

@@ -71,7 +71,7 @@ impl Arguments {
     }
 }
 
-/// Builds and packs the archives, and signs them if asked to.
+/// Builds and packs the archives, and signs the archives if a signer is set.
 pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     let mut platforms = arguments.platform.clone();
     if platforms.is_empty() {

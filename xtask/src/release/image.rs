@@ -61,7 +61,7 @@ pub(crate) struct Arguments {
     key: Option<String>,
 }
 
-/// Builds, packs and writes the images, and publishes them if asked to.
+/// Builds, packs and writes the images, and publishes the images if `--push` is set.
 pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     let mut platforms = arguments.platform.clone();
     if platforms.is_empty() {

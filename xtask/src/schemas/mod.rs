@@ -20,8 +20,8 @@ const TABLE: &str = "crates/bundle-schemas/src/table.json.gz";
 const MODULE: &str = "k8s.io/kubernetes";
 const DOCUMENTS: &str = "api/openapi-spec/v3";
 const GENERATED: &str = "pkg/generated/openapi/zz_generated.openapi.go";
-/// A release of each supported minor version, oldest first. The newest release is that of the
-/// tests.
+/// A release of each supported minor version, oldest first. The newest minor version is not in this
+/// list: its release is the one that the tests build.
 const VERSIONS: &[&str] = &["1.33.13", "1.34.4", "1.35.4"];
 
 /// Definitions of one version by their names in the OpenAPI document.
@@ -158,7 +158,7 @@ fn module(version: &str) -> Result<PathBuf> {
     let output = Command::new("go")
         .args(["mod", "download", "-json"])
         .arg(format!("{MODULE}@v{version}"))
-        // Outside of any module, so that the given version is used.
+        // `go` runs outside of any module, so that it uses the version in the argument.
         .current_dir(std::env::temp_dir())
         .output()
         .context("cannot start go")?;

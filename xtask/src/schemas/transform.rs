@@ -31,8 +31,8 @@ const NOT_ENFORCED: &[(&str, &str)] = &[
     ),
 ];
 
-/// API groups whose required fields are ignored: nodes, schedulers and recorders write their
-/// objects, and zero values are valid in most fields.
+/// API groups for which required fields are ignored. Nodes, schedulers and recorders write objects
+/// of these groups, and zero values are valid in most fields.
 const LENIENT: &[&str] = &[
     "io.k8s.api.resource.",
     "io.k8s.api.events.",

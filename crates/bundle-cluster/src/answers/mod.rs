@@ -269,7 +269,7 @@ fn timely(body: Body) -> impl Stream<Item = Result<Bytes, BoxError>> + Send {
             }
             Either::Right(_) => {
                 let seconds = READ_TIMEOUT.as_secs();
-                let why = format!("the answer of the API server did not end within {seconds} s");
+                let why = format!("the response of the API server did not end within {seconds} s");
                 Some((Err(why.into()), None))
             }
         }

@@ -29,7 +29,10 @@ pub fn missing_right(message: &str, account: &ServiceAccount) -> Option<String> 
     let pod_name = KubeName::parse(NameKind::Subdomain, pod_name).ok()?;
     let ServiceAccount { namespace, name } = account;
     Some(format!(
-        "let the pod act as it: `kubectl create role bundle-impersonator-{name} -n {namespace} --verb=impersonate --resource=serviceaccounts --resource-name={name}` and `kubectl create rolebinding bundle-impersonator-{name} -n {namespace} --role=bundle-impersonator-{name} --serviceaccount={pod_namespace}:{pod_name}`"
+        "grant the pod permission to impersonate this ServiceAccount: `kubectl create role \
+        bundle-impersonator-{name} -n {namespace} --verb=impersonate --resource=serviceaccounts \
+        --resource-name={name}` and `kubectl create rolebinding bundle-impersonator-{name} -n \
+        {namespace} --role=bundle-impersonator-{name} --serviceaccount={pod_namespace}:{pod_name}`"
     ))
 }
 

@@ -184,7 +184,7 @@ impl Apis {
                 ),
                 Err(kube::Error::Api(status)) if !group.is_empty() => {
                     let reason = status.message.as_str();
-                    tracing::debug!(api_version, reason, "left out the kinds of an API version");
+                    tracing::debug!(api_version, reason, "ignored the kinds of an API version");
                 }
                 Err(error) => return Err(error),
             }

@@ -163,7 +163,7 @@ fn embedded(schema: &Value, value: &Value, path: &str, problems: &mut Vec<Proble
                     if text(value, key).is_none_or(str::is_empty) {
                         problems.push(Problem::new(
                             &child(path, key),
-                            "embedded objects require it",
+                            "embedded objects require the field",
                         ));
                     }
                 }

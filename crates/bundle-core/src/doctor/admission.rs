@@ -9,8 +9,8 @@ use crate::text::some_of;
 
 /// Number of faults that a message names.
 const NAMED: usize = 3;
-const APPLY: &str =
-    "apply it again: helm upgrade, or kubectl apply --server-side -f webhook/deploy/admission";
+const APPLY: &str = "apply the registrations again: helm upgrade, or kubectl apply --server-side -f \
+    webhook/deploy/admission";
 
 /// Service that the registrations must name if they do not name a URL.
 #[derive(Debug, Clone, Copy)]
@@ -145,7 +145,8 @@ pub fn review(probe: Probe, expected: &str) -> CheckResult {
 fn next_step(message: &str) -> &'static str {
     let has = |parts: &[&str]| parts.iter().any(|part| message.contains(part));
     if has(&["x509:", "tls:"]) {
-        "caBundle of the registrations is not the authority of the running pods; a pod with permission to patch them writes it again"
+        "caBundle of the registrations is not the certificate authority of the running pods; a pod \
+        with permission to patch the registrations writes caBundle again"
     } else if has(&["no endpoints available", "connection refused", "not found"]) {
         "no pod serves the Service; see the results of pods and endpoints"
     } else if has(&["deadline exceeded", "timeout", "i/o timeout", "no route"]) {
@@ -255,7 +256,7 @@ mod tests {
             (
                 review(Probe::Accepted, "BUNDLE-REVIEW-001"),
                 Problem,
-                "apply it again",
+                "apply the registrations again",
             ),
             (
                 rejected(
@@ -263,7 +264,7 @@ mod tests {
                     &format!("{FAILED}tls: failed to verify certificate: x509: unknown authority"),
                 ),
                 Problem,
-                "not the authority of the running pods",
+                "not the certificate authority of the running pods",
             ),
             (
                 rejected(500, &format!("{FAILED}no endpoints available for service")),

@@ -41,7 +41,8 @@ pub fn authorities(
     const CHECK: &str = "certificate";
     const SUBJECT: &str = "caBundle of the registrations";
     let code = codes::doctor::AUTHORITY_INVALID;
-    let hint = "a running pod with permission to patch the registrations writes it within seconds; see the results of the checks `pods` and `permissions`";
+    let hint = "a running pod with permission to patch the registrations writes caBundle within \
+     seconds; see the results of the checks `pods` and `permissions`";
     let problem = |message: String| {
         CheckResult::of(
             CHECK,
@@ -84,7 +85,9 @@ pub fn authorities(
     }
     if sets.len() > 1 {
         return problem(
-            "the webhooks have different authorities, but only one authority is correct".to_owned(),
+            "the webhooks have different certificate authorities in caBundle, but only one \
+            authority is correct"
+                .to_owned(),
         );
     }
     let message = format!("valid until {}", date(until));
@@ -140,7 +143,7 @@ mod tests {
                 valid(),
                 bundle(&[("b", -5, YEAR)]),
                 Problem,
-                "different authorities",
+                "different certificate authorities",
             ),
             (CaBundle::Empty, valid(), Problem, "one: it is empty"),
             (

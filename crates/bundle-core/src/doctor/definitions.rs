@@ -133,7 +133,10 @@ fn difference(expected: &Value, found: &Value) -> Option<Finding> {
     if changed.is_empty() {
         return None;
     }
-    let message = format!("it has other rules for {}", list(changed));
+    let message = format!(
+        "its schema differs from the schema of this program in {}",
+        list(changed)
+    );
     Some(Finding::warning(code, message).hint(upgrade))
 }
 
@@ -260,7 +263,7 @@ mod tests {
                         9.into();
                 }),
                 Warning,
-                "other rules for spec.names[]",
+                "differs from the schema of this program in spec.names[]",
             ),
             (
                 altered(|found| found["spec"]["versions"][0]["served"] = false.into()),

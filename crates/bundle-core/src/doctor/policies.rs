@@ -58,8 +58,8 @@ pub fn policies(
         .collect();
     if results.is_empty() {
         let message = match count {
-            0 => "there are none".to_owned(),
-            count => format!("{count} are usable"),
+            0 => "no SignaturePolicy exists".to_owned(),
+            count => format!("usable policies: {count}"),
         };
         results.push(CheckResult::ok(CHECK, SUBJECT, message));
     }
@@ -78,8 +78,9 @@ fn one(policy: ObservedPolicy, now: i64, date: &impl Fn(i64) -> String) -> Vec<C
         Some((true, _)) => {}
         Some((false, message)) => return vec![of(Finding::error(code, message), correct)],
         None => {
-            let message = "bundle-webhook has not read its current spec";
-            let hint = "wait a few seconds; if it stays, see the result of pods";
+            let message = "bundle-webhook has not read the current spec of the policy";
+            let hint = "wait a few seconds; if this warning stays, see the result of the check \
+             `pods`";
             return vec![of(Finding::warning(code, message), hint)];
         }
     }
@@ -88,7 +89,7 @@ fn one(policy: ObservedPolicy, now: i64, date: &impl Fn(i64) -> String) -> Vec<C
         match root.state {
             Observed::Found(Ok(until)) => {
                 let end = until.filter(|end| end.saturating_sub(now) < SOON)?;
-                let message = format!("{name} ends on {}", date(end));
+                let message = format!("{name} expires on {}", date(end));
                 let hint =
                     "get a current trusted_root.json from the operator of the Sigstore instance";
                 Some(of(Finding::warning(code, message), hint))
@@ -146,7 +147,7 @@ mod tests {
         let expired = Finding::error(codes::trust::ROOT_EXPIRED, "it has expired");
         let found = |end| Some(Observed::Found(Ok(end)));
         for (result, state, part) in [
-            (policy(Some(true), None), Passed, "1 are usable"),
+            (policy(Some(true), None), Passed, "usable policies: 1"),
             (policy(Some(true), found(None)), Passed, "usable"),
             (
                 policy(Some(true), found(Some(NOW + 2 * SOON))),
@@ -161,7 +162,7 @@ mod tests {
             (
                 policy(Some(true), found(Some(NOW + 5))),
                 Warning,
-                "ConfigMap root ends on 5",
+                "ConfigMap root expires on 5",
             ),
             (
                 policy(Some(true), Some(Observed::Found(Err(expired)))),
@@ -179,8 +180,12 @@ mod tests {
                 "late",
             ),
             (policy(Some(false), None), Problem, "the key is invalid"),
-            (policy(None, None), Warning, "not read its current spec"),
-            (checked(Observed::Found(vec![])), Passed, "there are none"),
+            (policy(None, None), Warning, "not read the current spec"),
+            (
+                checked(Observed::Found(vec![])),
+                Passed,
+                "no SignaturePolicy exists",
+            ),
             (checked(Observed::Forbidden("no".into())), Unknown, "no"),
             (checked(Observed::Missing), Unknown, "does not serve"),
         ] {

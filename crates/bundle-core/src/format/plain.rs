@@ -148,7 +148,8 @@ fn kustomization(path: &str, line: usize) -> Finding {
     .in_file(path)
     .at_line(line)
     .hint(format!(
-        "replace the files by the output of `kubectl kustomize {FOLDER}`, or remove it to install the files of {FOLDER} unchanged"
+        "replace the files with the output of `kubectl kustomize {FOLDER}`, or remove the \
+        kustomization to install the files of {FOLDER} unchanged"
     ))
 }
 

@@ -206,7 +206,8 @@ impl Lock {
                 let finding = Finding::error(
                     codes::images::NOT_LOCKED,
                     format!(
-                        "{FILE} has a digest for `{}`, but does not list this field, which would keep the tag",
+                        "{FILE} has a digest for `{}`, but does not list this field, so the field \
+                        would keep the tag",
                         one.image
                     ),
                 );

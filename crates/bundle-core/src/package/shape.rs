@@ -165,7 +165,7 @@ pub(super) static PACKAGE: Shape = shape(&[
     field(
         "upgrades",
         FieldType::Map(&UPGRADES),
-        "Installed versions that it can replace.",
+        "Installed versions that this version can replace.",
     ),
     field(
         "images",
@@ -213,7 +213,8 @@ static KUBERNETES: Shape = shape(&[
     text(
         "baseline",
         Text::Minor,
-        "The minor version that it is developed for, with any patch version. In quotes: \"1.33\".",
+        "The minor version of Kubernetes that the package is developed for, with any patch \
+        version. In quotes: \"1.33\".",
     ),
     text(
         "supported",
@@ -246,12 +247,12 @@ static REQUIREMENT: Shape = shape(&[
         "version",
         Text::Range,
         "^1.14",
-        "Range of its accepted versions.",
+        "Range of accepted versions of the package.",
     ),
     text(
         "digest",
         Text::Digest,
-        "The only accepted content: digest of its manifest.",
+        "Digest of the OCI manifest of the only accepted content.",
     ),
 ]);
 
@@ -261,12 +262,12 @@ static UPGRADES: Shape = Shape {
         text(
             "from",
             Text::Range,
-            "Range of the versions that it can replace.",
+            "Range of the installed versions that this version can replace.",
         ),
         text(
             "minimum",
             Text::Version,
-            "The lowest version that it can replace.",
+            "The lowest installed version that this version can replace.",
         ),
     ],
 };
@@ -290,7 +291,7 @@ static CONFIG: Shape = shape(&[
     text(
         "default",
         Text::Path,
-        "The default configuration; for a chart, values over its own.",
+        "The default configuration. For a chart: values that override the values of the chart.",
     ),
     field(
         "patches",
@@ -310,7 +311,7 @@ static PATCH: Shape = shape(&[
     text(
         "namespace",
         Text::Title,
-        "Namespace of the object, if several have the kind and name.",
+        "Namespace of the object, if several objects have this kind and name.",
     ),
     needed(
         "path",

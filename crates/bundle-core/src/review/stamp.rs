@@ -92,7 +92,7 @@ pub enum StampError {
     )]
     OutOfTime,
     /// The stamp expired before it was used for sealing.
-    #[error("the admission stamp is older than 5 minutes and not sealed")]
+    #[error("the admission stamp has expired: it is older than 5 minutes")]
     Expired,
     /// The registrations were missing or altered since the stamp.
     #[error(

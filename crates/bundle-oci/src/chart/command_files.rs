@@ -129,7 +129,7 @@ impl Writer<'_> {
     fn count(&mut self, path: &str, length: usize, nesting: usize) -> Result<(), Findings> {
         let above = path.match_indices('/').map(|(at, _)| &path[..at]);
         if above.clone().count() > DEPTH {
-            let limit = format!("the chart has more than {DEPTH} folders in each other");
+            let limit = format!("the chart has more than {DEPTH} levels of folders");
             return Err(rejected(path, &limit));
         }
         for folder in above {
@@ -398,7 +398,7 @@ mod tests {
         for (path, expected) in [
             (long.as_str(), "the name of the file is too long"),
             ("files/a/b", "has this file twice"),
-            (deep.as_str(), "more than 32 folders in each other"),
+            (deep.as_str(), "more than 32 levels of folders"),
         ] {
             let content = files(&[
                 ("Chart.yaml", CHART.as_bytes()),

@@ -220,7 +220,7 @@ impl DiskLayout {
 
     /// Returns the finding for missing content.
     pub(super) fn missing_blob(&self, digest: &Digest) -> Finding {
-        self.bad(&format!("{digest} is missing in it"))
+        self.bad(&format!("the blob {digest} is missing"))
     }
 
     /// Returns the referrers of `subject`, in the order of the index.

@@ -387,7 +387,7 @@ impl GraphBuilder<'_> {
                 codes::registry::MALFORMED,
                 format!("{} is invalid: {why}", raw.digest),
             )
-            .hint("nothing was written; the publisher has to build it again")
+            .hint("nothing was written; the publisher must build the image again")
         })
     }
 
@@ -404,7 +404,7 @@ impl GraphBuilder<'_> {
                         blob.digest, known.size, blob.size
                     ),
                 )
-                .hint("nothing was written; the publisher has to build it again"));
+                .hint("nothing was written; the publisher must build the image again"));
             }
             Some(_) => {}
         }

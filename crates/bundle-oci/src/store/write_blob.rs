@@ -116,5 +116,5 @@ pub(super) fn unwritable(what: &str, path: &Path, error: &io::Error) -> Finding 
         codes::usage::FILE_UNWRITABLE,
         format!("cannot write the OCI {what} `{}`: {error}", path.display()),
     )
-    .hint("no incomplete content has that name")
+    .hint("no partial file remains under this name")
 }

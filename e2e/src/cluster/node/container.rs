@@ -98,7 +98,8 @@ impl Container {
     /// No connection is closed, as if a cable was pulled out.
     pub fn cut_network(&self) -> Result<NetworkCut> {
         let first = self.processes.first().context("it has no process")?;
-        // The namespace is that of the Pod. It exists as long as the Pod, or this file.
+        // The network namespace belongs to the Pod. The namespace exists as long as the Pod exists
+        // or this file is open.
         let namespace =
             fs_err::File::open(format!("/proc/{}/ns/net", first.as_raw_nonzero()))?.into_file();
         let cut = NetworkCut { namespace };

@@ -58,7 +58,7 @@ pub(super) fn containerd(
         r#"version = 3
 root = "/var/lib/containerd"
 state = "/run/containerd"
-# They write to fixed folders outside of the node.
+# These plugins write to fixed folders outside of the node.
 disabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.nri.v1.nri"]
 
 [grpc]
@@ -70,7 +70,7 @@ sandbox = "{sandbox}"
 config_path = "{hosts}"
 
 [plugins.'io.containerd.cri.v1.runtime']
-# Not every machine lets root lower the score.
+# Some machines do not allow root to lower the score.
 restrict_oom_score_adj = true
 [plugins.'io.containerd.cri.v1.runtime'.cni]
 bin_dirs = ["{plugins}"]
@@ -112,12 +112,13 @@ pub(super) fn kubelet(folder: &Path, authority: &Path, network: &NodeNetwork) ->
         "failCgroupV1": false,
         "failSwapOn": false,
         "evictionHard": no_eviction,
-        // The disk belongs to this machine: its other use must not evict Pods.
+        // Other programs of this machine use the same disk. A full disk must not remove images or
+        // evict Pods.
         "imageGCHighThresholdPercent": 100,
         "podLogsDir": "/var/log/pods",
         "resolvConf": "",
         "volumePluginDir": "/var/lib/kubelet/volume-plugins",
-        // Tests wait for what it reports.
+        // Tests wait for the reported status, so the kubelet reports often.
         "nodeStatusUpdateFrequency": "2s",
         "syncFrequency": "10s",
         "serializeImagePulls": false,
@@ -140,7 +141,7 @@ pub(super) fn kube_proxy(
         "bindAddress": network.node(),
         "clusterCIDR": network.pods(),
         "clientConnection": { "kubeconfig": kubeconfig },
-        // These limits belong to the whole machine.
+        // kube-proxy must not change these limits, because they apply to the whole machine.
         "conntrack": { "maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s" },
         "iptables": { "minSyncPeriod": "100ms" },
     });

@@ -64,9 +64,7 @@ impl NodePrograms {
     /// Returns the programs of a node. Builds and installs missing programs.
     pub(super) async fn get() -> Result<Self> {
         if !rustix::process::geteuid().is_root() {
-            bail!(
-                "a node needs root: its containers, networks and cgroups are made by the kernel for root alone"
-            );
+            bail!("a node needs root permissions, for containers, networks and cgroups");
         }
         tokio::task::spawn_blocking(|| {
             packages::ensure(&PROGRAMS)?;
@@ -102,7 +100,7 @@ pub(super) struct NodeLink {
 
 /// Running node; it ends when dropped.
 pub(super) struct Node {
-    // Before the namespaces, so that containerd does not restart what ends.
+    // Dropped before the namespaces, so that containerd does not restart processes that ended.
     processes: Vec<Process>,
     link: NodeLink,
 }
@@ -185,7 +183,7 @@ impl Node {
             .arg(format!("--hostname-override={NAME}"));
 
         self.start("containerd", containerd, &programs.runtime, context)?;
-        wait::until_true(READY, "containerd answers", || {
+        wait::until_true(READY, "containerd responds", || {
             let alive = self.check_alive();
             let is_up = self.link.namespaces.has(files::SOCKET);
             async move {

@@ -78,7 +78,7 @@ impl Namespaces {
         &self.folder
     }
 
-    /// Returns the command line of a program, started inside.
+    /// Returns the command line that starts a program inside of the namespaces.
     pub(super) fn inside(&self, program: &Path) -> Command {
         let words: [OsString; 11] = [
             "--target".into(),
@@ -98,7 +98,7 @@ impl Namespaces {
         command
     }
 
-    /// Returns `true` if this path exists inside.
+    /// Returns `true` if this path exists inside of the namespaces.
     pub(super) fn has(&self, path: &str) -> bool {
         Path::new(&format!("/proc/{}/root{path}", self.first)).exists()
     }

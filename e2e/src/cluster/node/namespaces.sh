@@ -4,7 +4,7 @@
 set -e
 root=$1 interface=$2 host=$3 node=$4 pods=$5 group=$6 harness=$7
 
-# The host's end of the link, its address and its route disappear with this namespace.
+# When this namespace ends, the kernel removes the host's end of the link with its address and route.
 ip link set lo up
 ip link add uplink type veth peer name "$interface" netns "$harness"
 ip address add "$node/30" dev uplink
@@ -21,7 +21,7 @@ for hierarchy in $hierarchies; do
   if [ -L "$hierarchy" ] || ! [ -f "$hierarchy/cgroup.procs" ]; then continue; fi
   mkdir "$hierarchy/$group"
   for file in cpuset.cpus cpuset.mems; do
-    # Version 1: a new cgroup has no processors, and accepts no process.
+    # In version 1, a new cgroup has no processors and no memory nodes, so it accepts no process.
     [ ! -f "$hierarchy/$file" ] || cat "$hierarchy/$file" > "$hierarchy/$group/$file"
   done
   echo 0 > "$hierarchy/$group/cgroup.procs"
@@ -30,7 +30,7 @@ done
 exec unshare --cgroup --pid --fork --kill-child --mount-proc sh -e -c '
 root=$1 group=$2 version=$3
 
-# Inside, the cgroups of the node are the only ones.
+# Inside of the namespaces, only the cgroups of the node exist.
 own=$root/node/cgroup
 mkdir "$own"
 if [ $version = 2 ]; then
@@ -51,21 +51,21 @@ umount --recursive /sys/fs/cgroup
 mount --rbind "$own" /sys/fs/cgroup
 umount --recursive "$own"
 if [ $version = 2 ]; then
-  # A cgroup with controllers for its children has no processes.
+  # A cgroup that has controllers for its children must not contain processes.
   mkdir /sys/fs/cgroup/programs
   echo 0 > /sys/fs/cgroup/programs/cgroup.procs
   sed "s/^/+/; s/ / +/g" /sys/fs/cgroup/cgroup.controllers > /sys/fs/cgroup/cgroup.subtree_control
 fi
 
-# Programs of a node write to fixed paths.
+# Programs of a node write to fixed paths, so each node has its own folders at these paths.
 mount -t tmpfs tmpfs /run
 for folder in /var/lib /var/log; do
   mkdir -p "$root/node$folder"
   mount --bind "$root/node$folder" "$folder"
 done
 
-# The kubelet sets parameters of the kernel, which all processes of the machine share. It reads files
-# that have the values already.
+# The kubelet sets kernel parameters, which are shared by all processes of the machine. Therefore the
+# kubelet gets copies of the files that already contain the expected values.
 mkdir "$root/node/sysctl"
 pretend() {
   copy=$root/node/sysctl/$(echo "$1" | tr / -)
@@ -80,6 +80,6 @@ pretend kernel/keys/root_maxkeys 1000000
 pretend kernel/keys/root_maxbytes 25000000
 
 : > "$root/node/up"
-# Processes whose parent ended become children of this one.
+# Processes whose parent has ended become children of this process, which waits for their end.
 while :; do sleep 3600 & wait $! || :; done
 ' node "$root" "$group" $version

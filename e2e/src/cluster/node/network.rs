@@ -30,7 +30,7 @@ impl NodeNetwork {
                 return Ok(network);
             }
         }
-        bail!("256 nodes run on this machine, and there are no addresses for another one")
+        bail!("256 nodes run on this machine, and no addresses are left for another node")
     }
 
     /// Address of this host on the link to the node: API server and registries listen on it.

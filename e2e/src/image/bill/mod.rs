@@ -58,7 +58,7 @@ impl LinkedPackage {
             Origin::Toolchain => "generic",
         };
         match &self.version {
-            // The only characters of versions that the specification escapes.
+            // `+` and `:` are the only characters of versions that the specification escapes.
             Some(version) => {
                 let version = version.replace('+', "%2B").replace(':', "%3A");
                 format!("pkg:{kind}/{}@{version}", self.name)
@@ -70,7 +70,7 @@ impl LinkedPackage {
 
 impl BillOfMaterials {
     /// Returns the bill of `package` of the workspace at `root`, linked statically for `platform`.
-    /// Asks cargo, rustc and, for the version of the C library, dpkg.
+    /// Runs cargo and rustc, and runs dpkg for the version of the C library.
     pub fn of(root: &Path, package: &str, platform: Platform) -> Result<Self> {
         let mut packages = linked_packages(root, package, &platform.target())?;
         let toolchain = [c_library(platform), standard_library()?];
@@ -105,7 +105,7 @@ pub(crate) fn linked_packages(
         Command::new(cargo)
             .current_dir(root)
             .args(["tree", "--locked", "--package", package])
-            // Procedural macros run in the compiler; they are not in the program.
+            // Procedural macros run in the compiler and are not part of the program.
             .args(["--edges", "normal,no-proc-macro"])
             .args(["--target", target, "--prefix", "depth"])
             .args(["--format", "{p}\t{l}\t{r}"]),
@@ -190,7 +190,8 @@ fn checksums(lock: &str) -> Result<BTreeMap<(String, String), String>> {
         .collect())
 }
 
-/// Returns the C library. Its version is that of Debian's package, if dpkg knows it.
+/// Returns the C library. Its version is the version of Debian's package, if dpkg lists the
+/// package.
 fn c_library(platform: Platform) -> LinkedPackage {
     let native = Platform::of_this_machine().is_ok_and(|machine| machine == platform);
     let name = if native {

@@ -192,7 +192,8 @@ async fn rejects_known_path_while_a_registration_is_altered_or_missing() {
     let (status, body) = post(&client, webhook.address(), &leaked).await;
     assert_eq!((status, body.contains("\"patch\"")), (200, true), "{body}");
 
-    // Altered: the API server may not have called the webhook for an object that is written now.
+    // The registration is altered: the API server possibly does not call the webhook for an object
+    // that is written now.
     let altered = r#"[{"op":"replace","path":"/webhooks/0/failurePolicy","value":"Ignore"}]"#;
     kubectl(
         &cluster,
@@ -223,7 +224,8 @@ async fn rejects_known_path_while_a_registration_is_altered_or_missing() {
     .unwrap();
     webhook.wait_for_admission().await.unwrap();
 
-    // Missing: the API server still calls the other webhook, which rejects the request.
+    // The validating registration is missing: the API server still calls the mutating webhook,
+    // which rejects the request.
     let before = path(&cluster, MUTATING).await;
     kubectl(&cluster, &format!("delete {VALIDATING} bundle-webhook")).await;
     until_not_ready(
@@ -283,7 +285,7 @@ async fn with_a_client_authority_the_path_alone_is_not_enough() {
         flags: vec!["--client-ca-file".to_owned(), authority],
         ..WebhookOptions::default()
     };
-    // The API server presents its certificate: admission works.
+    // The API server presents its client certificate, so admission works.
     let webhook = cluster.start_webhook(options).await.unwrap();
     create(&cluster, &bundle("known")).await.success().unwrap();
     let api = cluster.client().await.unwrap();

@@ -159,7 +159,7 @@ async fn only_its_requester_and_users_with_manage_can_delete_a_deployment() {
     create(&cluster, "ana", &bundle("lone", &reference)).await;
     let child = generated(&cluster, "one").await;
 
-    // Another user with all permissions on the kinds and on the class.
+    // Mallory has all permissions on the kinds and on the class, but not the verb `manage`.
     for line in [
         "delete bundledeployment one",
         "delete bundledeployment one --dry-run=server",
@@ -174,11 +174,11 @@ async fn only_its_requester_and_users_with_manage_can_delete_a_deployment() {
     let all = "delete --raw /apis/core.rukpak.io/v1alpha1/bundledeployments";
     let refused = by(&cluster, "mallory", all).await.failure(1).unwrap();
     assert!(refused.contains("BUNDLE-REVIEW-040"), "{refused}");
-    // Writes that cause a deletion, or change which objects it removes, are rejected too.
+    // Writes that cause a deletion, or change the set of removed objects, are rejected too.
     let owner = r#"{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Namespace","name":"gone","uid":"0"}]}}"#;
     let finalizers = r#"{"metadata":{"finalizers":null}}"#;
-    // So are writes that make the user a requester, or change the handling of another user's
-    // objects.
+    // Writes that make the user a requester, or change the handling of another user's objects, are
+    // rejected too.
     let config = r#"{"spec":{"config":{"x":"y"}}}"#;
     let deletion = r#"{"spec":{"deletion":{"customResources":"Delete"}}}"#;
     let collision = r#"{"spec":{"collision":"Adopt"}}"#;
@@ -225,7 +225,7 @@ async fn only_its_requester_and_users_with_manage_can_delete_a_deployment() {
         assert!(exists(&cluster, what).await, "{what}");
     }
 
-    // Its requester, in the foreground: the garbage collector deletes the Bundle first.
+    // The requester deletes in the foreground: the garbage collector deletes the Bundle first.
     let deleted = by(
         &cluster,
         "ana",
@@ -239,7 +239,8 @@ async fn only_its_requester_and_users_with_manage_can_delete_a_deployment() {
         .success()
         .unwrap();
 
-    // An administrator, in the background: the garbage collector deletes the Bundle afterwards.
+    // An administrator deletes in the background: the garbage collector deletes the Bundle
+    // afterwards.
     let child = generated(&cluster, "two").await;
     by(
         &cluster,
@@ -342,7 +343,8 @@ async fn deployment_is_taken_over_only_without_its_owner_references() {
     let mut object = deployment("owned", &reference);
     object["metadata"]["ownerReferences"] =
         json!([{"apiVersion": "v1", "kind": "Namespace", "name": "default", "uid": uid}]);
-    // As controllers write the objects that they generate.
+    // The object has an owner reference from the beginning, like an object that a controller
+    // generates.
     create(&cluster, "ana", &object).await;
     let drift = json!({"spec": {"drift": {"mode": "Report"}}}).to_string();
     let patch =

@@ -1,5 +1,5 @@
-//! Admission responses of a real API server: messages that users and scripts rely on, and the same
-//! verdicts from `kubectl bundle check`.
+//! Admission responses of a real API server: messages that users and scripts rely on. `kubectl
+//! bundle check` must return the same results.
 
 use e2e::webhook::{SharedCluster, shared};
 use e2e::{Cluster, WebhookOptions, bundles};
@@ -174,8 +174,8 @@ async fn check_and_admission_return_the_same_verdict() {
             3,
         ),
         (bundle("unreadable", CLASS, image("Not A Reference")), 3),
-        // It may be pushed later and is checked again before the installation: a warning, because
-        // no signature is required.
+        // The image does not exist yet. The result is a warning, because no signature is required
+        // and the image is checked again before the installation.
         (bundle("nowhere", CLASS, image(&nowhere)), 0),
     ] {
         let checked = check(&cluster, &object).await;
@@ -232,8 +232,8 @@ async fn malformed_and_huge_reviews_get_an_error_response() {
     let webhook = cluster.webhook().await.unwrap();
     let client = reqwest::Client::builder()
         .danger_accept_invalid_certs(true)
-        // Each on its own connection: the server closes a connection after a body that is too
-        // large.
+        // Each request has its own connection, because the server closes a connection after a body
+        // that is too large.
         .pool_max_idle_per_host(0)
         .build()
         .unwrap();

@@ -140,7 +140,7 @@ async fn doctor_names_each_fault_of_an_installation() {
         report.expect(passed, "ok", "");
     }
 
-    // An intact installation.
+    // The installation is intact.
     let mut webhook = cluster
         .start_webhook(WebhookOptions::default())
         .await
@@ -156,7 +156,7 @@ async fn doctor_names_each_fault_of_an_installation() {
     report.expect("admission", "ok", "bundle-webhook rejected it");
     report.expect("caller", "ok", "core-rukpak-io-plain");
 
-    // A tenant may look at little, and learns that.
+    // A tenant has few permissions, and `doctor` reports the missing permissions.
     let tenant = cluster.kubeconfig_for("doctor-tenant", &[]).unwrap();
     let report = Report::read(cluster, Some(&tenant)).await;
     assert_eq!(report.names("problem"), [""; 0], "{:#?}", report.checks);
@@ -173,7 +173,7 @@ async fn doctor_names_each_fault_of_an_installation() {
         report.expect(unknown, "unknown", "doctor-tenant");
     }
 
-    // A missing permission of the pod.
+    // A permission of the pod is missing.
     let mut role = get(cluster, "clusterrole bundle-webhook").await.unwrap();
     let rules = role["rules"].as_array().unwrap();
     let events = json!(["events.k8s.io"]);
@@ -200,7 +200,7 @@ async fn doctor_names_each_fault_of_an_installation() {
     role["metadata"] = json!({"name": "bundle-webhook", "labels": role["metadata"]["labels"]});
     apply_as(cluster, &role, None).await.success().unwrap();
 
-    // An altered registration, and none.
+    // First a registration is altered, then all registrations are missing.
     let altered = json!([{"op": "add", "path": "/webhooks/0/failurePolicy", "value": "Ignore"}]);
     let altered = altered.to_string();
     let words = [
@@ -240,7 +240,7 @@ async fn doctor_names_each_fault_of_an_installation() {
     report.expect("pods", "problem", "0 of 2 pods are ready");
     report.expect("admission", "problem", "no pod serves the Service");
 
-    // Another server, whose certificate has another authority.
+    // The registrations point to another server, whose certificate has another authority.
     let server = cluster.server();
     set_client_config(cluster, "url", |kind| match kind {
         "mutatingwebhookconfiguration" => format!("{server}/mutate/token"),
@@ -260,10 +260,10 @@ async fn doctor_names_each_fault_of_an_installation() {
     Report::read(cluster, None).await.expect(
         "admission",
         "problem",
-        "not the authority of the running pods",
+        "not the certificate authority of the running pods",
     );
 
-    // An expired authority.
+    // The certificate authority in the registrations has expired.
     let expired = expired_authority();
     set_client_config(cluster, "caBundle", |_| expired.clone()).await;
     let report = Report::read(cluster, None).await;

@@ -1,6 +1,6 @@
 //! `kubectl bundle install` and `uninstall` on a real API server: a dump of every object before and
-//! after, rejections, waits, and the same objects as the chart renders. The cluster has no node:
-//! the scenario writes the status of Pods.
+//! after the installation, rejections, waits, and a comparison with the objects that the chart
+//! renders. The cluster has no node: the scenario writes the status of Pods.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -60,8 +60,8 @@ pub(in crate::scenarios) async fn dump(
     Ok(objects)
 }
 
-/// Waits until the cluster has exactly the objects of `before`: controllers follow a removal a
-/// moment later.
+/// Waits until the cluster has exactly the objects of `before`: controllers react to a removal with
+/// a delay.
 async fn until_as_before(cluster: &Cluster, before: &BTreeMap<String, Value>) {
     wait::until_true(SOON, "the cluster is as before", || async {
         let now = dump(cluster).await?;
@@ -164,7 +164,8 @@ async fn uninstall_finds_an_installation_in_another_namespace() {
     forbidden.failure(3).unwrap();
     until_as_before(cluster, &before).await;
 
-    // The rest of an interrupted installation is overwritten, and removed with the other objects.
+    // The remaining objects of an interrupted installation are overwritten, and later removed with
+    // the other objects.
     plugin(cluster, &line).await.success().unwrap();
     for leftover in [
         "validatingwebhookconfiguration",
@@ -300,8 +301,8 @@ async fn release_of_helm_is_named_and_its_kept_objects_survive() {
         .unwrap();
     removed.success().unwrap();
 
-    // Helm has kept CRDs and namespaces: they are not a second installation, and they are not
-    // removed.
+    // Helm has kept CRDs and namespaces. These objects do not count as a second installation, and
+    // are not removed.
     kubectl(
         cluster,
         "create secret generic install-regcred -n bundle-system",

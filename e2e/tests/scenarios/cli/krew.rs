@@ -129,7 +129,8 @@ async fn krew_installs_the_plugin_from_a_custom_index_and_rejects_other_bytes() 
     let scene = Scene::new(Some(stripped)).await;
     let server = FileServer::start(scene.release.clone()).await.unwrap();
     let manifest = scene.manifest("index", &server.url());
-    // By the rules of krew and of its public index; this installs the archive of each platform.
+    // The validation uses the rules of krew and of its public index, and installs the archive of
+    // each platform.
     let validation = format!("validate-krew-manifest -manifest {}", manifest.display());
     scene.done(&validation).await;
     tokio::task::spawn_blocking(move || validate(&manifest))
@@ -170,7 +171,7 @@ async fn krew_installs_the_plugin_from_a_custom_index_and_rejects_other_bytes() 
         assert!(store.join(file).is_file(), "{file}");
     }
 
-    // krew links one program: the plugin adds that for completion.
+    // krew creates a link for one program only. The plugin adds the program for completion.
     scene.done("kubectl bundle completion install").await;
     let candidates = scene.done("kubectl __complete bundle stat").await;
     assert!(candidates.starts_with("status\t"), "{candidates}");

@@ -1,6 +1,7 @@
-//! Reads and runs the executable blocks of a Markdown page, and compares output with the page.
-//! A ```` ```console ```` block has `$ command` lines (`> ` continues), an optional `? CODE`, and
-//! the output. A block whose second word is a path is that file.
+//! Reads and runs the executable blocks of a Markdown page, and compares output with the page. A
+//! ```` ```console ```` block has `$ command` lines (`> ` continues), an optional `? CODE`, and the
+//! output. If the second word after the opening fence is a path, the block is the content of this
+//! file.
 
 use std::path::Path;
 
@@ -33,7 +34,7 @@ pub(super) async fn follow(
     variables: &[(&str, String)],
     path: &Path,
 ) -> Result<usize> {
-    // Both create their links in the first folder of the shell's PATH.
+    // Both calls create a link to the program in the first folder of the shell's PATH.
     cluster.plugin().await?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let steps = read(&fs_err::read_to_string(path)?);

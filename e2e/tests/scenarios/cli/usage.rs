@@ -134,7 +134,7 @@ async fn upgrade_keeps_class_and_settings_whose_flags_are_not_given() {
     let message = scene.plugin(&deploy).await;
     assert!(message.stderr.contains("hello is installed"), "{message}");
 
-    // As the API server's own managed fields have it, and as a person sees it.
+    // The upgrade keeps all settings, and prints only the changed field.
     let message = scene
         .plugin(&format!("deploy hello {two} --wait=healthy"))
         .await;
@@ -163,7 +163,7 @@ async fn upgrade_keeps_class_and_settings_whose_flags_are_not_given() {
     assert_eq!(spec["deletion"]["objects"], "Orphan");
     assert_eq!(object["status"]["installed"]["version"], "2.0.0");
 
-    // A field of another field manager stays too, and keeps its owner.
+    // A field that another field manager set stays, and keeps its owner.
     scene
         .kubectl("patch bundledeployment hello --type=merge -p {\"spec\":{\"paused\":true}}")
         .await;
@@ -190,7 +190,10 @@ async fn upgrade_keeps_class_and_settings_whose_flags_are_not_given() {
     let switch = format!("deploy hello {one} --class core-rukpak-io-plain");
     let refused = scene.fails(&format!("{switch} --as ana"), 3).await;
     assert!(
-        refused.contains("hello changes from class production to class core-rukpak-io-plain: this requires verb use on both"),
+        refused.contains(
+            "hello changes from class production to class core-rukpak-io-plain: this \
+         requires verb use on both classes"
+        ),
         "{refused}"
     );
     assert!(
@@ -231,7 +234,7 @@ async fn wait_returns_at_once_if_only_a_change_can_help() {
     );
 
     scene.user("ana", "core-rukpak-io-plain").await;
-    // She may not read Events either: the conditions must be sufficient.
+    // The user has no permission to read Events either, so the conditions must be sufficient.
     let denied = scene
         .fails(&format!("deploy hers {hello} --wait --as ana"), 3)
         .await;
@@ -357,7 +360,7 @@ async fn kubectl_completes_names_and_lists_show_what_was_created_and_corrected()
         .unwrap();
     assert!(whole.contains("managedFields"), "{whole}");
 
-    // kubectl itself requests the candidates.
+    // kubectl itself requests the completions.
     let bin = scene.cluster.folder().join("bin");
     let installed = scene.plugin("completion install").await.success().unwrap();
     let file = bin.join("kubectl_complete-bundle");

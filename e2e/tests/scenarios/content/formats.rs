@@ -131,7 +131,7 @@ async fn chart_folder_and_archive_render_like_helm() {
         (&"web".into(), &"helm+v3".into())
     );
 
-    // The objects, and not only their number.
+    // The test compares the objects, not only their number.
     let files: Files = chart
         .iter()
         .map(|(path, text)| (path[4..].to_owned(), text.as_bytes().to_vec()))
@@ -176,7 +176,7 @@ async fn chart_folder_and_archive_render_like_helm() {
         .failure(3)
         .unwrap();
     assert!(refused.contains("no luck"), "{refused}");
-    // What the pod rejects is rejected here too.
+    // The plugin rejects the same templates that the pod rejects.
     let lookup = "a: {{ lookup \"v1\" \"Secret\" \"a\" \"b\" }}";
     write(desk.folder.path(), &[("web/templates/bad.yaml", lookup)]);
     let refused = desk

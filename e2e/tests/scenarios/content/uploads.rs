@@ -28,7 +28,7 @@ fn archive(files: &[(&str, &str)]) -> Vec<u8> {
     let mut tar = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
     for (path, text) in files {
         let mut header = tar::Header::new_gnu();
-        // Not checked, unlike the paths of `append_data`.
+        // Unlike `append_data`, this accepts invalid paths.
         header.as_gnu_mut().unwrap().name[..path.len()].copy_from_slice(path.as_bytes());
         header.set_size(text.len() as u64);
         header.set_mode(0o644);
@@ -64,7 +64,7 @@ pub(super) async fn stage() -> (Cluster, Webhook, Caller) {
     let webhook = cluster.start_webhook(options).await.unwrap();
     let roles = ["bundle-uploader", "bundle-editor", "bundle-user", "edit"];
     let ci = Caller::new(&cluster, "ci", &roles).await;
-    // For dry runs of the pod as this ServiceAccount.
+    // The pod needs this permission for dry runs as the ServiceAccount.
     let role = "create role impersonator -n default --verb=impersonate --resource=serviceaccounts --resource-name=ci";
     kubectl(&cluster, role).await;
     let subject = format!("--serviceaccount={NAMESPACE}:bundle-webhook");
@@ -148,7 +148,7 @@ async fn content_is_uploaded_once_and_survives_a_restart() {
     kubectl(&cluster, "delete configmap web -n default").await;
     until_value(&cluster, "first").await;
 
-    // The volume is lost: only the same archive is accepted.
+    // After the loss of the volume, only the same archive is accepted.
     webhook.stop().await.unwrap();
     fs_err::remove_dir_all(webhook.cache_folder()).unwrap();
     webhook.start().await.unwrap();
@@ -216,7 +216,7 @@ async fn other_users_cannot_upload_content_of_a_bundle() {
     until(&cluster, "bundle web", "Unpacked", "True").await;
 }
 
-/// Creates a Bundle as ServiceAccount `ci` that is also in the group `admins`.
+/// Creates a Bundle as ServiceAccount `ci`, which is also in the group `admins`.
 async fn create_as_ci_of_admins(cluster: &Cluster, object: &Value) {
     let line = "get serviceaccount ci -n default -o jsonpath=--as-uid={.metadata.uid}";
     let uid = kubectl(cluster, line).await;
@@ -267,7 +267,7 @@ async fn other_users_cannot_upload_content_in_a_class_that_decides() {
     assert_eq!(files(&webhook.cache_folder().join("uploads")), 0);
 }
 
-/// Returns a body whose second half arrives after the sender was used.
+/// Returns a body, and a sender. The second half of the body is sent after the sender was used.
 fn slow(bytes: &[u8]) -> (reqwest::Body, oneshot::Sender<()>) {
     let (end, ended) = oneshot::channel();
     let (first, rest) = bytes.split_at(bytes.len() / 2);
@@ -360,7 +360,7 @@ async fn uploads_at_the_same_time_end_with_the_content_of_one() {
     }
     until(&cluster, "bundle web", "Unpacked", "True").await;
     let digest = get(&cluster, "bundle web").await.unwrap()["status"]["content"]["digest"].clone();
-    // The content that was unpacked stays; the other upload is removed.
+    // The unpacked content stays. The other upload is removed.
     let again = [content("first"), content("second")];
     let mut found = Vec::new();
     for bytes in &again {

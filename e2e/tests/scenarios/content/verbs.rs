@@ -142,7 +142,7 @@ async fn content_lists_and_writes_the_files_of_unpacked_bundles_only() {
     let report: serde_json::Value = serde_json::from_str(&report.success().unwrap()).unwrap();
     assert_eq!(report["files"][1]["path"], "manifests/all.yaml");
 
-    // Written through a pipe, because the archive is no text.
+    // The archive is binary, so a pipe reads it.
     let line = format!(
         "kubectl bundle content {bundle} -o tar --content-url {} | tar -xzO manifests/all.yaml",
         scene.url()
@@ -160,7 +160,7 @@ async fn content_lists_and_writes_the_files_of_unpacked_bundles_only() {
         "Error from server (NotFound): bundles.core.rukpak.io \"badname\" not found"
     );
 
-    // The pod expects an operator bundle.
+    // The class belongs to the provisioner for operator bundles, so the pod rejects the content.
     let line = format!("run bad {folder} --class core-rukpak-io-registry --wait --timeout 60s");
     let failed = scene.as_ci(&line).await;
     assert!(!failed.is_success(), "{failed}");

@@ -76,8 +76,8 @@ async fn node_release_is_installed_upgraded_and_removed_without_trace() {
     );
     node.release("upgrade", &node.values).await.unwrap();
 
-    // The review, the pull from the registry with its own authority, and the objects are those of
-    // the pods.
+    // The pods review the write, pull from the registry with its own certificate authority, and
+    // install the objects.
     let reference = publish(node, "node-greeting", GREETING).await;
     let line = format!("deploy node-greeting {reference} --class {CLASS} --wait=healthy");
     plugin(node, &line).await;
@@ -103,8 +103,8 @@ async fn node_release_is_installed_upgraded_and_removed_without_trace() {
     let tested = tested.unwrap().success().unwrap();
     assert!(tested.contains("Phase:          Succeeded"), "{tested}");
 
-    // Other arguments: the pods are replaced one after the other, and the new ones keep what is
-    // installed.
+    // Changed arguments replace the pods one after the other. The new pods keep the installed
+    // objects.
     let mut values = node.values.clone();
     values["log"]["level"] = "info,bundle_webhook=debug".into();
     node.release("upgrade", &values).await.unwrap();

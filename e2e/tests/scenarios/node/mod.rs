@@ -1,7 +1,7 @@
-//! The packed chart on a real node: containerd runs the pods, and the API server reaches them
-//! through their Service. `lifecycle` installs and removes it, `health` judges Pods, `availability`
-//! disturbs two replicas under load, `content` sends and receives content, `full_image` installs
-//! content that needs external programs.
+//! The packed chart on a real node: containerd runs the pods, and the API server reaches the pods
+//! through their Service. `lifecycle` installs and removes the chart, `health` checks the health of
+//! Pods, `availability` disturbs two replicas under load, `content` sends and receives content, and
+//! `full_image` installs content that needs external programs.
 
 use e2e::image::{ExternalPrograms, WebhookImage};
 use e2e::programs;

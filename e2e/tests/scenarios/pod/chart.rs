@@ -49,8 +49,8 @@ async fn labelled_objects(cluster: &Cluster, kinds: &str) -> Vec<String> {
     found.lines().map(str::to_owned).collect()
 }
 
-/// A copy of the chart as an earlier version: another description in one CRD, and without one
-/// ClusterRole.
+/// Writes a copy of the chart as an earlier version: one CRD has another description, and one
+/// ClusterRole is missing.
 fn earlier_version(target: &Path) {
     let mut folders = vec![(folder(), target.to_owned())];
     while let Some((from, to)) = folders.pop() {
@@ -157,14 +157,15 @@ async fn check_release_lifecycle(tool: Tool) {
     );
     assert!(description_of_mode(cluster).await.starts_with("Earlier"));
     fill_in_registration(cluster).await;
-    // A gap in the registrations, which the upgrade closes.
+    // One registration is missing, and the upgrade creates it again.
     kubectl(
         cluster,
         "delete mutatingwebhookconfiguration bundle-webhook",
     )
     .await;
 
-    // Pods review classes, and none run here: the reinstallation below creates them.
+    // Classes need a review by the pods, and no pods run in this cluster. The reinstallation below
+    // creates the classes.
     let upgrade = format!(
         "upgrade {RELEASE} CHART --namespace {NAMESPACE} --reuse-values --set classes.enabled=false"
     );
@@ -228,7 +229,7 @@ async fn check_release_lifecycle(tool: Tool) {
         assert!(get(cluster, kept).await.is_some(), "{kept} is gone");
     }
 
-    // Without a review: an object that the next installation finds.
+    // This object is stored without a review. The next installation finds this object.
     let policy = json!({
         "apiVersion": "core.rukpak.io/v1alpha1", "kind": "SignaturePolicy",
         "metadata": {"name": "chart-policy"},

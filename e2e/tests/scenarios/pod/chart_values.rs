@@ -234,7 +234,7 @@ fn combinations() -> Vec<(&'static str, Value, Vec<&'static str>, Vec<&'static s
 #[tokio::test(flavor = "multi_thread")]
 async fn rendered_values_are_accepted_by_the_api_server() {
     let cluster = Cluster::builder().registries(0).start().await.unwrap();
-    // What a dry run needs: namespaces, and the kinds of custom resources.
+    // A dry run needs the namespaces and the kinds of the custom resources.
     for namespace in [
         "bundle-system",
         "bundle-system-state",

@@ -62,7 +62,8 @@ async fn pod_restores_its_certificates_and_registrations() {
     .await
     .unwrap();
 
-    // Its successor is announced beside the former authority, which is still served.
+    // The registrations trust the new authority and the former authority. The certificate of the
+    // former authority is still served.
     kubectl(
         &cluster,
         "delete secret bundle-webhook-tls -n bundle-system-state",
@@ -166,7 +167,8 @@ async fn pod_service_account_cannot_write_objects_of_bundles() {
         ("no", "delete deployments.apps -A"),
         ("no", "patch customresourcedefinitions"),
         ("no", "patch validatingwebhookconfigurations/another"),
-        // Only for dry runs as the requester, which RBAC cannot express.
+        // The permission is only for dry runs as the requester. RBAC cannot express this
+        // restriction.
         ("yes", "impersonate users"),
         ("yes", "impersonate groups"),
         ("no", "create pods -n bundle-system"),

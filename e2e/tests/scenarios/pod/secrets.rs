@@ -40,7 +40,7 @@ fn bundle(name: &str, reference: &str, pull_secret: &str) -> Value {
     })
 }
 
-/// Changes the CRD to that of an earlier version without patterns.
+/// Replaces the CRD with the CRD of an earlier version, which has no patterns.
 async fn without_pattern(cluster: &Cluster) {
     let field = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/source/properties/image/properties/pullSecret";
     let patch = json!([
@@ -116,7 +116,7 @@ fn queries_on_secrets(cluster: &Cluster) -> Vec<String> {
     let sent = events.iter().filter(|event| {
         let uri = event["requestURI"].as_str().unwrap_or_default();
         let by_pod = event["user"]["username"] == POD && event["impersonatedUser"].is_null();
-        // What is created has its name in the body, and an empty query.
+        // A request that creates an object has the name in its body, and an empty query.
         by_pod
             && event["objectRef"]["resource"] == "secrets"
             && (uri
@@ -144,8 +144,8 @@ async fn stage(options: WebhookOptions) -> (Cluster, Webhook) {
 async fn rejects_pull_secret_with_a_query_before_any_request() {
     let (cluster, mut webhook) = stage(WebhookOptions::default()).await;
     let reference = cluster.registry(0).unwrap().reference("team/web:1");
-    // Two, since one event of a watch reads as an object, and only a body that cannot be read is
-    // logged.
+    // Two Secrets are needed: one event of a watch could be parsed as an object, and only a body
+    // that cannot be parsed is logged.
     for name in ["others", "more"] {
         let others = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": NAMESPACE},
             "stringData": {"password": format!("correct horse battery {name}")}});
@@ -153,7 +153,7 @@ async fn rejects_pull_secret_with_a_query_before_any_request() {
     }
     let attack = bundle("attack", &reference, QUERY);
 
-    // The schema rejects it, and without the schema the webhook does.
+    // The schema rejects the name. Without the schema, the webhook rejects the name.
     let refused = apply(&cluster, &attack).await.failure(1);
     let schema = refused.unwrap_or_default();
     without_pattern(&cluster).await;
@@ -172,7 +172,7 @@ async fn rejects_pull_secret_with_a_query_before_any_request() {
         by_webhook.push_str(&refused.stderr);
     }
 
-    // Stored while admission was off, and changed later.
+    // The object is stored while admission is off, and changed later.
     webhook.stop().await.unwrap();
     for kind in ["validating", "mutating"] {
         let line = format!("delete {kind}webhookconfiguration bundle-webhook");
@@ -227,7 +227,8 @@ async fn no_secret_of_a_run_occurs_in_any_log() {
         json!({".dockerconfigjson": docker}),
     );
     apply(&cluster, &pull).await.success().unwrap();
-    // A value of another type: content that cannot be read must not be printed either.
+    // The Secret has a value of another type. Content that cannot be parsed must not be printed
+    // either.
     let other = secret(
         "other",
         "Opaque",

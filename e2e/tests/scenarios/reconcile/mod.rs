@@ -116,7 +116,7 @@ async fn within_a_second(cluster: &Cluster, what: &str, pointer: &str, expected:
     })
     .await
     .unwrap();
-    // Each poll starts kubectl, which takes part of that time.
+    // The limit includes the time to start kubectl for each poll.
     assert!(
         began.elapsed() < Duration::from_secs(2),
         "{what} came back after {:?}",

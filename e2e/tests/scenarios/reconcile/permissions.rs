@@ -70,7 +70,8 @@ subjects:
     .await;
     apply_with_kubeconfig(&cluster, &deployment("roles", &roles, &json!({})), &ana).await;
     let printed = until(&cluster, "bundledeployment roles", "Authorized", "False").await;
-    // Only the name of the ClusterRole, which she may not read.
+    // The message contains only the name of the ClusterRole, because the requester has no
+    // permission to read it.
     for missing in [
         r#"in namespace greeting: {apiGroups: [""], resources: ["secrets"], verbs: ["get"]}"#,
         "ClusterRole view",
@@ -95,8 +96,8 @@ async fn service_account_needs_permissions_in_target_namespace_only() {
     kubectl(&cluster, "create serviceaccount deployer -n team-a").await;
     let account = json!({"serviceAccount": {"namespace": "team-a", "name": "deployer"}});
     apply(&cluster, &deployment("web", &one, &account)).await;
-    // The pod may act as the installer alone, until an administrator creates what the condition
-    // names.
+    // The pod can impersonate only the installing ServiceAccount, until an administrator creates
+    // the role that the condition names.
     let printed = until(&cluster, "bundledeployment web", "Installed", "False").await;
     let commands = [
         "kubectl create role bundle-impersonator-deployer -n team-a --verb=impersonate --resource=serviceaccounts --resource-name=deployer",
@@ -128,8 +129,8 @@ async fn service_account_needs_permissions_in_target_namespace_only() {
     kubectl(&cluster, "delete configmap web -n team-a").await;
     within_a_second(&cluster, "configmap web -n team-a", "/data/text", "hello").await;
 
-    // Without its permissions nothing can be removed, which is reported. With Orphan the removal
-    // ends.
+    // Without permissions, the installing ServiceAccount cannot remove the objects, and the
+    // condition reports this. With `Orphan`, the removal ends.
     kubectl(&cluster, "delete rolebinding deployer -n team-a").await;
     kubectl(&cluster, "delete bundledeployment web --wait=false").await;
     let printed = until_reason(&cluster, "bundledeployment web", "Ready", "RemovalFailed").await;

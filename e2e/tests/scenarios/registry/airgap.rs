@@ -160,7 +160,7 @@ async fn carried(program: RegistryProgram) {
         digests.push(out_there.digest(&out_there.registry.reference(name)).await);
     }
 
-    // Only the file and the public key of the first machine remain.
+    // From now on only the file and the public key of the first machine are available.
     drop(out_there);
     let island = bench.island().await.unwrap();
     let terms = RegistryOptions {
@@ -220,7 +220,7 @@ async fn carried(program: RegistryProgram) {
             ))
             .await;
     }
-    // Under its old name too: the plugin reads the registries.conf that clusters get.
+    // The plugin also verifies the old name, because it reads the registries.conf of the clusters.
     inside
         .run_plugin(&format!(
             "verify {host}/team/trio@{digest} --key release.pub --registries-conf mirrors/registries.conf"

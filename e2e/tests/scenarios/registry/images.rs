@@ -56,7 +56,7 @@ async fn installs_the_digests_of_the_lock() {
     let folder = folder.display().to_string();
     let layout = data.join("locked.oci").display().to_string();
     let built = plugin(&cluster, &["build", &folder, "--lock", "--to", &layout]).await;
-    // Moved tags change neither a build from the lock nor the installed objects.
+    // A moved tag does not change a build from the lock file or the installed objects.
     crane(
         &cluster,
         &["append", "-b", &tool, "-f", &layer, "-t", &tool],
@@ -77,7 +77,7 @@ async fn installs_the_digests_of_the_lock() {
         let found = images.find(|one| one["image"] == **image);
         assert_eq!(found.unwrap()["digest"], **digest, "{report}");
     }
-    // The index of crane, with its media type.
+    // `inspect` recognizes the index that crane created, and an image that is not a bundle.
     let seen = plugin(
         &cluster,
         &["inspect", &reference(&format!("lib/web@{digest_of_index}"))],

@@ -88,7 +88,7 @@ async fn pushes_and_pulls_large_content_with_real_registries() {
     assert_eq!(mounted.unwrap(), UploadResult::Mounted);
     read(&client, &next_door, &blob).await;
 
-    // From one registry to the other, without a file between them.
+    // The blob is copied from one registry to the other without a file.
     let other: Repository = distribution.reference("copied/large").parse().unwrap();
     let remote = client.remote_blob(&homes[1], &blob.descriptor);
     let sent = client.upload(&other, &remote, None).await.unwrap();
@@ -151,8 +151,8 @@ async fn lists_documents_of_their_subject() {
             ));
             let name = about.digest.as_str();
             let stored = client.put_raw_manifest(&home, name, &about).await.unwrap();
-            // Neither reports that it has listed it, although crane does. The tag is written then,
-            // as the specification requires.
+            // No registry reports that it has listed the referrer, although crane lists it.
+            // Therefore the client writes the fallback tag, as the specification requires.
             assert!(stored.list.is_some(), "{program:?}");
             expected.push(about.digest);
         }
@@ -194,7 +194,7 @@ impl Line {
                 tokio::spawn(async move {
                     let (near_in, near_out) = near.into_split();
                     let (far_in, far_out) = far.into_split();
-                    // The end of one direction ends both.
+                    // If one direction ends, the whole connection ends.
                     tokio::select! {
                         () = carry(near_in, far_out, &count, &limit) => {}
                         () = carry(far_in, near_out, &count, &limit) => {}

@@ -1,5 +1,5 @@
-//! Requesters that are ServiceAccounts which were deleted, or recreated under the same name by the
-//! next owner of the namespace.
+//! The requester is a ServiceAccount that was deleted, or that the next owner of the namespace
+//! recreated under the same name.
 
 use super::*;
 
@@ -62,7 +62,7 @@ async fn nothing_is_restored_for_a_service_account_that_was_deleted_or_recreated
     .await;
     until(&cluster, "reborn", "Installed", "True").await;
 
-    // Its group still has the permissions.
+    // The group of the deleted ServiceAccount still has the permissions.
     for line in [
         "delete serviceaccount deployer -n reborn",
         "delete configmap one -n reborn",
@@ -96,7 +96,7 @@ async fn take_over(cluster: &Cluster) {
             .await
             .unwrap()
     };
-    // It is not the requester, although it has the name of the requester.
+    // The new ServiceAccount is not the requester, although it has the same name.
     let refused = annotate().await.failure(1).unwrap();
     assert!(refused.contains("BUNDLE-REVIEW-040"), "{refused}");
     let manages = [

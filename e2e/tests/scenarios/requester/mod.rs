@@ -196,7 +196,7 @@ async fn impersonation_of_people_is_only_used_for_dry_runs() {
     let objects = [note("audited", "one"), note("audited", "two")];
     deploy(&cluster, "audited", "audited", &objects, &json!({})).await;
     until(&cluster, "audited", "Installed", "True").await;
-    // An upgrade that removes something, and a restoration.
+    // An upgrade that removes an object, and a restoration of another object.
     let fewer = publish(&cluster, "audited", &objects[..1]).await;
     let upgraded = deployment("audited", &fewer, &json!({}));
     let upgraded = apply_as(&cluster, &upgraded, Some("audited")).await;

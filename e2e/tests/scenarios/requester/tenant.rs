@@ -278,7 +278,8 @@ async fn moved_tag_after_deletion_of_the_bundle_installs_nothing_for_other_reque
     let by_mallory = try_kubectl(&cluster, &format!("{delete} --as={MALLORY}")).await;
     let refused = by_mallory.failure(1).unwrap();
     assert!(refused.contains("BUNDLE-REVIEW-040"), "{refused}");
-    // Nor when a user with permission deletes it.
+    // A user with permission deletes the Bundle. The new content of the tag is not installed
+    // either.
     try_kubectl(&cluster, &delete).await.success().unwrap();
     let why = until(&cluster, "bundledeployment moved", "Installed", "False").await;
     assert!(why.contains("was deleted and created again"), "{why}");
@@ -387,7 +388,7 @@ async fn recreated_bundle_with_the_installed_name_is_not_installed() {
     try_kubectl(&cluster, &delete).await.success().unwrap();
     by_mallory(&cluster, &bundle(active, CLASS, &loot)).await;
     until(&cluster, &format!("bundle {active}"), "Unpacked", "True").await;
-    // The record of the first one is lost.
+    // The restart loses the pod's record of the first Bundle.
     webhook.restart().await.unwrap();
     until(&cluster, "bundledeployment swap", "Ready", "False").await;
     by_mallory(

@@ -111,11 +111,12 @@ async fn objects_of_a_foreign_class_are_left_without_status() {
     let mut foreign = bundle("foreign", &image("registry.example.com/web:1"));
     foreign["spec"]["provisionerClassName"] = json!("non-existent-class-name");
     apply(&cluster, &foreign).await;
-    // This Bundle is reconciled after the first one, so the first one was seen.
+    // This Bundle is reconciled after the foreign Bundle. Its condition shows that the pod has
+    // processed the foreign Bundle.
     apply(&cluster, &bundle("own", &image("127.0.0.1:1/web:1"))).await;
     until(&cluster, "bundle own", "Unpacked", "False").await;
     let found = get(&cluster, "bundle foreign").await.unwrap();
-    // Only the record of its admission, which is not a field of RukPak.
+    // The status has only the record of the admission, which RukPak does not have.
     let fields: Vec<&String> = found["status"].as_object().unwrap().keys().collect();
     assert_eq!(fields, ["admission"]);
 }

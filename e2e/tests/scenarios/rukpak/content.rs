@@ -64,7 +64,7 @@ async fn image_is_unpacked_to_its_digest_and_a_missing_tag_is_reported() {
         .reference("combo:non-existent-tag");
     apply(&cluster, &bundle("missing", &image(&missing))).await;
     let message = until(&cluster, "bundle missing", "Unpacked", "False").await;
-    // No Pod pulls the image, so the message is not that of the kubelet.
+    // No Pod pulls the image, so the message does not come from the kubelet.
     assert!(
         message.contains("combo:non-existent-tag: not found in the registry"),
         "{message}"
@@ -121,7 +121,7 @@ async fn unknown_kinds_fail_and_definitions_are_installed_with_their_resources()
     assert_eq!(condition(&found, "Installed")["reason"], "InstallFailed");
     assert_eq!(condition(&found, "HasValidBundle")["status"], "True");
 
-    // RukPak cannot install both at once.
+    // RukPak cannot install a CRD and its custom resource in the same content.
     let files = [
         ("manifests/crd.yaml", CRD),
         ("manifests/cr.yaml", CUSTOM_RESOURCE),

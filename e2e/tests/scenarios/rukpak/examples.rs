@@ -90,7 +90,8 @@ async fn examples_of_each_source_and_format_reach_installed() {
     let listed = kubectl(&cluster, "get bundledeployment combo").await;
     assert!(listed.contains("InstallationSucceeded"), "{listed}");
 
-    // docs/provisioners/registry.md: the deployment has the plain class, its template the other.
+    // docs/provisioners/registry.md: the BundleDeployment has the plain class, and its template has
+    // the registry class.
     let tag = "operatorhubio/prometheus:v0.47.0--20220325T220130";
     let csv = CSV.replace(
         "alm-examples: \"[]\"",

@@ -23,7 +23,7 @@ const REGISTRY: &str = "core-rukpak-io-registry";
 fn preset() -> WebhookOptions {
     WebhookOptions {
         values: Some(json!({"preset": "rukpak"})),
-        // For git sources.
+        // Git sources need this memory.
         flags: ["--memory-limit", "192Mi"].map(str::to_owned).into(),
         ..WebhookOptions::default()
     }

@@ -75,7 +75,7 @@ async fn active_bundle_stays_until_another_one_is_unpacked_and_installed() {
     let hash = labels["core.rukpak.io/bundle-template-hash"].as_str();
     assert_eq!(first, format!("combo-{}", hash.unwrap()));
 
-    // An unsuccessful update: the second Bundle fails, the first one stays.
+    // After an unsuccessful update, the second Bundle fails and the first Bundle stays.
     apply(&cluster, &combo(&invalid)).await;
     let message = until_reason(
         &cluster,
@@ -97,7 +97,7 @@ async fn active_bundle_stays_until_another_one_is_unpacked_and_installed() {
     let found = get(&cluster, "bundledeployment combo").await.unwrap();
     assert_eq!(condition(&found, "HasValidBundle")["status"], "False");
 
-    // A successful one: the others are deleted.
+    // After a successful update, the other Bundles are deleted.
     apply(&cluster, &combo(&references[1])).await;
     wait::until_true(LONG, "the ConfigMap of the second version", || async {
         let found = get(&cluster, "configmap combo -n default").await;

@@ -122,11 +122,12 @@ async fn client_of_rukpak_uploads_downloads_and_follows_the_authority() {
     );
     let first = until_authorities(&cluster, 1).await;
 
-    // As `rukpakctl run` does: the digest of the folder is a label of the template.
+    // Like `rukpakctl run`, the scenario sets the digest of the folder as a label of the template.
     let mut combo = deployment("combo", PLAIN, &json!({"type": "upload", "upload": {}}));
     combo["spec"]["template"]["metadata"]["labels"]["bundleDigest"] = json!("7fdb455bf7");
     let script = Script::new(&cluster, &webhook).await;
-    // Only the requester of a Bundle uploads its content.
+    // Only the requester of a Bundle can upload its content, so the ServiceAccount creates the
+    // BundleDeployment.
     let ci = cluster.service_account_kubeconfig("default", "ci").await;
     apply_with_kubeconfig(&cluster, &combo, &ci.unwrap()).await;
     let name = generated(&cluster).await;
@@ -151,7 +152,8 @@ async fn client_of_rukpak_uploads_downloads_and_follows_the_authority() {
     assert_eq!(unpacked["status"]["contentURL"], content);
     assert_eq!(script.status(&["-o", "/dev/null"], &content).await, "200");
 
-    // A new authority is in the Secret before it signs, and a replaced Secret is written again.
+    // The Secret contains a new authority before this authority signs. A replaced Secret is written
+    // again.
     let tls = format!("secret bundle-webhook-tls -n {NAMESPACE}-state");
     let empty = r#"--patch=[{"op":"remove","path":"/data"}]"#;
     kubectl(&cluster, &format!("patch {tls} --type=json {empty}")).await;
@@ -225,7 +227,7 @@ async fn config_maps_of_the_namespace_of_rukpak_are_guarded() {
         ),
         "{rejected}"
     );
-    // Another namespace is not guarded.
+    // ConfigMaps in other namespaces are not guarded.
     let elsewhere = create.replace(NAMESPACE, "default");
     kubectl(&cluster, &elsewhere).await;
 

@@ -91,7 +91,8 @@ async fn by_key(program: RegistryProgram) {
         }
     }
 
-    // The other key has no attestation, and neither has the other type; both messages are reported.
+    // No attestation has the other type, and no attestation is by the other key. The message
+    // reports both.
     let arguments = format!(
         "verify {} --key p256.pub --attestation cyclonedx --attestation https://example.com/other",
         scene.pinned

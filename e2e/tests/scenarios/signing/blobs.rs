@@ -99,7 +99,7 @@ async fn files_are_signed_with_keys_and_cosign_verifies_them() {
     let verify = format!("verify {FILE} --bundle p256.sigstore.json --key ed25519.pub");
     scene.refused(&verify, "by another key").await;
 
-    // Larger than the limit for memory: only by digest.
+    // The file is larger than the memory limit, so it can only be signed by its digest.
     let large = fs_err::File::create(scene.bench.folder().join("large.tar")).unwrap();
     large.set_len(40 << 20).unwrap();
     let sign = "sign large.tar --bundle large.json --key";
@@ -119,7 +119,7 @@ async fn files_are_signed_with_keys_and_cosign_verifies_them() {
     let refused = refused.failure(1).unwrap();
     assert!(refused.contains("too large for the memory"), "{refused}");
 
-    // An attestation about the file, by the right key, is no signature of it.
+    // An attestation of the file by the right key does not count as a signature of the file.
     fs_err::write(scene.bench.folder().join("predicate.json"), "{}").unwrap();
     scene
         .cosign(&format!(
@@ -134,7 +134,7 @@ async fn files_are_signed_with_keys_and_cosign_verifies_them() {
         )
         .await;
 
-    // Verified as an attestation it is valid, and cosign accepts that of the plugin.
+    // As an attestation, the bundle is valid. cosign accepts the attestation of the plugin.
     for key in ["p256", "ed25519"] {
         let arguments = format!(
             "attest {FILE} --bundle {key}.attested.json --predicate predicate.json --type https://example.com/kind --key {key}.key"

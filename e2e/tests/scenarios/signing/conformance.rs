@@ -1,5 +1,6 @@
-//! Conformance executable and real cosign 3: each verifies the file signatures of the other.
-//! `docs/explanation/signatures.md` describes how to run the conformance suite itself.
+//! The conformance executable and real cosign 3: each program verifies the file signatures of the
+//! other program. `docs/explanation/signatures.md` describes how to run the conformance suite
+//! itself.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -119,7 +120,7 @@ async fn bundles_of_files_pass_between_cosign_and_the_conformance_executable() {
             "verify-blob-attestation --bundle stated.json --trusted-root {root} --certificate-identity {WORKFLOW} --certificate-oidc-issuer {WORKFLOW_ISSUER} --type https://example.com/tested/v1 {FILE}"
         ))
         .await;
-    // As clients of earlier versions write it; cosign reads it too.
+    // The formats of earlier versions are accepted, by cosign too.
     for version in ["0.1", "0.2"] {
         let mut bundle = scene.bundle("message.json");
         bundle["mediaType"] = json!(format!(
@@ -166,7 +167,7 @@ async fn bundles_of_files_pass_between_cosign_and_the_conformance_executable() {
             let refused = scene.verify(bundle, identity, issuer, artifact).await;
             refused.failure(1).unwrap();
         }
-        // The public trust root does not accept it.
+        // The public trust root does not verify this bundle.
         let public = scene
             .run_plugin(&format!(
                 "verify-bundle --bundle {bundle} --certificate-identity {WORKFLOW} --certificate-oidc-issuer {WORKFLOW_ISSUER} {FILE}"
@@ -186,7 +187,7 @@ async fn bundles_of_files_pass_between_cosign_and_the_conformance_executable() {
         }
         let refused = scene.run_plugin(&format!("{by_key} other.txt")).await;
         refused.failure(1).unwrap();
-        // Either a key or an identity.
+        // A key and an identity together are a usage error.
         let both = format!(
             "verify-bundle --bundle {bundle} --certificate-identity {WORKFLOW} --certificate-oidc-issuer {WORKFLOW_ISSUER} --key cosign.pub {FILE}"
         );

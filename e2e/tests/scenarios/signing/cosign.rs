@@ -18,7 +18,8 @@ impl Bench {
         let folder = cluster.folder().join(name);
         fs_err::create_dir_all(&folder).unwrap();
         let bench = Self { cluster, folder };
-        // An empty trust root: keys need none, and cosign must not download one.
+        // The trust root is empty. Signatures by key need no trust root, and cosign must not
+        // download one.
         bench
             .cosign("trusted-root create --out root.json")
             .await
@@ -150,7 +151,7 @@ async fn verifies_signatures_of_cosign() {
         bench.cosign_verifies(key, &pinned).await.success().unwrap();
     }
 
-    // Each program reads the key file of the other.
+    // Each program reads the key file of the other program.
     let pinned = bench.pushed("2.0.0").await;
     bench
         .run_plugin(&format!("sign {pinned} --key cosign.key"))

@@ -95,7 +95,8 @@ async fn by_key(program: RegistryProgram) {
     for kind in ["p256", "ed25519"] {
         scene.keys(kind, kind).await;
     }
-    // Each once, side by side. Without a bundle, both versions of cosign read the tag.
+    // Each signature is stored once, next to the other signatures. Without a Sigstore bundle, both
+    // versions of cosign read the tag.
     for (count, arguments) in [
         (1, "--key p256.key --format legacy"),
         (1, "--key p256.key --format legacy"),
@@ -114,7 +115,7 @@ async fn by_key(program: RegistryProgram) {
         }
     }
 
-    // cosign 2 adds its own signature and keeps the others; so does the plugin.
+    // cosign 2 adds its own signature and keeps the other signatures. The plugin does the same.
     scene
         .cosign(Tool::Cosign2, "generate-key-pair")
         .await
@@ -198,8 +199,8 @@ async fn by_certificate(program: RegistryProgram) {
         }
     };
 
-    // Twice, and stored once. The format of cosign 2 first, because both versions of cosign prefer
-    // bundles.
+    // The image is signed twice, and the signature is stored once. The format of cosign 2 is first,
+    // because both versions of cosign prefer Sigstore bundles.
     for _ in 0..2 {
         let with = services(&sigstore, &token);
         scene.sign(&format!("{with} --format legacy")).await;
@@ -296,7 +297,8 @@ async fn failed_keyless_signing_is_reported_and_uploads_nothing() {
     let (content, _) = text.rsplit_once('.').unwrap();
     let forged = scene.bench.folder().join("forged");
     fs_err::write(&forged, format!("{content}.{}", "A".repeat(86))).unwrap();
-    // The trust root of another Sigstore instance: a signature is verified before it is stored.
+    // The trust root belongs to another Sigstore instance. The command verifies a signature before
+    // it stores the signature.
     let foreign = scene.bench.sigstore().await.unwrap();
     let nowhere = "http://127.0.0.1:1";
     let flags = |token: &std::path::Path| services(&sigstore, token);

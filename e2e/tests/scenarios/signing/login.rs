@@ -108,7 +108,7 @@ async fn signs_after_browser_login() {
     );
     let signing = start(plugin, &line);
     let address = text_of(&note).await;
-    // As a browser: to the issuer, and back to the redirect URL.
+    // The client acts like a browser: it opens the issuer, and follows the redirect to the command.
     let browser = reqwest::Client::builder().no_proxy().build().unwrap();
     let page = browser.get(address).send().await.unwrap();
     let page = page.text().await.unwrap();
@@ -141,7 +141,7 @@ async fn signs_after_device_code_login() {
         root.display()
     );
     let cosigning = start(cosign, &line);
-    // A user who enters every code.
+    // The scenario acts like a user who enters every code.
     let page = format!("{}/login/device/page?user_code=", scene.sigstore.url());
     let browser = reqwest::Client::builder().no_proxy().build().unwrap();
     wait::until_true(LONG, "both have signed", || {

@@ -1,5 +1,5 @@
 //! Keys in a KMS plugin with sigstore's protocol: the same KMS plugin works with this project and
-//! with real cosign 3, and each verifies the other's signatures.
+//! with real cosign 3, and each program verifies the signatures of the other program.
 
 use e2e::host::command;
 use e2e::{Output, Registry, Tool, Workbench, bundles, tools};
@@ -88,7 +88,7 @@ async fn kms_plugin_signatures_are_compatible_with_cosign() {
         let by_cosign =
             "--insecure-ignore-tlog=true --trusted-root root.json --allow-http-registry";
 
-        // Signatures of this project, in both formats and once each.
+        // This project signs in both formats. Each signature is stored once.
         for form in ["legacy", "legacy", "bundle", "bundle"] {
             let signed = scene
                 .run_plugin(&format!("sign {pinned} --key {key} --format {form}"))
@@ -106,7 +106,7 @@ async fn kms_plugin_signatures_are_compatible_with_cosign() {
         let report: serde_json::Value = serde_json::from_str(&report.success().unwrap()).unwrap();
         assert_eq!(report["signaturesFound"], 2, "{report}");
 
-        // Signatures of cosign.
+        // cosign signs with the same KMS plugin.
         let pinned = scene.pushed(&version.replace(".0.0", ".1.0")).await;
         let line = format!(
             "sign --key {key} --use-signing-config=false --tlog-upload=false -y --allow-http-registry {pinned}"
@@ -119,7 +119,7 @@ async fn kms_plugin_signatures_are_compatible_with_cosign() {
             verified.success().unwrap();
         }
 
-        // A file, by its digest, and an attestation.
+        // A file is signed by its digest, and attested.
         fs_err::write(scene.bench.folder().join("file"), version).unwrap();
         let line = format!("sign file --bundle file.json --force --key {key}");
         scene.run_plugin(&line).await.success().unwrap();
@@ -147,7 +147,7 @@ async fn kms_plugin_signatures_are_compatible_with_cosign() {
             .await;
         refused.failure(3).unwrap();
     }
-    // The message of the KMS plugin.
+    // The command reports the message of the KMS plugin.
     let nowhere = scene
         .run_plugin("keys public --key files:///no/such/key")
         .await;

@@ -120,7 +120,7 @@ async fn both_ways(program: RegistryProgram) {
         );
         scene.cosign(&arguments).await.success().unwrap();
     }
-    // The trust root without the Rekor v2 log accepts neither.
+    // The trust root without the Rekor v2 log accepts no signature of this log.
     let without = scene.sigstore.trusted_root().display().to_string();
     let arguments = format!(
         "verify {pinned} --certificate-identity {ANA} --certificate-oidc-issuer {PERSON_ISSUER} --trusted-root {without}"
@@ -181,7 +181,7 @@ async fn always(answer: &'static str) -> String {
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let mut read = vec![0; 64 * 1024];
-            // The whole request is in the first packets, and its content does not matter.
+            // One read receives the whole request. The content of the request does not matter.
             let _ = stream.read(&mut read).await;
             let _ = stream.write_all(answer.as_bytes()).await;
         }
@@ -234,7 +234,7 @@ async fn failed_rekor_2_request_is_reported_and_uploads_nothing() {
             1,
             "not the JSON of an entry with inclusion proof and checkpoint",
         ),
-        // Each version, configured as the other.
+        // A log of one version is configured as the other version.
         (v2(&old), 1, "--rekor-version"),
         (
             format!("{services} --rekor-url {tiles} --rekor-version 1"),
@@ -271,7 +271,8 @@ async fn failed_rekor_2_request_is_reported_and_uploads_nothing() {
     let why = scene.run_plugin(&verify).await.failure(3).unwrap();
     assert!(why.contains("has no signature for it"), "{why}");
 
-    // All set by flags. The format of cosign 2 uses the older log of the same signing config.
+    // All services are set by flags. For the format of cosign 2, the command uses the older log of
+    // the same signing config.
     let signed = scene
         .run_plugin(&format!(
             "sign {pinned} {by_flags} --rekor-url {tiles} --rekor-version 2 --timestamp-server-url {old}/api/v1/timestamp"

@@ -1,5 +1,5 @@
 //! Signatures of real cosign 2 and 3, by key and by certificate, at registries with and without the
-//! referrers API, as `verify` and `policy test` judge them. `bundle-trust` has tables of forgeries.
+//! referrers API, verified by `verify` and `policy test`. `bundle-trust` has tables of forgeries.
 
 use e2e::registry::{RegistryOptions, RegistryProgram};
 use e2e::sigstore::{PERSON_ISSUER, Sigstore, WORKFLOW, WORKFLOW_ISSUER, person, workflow};
@@ -296,7 +296,7 @@ async fn certificates_of_both_cosigns_verify_by_identity_and_by_policy() {
         let why = refused.failure(3).unwrap();
         assert!(why.contains("by another identity (subject"), "{why}");
     }
-    // The public trust root does not accept them.
+    // The public trust root does not verify these signatures.
     let public = scene
         .run_plugin(&format!(
             "verify {pinned} --certificate-identity ana@example.com --certificate-oidc-issuer {PERSON_ISSUER}"

@@ -242,8 +242,8 @@ async fn admits_and_installs_only_content_signed_by_the_workflow() {
         scene.plugin(&delete).await.success().unwrap();
     }
 
-    // Admitted with its proof. It waits for a pull secret while the policy changes, and the
-    // reconciler verifies it again.
+    // The BundleDeployment is admitted with its proof. It waits for a pull secret while the policy
+    // changes. Then the reconciler verifies the content again.
     let proven = format!("deploy late {by_three} --with-proof --dry-run=client -o json");
     let proven = scene.plugin(&proven).await.success().unwrap();
     let mut late: Value = serde_json::from_str(&proven).unwrap();
@@ -278,7 +278,7 @@ async fn admits_and_installs_only_content_signed_by_the_workflow() {
     let installed = scene.get("configmap greeting -n greeting").await;
     assert_eq!(installed, Value::Null);
 
-    // Another trust root in the ConfigMap: results with the first one are invalid.
+    // The ConfigMap gets another trust root, so results with the first trust root become invalid.
     scene.require(WORKFLOW).await;
     scene.until_admitted(BY_WATCH, &by_three).await;
     scene.trust(&root(&scene.others)).await;
@@ -287,7 +287,8 @@ async fn admits_and_installs_only_content_signed_by_the_workflow() {
         .await;
     scene.until_admitted(BY_WATCH, &foreign).await;
 
-    // An expiring trust root: the policy reports the time, and rejects all content that it matches.
+    // The trust root expires soon. After the expiry, the policy reports the time and rejects all
+    // content that it matches.
     let mut ending = root(&scene.others);
     let end = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(8);
     ending["tlogs"][0]["publicKey"]["validFor"]["end"] = end.to_string().into();

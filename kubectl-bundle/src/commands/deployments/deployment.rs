@@ -127,7 +127,8 @@ impl DeploymentWrite {
         let old = before["spec"]["provisionerClassName"].as_str()?;
         (old != wanted).then(|| {
             format!(
-                "{} changes from class {old} to class {wanted}: this requires verb use on both",
+                "{} changes from class {old} to class {wanted}: this requires verb use on both \
+                classes",
                 self.name
             )
         })

@@ -115,7 +115,8 @@ pub(super) fn previous(
             format!("bundledeployment {name} has no former revision"),
         )
         .hint(format!(
-            "`kubectl bundle history {name}` lists the revisions; spec.rollout.history is the number of former ones that are kept"
+            "`kubectl bundle history {name}` lists the revisions; spec.rollout.history is the \
+            number of former revisions that are kept"
         ))
     })?)
 }

@@ -84,7 +84,7 @@ impl HashedFile {
             || !is_unchanged(&before, &after)
             || !is_unchanged(&before, &path_now)
         {
-            let hint = "wait until the program that writes it has finished";
+            let hint = "wait until the program that writes the file has finished";
             return Err(refused("the file changed while it was read", hint).into());
         }
         if length == 0 {

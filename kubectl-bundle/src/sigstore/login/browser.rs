@@ -29,10 +29,13 @@ pub(super) async fn token(
     let url = address(login, endpoint, &redirect, &state, &nonce, &verifier);
     let is_opening = opener.is_some_and(|opener| opener.open(&url));
     ui.prompt(if is_opening {
-        format!("log in in the browser that opens now; otherwise open\n{url}")
+        format!(
+            "log in with the browser that opens now. If no browser opens, open this URL:\n{url}"
+        )
     } else {
         format!(
-            "log in in a browser on this machine, at\n{url}\n(on another machine: --fulcio-auth-flow device)"
+            "log in with a browser on this machine, at\n{url}\n(on another machine: \
+            --fulcio-auth-flow device)"
         )
     });
     let code = {

@@ -96,7 +96,8 @@ fn upgrade_keeps_settings_without_flags() {
     let told = context.run(&arguments);
     assert!(
         told.contains(
-            "web changes from class production to class staging: this requires verb use on both\n"
+            "web changes from class production to class staging: this requires verb use on both \
+            classes\n"
         ),
         "{told}"
     );

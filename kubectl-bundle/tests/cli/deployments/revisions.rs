@@ -235,7 +235,7 @@ fn rollback_fails_without_a_matching_revision() {
     ----- stdout -----
     ----- stderr -----
     error: bundledeployment web has no former revision [BUNDLE-CLUSTER-023]
-      hint: `kubectl bundle history web` lists the revisions; spec.rollout.history is the number of former ones that are kept
+      hint: `kubectl bundle history web` lists the revisions; spec.rollout.history is the number of former revisions that are kept
     ");
     insta::assert_snapshot!(rollback(deployed(), Vec::new(), &["--to", "7"]), @r"
     exit code: 1

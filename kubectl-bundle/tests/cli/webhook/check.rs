@@ -202,7 +202,7 @@ fn check_cannot_tell_while_the_registry_does_not_send_the_content() {
     let checked = context.run(&arguments);
     assert!(
         checked.starts_with(
-            "exit code: 4\n----- stdout -----\nbundledeployment.core.rukpak.io/web cannot tell\n"
+            "exit code: 4\n----- stdout -----\nbundledeployment.core.rukpak.io/web unknown\n"
         ),
         "{checked}"
     );
@@ -285,7 +285,9 @@ fn check_cannot_tell_without_right_to_read_the_secret_of_a_policy() {
     cluster(&mut context, told);
     let checked = context.run(&["check", "-f", "policy.yaml"]);
     assert!(
-        checked.starts_with("exit code: 4\n----- stdout -----\nsignaturepolicy.core.rukpak.io/releases cannot tell\n"),
+        checked.starts_with(
+            "exit code: 4\n----- stdout -----\nsignaturepolicy.core.rukpak.io/releases unknown\n"
+        ),
         "{checked}"
     );
     assert!(
@@ -306,7 +308,7 @@ fn check_cannot_tell_without_right_to_read_the_secret_of_a_policy() {
     let checked = check(&context);
     assert!(
         checked.starts_with(
-            "exit code: 4\n----- stdout -----\nbundledeployment.core.rukpak.io/web cannot tell\n"
+            "exit code: 4\n----- stdout -----\nbundledeployment.core.rukpak.io/web unknown\n"
         ),
         "{checked}"
     );

@@ -74,7 +74,10 @@ impl ScaledObjects {
 
 /// Returns the warning about an object with replicas that belong to `owner`.
 fn warning(item: &PreparedObject, owner: &str, rules: &[&Rule]) -> String {
-    let sentence = format!("{}: spec.replicas is left to {owner}", item.key);
+    let sentence = format!(
+        "{}: spec.replicas is not applied, because {owner} sets it",
+        item.key
+    );
     let is_ruled = rules
         .iter()
         .any(|rule| rule.fields.iter().any(|field| field == scaling::REPLICAS));
@@ -82,7 +85,7 @@ fn warning(item: &PreparedObject, owner: &str, rules: &[&Rule]) -> String {
         return sentence;
     }
     let rule = scaling::ignore_rule(&item.id);
-    format!("{sentence}; to exclude it from the first apply too, set {rule}")
+    format!("{sentence}; to exclude the field from the first apply too, set {rule}")
 }
 
 /// Returns the name of the HorizontalPodAutoscaler that scales `item`. If the list is incomplete,

@@ -69,6 +69,6 @@ async fn health_of(ctx: &Context, client: &Client, key: &str) -> Result<Health, 
             let value = serde_json::to_value(&live).map_err(kube::Error::SerdeError)?;
             health(&group_kind.group, &group_kind.kind, &value)
         }
-        None => Health::Waiting("is not there".to_owned()),
+        None => Health::Waiting("does not exist".to_owned()),
     })
 }

@@ -14,7 +14,7 @@ use crate::reconcile::status::condition_set;
 
 /// Reason why an expired Job is unhealthy.
 const EXPIRED_JOB_FAILED: &str =
-    "the Job failed, and its TTL has deleted it; it runs again with other content";
+    "the Job failed, and was deleted after its TTL; the Job runs again only with other content";
 
 impl DeploymentReconcile<'_> {
     /// Returns true if `item` is a Job of this content that has run, and that Kubernetes deleted

@@ -92,8 +92,8 @@ impl Fixtures {
         json!({"type": "image", "image": {"ref": format!("{}/{name}", self.registry)}})
     }
 
-    /// Writes a bare repository `large` with `sizes.commits` commits. Each changes one file, so that the
-    /// history has `sizes.history` MiB and one commit a few files.
+    /// Writes a bare repository `large` with `sizes.commits` commits. Each commit changes one file.
+    /// The history has `sizes.history` MiB, but the last commit has only a few files.
     fn write_history(&self, sizes: Sizes) -> Result<()> {
         let target = self.git.folder().join("large.git");
         git(

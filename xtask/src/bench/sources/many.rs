@@ -1,5 +1,6 @@
-//! Many Bundles of one requester, and few of another one that creates them last: the time of both, and
-//! the highest number of downloads at the same time.
+//! Many Bundles of one requester, and a few Bundles of a second requester, which are created last.
+//! Measures the time until each requester's Bundles are unpacked, and the highest number of
+//! concurrent downloads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -22,7 +23,7 @@ pub(super) const REQUESTERS: [&str; 2] = ["bench-many", "bench-few"];
 const FEW: usize = 4;
 /// Concurrent requests that prepare a source.
 const IN_FLIGHT: usize = 8;
-/// Concurrent uploads of one requester. The pod receives as many.
+/// Concurrent uploads of one requester. The pod accepts the same number.
 const UPLOADS: usize = 2;
 /// Time until the file server responds, so that downloads overlap.
 const DELAY: Duration = Duration::from_millis(20);
@@ -147,8 +148,9 @@ fn source(bench: &Bench<'_>, kind: Kind, number: usize) -> Value {
     }
 }
 
-/// Creates all Bundles, those of the second requester last. Returns the seconds until all are unpacked,
-/// and the seconds from the first Bundle of the second requester until all of its are.
+/// Creates all Bundles. The Bundles of the second requester are created last. Returns the seconds
+/// until all Bundles are unpacked, and the seconds from the creation of the second requester's
+/// first Bundle until all Bundles of this requester are unpacked.
 async fn unpack(bench: &Bench<'_>, kind: Kind) -> Result<(f64, f64)> {
     let total = bench.sizes.bundles;
     let began = Instant::now();
@@ -193,7 +195,7 @@ async fn create(
         .await
 }
 
-/// Uploads the archives when their Bundles wait for them.
+/// Uploads the archives when their Bundles wait for the uploads.
 async fn upload(
     bench: &Bench<'_>,
     token: &str,

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Time between two samples.
 const INTERVAL: Duration = Duration::from_millis(5);
 
-/// Running samples. They end when it is dropped.
+/// A running measurement. The measurement ends when this value is dropped.
 pub(super) struct MemorySamples {
     peak: Arc<AtomicU64>,
     is_done: Arc<AtomicBool>,
@@ -44,7 +44,7 @@ impl Drop for MemorySamples {
     fn drop(&mut self) {
         self.is_done.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // Its result has no value.
+            // The thread returns no value.
             let _ = thread.join();
         }
     }

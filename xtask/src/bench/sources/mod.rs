@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::table::Table;
 use fixtures::Fixtures;
 
-/// Class whose sources can be on loopback.
+/// Class that allows sources on loopback.
 const CLASS: &str = "bench-sources";
 const NAMESPACE: &str = "bundle-system";
 const DEADLINE: Duration = Duration::from_secs(1_800);

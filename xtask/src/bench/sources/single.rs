@@ -1,4 +1,4 @@
-//! One large transfer of each source, beside git and curl with the same bytes.
+//! One large transfer of each source, compared with git and curl for the same bytes.
 
 use std::path::Path;
 use std::process::Command;
@@ -56,7 +56,7 @@ pub(super) async fn measure(bench: &Bench<'_>) -> Result<Table> {
 
     let source = fixtures.http_source("large.tgz");
     let ours = bundles(bench, "http", |round| {
-        // Other bytes each time, because known content is not downloaded again.
+        // The bytes differ in each round, because the pod does not download known content again.
         let bytes = archive(&format!("http-{round}"), sizes.archive * MIB)?;
         fs_err::write(fixtures.file(&format!("large-{round}.tgz")), bytes)?;
         Ok(fixtures.http_source(&format!("large-{round}.tgz")))

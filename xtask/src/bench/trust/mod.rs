@@ -18,7 +18,7 @@ use super::table::Table;
 /// Number of repetitions.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sizes {
-    /// Rounds of the loop in one process.
+    /// Number of decisions in one process.
     verdicts: usize,
     /// Runs of each program.
     runs: usize,
@@ -119,12 +119,16 @@ impl Scene {
             fs_err::write(folder.join(format!("{name}.json")), case.to_string())?;
         }
         let told = decided(&folder, sizes.verdicts)?;
-        let mut table = Table::new(&["a verdict from a proof", "p50 ms", "p99 ms", "aim p50 ms"]);
+        let mut table = Table::new(&["decision from a proof", "p50 ms", "p99 ms", "target p50 ms"]);
         for (name, title, aim) in [
             ("bare-one", "one bare P-256 verification", "-"),
             ("key-anew", "by key", "0.15"),
             ("key-remembered", "by key, cached", "-"),
-            ("bare-chain", "bare verifications of such a chain", "-"),
+            (
+                "bare-chain",
+                "bare verifications of the same certificate chain",
+                "-",
+            ),
             ("keyless-anew", "by certificate", "0.5"),
             ("keyless-remembered", "by certificate, cached", "-"),
         ] {
@@ -156,7 +160,7 @@ impl Scene {
             "one reference",
             "tool",
             "s (median)",
-            "times as fast",
+            "speed, ratio to cosign 3",
             "peak MiB",
         ]);
         for (title, our_line, their_line) in [

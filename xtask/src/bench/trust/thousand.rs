@@ -48,7 +48,7 @@ pub(super) async fn admitted(count: usize) -> Result<Table> {
         "per s",
         "p50 ms",
         "p99 ms",
-        "webhook MiB afterwards",
+        "webhook MiB after the run",
     ]);
     let mut row = |title: &str, took: Option<(f64, Percentiles)>, kib: u64| {
         let figures = took.map_or_else(
@@ -71,7 +71,7 @@ pub(super) async fn admitted(count: usize) -> Result<Table> {
             format!("{:.1}", install::mebibytes(kib)),
         ]);
     };
-    row("before any", None, idle);
+    row("before the first review", None, idle);
     for with_proof in [true, false] {
         if !with_proof {
             webhook.restart().await?;
@@ -82,7 +82,7 @@ pub(super) async fn admitted(count: usize) -> Result<Table> {
         } else {
             "without proof"
         };
-        for round in ["", ", again", ", a third time"] {
+        for round in ["", ", second run", ", third run"] {
             let took = creates(&cluster, &signed, with_proof).await?;
             row(&format!("{kind}{round}"), Some(took), webhook.rss_kib()?);
         }
@@ -210,7 +210,7 @@ pub(super) async fn referrers(count: usize) -> Result<Table> {
     let pinned = publish(&bench, &registry, "1.0.0").await?;
     run(&bench, "keys generate --output-key-prefix wanted").await?;
     let verify = format!("verify {pinned} --key wanted.pub");
-    let mut table = Table::new(&["referrers that are signatures by others", "s", "message"]);
+    let mut table = Table::new(&["referrers: signatures by other keys", "s", "message"]);
     let client = Client::new(ClientOptions::default())?;
     let reference: Reference = pinned.parse()?;
     let reference = reference.pinned().context("push returned no digest")?;

@@ -176,7 +176,7 @@ impl Walk<'_> {
         {
             self.report(
                 &child(path, "additionalProperties"),
-                "it and properties exclude each other",
+                "additionalProperties and properties exclude each other",
             );
         }
         if schema.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(false)) {
@@ -249,7 +249,7 @@ impl Walk<'_> {
         if embedded && !keeps && !fields {
             self.report(
                 &child(path, "properties"),
-                "embedded objects require them, or x-kubernetes-preserve-unknown-fields",
+                "embedded objects require properties, or x-kubernetes-preserve-unknown-fields",
             );
         }
     }
@@ -290,7 +290,7 @@ impl Walk<'_> {
         if !only_names {
             self.report(
                 &child(&path, "metadata"),
-                "it restricts only name and generateName",
+                "only name and generateName of metadata can be restricted",
             );
         }
     }

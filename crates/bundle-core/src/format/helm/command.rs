@@ -103,7 +103,8 @@ pub(super) fn command(
 fn too_long(name: &str) -> Finding {
     let (length, name) = (name.len(), name.escape_debug());
     let message = format!(
-        "BundleDeployment `{name}` is the release of a chart, whose name can have at most {RELEASE_NAME} characters, and has {length}"
+        "the name of BundleDeployment `{name}` is used as the name of the Helm release and has \
+        {length} characters, more than the limit of {RELEASE_NAME}"
     );
     Finding::error(codes::format::CHART_FAILED, message)
         .hint("create the BundleDeployment with a shorter name")

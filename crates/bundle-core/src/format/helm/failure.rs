@@ -33,13 +33,19 @@ pub fn failure(command: &RenderCommand, stderr: &[u8]) -> Findings {
             codes::format::CHART_IMPURE,
             "the template calls `lookup`, which reads objects of a cluster",
         )
-        .hint("a bundle has the same objects in each cluster: set the value in spec.config so that the template does not call it, or change the chart")
+        .hint(
+            "a bundle has the same objects in each cluster: set the value in spec.config so that \
+         the template does not call `lookup`, or change the chart",
+        )
     } else if message.contains(NOW_CALL) {
         Finding::error(
             codes::format::CHART_IMPURE,
-            "the template calls `now`, so that each rendering has other objects",
+            "the template calls `now`, so the objects differ in each rendering",
         )
-        .hint("set the value in spec.config so that the template does not call it, or change the chart")
+        .hint(
+            "set the value in spec.config so that the template does not call `now`, or change \
+         the chart",
+        )
     } else {
         Finding::error(
             codes::format::CHART_FAILED,
@@ -244,7 +250,8 @@ mod tests {
         assert_eq!(
             errors(&at("fail", 0)),
             [
-                "templates/a.yaml:2: the template calls `now`, so that each rendering has other objects"
+                "templates/a.yaml:2: the template calls `now`, so the objects differ in each \
+                rendering"
             ]
         );
     }

@@ -71,9 +71,9 @@ fn are_tests(events: &[String]) -> bool {
 fn rejected(object: &Manifest, events: &[String], runs_once: bool) -> Finding {
     let events = events.join(", ").escape_debug().to_string();
     let hint = if runs_once {
-        "disable it with a value of the chart in spec.config, or run the Job yourself"
+        "disable the hook with a value of the chart in spec.config, or run the Job yourself"
     } else {
-        "disable it with a value of the chart in spec.config"
+        "disable the hook with a value of the chart in spec.config"
     };
     Finding::error(
         codes::format::CHART_HOOK,

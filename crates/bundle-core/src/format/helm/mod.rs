@@ -120,5 +120,5 @@ fn not_rendered() -> Finding {
         codes::format::NOT_RENDERED,
         "the content is a chart that is not rendered",
     )
-    .hint("a command that renders it, such as `kubectl bundle render`, shows its objects")
+    .hint("`kubectl bundle render` renders the chart and shows its objects")
 }

@@ -72,7 +72,11 @@ pub fn compare(command: &RenderCommand, first: &[u8], second: &[u8]) -> Result<(
         codes::format::CHART_IMPURE,
         "two renderings of the template with the same values differ",
     )
-    .hint("functions such as randAlphaNum, genCA, uuidv4 and keys return other results each time: set the value in spec.config so that the template does not call them, or change the chart");
+    .hint(
+        "functions such as randAlphaNum, genCA, uuidv4 and keys return another result in each \
+     rendering: set the value in spec.config so that the template does not call such a function, \
+     or change the chart",
+    );
     Err(if template.is_empty() {
         finding
     } else {

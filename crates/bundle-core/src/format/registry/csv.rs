@@ -150,7 +150,7 @@ impl Csv {
             line,
         } = manifest;
         let unreadable = |error: serde_json::Error| {
-            super::refused(format!("read the ClusterServiceVersion: {error}"))
+            super::refused(format!("invalid ClusterServiceVersion: {error}"))
                 .in_file(&file)
                 .at_line(line)
                 .about(id.to_string())

@@ -71,7 +71,8 @@ impl KeepReason {
     pub fn next_step(self) -> String {
         match self {
             Self::Unfinished => format!(
-                "the Job has not finished and is replaced after that; to replace it now, annotate it with {ANNOTATION}: Always"
+                "the Job is replaced after it has finished; to replace the Job now, annotate it \
+                with {ANNOTATION}: Always"
             ),
             Self::NotAsked => format!(
                 "to delete it and create it again, annotate it with {ANNOTATION}: Always or set spec.rollout.replace: Always"

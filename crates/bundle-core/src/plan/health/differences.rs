@@ -142,7 +142,8 @@ pub const DIFFERENCES: &[Difference] = &[
         state: "the scheduler has found no node for it for more than 15 s",
         here: WAITING,
         there: FAILED,
-        reason: "The scheduler keeps trying, and a new node can be added. The message has the scheduler's own words.",
+        reason: "The scheduler keeps trying, and a new node can be added. The message quotes the \
+         scheduler.",
     },
     Difference {
         name: "kstatus-pod-unknown",
@@ -151,7 +152,7 @@ pub const DIFFERENCES: &[Difference] = &[
         state: "its phase is `Unknown`",
         here: WAITING,
         there: UNKNOWN,
-        reason: "The node does not report. It may report again.",
+        reason: "The node does not report now. It may report later.",
     },
     Difference {
         name: "kstatus-claim-lost",
@@ -160,7 +161,7 @@ pub const DIFFERENCES: &[Difference] = &[
         state: "its phase is `Lost`",
         here: FAILED,
         there: WAITING,
-        reason: "The volume of a lost claim does not come back.",
+        reason: "A lost claim never gets its volume again.",
     },
     Difference {
         name: "kstatus-namespace",
@@ -295,7 +296,8 @@ pub const DIFFERENCES: &[Difference] = &[
         state: "it is suspended",
         here: READY,
         there: SUSPENDED,
-        reason: "Nothing happens until the user resumes the Job. This project has no fourth verdict.",
+        reason: "Nothing happens until the user resumes the Job. This project has only the results \
+         ready, waiting and failed.",
     },
     Difference {
         name: "argo-pod-finite",
@@ -391,7 +393,8 @@ pub const DIFFERENCES: &[Difference] = &[
             Verdict::Suspended,
             Verdict::Unknown,
         ],
-        reason: "Argo CD does not read these conditions, and compares generations for workloads only. Its verdict depends on other fields. This project follows kstatus.",
+        reason: "Argo CD does not read these conditions, and compares generations for workloads \
+         only. Its result depends on other fields. This project follows kstatus.",
     },
     Difference {
         name: "argo-unread-kinds",
@@ -409,6 +412,7 @@ pub const DIFFERENCES: &[Difference] = &[
         state: "it has not succeeded",
         here: READY,
         there: NOT_READY,
-        reason: "Argo CD has a rule for this kind of its own project. Here it is a custom resource like any other.",
+        reason: "The kind belongs to the Argo project, and Argo CD has a rule for this kind. In \
+         this project, the rule for custom resources applies.",
     },
 ];

@@ -98,7 +98,8 @@ fn no_reference(registry: &str) -> String {
         );
     }
     if registry.contains('[') && registry.contains('*') {
-        return "matches no reference: an IPv6 address is written in full".to_owned();
+        return "matches no reference: an IPv6 address must be written in full, without `*`"
+            .to_owned();
     }
     if canonical_registry(registry) == DOCKER_HUB {
         return "matches no reference: on Docker Hub, every repository has two components, and official images are library/NAME".to_owned();

@@ -223,7 +223,8 @@ fn controller(deletion: &Deletion<'_>, facts: &DeletionFacts, findings: &mut Fin
             Finding::error(
                 codes::review::DELETE_NOT_ALLOWED,
                 format!(
-                    "the owner references of {} {} were not reviewed by admission: the garbage collector must not delete it",
+                    "the owner references of {} {} were not reviewed by admission, so the garbage \
+                    collector has no permission to delete this object",
                     deletion.kind, deletion.name
                 ),
             )

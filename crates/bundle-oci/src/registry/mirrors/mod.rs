@@ -223,7 +223,7 @@ fn parse_location(location: &str, rest: &str) -> Result<Repository, Reason> {
     let name = format!("{location}{rest}");
     name.parse().map_err(|_| {
         Reason::Settings(format!(
-            "registries.conf maps it to `{name}`, which is not a repository"
+            "registries.conf maps the reference to `{name}`, which is not a repository"
         ))
     })
 }

@@ -293,7 +293,8 @@ fn occupied_path(path: &str, error: &std::io::Error) -> UnpackError {
     if error.kind() == std::io::ErrorKind::AlreadyExists {
         return refused(
             path,
-            "collides with another path on this disk, which for example ignores upper and lower case",
+            "collides with another path on this disk, for example because the file system ignores \
+            upper and lower case",
         );
     }
     unwritable(path, error)

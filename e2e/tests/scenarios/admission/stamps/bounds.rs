@@ -9,8 +9,9 @@ use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
 use super::*;
 
 const FINALIZER: &str = "core.rukpak.io/delete-installed-objects";
-/// Bytes of one finalizer, as text and as a field of its manager.
+/// Bytes of one finalizer in `metadata.finalizers`.
 const FINALIZER_BYTES: usize = 8;
+/// Bytes of one finalizer in `metadata.managedFields`.
 const FIELD_BYTES: usize = 18;
 /// Maximum size of an object, below the 1.5 MiB that API servers store.
 const OBJECT_BYTES: usize = 1_380_000;
@@ -99,7 +100,8 @@ async fn writes_of_objects_that_could_not_be_read_are_rejected() {
     let one = json!({"metadata": {"finalizers": [FINALIZER]}});
     patched(&cluster, name, &one).await.unwrap();
 
-    // With as many annotations as are admitted there is space for the stamp of the next write.
+    // An object with the maximum size of annotations still has space for the stamp of the next
+    // write.
     let annotations = json!({"metadata": {"annotations": {"a": "x".repeat(190_000)}}});
     patched(&cluster, name, &annotations).await.unwrap();
     let groups: Vec<String> = (0..200)
@@ -129,8 +131,8 @@ async fn deployment_that_is_too_large_to_be_read_is_reported_and_removed_once_it
     installed(&cluster, name).await;
     admission_off(&cluster).await;
     add_finalizers(&cluster, name).await;
-    // API servers of 1.33 store the owner of each field with the next write, and etcd rejects such
-    // an object: it has no condition, but an Event.
+    // API servers of 1.33 add the owner of each field at the next write, and etcd rejects such a
+    // large object. Therefore the object has an Event, but no condition.
     let is_writable = KubernetesRelease::from_environment().unwrap() != KubernetesRelease::Oldest;
     if is_writable {
         for kind in ["Ready", "Progressing"] {
@@ -160,7 +162,7 @@ async fn deployment_that_is_too_large_to_be_read_is_reported_and_removed_once_it
         .unwrap();
     }
 
-    // Shortly after a gap, deletions are rejected.
+    // Shortly after a gap in the registrations, deletions are rejected.
     wait::until_true(LONG, "it is being deleted", || async {
         let line = format!("delete {what} --wait=false");
         Ok(try_kubectl(&cluster, &line).await.is_success())
@@ -172,7 +174,8 @@ async fn deployment_that_is_too_large_to_be_read_is_reported_and_removed_once_it
         assert!(get(&cluster, &note).await.is_some());
         let half = json!({"metadata": {"finalizers": finalizers(FINALIZERS / 2)}});
         patched(&cluster, name, &half).await.unwrap();
-        // The webhook may read it from now on, and remove its finalizer at any time.
+        // From now on the webhook can read the object, and can remove its own finalizer at any
+        // time.
         for most in [FINALIZERS / 2 - 1, 1] {
             wait::until_true(LONG, "it is made smaller", || async {
                 let Some(found) = get(&cluster, &what).await else {

@@ -185,8 +185,8 @@ async fn removal_of_unsealed_content_waits_until_a_user_admits_it() {
     let line = format!("patch bundledeployment {NAME} --type=merge --patch={patch}");
     kubectl(&cluster, &line).await;
     admission_on(&webhook).await;
-    // Longer than the clocks of API server and pod may differ, so that the deletion counts as
-    // later.
+    // The wait is longer than the allowed difference between the clocks of API server and pod, so
+    // that the deletion counts as later.
     let_stamps_age().await;
     let line = format!("delete bundledeployment {NAME} --wait=false");
     kubectl(&cluster, &line).await;
@@ -281,7 +281,8 @@ async fn owners_that_admission_reviewed_delete_the_deployment_and_its_bundle() {
     apply(&cluster, &born).await;
     prepared(&cluster).await;
     until(&cluster, "bundledeployment born", "Installed", "True").await;
-    // It was sealed without owners.
+    // The webhook sealed the BundleDeployment without owner references. The references are added
+    // now.
     patch(&cluster, &format!("bundledeployment {NAME}"), &owned).await;
     collect(&cluster, "passing", &owned).await;
     until_removed(&cluster).await;

@@ -135,7 +135,7 @@ async fn admission_off(cluster: &Cluster) {
         )
         .await;
     }
-    // The API server observes it with a delay.
+    // The API server detects the deletion of the registrations with a delay.
     let probe = deployment("e2e-probe", "Not A Reference", &json!({}));
     wait::until_true(LONG, "the API server asks nobody", || async {
         Ok(apply_with(cluster, &probe, &["--dry-run=server"])
@@ -235,7 +235,7 @@ async fn seal_and_stamp_count_for_one_generation_of_one_object() {
     let_stamps_age().await;
 
     admission_off(&cluster).await;
-    // The same object at a later generation, with the stamp and the seal of the earlier one.
+    // A later generation of the same object, with the stamp and the seal of the earlier generation.
     let with = |mut object: Value, from: &Value| {
         object["metadata"]["annotations"] = json!({STAMP: stamp(from)});
         object
@@ -248,7 +248,7 @@ async fn seal_and_stamp_count_for_one_generation_of_one_object() {
     let installed = get(&cluster, "configmap copied -n team-a").await.unwrap();
     assert_eq!(installed["data"]["text"], "2.0.0");
 
-    // Another object.
+    // Another object, with the stamp and the seal of the first object.
     let other = deployment("other", &one, &json!({}));
     apply(&cluster, &with(other, &old)).await;
     write_status(&cluster, "other", &old).await;
@@ -309,7 +309,7 @@ async fn edit_of_settings_by_an_administrator_keeps_the_requester_of_the_templat
     let what = "bundledeployment edited";
     let why = until(&cluster, what, "Installed", "False").await;
     assert!(why.contains("mallory lacks permissions"), "{why}");
-    // An edit by an administrator that does not concern the content.
+    // An administrator changes an annotation and a setting, but not the content.
     kubectl(
         &cluster,
         "annotate bundledeployment edited core.rukpak.io/checked=again",
@@ -348,7 +348,8 @@ async fn bundle_created_in_advance_is_not_installed_as_generated_and_blocks_noth
     until(&cluster, what, "Installed", "True").await;
     let uid = get(&cluster, what).await.unwrap()["metadata"]["uid"].clone();
 
-    // Mallory creates the Bundle of the next template, while its tag refers to other content.
+    // Mallory creates the Bundle of the next template while the tag of the template refers to other
+    // content.
     let (tag, _) = publish_objects(&cluster, "forged", "2.0.0", &[note("forged", "evil")]).await;
     let next = deployment("forged", &tag, &json!({}));
     let hash = template_hash(&next["spec"]["template"]);
@@ -454,14 +455,14 @@ async fn approval_counts_only_for_the_account_and_configuration_that_were_approv
 #[tokio::test(flavor = "multi_thread")]
 async fn write_through_one_replica_is_sealed_by_another_also_by_its_successor() {
     let (cluster, mut leader) = stage().await;
-    // The registrations refer to the second replica; the first holds the lease.
+    // The registrations refer to the second replica. The first replica holds the lease.
     let _standby = cluster
         .start_webhook(WebhookOptions::default())
         .await
         .unwrap();
     let (_, one) = publish(&cluster, "replicas", "1.0.0").await;
-    // The second replica changes the registrations. A write of the same second has no proof for the
-    // first one.
+    // The second replica changes the registrations. For a write in the same second, the first
+    // replica cannot prove that the registrations were intact.
     let_stamps_age().await;
     let sealed = |name: &'static str| {
         let cluster = &cluster;

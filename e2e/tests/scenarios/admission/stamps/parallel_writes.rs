@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use super::bounds::deployments;
 use super::*;
 
-/// Clients that write continuously, each on its own connection.
+/// Number of clients that write continuously. Each client has its own connection.
 const WRITERS: usize = 8;
 
 /// Writes an annotation of the object continuously, also before it exists.

@@ -21,7 +21,7 @@ use builtin::{BASES, cases, pointer};
 use definitions::definition;
 use objects::{OBJECTS, good, rich};
 
-/// Cases with different verdicts, and the reasons.
+/// Cases for which `build` and the API server have different results, and the reasons.
 const DIFFER: &[(&str, &str)] = &[
     (
         "a rule that costs too much",

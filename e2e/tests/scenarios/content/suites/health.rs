@@ -1,5 +1,5 @@
-//! Health verdicts of kstatus and Argo CD, on the objects of their own test suites and on the
-//! matrix.
+//! Health results of kstatus and Argo CD, compared with this project: for the objects of their own
+//! test suites, and for the objects of `matrix`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,8 @@ const KSTATUS: (&str, &str) = (
     "pkg/kstatus/status/status_compute_test.go",
 );
 
-/// Returns the verdict of the pod and of `kubectl bundle status`.
+/// Returns the health of an object by the rules of this project, which the pod and `kubectl bundle
+/// status` use.
 fn verdict_here(object: &Value) -> Verdict {
     let (group, kind) = group_kind(object);
     if !has_health(group, kind) {
@@ -56,7 +57,7 @@ fn stored(mut object: Value) -> Option<Value> {
     match (group, kind) {
         // The group of a custom resource has a dot.
         ("something", _) => None,
-        // The controller removes a condition of a Job and never writes it as `False`.
+        // The controller removes a condition of a Job and never sets the status `False`.
         ("batch", "Job") if has(&object, "Failed", "False") => None,
         ("", "Pod") => {
             let policy = &mut object["spec"]["restartPolicy"];
@@ -117,7 +118,7 @@ async fn compare(tool: HealthTool, program: Tool, objects: Vec<Value>) -> BTreeS
     assert_eq!(answers.len(), objects.len());
     let rows: Vec<_> = DIFFERENCES.iter().filter(|row| row.tool == tool).collect();
     let mut used = BTreeSet::new();
-    // One object of each kind of difference: there may be thousands.
+    // One object for each kind of difference, because thousands of objects can differ.
     let mut undocumented = BTreeMap::new();
     for (object, answer) in objects.iter().zip(&answers) {
         let (here, there) = (verdict_here(object), verdict_there(answer));
@@ -154,7 +155,7 @@ async fn assert_documented(tool: HealthTool, program: Tool) {
     let used = compare(tool, program, objects).await;
     let rows = DIFFERENCES.iter().filter(|row| row.tool == tool);
     let documented: BTreeSet<_> = rows.map(|row| row.name).collect();
-    // A row without a difference is no longer true.
+    // A documented row that no object needs is outdated.
     assert_eq!(used, documented);
 }
 

@@ -208,7 +208,7 @@ fn job() -> Matrix {
         .condition("Suspended", &[("", ""), ("True", ""), ("False", "")])
         .condition("Complete", &[("", ""), ("True", "")])
         .condition("Failed", &[("", ""), ("True", "BackoffLimitExceeded")])
-        // A Job ends once, and only one that has started ends.
+        // A Job ends only once, and only after its start.
         .only(|object| {
             let status = object["status"].to_string();
             let ends = status.matches("Complete").count() + status.matches("BackoffLimit").count();
@@ -273,8 +273,8 @@ fn pod() -> Matrix {
                 ended,
             ],
         )
-        // A Pod that is not scheduled is not ready. A container that cannot be started keeps its
-        // Pod from being ready and from ending. A kubelet that does not report gives no reasons.
+        // A Pod that is not scheduled is not ready. A Pod with a container that cannot be started
+        // is neither ready nor ended. Without reports of the kubelet, containers have no reasons.
         .only(|object| {
             let status = object["status"].to_string();
             let is_blocked = ["BackOff", "ErrImagePull", "ConfigError"]
@@ -401,7 +401,7 @@ fn generic() -> Vec<Matrix> {
     .into()
 }
 
-/// Returns kinds whose objects are ready as soon as they exist.
+/// Returns objects of kinds that are ready as soon as they exist.
 fn unread() -> Vec<Matrix> {
     [
         ("v1", "ConfigMap"),

@@ -16,7 +16,7 @@ use super::{
 /// opens no new connection while a connection is open, and detects a silent peer by unanswered
 /// pings after 30 + 15 s.
 const SILENT_PEER: Duration = Duration::from_secs(60);
-/// Time in which the API server learns that a replica is gone.
+/// Time in which the API server detects that a replica has ended.
 const GAP: Duration = Duration::from_secs(5);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -33,7 +33,7 @@ async fn node_leader_that_is_killed_resumes_within_the_lease() {
     until_ready(node).await;
     let outcome = load.end(cluster).await;
     outcome.assert_applied_once(2);
-    // The API server repeats no review whose connection breaks.
+    // If a connection breaks, the API server does not repeat its reviews.
     let reviews = &outcome.reviews;
     assert!(reviews.longest_gap < GAP, "{:?}", reviews.longest_gap);
     assert!(
@@ -102,7 +102,8 @@ async fn node_leader_that_is_paused_for_longer_than_the_lease_writes_nothing_aft
     let next = holder(node).await;
     assert_ne!(next, leader);
     assert_restored(cluster).await;
-    // Both learn of the next deletions, the former leader from its open watches.
+    // Both replicas observe the next deletions. The former leader observes them in its open
+    // watches.
     for n in 0..4 {
         let line = format!("delete configmap {KEPT}-{n} -n {TARGET}");
         kubectl(cluster, &line).await;

@@ -42,7 +42,7 @@ pub(super) struct Reviews {
     pub(super) admitted: usize,
     /// Messages of the API server about reviews that failed.
     pub(super) failed: Vec<String>,
-    /// Requests that the API server itself did not answer.
+    /// Number of requests without a response of the API server.
     pub(super) unanswered: usize,
     /// Longest time between two admitted reviews of a requester.
     pub(super) longest_gap: Duration,
@@ -261,7 +261,7 @@ impl Load {
                 .filter(|found| condition(&found.data, "Installed")["status"] != "True")
                 .map(|found| format!("{:?}: {}", found.metadata.name, found.data["status"]))
                 .collect();
-            // The API server can have stored one whose response was lost.
+            // The API server can have stored a BundleDeployment whose response was lost.
             anyhow::ensure!(found.len() >= created, "{} exist", found.len());
             anyhow::ensure!(missing.is_empty(), "{missing:?}");
             Ok(Some(found.len()))
@@ -380,7 +380,8 @@ impl Outcome {
             .collect()
     }
 
-    /// Checks that each object was applied once, and by one leader after the other.
+    /// Checks that each object was applied once, and that at most `most_leaders` leaders applied
+    /// objects, one after the other.
     pub(super) fn assert_applied_once(&self, most_leaders: usize) {
         assert!(self.installed > 0);
         let objects: std::collections::BTreeSet<&str> =

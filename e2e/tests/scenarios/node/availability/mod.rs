@@ -26,7 +26,7 @@ const LONG: Duration = Duration::from_secs(120);
 /// Maximum time of a failover: the default of `--lease-duration` plus the time that the next leader
 /// needs to acquire the lease.
 const FAILOVER: Duration = Duration::from_secs(17);
-/// Time until an object is restored, on a machine with other work.
+/// Time limit for restoring an object on a busy machine.
 const RESUMED: Duration = Duration::from_secs(60);
 /// Name of the BundleDeployment whose objects the leader restores.
 const KEPT: &str = "kept";

@@ -16,7 +16,8 @@ use serde_json::{Value, json};
 use super::super::super::objects::{get, kubectl};
 use super::{NAMESPACE, RELEASE, assert_restored, installed, loaded, pods, until_ready};
 
-/// Above the interval in which each replica checks the certificates.
+/// Time limit for a rotation. It is longer than the interval in which each replica checks the
+/// certificates.
 const ROTATION: Duration = Duration::from_secs(60);
 const STATE_NAMESPACE: &str = "bundle-system-state";
 const TLS: &str = "bundle-webhook-tls";
@@ -125,7 +126,8 @@ fn old_serving(authority: &str, authority_key: &str) -> (String, String) {
     (certificate.pem(), key.serialize_pem())
 }
 
-/// Returns the same authority with times as if the authority had been created two hours ago.
+/// Returns the certificate of the authority with changed times: as if it had been created two hours
+/// ago.
 fn older(authority: &str, authority_key: &str) -> String {
     let base64: String = authority
         .lines()
@@ -193,7 +195,8 @@ async fn node_rotation_of_the_certificate_authority_fails_no_review() {
         &format!("delete secret {TLS} -n {STATE_NAMESPACE}"),
     )
     .await;
-    // The new authority is announced. The certificate of the former one is served.
+    // The registrations already trust the new authority. The pods still serve a certificate of the
+    // former authority.
     wait::until_true(ROTATION, "both authorities are registered", || async {
         let now = stored(cluster, "ca.crt").await;
         let registered = registered(cluster).await;
@@ -203,7 +206,7 @@ async fn node_rotation_of_the_certificate_authority_fails_no_review() {
     .await
     .unwrap();
     assert_eq!(served(node).await.unwrap(), before);
-    // An hour later it issues the serving certificate.
+    // After one hour, the new authority issues the serving certificate.
     let announced = stored(cluster, "ca.crt").await;
     let older = older(&announced, &stored(cluster, "ca.key").await);
     store(cluster, &[("ca.crt", &older)]).await;

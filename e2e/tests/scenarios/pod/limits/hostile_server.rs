@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-/// A server that answers each request with a response of its author, and keeps connections open.
+/// A server that returns the attacker's response to each request, and keeps connections open.
 #[derive(Clone)]
 pub(super) struct HostileServer {
     /// Returns the response to a request with this head.

@@ -1,5 +1,5 @@
-//! Resources that one tenant can take from the shared pod: memory, time, and disk space. Each
-//! attack runs against the real process under the memory limit of its Deployment, while `/livez` is
+//! Resources of the shared pod that one tenant can use: memory, time, and disk space. Each attack
+//! runs against the real process under the memory limit of its Deployment, while `/livez` is
 //! polled.
 
 use std::io::Write as _;
@@ -28,8 +28,8 @@ const CLASS: &str = "core-rukpak-io-plain";
 const LONG: Duration = Duration::from_secs(120);
 /// The limit of the container in webhook/deploy/manifests/deployment.yaml.
 const MEMORY_LIMIT: u64 = 128 << 20;
-/// Longest accepted time of a probe. A probe that takes longer waits for the attack. Shorter times
-/// are printed and not asserted, because other scenarios use the same processors.
+/// Longest accepted duration of a probe. A longer probe means that the probe waits for the attack.
+/// Shorter times are printed and not asserted, because other scenarios use the same processors.
 const ALIVE_WITHIN: Duration = Duration::from_secs(5);
 /// A public key that has signed nothing.
 const KEY: &str = "-----BEGIN PUBLIC KEY-----
@@ -48,7 +48,7 @@ async fn stage_with(flags: &[&str]) -> (Cluster, Webhook) {
         .start_webhook(WebhookOptions {
             memory_limit: Some(MEMORY_LIMIT),
             flags: flags.iter().map(|&flag| flag.to_owned()).collect(),
-            // As in the Deployment.
+            // The same environment variables as in the Deployment.
             environment: [
                 ("BUNDLE_MEMORY_LIMIT", MEMORY_LIMIT.to_string()),
                 ("MALLOC_ARENA_MAX", "2".to_owned()),

@@ -81,7 +81,7 @@ async fn object_that_another_user_keeps_changing_delays_no_other_and_is_finally_
             .await
             .unwrap();
         }
-        // And the object of the conflict, repeatedly.
+        // The object of the conflict is restored too, repeatedly.
         for _ in 0..2 {
             wait::until_true(LONGEST, "item-0 is restored", || async {
                 Ok(text(&cluster, "item-0").await == "hello")

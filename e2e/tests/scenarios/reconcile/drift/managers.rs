@@ -1,6 +1,6 @@
-//! Changes by any field manager, including that of the webhook, with every verb, in the same second
-//! as a write of the webhook, and while the webhook is down. `inventory` tests which objects belong
-//! to a BundleDeployment.
+//! Changes by any field manager, including the field manager of the webhook, with every verb, in
+//! the same second as a write of the webhook, and while the webhook is down. `inventory` tests
+//! which objects belong to a BundleDeployment.
 
 use std::time::Duration;
 
@@ -141,7 +141,7 @@ async fn restores_changed_values_of_any_field_manager_and_request() {
             settled(&cluster).await;
             let mut object = applied(&cluster, what).await;
             *object.pointer_mut(pointer).unwrap() = evil.clone();
-            // Several times, also within the second of a write of the webhook.
+            // The change is repeated, also within the same second as a write of the webhook.
             for _ in 0..3 {
                 apply_as(&cluster, manager, &object).await;
                 let how = format!("an apply by {manager}");
@@ -164,7 +164,7 @@ async fn restores_changed_values_of_any_field_manager_and_request() {
             until_value(&cluster, &how, what, pointer, &good).await;
         }
     }
-    // The webhook does not own the status, whichever field manager writes it.
+    // The webhook never owns the status, even if its own field manager writes the status.
     let status = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "team-a"},
         "status": {"collisionCount": 7}});
     let command = format!(
@@ -226,7 +226,8 @@ async fn change_with_the_field_manager_of_the_webhook_during_downtime_is_restore
     for (what, pointer, good, evil) in targets() {
         let mut object = applied(&cluster, what).await;
         *object.pointer_mut(pointer).unwrap() = evil;
-        // In the second of a write of the webhook, which is killed immediately afterwards.
+        // The change is in the same second as a write of the webhook, which is killed immediately
+        // afterwards.
         kubectl(&cluster, &format!("delete {what} -n team-a")).await;
         until_value(&cluster, "deletion", what, pointer, &good).await;
         apply_as(&cluster, OURS, &object).await;

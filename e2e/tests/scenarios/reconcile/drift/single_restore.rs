@@ -1,5 +1,5 @@
-//! Restoring one object of a content: without the rest of the content, and with the same number of
-//! requests for large and small content.
+//! The reconciler restores one object without applying the other objects of its content. The number
+//! of requests does not depend on the size of the content.
 
 use std::path::PathBuf;
 

@@ -76,7 +76,7 @@ async fn drift_is_only_reported_in_report_mode() {
     kubectl(&cluster, patch).await;
     let printed = until(&cluster, "bundledeployment web", "Drifted", "True").await;
     assert!(printed.contains("ConfigMap/team-a/web"), "{printed}");
-    // A restart neither forgets nor restores it.
+    // After a restart, the drift is still reported and not restored.
     webhook.restart().await.unwrap();
     let began = Instant::now();
     wait::until_true(LONG, "it is reported after the restart", || async {
@@ -100,7 +100,7 @@ async fn drift_is_only_reported_in_report_mode() {
     within_a_second(&cluster, "configmap web -n team-a", "/data/text", "hello").await;
     until(&cluster, "bundledeployment web", "Drifted", "False").await;
 
-    // Ignored fields are neither.
+    // Drift in ignored fields is neither reported nor restored.
     let ignore = json!({"drift": {"ignore": [{"kind": "ConfigMap", "name": "web", "fields": ["/data/text"]}]}});
     apply(&cluster, &deployment("web", &one, &ignore)).await;
     installed(&cluster, "web").await;

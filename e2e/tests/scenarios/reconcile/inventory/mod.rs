@@ -97,7 +97,8 @@ async fn object_without_labels_of_the_webhook_is_restored_and_stays_recorded() {
         "web",
     )
     .await;
-    // Unlabelled, and its deployment deleted while the webhook is down: it is removed too.
+    // The object has lost its labels, and its BundleDeployment is deleted while the webhook is
+    // down. The object is removed too.
     webhook.kill().unwrap();
     kubectl(&cluster, &unlabel).await;
     delete_without_review(&cluster, &webhook, "web").await;
@@ -243,7 +244,7 @@ async fn objects_are_not_restored_in_a_recreated_namespace() {
     .await
     .unwrap();
 
-    // With the permissions of its requester it is installed again.
+    // When the requester has the permissions again, the object is installed again.
     kubectl(&cluster, give).await;
     wait::until_true(LONG, "it is installed again", || async {
         Ok(get(&cluster, "configmap web -n team-a").await.is_some())
@@ -332,7 +333,7 @@ async fn thousands_of_labelled_foreign_objects_cost_no_memory() {
     .collect()
     .await;
     assert!(made.iter().all(Result::is_ok));
-    // The watch has passed all of them once a later change is corrected.
+    // After the correction of a later change, the watch has processed all earlier changes.
     kubectl(&cluster, "delete configmap web -n team-a").await;
     wait::until_true(LONG, "the ConfigMap is back", || async {
         Ok(get(&cluster, "configmap web -n team-a").await.is_some())

@@ -92,7 +92,7 @@ async fn unsafe_upgrade_of_a_definition_is_rejected_until_an_exception_allows_it
     assert!(ready.contains("BUNDLE-INSTALL-100"), "{ready}");
     assert_eq!(versions().await, before);
 
-    // Changes that the API server rejects as well have the same texts.
+    // Changes that the API server would reject too have the same messages.
     apply(&cluster, &deployment("crdup", &three, &json!({}))).await;
     let message = until(&cluster, "bundledeployment crdup", "Installed", "False").await;
     for text in [
@@ -102,7 +102,7 @@ async fn unsafe_upgrade_of_a_definition_is_rejected_until_an_exception_allows_it
         assert!(message.contains(text), "{message}");
     }
 
-    // Exceptions cover single checks.
+    // An exception covers only the check that it names.
     let some = except(&["NoExistingFieldRemoved", "Required"]);
     apply(&cluster, &deployment("crdup", &two, &some)).await;
     let message = until(&cluster, "bundledeployment crdup", "Installed", "False").await;
@@ -129,7 +129,7 @@ async fn unsafe_upgrade_of_a_definition_is_rejected_until_an_exception_allows_it
     let definition = get(&cluster, DEFINITION).await.unwrap();
     assert_eq!(definition.pointer(required), Some(&json!(["litres"])));
 
-    // RukPak's annotation on the new definition.
+    // The new definition has RukPak's annotation, so it is not compared.
     apply(&cluster, &deployment("crdup", &four, &json!({}))).await;
     installed(&cluster, "crdup").await;
     let definition = get(&cluster, DEFINITION).await.unwrap();

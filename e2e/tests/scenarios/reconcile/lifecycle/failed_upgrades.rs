@@ -100,8 +100,7 @@ async fn objects_are_maintained_and_conditions_correct_after_a_partly_failed_upg
     apply(&cluster, &deployment("half", &one, &json!({}))).await;
     until(&cluster, "bundledeployment half", "Ready", "True").await;
 
-    // From now on the API server rejects version 2 of the custom resource: a user narrows its
-    // definition each time.
+    // From now on a policy makes the API server reject version 2 of the custom resource.
     let guard = json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingAdmissionPolicy",
@@ -138,7 +137,7 @@ async fn objects_are_maintained_and_conditions_correct_after_a_partly_failed_upg
             webhook.restart().await.unwrap();
             until(&cluster, "bundledeployment half", "Installed", "False").await;
         }
-        // Of the new content, of both, and of the old.
+        // Objects of the new content, of both contents and of the old content are restored.
         back(&cluster, "configmap only-v2", "/data/version", "v2").await;
         back(&cluster, "configmap both", "/data/version", "v2").await;
         back(&cluster, "configmap only-v1", "/data/version", "v1").await;
@@ -274,7 +273,7 @@ async fn objects_of_a_reverted_upgrade_are_deleted_once_permitted() {
     for object in no_upgrade.iter().chain(&no_deletion) {
         apply(&cluster, object).await;
     }
-    // Not an object of the content, because the scenario deletes it.
+    // The probe is not an object of the content, because the scenario deletes it.
     let is_kept = async || {
         let line = "create configmap probe -n half-back";
         let _exists = try_kubectl(&cluster, line).await;

@@ -92,7 +92,7 @@ async fn object_that_cannot_be_stored_is_named_with_its_field_and_retried_slowly
         assert_eq!(condition(&object, "Installed")["reason"], "InstallFailed");
     }
 
-    // Other events that trigger the reconciler do not send the objects again.
+    // Other events trigger the reconciler, but it does not send the objects again.
     let before = cases.map(|(namespace, ..)| requests(&cluster, namespace));
     let began = Instant::now();
     wait::until_true(COUNTED * 2, "requests are counted", || async {

@@ -36,12 +36,12 @@ async fn uid(cluster: &Cluster) -> String {
     uid.unwrap_or_default().to_owned()
 }
 
-/// Lets the Pod of the Job succeed, and waits until the Job is gone.
+/// Lets the Pod of the Job succeed, and waits until the Job is deleted.
 async fn run(cluster: &Cluster) {
     end(cluster, "Succeeded").await;
 }
 
-/// Sets the phase of the Job's Pod, like a kubelet, and waits until the Job is gone.
+/// Sets the phase of the Job's Pod, like a kubelet, and waits until the Job is deleted.
 async fn end(cluster: &Cluster, phase: &str) {
     let before = uid(cluster).await;
     assert!(!before.is_empty(), "there is no Job");
@@ -69,8 +69,8 @@ async fn still_gone(cluster: &Cluster) {
     gone_with_health(cluster, "True").await;
 }
 
-/// Restores a deleted ConfigMap, and checks that the Job is still gone and condition `Healthy` has
-/// this status.
+/// Waits until a deleted ConfigMap is restored, and checks that the Job does not exist and that the
+/// condition `Healthy` has this status.
 async fn gone_with_health(cluster: &Cluster, health: &str) {
     let line = "delete configmap once -n once";
     kubectl(cluster, line).await;
@@ -105,7 +105,7 @@ async fn job_that_its_ttl_deletes_runs_once_for_each_content() {
     apply(&cluster, &deployment("once", &one, &json!({}))).await;
     installed(&cluster, "once").await;
 
-    // Deleted by a user before it has run: this is drift.
+    // A user deletes the Job before it has run: this is drift.
     let first = uid(&cluster).await;
     kubectl(&cluster, "delete job once -n once").await;
     wait::until_true(LONG, "the Job is restored", || async {
@@ -120,7 +120,7 @@ async fn job_that_its_ttl_deletes_runs_once_for_each_content() {
     webhook.restart().await.unwrap();
     still_gone(&cluster).await;
 
-    // Other settings are not other content.
+    // A change of settings is not a change of the content, so the Job does not run again.
     let settings = json!({"drift": {"ignore": [{"manager": "nobody"}]}});
     apply(&cluster, &deployment("once", &one, &settings)).await;
     installed(&cluster, "once").await;
@@ -137,7 +137,7 @@ async fn job_that_its_ttl_deletes_runs_once_for_each_content() {
     })
     .await
     .unwrap();
-    // It ends while the webhook is down.
+    // The Job ends while the webhook is down.
     webhook.kill().unwrap();
     run(&cluster).await;
     webhook.start().await.unwrap();
@@ -161,7 +161,7 @@ async fn failed_job_that_its_ttl_deleted_stays_unhealthy_until_new_content() {
     let object = get(&cluster, "bundledeployment once").await.unwrap();
     let message = condition(&object, "Healthy")["message"].to_string();
     assert!(
-        message.contains("Job.batch/once/once: the Job failed, and its TTL has deleted it"),
+        message.contains("Job.batch/once/once: the Job failed, and was deleted after its TTL"),
         "{message}"
     );
     webhook.restart().await.unwrap();

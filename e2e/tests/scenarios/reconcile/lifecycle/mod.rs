@@ -33,7 +33,7 @@ async fn shop_is_installed_restored_upgraded_and_removed() {
     assert!(objects >= 200, "{object}");
     assert!(get(&cluster, "queue -n shop basket-events").await.is_some());
 
-    // Changed by another user.
+    // Another user changes an object.
     kubectl(
         &cluster,
         "patch configmap basket -n shop --type merge -p {\"data\":{\"LOG_LEVEL\":\"debug\"}}",
@@ -92,7 +92,7 @@ async fn shop_is_installed_restored_upgraded_and_removed() {
         "{template}"
     );
 
-    // A new version.
+    // An upgrade to a new version.
     apply(&cluster, &deployment("shop", &two, &json!({}))).await;
     installed(&cluster, "shop").await;
     let object = get(&cluster, "bundledeployment shop").await.unwrap();
@@ -109,7 +109,7 @@ async fn shop_is_installed_restored_upgraded_and_removed() {
         );
     }
 
-    // The end.
+    // The removal.
     kubectl(&cluster, "delete bundledeployment shop --timeout 80s").await;
     assert!(get(&cluster, "namespace shop").await.is_none());
     assert!(get(&cluster, "crd queues.shop.example.com").await.is_none());
@@ -195,7 +195,7 @@ async fn webhook_killed_at_any_step_reaches_the_same_state() {
         after["status"]["installed"]["fieldsDigest"]
     );
 
-    // During an upgrade.
+    // The webhook is killed during an upgrade.
     let two = publish(&cluster, "team/shop:2.0.0", |f| bundles::shop(f, "2.0.0")).await;
     apply(&cluster, &deployment("shop", &two, &json!({}))).await;
     for more in [3, 6] {
@@ -205,7 +205,7 @@ async fn webhook_killed_at_any_step_reaches_the_same_state() {
     assert!(get(&cluster, "deployment wishlist -n shop").await.is_some());
     assert!(get(&cluster, "deployment coupons -n shop").await.is_none());
 
-    // During the removal, too.
+    // The webhook is killed during the removal too.
     kubectl(&cluster, "delete bundledeployment shop --wait=false").await;
     killed_after(&cluster, &mut webhook, 3).await;
     wait::until_true(LONG, "all is gone", || async {
@@ -261,7 +261,7 @@ async fn object_that_cannot_be_restored_delays_no_other() {
     .await;
     let printed = until(&cluster, "bundledeployment web", "Ready", "False").await;
     assert!(printed.contains("ConfigMap/team-a/web"), "{printed}");
-    // One of the same phase, and one of a later phase.
+    // An object of the same phase and an object of a later phase are restored.
     for object in ["configmap other", "service web"] {
         kubectl(&cluster, &format!("delete {object} -n team-a")).await;
         wait::until_true(LONG, &format!("{object} is back"), || async {

@@ -86,7 +86,7 @@ async fn installation_waits_for_required_packages_and_apis_and_continues_once_th
     installed(&cluster, "needs").await;
     assert_eq!(version_of(&cluster, "needs").await, "1.0.0");
 
-    // Installed content is maintained without its requirements.
+    // Installed content is maintained even if its requirements are missing.
     kubectl(&cluster, "delete bundledeployment rulebase --timeout 80s").await;
     kubectl(&cluster, "delete configmap needs -n rules").await;
     e2e::wait::until_true(LONG, "the object is restored", || async {
@@ -131,7 +131,7 @@ async fn only_versions_that_the_package_can_replace_are_upgraded_and_none_is_dow
     set(&never_installed, true).await;
     installed(&cluster, name).await;
     assert_eq!(version_of(&cluster, name).await, "1.4.0");
-    // A former revision.
+    // A former revision is not a downgrade.
     set(&first, false).await;
     installed(&cluster, name).await;
     assert_eq!(version_of(&cluster, name).await, "1.2.0");

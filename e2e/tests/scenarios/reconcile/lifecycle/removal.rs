@@ -66,7 +66,7 @@ async fn foreign_finalizer_is_named_and_delays_only_what_contains_its_object() {
     let one = publish(&cluster, "team/web:1", |f| bundle_of(f, "web", OBJECTS)).await;
     apply(&cluster, &deployment("web", &one, &json!({}))).await;
     installed(&cluster, "web").await;
-    // Both are in phases long before the last one.
+    // Both objects are in phases long before the last phase.
     let finalizers = json!({"metadata": {"finalizers": ["example.com/hold"]}});
     patch(&cluster, "configmap web -n held", &finalizers).await;
     patch(&cluster, "clusterrole held-web", &finalizers).await;
@@ -183,7 +183,7 @@ async fn bundle_of_an_earlier_template_without_labels_is_deleted_like_the_others
             first = Some(bundle);
         }
     }
-    // Of those that were never installed, four are kept.
+    // Four of the Bundles that were never installed are kept. The oldest one is deleted.
     let first = first.unwrap();
     until_gone(&cluster, &format!("bundle {first}")).await;
 }

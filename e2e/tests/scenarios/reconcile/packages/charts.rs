@@ -160,7 +160,7 @@ async fn chart_is_configured_upgraded_in_place_and_restored_without_helm() {
     let helm = CountedHelm::new(folder.path());
     let cluster = Cluster::builder().registries(1).start().await.unwrap();
     let mut webhook = cluster.start_webhook(helm.options()).await.unwrap();
-    // The plugin finds helm beside the other programs of the cluster.
+    // The plugin finds helm in the same folder as the other programs of the cluster.
     cluster.tool(Tool::Helm).await.unwrap();
     let reference = publish(&cluster, "team/chart:1", |folder| {
         write(folder, &FILES);
@@ -195,7 +195,7 @@ async fn chart_is_configured_upgraded_in_place_and_restored_without_helm() {
     assert!(warnings.is_null() || warnings == &json!([]), "{warnings}");
     let active = object["status"]["activeBundle"].clone();
 
-    // A plain map, and another value than before.
+    // The configuration is a map instead of a text, and has another value.
     apply(
         &cluster,
         &configured(&json!({"replicas": 3, "greeting": "good"})),

@@ -11,7 +11,7 @@ use crate::scenarios::reconcile::{
 
 const SCHEMA: &str = r#"{"type": "object", "properties": {"text": {"type": "string", "maxLength": 8}}, "additionalProperties": false}"#;
 
-/// Writes a package whose configuration has the text of its only object.
+/// Writes a package with one object. The configuration sets the text of this object.
 fn write(folder: &std::path::Path) -> anyhow::Result<()> {
     bundle_of(folder, "web", CONFIG)?;
     let file = folder.join("bundle.yaml");
@@ -82,7 +82,7 @@ async fn configuration_is_validated_and_changes_objects_in_place() {
     has_text(&cluster, "second").await;
     assert_eq!(bundles().await, before, "the content has not changed");
 
-    // Content without configuration.
+    // This content has no configuration.
     let other = publish(&cluster, "team/plain:1", |folder| {
         let other = CONFIG.replace("name: web", "name: other");
         bundle_of(folder, "other", &other)

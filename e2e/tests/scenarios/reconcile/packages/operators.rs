@@ -1,6 +1,6 @@
 //! Operators (registry+v1): the namespace that they are installed into, the namespaces that they
-//! watch, changes of their Deployments, and their webhooks. `formats` tests the conversion of such
-//! bundles.
+//! watch, changes of their Deployments, and their webhooks. `formats` tests the conversion of
+//! registry+v1 bundles.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -158,7 +158,7 @@ async fn operator_watches_the_configured_namespaces_with_its_changed_deployment(
     assert_eq!(found["metadata"]["annotations"]["team"], "a");
     assert_eq!(roles(&cluster).await, ["operators"]);
 
-    // Another namespace, in place.
+    // The configuration names another watched namespace. The operator is changed in place.
     configure(
         &cluster,
         &json!({"watchNamespace": "watched", "deploymentConfig": null}),
@@ -277,7 +277,7 @@ async fn webhooks_of_an_operator_get_certificates_that_programs_in_go_accept() {
         error.contains("the server could not find the requested resource"),
         "{error}"
     );
-    // Other authorities are not accepted.
+    // A connection that trusts another authority fails.
     let own = get(&cluster, "configmap kube-root-ca.crt -n operators")
         .await
         .unwrap();
@@ -288,7 +288,7 @@ async fn webhooks_of_an_operator_get_certificates_that_programs_in_go_accept() {
         "{error}"
     );
 
-    // A deleted Secret is restored with the same certificate, and changed ones are corrected.
+    // A deleted Secret is restored with the same certificate. Changed Secrets are corrected.
     kubectl(&cluster, &format!("delete {secret_name}")).await;
     let is_restored = || async {
         let found = get(&cluster, secret_name).await.unwrap_or_default();
@@ -342,19 +342,19 @@ async fn operator_is_installed_into_the_target_namespace_and_into_the_suggested_
     })
     .await;
 
-    // As in RukPak: the content contains the suggested namespace.
+    // As in RukPak, the content contains the suggested namespace.
     deploy(&cluster, &reference, "").await;
     assert!(is_in(&cluster, "caches").await);
     assert_eq!(bound_in(&cluster).await, ["caches"]);
 
-    // An existing namespace; that of the content is deleted.
+    // The operator moves to an existing namespace. The namespace of the content is deleted.
     kubectl(&cluster, "create namespace operator-own").await;
     deploy(&cluster, &reference, "-n operator-own").await;
     assert!(is_in(&cluster, "operator-own").await);
     assert_eq!(bound_in(&cluster).await, ["operator-own"]);
     is_gone(&cluster, "caches").await;
 
-    // One that is created for it.
+    // The operator moves to a namespace that the installation creates.
     let more = "-n operator-made --create-namespace";
     deploy(&cluster, &reference, more).await;
     assert!(is_in(&cluster, "operator-made").await);
@@ -363,7 +363,7 @@ async fn operator_is_installed_into_the_target_namespace_and_into_the_suggested_
     let own = get(&cluster, "namespace operator-own").await;
     assert!(own.is_some(), "it is not of the bundle");
 
-    // It still serves all namespaces.
+    // The operator still serves all namespaces.
     let line = "deployment cache-operator -n operator-made";
     let found = get(&cluster, line).await.unwrap();
     let annotations = &found["spec"]["template"]["metadata"]["annotations"];

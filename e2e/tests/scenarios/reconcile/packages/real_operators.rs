@@ -43,7 +43,7 @@ async fn published_operator_is_installed_and_removed_and_one_for_its_own_namespa
     let bundles = bundles().await;
     let (cluster, _webhook) = stage().await;
 
-    // One for all namespaces: rendered and installed.
+    // An operator that watches all namespaces is rendered and installed.
     let reference = publish(&cluster, "real/etcd-operator:0.6.1", |folder| {
         write(&bundles.join("0.6"), folder)
     })

@@ -1,4 +1,4 @@
-//! Packages that other projects published: built, rendered, installed beside each other, and
+//! Packages that other projects published: built, rendered, installed in the same cluster, and
 //! removed. Their Pods do not run, because the cluster has no node. Operators in bundles are in
 //! `real_operators`.
 
@@ -83,7 +83,8 @@ fn write(addon: &Addon, addons: &Path, folder: &Path) -> anyhow::Result<()> {
         for file in files {
             if file.extension().is_some_and(|kind| kind == "yaml") {
                 let name = file.file_name().unwrap_or_default();
-                // Written and not copied: files of Go's module cache are read-only.
+                // The files are written and not copied, because files of Go's module cache are
+                // read-only.
                 let text = fs_err::read_to_string(&file)?;
                 fs_err::write(folder.join("manifests").join(name), text)?;
             }
@@ -142,7 +143,7 @@ async fn packages_of_other_projects_are_installed_without_drift_and_removed_comp
         let line = format!("deploy {name} {reference} --wait {more}");
         run(&cluster, &line).await;
     }
-    // All packages side by side.
+    // All packages are installed at the same time.
     for (name, reference, more) in &packages {
         let what = format!("bundledeployment {name}");
         let found = get(&cluster, &what).await.unwrap();

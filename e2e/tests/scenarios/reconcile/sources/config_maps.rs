@@ -128,7 +128,7 @@ async fn content_of_config_maps_is_installed_and_recreated_ones_are_not_followed
     let reported = until(&cluster, &name, "SourceMoved", "True").await;
     assert!(reported.contains(&digest), "{reported}");
 
-    // Nor after the cache is lost.
+    // The other data is not installed after the loss of the cache either.
     webhook.kill().unwrap();
     let cache = format!("webhook-{}", webhook.address().port());
     fs_err::remove_dir_all(cluster.folder().join("data").join(cache)).unwrap();
@@ -155,7 +155,7 @@ async fn content_of_config_maps_is_installed_and_recreated_ones_are_not_followed
     until_text(&cluster, "cmsource", "first").await;
     until(&cluster, &name, "SourceMoved", "False").await;
 
-    // Other ConfigMaps are other content, and installed like an upgrade.
+    // Other ConfigMaps are other content, which is installed like an upgrade.
     let other = config_map("cmsource-files-2", true, &manifests("cmsource", "third"));
     apply(&cluster, &other).await;
     let parts = [("cmsource-files-2", "manifests"), ("cmsource-package", "")];
@@ -269,7 +269,7 @@ async fn rejects_config_map_that_the_requester_cannot_read() {
         kubectl(&cluster, &line).await;
     }
     let object = bundle(name, CLASS, &[(name, "manifests")]);
-    // The response does not show whether the ConfigMap exists.
+    // The response must not reveal if the ConfigMap exists.
     let refusal = async || {
         wait::until(LONG, "the Bundle is refused", || async {
             let written = apply_as(&cluster, &object, Some(user)).await;
@@ -327,8 +327,8 @@ async fn rejects_config_map_that_the_requester_cannot_read() {
     kubectl(&cluster, &grant[1]).await;
     until(&cluster, &format!("bundle {name}"), "Unpacked", "True").await;
 
-    // The user must not learn its present data either, which the comparison with the source would
-    // show.
+    // The user must not learn the current data of the ConfigMap either. The comparison with the
+    // source would show this data.
     let line = format!("delete rolebinding {name} -n {NAMESPACE}");
     kubectl(&cluster, &line).await;
     wait::until_true(LONG, "the comparison is refused", || async {

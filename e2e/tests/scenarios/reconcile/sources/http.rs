@@ -188,7 +188,7 @@ async fn archive_at_a_url_is_installed_and_other_bytes_are_not_followed() {
     let now = Digest::of(&second).to_string();
     assert!(reported.contains(&now), "{reported}");
 
-    // Nor after the cache is lost.
+    // The other bytes are not installed after the loss of the cache either.
     webhook.kill().unwrap();
     let cache = format!("webhook-{}", webhook.address().port());
     fs_err::remove_dir_all(cluster.folder().join("data").join(cache)).unwrap();
@@ -219,7 +219,7 @@ async fn bad_responses_fail_with_their_reason_and_invalid_files_are_not_read_aga
     let registries = folder.path().join("registries.conf");
     let listed = "[[registry]]\nprefix = \"files.example.com\"\ninsecure = true\n";
     fs_err::write(&registries, listed).unwrap();
-    // Public servers answer through the proxy, which decides about no address.
+    // Public servers are reached through a proxy, so the pod does not check their addresses.
     let (cluster, _webhook, server) = stage(WebhookOptions {
         flags: vec![
             "--registries-conf".to_owned(),
@@ -334,7 +334,7 @@ async fn bad_responses_fail_with_their_reason_and_invalid_files_are_not_read_aga
         apply(&cluster, &bundle(&name, class, &url, auth)).await;
         until_failing_with(&cluster, &name, expected).await;
     }
-    // What can succeed later is retried, and an invalid file is not.
+    // Failures that can resolve themselves are retried. An invalid file is not read again.
     let pages = requests(&server, "/page.tgz");
     let missing = requests(&server, "/missing.tgz");
     wait::until_true(LONG, "the missing file is requested again", || async {
@@ -346,7 +346,7 @@ async fn bad_responses_fail_with_their_reason_and_invalid_files_are_not_read_aga
     server.respond("/missing.tgz", FileResponse::File(valid.clone()));
     until(&cluster, "bundle httpsource-missing", "Unpacked", "True").await;
 
-    // The next steps that the messages name.
+    // The scenario executes the next steps that the messages name.
     server.respond("/page.tgz", FileResponse::File(valid));
     kubectl(&cluster, "annotate bundle httpsource-page corrected=true").await;
     until(&cluster, "bundle httpsource-page", "Unpacked", "True").await;
@@ -406,7 +406,8 @@ async fn rejects_urls_and_secrets_at_admission() {
         .await
         .unwrap();
     }
-    // A person cannot send credentials that only the pod can read to a server of their choice.
+    // A user without permission to read the Secret cannot make the pod send its credentials to
+    // another server.
     let user = "httpsource-mallory";
     for role in ["bundle-editor", "bundle-user"] {
         let line =

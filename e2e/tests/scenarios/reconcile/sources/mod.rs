@@ -50,7 +50,7 @@ async fn moved_tag_is_reported_and_not_followed() {
         .unwrap();
     assert_eq!(text["data"]["text"], "Hello from 1.0.0");
 
-    // A lost cache and a restart do not install the new content either.
+    // The new content is not installed after the loss of the cache and a restart either.
     webhook.kill().unwrap();
     let cache = format!("webhook-{}", webhook.address().port());
     fs_err::remove_dir_all(cluster.folder().join("data").join(cache)).unwrap();
@@ -103,7 +103,7 @@ async fn objects_written_while_admission_was_off_are_not_installed() {
         "{printed}"
     );
     assert!(get(&cluster, "namespace greeting").await.is_none());
-    // The next step that the message names.
+    // The scenario executes the next step that the message names.
     webhook.wait_for_admission().await.unwrap();
     let (_, token) = printed.split_once("core.rukpak.io/admit=").unwrap();
     let token = &token[..16];

@@ -56,7 +56,8 @@ async fn objects_without_a_namespace_are_installed_into_the_target_namespace_and
     )
     .await
     .unwrap();
-    // Objects without a namespace are rejected again once the spec names none.
+    // If the spec no longer names a target namespace, objects without a namespace are rejected
+    // again.
     apply(
         &cluster,
         &deployment("web", &reference, &json!({"targetNamespace": null})),
@@ -114,7 +115,7 @@ async fn objects_in_a_namespace_of_the_webhook_are_installed_only_if_the_class_n
     let what = "configmap inside -n bundle-system";
     assert!(get(&cluster, what).await.is_none());
 
-    // Adopted, it would be deleted with the BundleDeployment.
+    // If the namespace was adopted, it would be deleted with the BundleDeployment.
     let namespace = publish(&cluster, "team/namespace:1", |folder| {
         bundle_of(
             folder,

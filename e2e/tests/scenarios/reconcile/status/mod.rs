@@ -84,8 +84,8 @@ async fn greeting(cluster: &Cluster) -> Value {
     found.unwrap_or_default()["data"]["text"].clone()
 }
 
-/// Stops the webhook, and invalidates all stamps by a gap in the registrations. From then on only
-/// seals are valid.
+/// Stops the webhook, and deletes and restores the registrations, which invalidates all stamps.
+/// From then on only seals are valid.
 async fn stop_and_void_stamps(cluster: &Cluster, webhook: &mut Webhook) {
     webhook.stop().await.unwrap();
     for kind in ["validating", "mutating"] {

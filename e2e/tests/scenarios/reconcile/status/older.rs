@@ -121,7 +121,7 @@ async fn rejects_older_content_under_a_newer_tag() {
     installed(&cluster, "greeting").await;
     assert_eq!(installed_version(&cluster).await, "2.0.0");
 
-    // The old signed content under a newer tag.
+    // The attacker pushes the old signed content under a newer tag.
     let client = Client::new(ClientOptions::default()).unwrap();
     let home: Repository = format!("{host}/greeting").parse().unwrap();
     let manifest = client.raw_manifest(&home, old.digest().as_str()).await;
@@ -137,7 +137,7 @@ async fn rejects_older_content_under_a_newer_tag() {
     )
     .await;
 
-    // A release candidate comes before its release.
+    // A release candidate is lower than its release.
     deploy(&cluster, &candidate.to_string()).await;
     is_rejected(
         &cluster,
@@ -175,7 +175,7 @@ async fn rejects_older_content_under_a_newer_tag() {
         "{why}"
     );
 
-    // Another build of the same version is not older.
+    // Another build of the same version is not a downgrade.
     deploy(&cluster, &rebuilt.to_string()).await;
     wait::until_true(LONG, "the other build is installed", || async {
         Ok(installed_version(&cluster).await == "2.0.0+two")

@@ -97,7 +97,7 @@ async fn mirrors_are_read_from_and_never_written_to() {
         .await
         .success()
         .unwrap();
-    // The name stays, whichever registry was read.
+    // The reference keeps its name, even if a mirror was read.
     assert!(text.contains(&origin.host()), "{text}");
     assert!(!text.contains(&mirror.host()), "{text}");
     assert!(requests(&mirror.log().unwrap(), "/v2/copies/web/") > 3);

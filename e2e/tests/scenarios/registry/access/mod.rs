@@ -120,7 +120,8 @@ async fn reads_passwords_from_files_helpers_and_standard_input() {
     let none = format!("{} --authfile nowhere.json", inspect("team/web:1"));
     refused(scene.run(&none).await, 1, &["nowhere.json"]);
 
-    // From standard input, with helm's names of the flags and with those of this project.
+    // The password comes from standard input. The flags have helm's names, then the names of this
+    // project.
     for flags in [
         "--username e2e --password-stdin",
         "--registry-username e2e --registry-password-stdin",
@@ -138,7 +139,7 @@ async fn reads_passwords_from_files_helpers_and_standard_input() {
         );
     }
 
-    // A helper program of docker's.
+    // A credential helper in docker's format.
     let helper = scene.write(
         "bin/docker-credential-e2e",
         format!("#!/bin/sh\nread -r server\n[ \"$server\" = {host} ] || {{ echo 'credentials not found in native keychain'; exit 1; }}\necho '{{\"Username\":\"{USER}\",\"Secret\":\"{PASSWORD}\"}}'\n"),
@@ -202,7 +203,7 @@ async fn requests_tokens_with_available_credentials() {
         tokens.asked()
     );
 
-    // Anonymous clients may pull public repositories, and get an error for others.
+    // Anonymous clients can pull public repositories, and get an error for other repositories.
     scene.docker(&json!({}));
     scene.run(&inspect("public/web:1")).await.success().unwrap();
     refused(
@@ -261,7 +262,7 @@ async fn requests_tokens_with_available_credentials() {
         ],
     );
 
-    // Tokens of the registry itself, good and expired.
+    // Tokens of the registry itself: a valid and an expired token.
     let scope = ["repository:deeply/nested/team/web:pull"];
     let line = format!(
         "{} --registry-token-stdin",
@@ -320,7 +321,7 @@ async fn reads_client_and_ca_certificates_from_flags_and_folders() {
     let complete = format!("{trusting} --registry-cert {certificate} --registry-key {key}");
     scene.run(&complete).await.success().unwrap();
 
-    // The authority of another registry.
+    // The client trusts the authority of another registry.
     fs_err::create_dir(scene.bench.folder().join("other")).unwrap();
     let stranger = Workbench::new().unwrap();
     let other = stranger
@@ -358,7 +359,7 @@ async fn reads_client_and_ca_certificates_from_flags_and_folders() {
         &["contains neither certificates"],
     );
 
-    // A folder like docker's certs.d, named by a flag and where podman looks.
+    // A folder like docker's certs.d, first named by a flag, then in the place that podman reads.
     let folder = PathBuf::from("certs.d").join(registry.host());
     let copy =
         |from: &Path, to: &Path| scene.write(to.to_str().unwrap(), fs_err::read(from).unwrap());

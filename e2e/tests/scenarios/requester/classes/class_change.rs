@@ -5,7 +5,7 @@ use super::{delegate_with, under, until_permission_denied};
 use crate::scenarios::requester::removal::{remove, until_kept};
 use crate::scenarios::requester::*;
 
-/// Returns the spec of a class whose content requires approval by another person.
+/// Returns the spec of a class that requires an approval by another person.
 pub(in crate::scenarios::requester) fn gated(namespaces: &[&str]) -> Value {
     json!({
         "approval": {"mode": "Required", "by": "AnotherPerson"},
@@ -138,7 +138,7 @@ async fn content_of_another_class_is_neither_installed_nor_removed_without_appro
         None
     );
 
-    // The class does not cover the objects that it would remove.
+    // The class does not cover the objects that the removal would delete.
     remove(&cluster, user).await;
     let reported = until_kept(
         &cluster,
@@ -155,7 +155,8 @@ async fn content_of_another_class_is_neither_installed_nor_removed_without_appro
         &[binding("tenant-admin", Some(home), "admin", user)],
     )
     .await;
-    // After so many failures the next retry is minutes away; a write triggers it immediately.
+    // After many failures, the next automatic retry is after minutes. A write triggers an immediate
+    // retry.
     wait::until_true(LONG, "the removal ends", || async {
         let line = "annotate bundledeployment changer asked=again --overwrite";
         if !try_kubectl(&cluster, line).await.is_success() {
@@ -201,7 +202,7 @@ async fn former_content_is_not_restored_by_a_class_that_waits_for_approval() {
     until_permission_denied(&cluster, user, "patch configmaps -n changer-former").await;
     delete_without_restore(&cluster, user).await;
 
-    // Approved, the class installs it, and restores it from then on.
+    // After the approval, the class installs and restores the object.
     approve(&cluster, "changer-former", user, &reference).await;
     until(&cluster, user, "Installed", "True").await;
     try_kubectl(&cluster, "delete configmap one -n changer-former")

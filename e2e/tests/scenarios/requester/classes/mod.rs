@@ -78,7 +78,7 @@ async fn class_authorization_does_not_cover_objects_outside_of_its_targets() {
     deploy(&cluster, user, user, &objects, &json!({})).await;
     until(&cluster, user, "Installed", "True").await;
 
-    // With the new class, which has the same ServiceAccount, and without own permissions.
+    // The new class has the same ServiceAccount. The user has no permissions of their own.
     delegate(&cluster, "delegated-own", user, &[user]).await;
     let reference = publish(&cluster, user, &objects).await;
     let switched = under("delegated-own", deployment(user, &reference, &json!({})));
@@ -116,7 +116,8 @@ async fn class_authorization_does_not_cover_objects_outside_of_its_targets() {
     let one = get(&cluster, "configmap one -n delegated-shared").await;
     assert_eq!(one, None);
 
-    // Content that stays within them is installed; what is outside is not pruned.
+    // Content within the targets of the class is installed. Objects outside of the targets are not
+    // pruned.
     let fewer = publish(&cluster, "delegated-fewer", &objects[1..2]).await;
     let upgraded = under("delegated-own", deployment(user, &fewer, &json!({})));
     apply_as(&cluster, &upgraded, Some(user))
@@ -140,7 +141,7 @@ async fn class_authorization_does_not_cover_objects_outside_of_its_targets() {
     let two = "configmap two -n delegated-shared";
     assert!(get(&cluster, two).await.is_some());
     assert_eq!(get(&cluster, "configmap own -n delegated").await, None);
-    // The class covers the objects that it has installed.
+    // The class covers the objects that were installed under it.
     try_kubectl(&cluster, "delete configmap stays -n delegated").await;
     wait::until_true(LONG, "the object of the class is restored", || async {
         let stays = get(&cluster, "configmap stays -n delegated").await;
@@ -149,7 +150,7 @@ async fn class_authorization_does_not_cover_objects_outside_of_its_targets() {
     .await
     .unwrap();
 
-    // Nor is it removed.
+    // The object outside of the targets is not removed with the BundleDeployment either.
     remove(&cluster, user).await;
     let key = "ConfigMap/delegated-shared/two";
     let reported = until_kept(&cluster, user, (key, two)).await;
@@ -195,7 +196,7 @@ async fn actor(cluster: &Cluster, user: &str) {
     )
     .await;
     put(cluster, &impersonator(user, "deployer")).await;
-    // It holds `impersonate` as well.
+    // The RoleBinding `tenant-admin` grants the verb `impersonate` too, so it is deleted.
     let line = format!("delete rolebinding tenant-admin -n {user}");
     try_kubectl(cluster, &line).await.success().unwrap();
 }

@@ -107,7 +107,7 @@ fn granted() -> BTreeSet<Right> {
 }
 
 /// Returns the permissions that a request of the pod needed. A request with impersonation needs
-/// only that.
+/// only the verb `impersonate`.
 fn uses(event: &Value) -> Vec<Use> {
     let about = &event["objectRef"];
     let identity = &event["impersonatedUser"];
@@ -139,7 +139,7 @@ fn uses(event: &Value) -> Vec<Use> {
         None => impersonate("", "users", "", &user),
     }];
     for group in texts(&identity["groups"]) {
-        // The API server adds these.
+        // The API server adds the groups that begin with `system:`.
         if !group.starts_with("system:") {
             needed.push(impersonate("", "groups", "", &group));
         }
@@ -272,7 +272,7 @@ async fn approved(cluster: &Cluster) {
     until(cluster, "least-gated", "Installed", "True").await;
 }
 
-/// Installs content as a ServiceAccount whose token has a uid and extra fields.
+/// Installs content as a ServiceAccount. Its token has a uid and extra fields.
 async fn robot(cluster: &Cluster) {
     let user = "system:serviceaccount:least:deployer";
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "deployer", "namespace": "least"}});
@@ -363,7 +363,7 @@ async fn pod_uses_each_permission_of_the_manifests_and_is_denied_none() {
         let is_granted = rights.iter().any(|granted| granted.to_string() == *right);
         assert!(is_granted, "{right} is not granted any more");
     }
-    // Watches are in the log once they have ended.
+    // The audit log contains a watch only after the watch has ended.
     wait::until_true(LONG, "each right is used", || async {
         let events = requests(&cluster);
         let events: Vec<&Value> = events.iter().collect();

@@ -77,7 +77,7 @@ async fn subject_added_to_existing_binding_without_role_ref_is_checked_with_the_
  {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
-    // May bind every Role of the namespace, and no ClusterRole.
+    // The requester can bind every Role of the namespace, and no ClusterRole.
     let bind = json!([{"apiGroups": [RBAC], "resources": ["roles"], "verbs": ["bind"]}]);
     tenant(&cluster, "headless", &bind).await;
     let vault =
@@ -100,7 +100,8 @@ async fn subject_added_to_existing_binding_without_role_ref_is_checked_with_the_
         .success()
         .unwrap();
     let why = until_refused(&cluster, "headless").await;
-    // The requester may not read the role: the message contains only its name.
+    // The requester has no permission to read the role, so the message contains only the name of
+    // the role.
     assert!(why.contains("ClusterRole headless-vault"), "{why}");
     assert!(!why.contains("headlessvaults"), "{why}");
     assert!(

@@ -58,7 +58,8 @@ async fn content_that_appears_after_impersonate_was_withdrawn_is_not_installed()
     )
     .await;
     put(&cluster, &impersonator("detached", "deployer")).await;
-    // Unlike the role `admin`, which also contains it.
+    // The ClusterRole `admin` includes the verb `impersonate`. The new role does not include this
+    // verb.
     delete(&cluster, "rolebinding tenant-admin -n detached").await;
     let edit = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create", "patch", "delete", "get"]}]);
     put(
@@ -99,7 +100,7 @@ async fn deleted_object_is_not_restored_while_its_requester_lacks_permissions() 
     delete(&cluster, "configmap one -n former").await;
     let why = until_withdrawn(&cluster, "former").await;
     assert!(why.contains("configmaps"), "{why}");
-    // Existing objects are not corrected either: this would be a change too.
+    // Drift of existing objects is not corrected either, because a correction is a change too.
     let edit = [
         "patch",
         "configmap",
@@ -173,7 +174,7 @@ async fn new_settings_after_permissions_were_withdrawn_change_nothing() {
     edited.success().unwrap();
     until_withdrawn(&cluster, "settled").await;
     assert_eq!(get(&cluster, "configmap one -n settled").await, None);
-    // Other content is not installed either.
+    // Other content of the same tenant is not installed either.
     let other = publish(&cluster, "settled-other", &[note("settled", "other")]).await;
     let upgraded = deployment("settled", &other, &json!({}));
     let upgraded = apply_as(&cluster, &upgraded, Some("settled")).await;

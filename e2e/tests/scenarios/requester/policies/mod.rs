@@ -212,8 +212,8 @@ async fn object_of_its_own_kind_that_a_policy_rejects_stops_later_phases() {
     let expression = "request.userInfo.username != 'partial'";
     let guard = policy("partial-guard", &widgets, "partial-own", expression);
     put(&cluster, &guard).await;
-    // The API server enforces the policy before the content is checked: another one of the same
-    // time is enforced.
+    // A second policy shows that the API server enforces the first policy, because both were
+    // created at the same time.
     let configs = on("", "configmaps", &["CREATE"]);
     put(
         &cluster,
@@ -366,7 +366,8 @@ async fn service_account_requester_is_checked_with_the_extra_fields_of_its_token
         &deployment("robot", &reference, &json!({})),
     )
     .await;
-    // The pod may impersonate people, and of ServiceAccounts the installer alone.
+    // The pod can impersonate users. Of all ServiceAccounts, it can impersonate only the installing
+    // ServiceAccount.
     wait::until_true(LONG, "the Role that the pod needs", || async {
         let found = until(&cluster, "robot", "Authorized", "Unknown").await;
         let why = found["message"].as_str().unwrap_or_default();

@@ -9,7 +9,7 @@ fn web(namespace: &str) -> Value {
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": namespace},
         "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": {
             "metadata": {"labels": {"app": "web"}},
-            // No node has this label: its Pods never run.
+            // No node has this label, so the Pods of the Deployment never run.
             "spec": {"nodeSelector": {"installed-objects": "never"}, "containers": [{"name": "web", "image": "registry.example.com/web:1"}]},
         }},
     })
@@ -56,8 +56,8 @@ async fn status_shows_version_correction_and_health_within_the_permissions_of_th
     .await
     .unwrap();
 
-    // The dry run is that of the requester: only the apply of the ServiceAccount is rejected, after
-    // the ConfigMaps were applied.
+    // The dry runs as the requester succeed. The policy rejects only the apply by the
+    // ServiceAccount, after the ConfigMaps were applied.
     let services = on("", "services", &["CREATE"]);
     let expression = "request.userInfo.username == 'objects'";
     let guard = policy("objects-guard", &services, "objects", expression);
@@ -92,7 +92,7 @@ async fn status_shows_version_correction_and_health_within_the_permissions_of_th
     assert!(cells[6].starts_with("Waiting: "), "{shown}");
     assert!(!shown.contains("late   "), "{shown}");
 
-    // A user who may read only the deployment and its ConfigMaps.
+    // A user with permission to read only the BundleDeployment and its ConfigMaps.
     let config_maps =
         json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list"]}]);
     let deployments = json!([{"apiGroups": ["core.rukpak.io"], "resources": ["bundledeployments"], "verbs": ["get"]}]);

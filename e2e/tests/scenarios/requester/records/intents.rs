@@ -1,4 +1,4 @@
-//! Objects whose creation was planned, but that another user created first.
+//! The webhook planned to create an object, and another user created the object first.
 
 use crate::scenarios::requester::*;
 
@@ -92,7 +92,7 @@ async fn object_that_another_deployment_created_after_a_failed_installation_stay
     })
     .await
     .unwrap();
-    // Its removal does not delete the object either.
+    // The removal of the BundleDeployment does not delete the object either.
     try_kubectl(
         &cluster,
         "delete bundledeployment intent-first --wait=false",

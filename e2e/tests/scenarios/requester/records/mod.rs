@@ -18,7 +18,7 @@ async fn patch(cluster: &Cluster, name: &str, patch: &Value, flags: &[&str]) {
     cluster.kubectl(line).await.unwrap().success().unwrap();
 }
 
-/// Deploys a ConfigMap as a tenant of the same name.
+/// Deploys a ConfigMap as the tenant `user`, with a BundleDeployment of the same name.
 async fn installed(cluster: &Cluster, user: &str) {
     tenant(cluster, user, &json!([])).await;
     deploy(cluster, user, user, &[note(user, "one")], &json!({})).await;
@@ -65,7 +65,7 @@ async fn write_that_removes_the_only_field_of_its_manager_is_sealed() {
     until(&cluster, user, "Ready", "True").await;
 }
 
-/// A definition of the kind `Foo`. A group can have only one such definition.
+/// A definition of the kind `Foo`. A group can have only one definition of this kind.
 fn foos(plural: &str) -> Value {
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
     json!({
@@ -94,7 +94,8 @@ async fn object_of_an_installation_that_is_not_complete_is_not_adopted() {
     .await
     .success()
     .unwrap();
-    // Its name is in use, so that it is never established.
+    // The kind of the definition is in use by another definition, so the new definition is never
+    // established.
     let first = [note(home, "one"), foos("bars")];
     let reference = publish(&cluster, "records-first", &first).await;
     put(
@@ -193,7 +194,8 @@ async fn approval_is_for_the_settings_that_its_author_has_read() {
         let refused = tried.failure(1).unwrap();
         assert!(refused.contains("BUNDLE-REVIEW-026"), "{refused}");
     }
-    // The author of the change is not another person.
+    // The author of the change cannot approve the change, because the approver must be another
+    // person.
     let read = get(&cluster, &line).await.unwrap_or_default();
     let by_cora = approve(&cluster, (cora, user), &reference, Some(&read)).await;
     by_cora.success().unwrap();

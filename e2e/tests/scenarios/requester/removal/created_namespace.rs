@@ -74,7 +74,8 @@ async fn missing_target_namespace_is_created_and_removed_when_empty() {
         created["metadata"]["labels"]["core.rukpak.io/owner-name"],
         user
     );
-    // Kubernetes puts objects of its own there; they do not keep the namespace.
+    // Kubernetes creates its own objects in the namespace. These objects do not prevent the
+    // deletion of the namespace.
     let line = format!("wait --for=create serviceaccount/default -n {target} --timeout=60s");
     try_kubectl(&cluster, &line).await.success().unwrap();
     remove(&cluster, user).await;
@@ -121,7 +122,8 @@ async fn existing_target_namespace_is_neither_written_nor_removed() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     let (user, target) = ("createns-there", "createns-there-target");
-    // Without permission to create namespaces none is created. The user may read existing ones.
+    // Without permission to create namespaces, no namespace is created. The user has permission to
+    // read existing namespaces.
     let read = json!({"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]});
     creator_with(&cluster, user, vec![read]).await;
     put(&cluster, &[namespace(target)]).await;

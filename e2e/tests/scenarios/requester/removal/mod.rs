@@ -8,7 +8,7 @@ use super::*;
 mod created_namespace;
 mod pruning;
 
-/// Deletes the BundleDeployment of the same name as `user`.
+/// Deletes the BundleDeployment `user` as the user with this name.
 pub(super) async fn remove(cluster: &Cluster, user: &str) {
     let line = format!("delete bundledeployment {user} --wait=false --as={user}");
     try_kubectl(cluster, &line).await.success().unwrap();

@@ -66,8 +66,8 @@ async fn object_that_was_never_applied_is_not_adopted_and_survives_upgrade_and_r
         "metadata": {"name": "theirs", "namespace": "taker"}, "spec": {"ports": [{"port": 80}]},
     });
     put(&cluster, std::slice::from_ref(&theirs)).await;
-    // The dry run is that of the requester: only the apply of the ServiceAccount is rejected, long
-    // before the Service.
+    // The dry runs as the requester succeed. The policy rejects only the apply by the
+    // ServiceAccount, long before the Service is applied.
     let configs = on("", "configmaps", &["CREATE"]);
     let expression = "request.userInfo.username == 'taker'";
     let guard = policy("taker-guard", &configs, "taker", expression);
@@ -118,7 +118,8 @@ async fn message_of_a_policy_that_stops_the_removal_is_reported() {
     )
     .await;
     until(&cluster, "stuck", "Installed", "True").await;
-    // The dry run is that of the requester: only the deletion of the ServiceAccount is rejected.
+    // The dry runs as the requester succeed. The policy rejects only the deletion by the
+    // ServiceAccount.
     let configs = on("", "configmaps", &["DELETE"]);
     let guard = policy(
         "stuck-guard",

@@ -52,7 +52,8 @@ async fn object_is_not_created_in_a_namespace_that_was_replaced_while_a_replacem
     })
     .await
     .unwrap();
-    // From now on it is a namespace of another user, in which the requester has no permissions.
+    // From now on the namespace belongs to another user, and the requester has no permissions in
+    // it.
     let line = "delete namespace holdup-other";
     try_kubectl(&cluster, line).await.success().unwrap();
     put(&cluster, &[namespace("holdup-other")]).await;
@@ -64,7 +65,8 @@ async fn object_is_not_created_in_a_namespace_that_was_replaced_while_a_replacem
     let release = try_kubectl(&cluster, &finalizers("null")).await;
     release.success().unwrap();
     let message = until_refused(&cluster, user).await;
-    // Either the binding itself is rejected, or the permissions that it would grant.
+    // The API server rejects either the binding itself or the permissions that the binding would
+    // grant.
     let refused = ["holdup-other", "ClusterRole admin"];
     assert!(
         refused.iter().any(|words| message.contains(words)),

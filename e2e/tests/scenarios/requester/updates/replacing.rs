@@ -16,7 +16,7 @@ fn job(namespace: &str, name: &str, tag: &str) -> Value {
     })
 }
 
-/// Sets the Job's Pod to finished, like a kubelet, and waits until the Job is complete or gone.
+/// Sets the Job's Pod to finished, like a kubelet, and waits until the Job is complete or deleted.
 async fn finish(cluster: &Cluster, namespace: &str, job: &str) {
     let patch = json!({"status": {"phase": "Succeeded"}}).to_string();
     wait::until_true(LONG, &format!("Job {job} completes"), || async {
@@ -99,7 +99,10 @@ async fn completed_job_is_replaced_and_running_one_once_it_has_finished() {
     let before = uid(&cluster, "job busy -n rerun").await;
     let three = [job("rerun", "done", "2"), job("rerun", "busy", "2")];
     upgrade(&cluster, "rerun", "3", &three, &json!({})).await;
-    let words = ["Job.batch/rerun/busy: spec.template", "has not finished"];
+    let words = [
+        "Job.batch/rerun/busy: spec.template",
+        "is replaced after it has finished",
+    ];
     let reported = until_message(&cluster, "rerun", &words).await;
     assert!(reported.len() < 400, "{reported}");
     assert_eq!(uid(&cluster, "job busy -n rerun").await, before);
@@ -171,7 +174,8 @@ async fn immutable_objects_are_replaced_if_content_or_spec_requests_it() {
         before.push(uid(&cluster, look).await);
     }
 
-    // Not enabled: one sentence for each object without its values, and no change.
+    // Replacement is not enabled: the message has one sentence for each object, without values, and
+    // no object is changed.
     let two = all("2", "two", "edit", Some("10.96.0.177"));
     upgrade(&cluster, "renew", "2", &two, &json!({})).await;
     let words = [
@@ -188,7 +192,7 @@ async fn immutable_objects_are_replaced_if_content_or_spec_requests_it() {
         assert_eq!(uid(&cluster, look).await, *before, "{look}");
     }
 
-    // By annotation.
+    // The annotation enables the replacement.
     let two = two.map(|object| annotated(object, "Always"));
     upgrade(&cluster, "renew", "3", &two, &json!({})).await;
     until(&cluster, "renew", "Installed", "True").await;
@@ -198,7 +202,7 @@ async fn immutable_objects_are_replaced_if_content_or_spec_requests_it() {
     let found = get(&cluster, "configmap fixed -n renew").await.unwrap();
     assert_eq!(found["data"]["a"], "2");
 
-    // By the spec, except for an object with its own annotation.
+    // The spec enables the replacement, except for an object with its own annotation.
     let always = json!({"rollout": {"replace": "Always"}});
     let never = [annotated(config("3"), "Never")];
     upgrade(&cluster, "renew", "4", &never, &always).await;
@@ -240,7 +244,7 @@ async fn replacement_needs_permissions_to_delete_and_create() {
     .await;
     assert_eq!(uid(&cluster, "job done -n unspoilt").await, before);
 
-    // What could not be created is not deleted either.
+    // An object that could not be created again is not deleted.
     let jobs = on("batch", "jobs", &["CREATE"]);
     let guard = policy("unspoilt-create", &jobs, "unspoilt", expression);
     put(&cluster, &guard).await;
@@ -308,8 +312,8 @@ async fn service_is_deleted_for_its_replacement_only_if_it_could_be_created() {
     until(&cluster, "respawn", "Installed", "True").await;
     let before = uid(&cluster, look).await;
 
-    // Its requester may delete it and not create it. Its node port and the quota are in use until
-    // it is deleted.
+    // The requester has permission to delete the Service, but not to create it. The node port and
+    // the quota are in use until the Service is deleted.
     let expression = "request.userInfo.username != 'respawn'";
     let services = on("", "services", &["CREATE"]);
     let guard = policy("respawn-create", &services, "respawn", expression);
@@ -334,7 +338,7 @@ async fn service_is_deleted_for_its_replacement_only_if_it_could_be_created() {
     until_message(&cluster, "respawn", &words).await;
     assert_eq!(uid(&cluster, look).await, before);
 
-    // With the permission it is replaced.
+    // With the permission to create, the Service is replaced.
     for kind in [
         "validatingadmissionpolicybinding",
         "validatingadmissionpolicy",
@@ -365,7 +369,7 @@ async fn service_is_deleted_for_its_replacement_only_if_it_could_be_created() {
     assert_eq!(found["spec"]["clusterIP"], "10.96.0.188");
     assert_eq!(found["spec"]["ports"][0]["nodePort"], 30977);
 
-    // A port that another Service has.
+    // The new port is in use by another Service.
     let line = "delete resourcequota one -n respawn";
     try_kubectl(&cluster, line).await.success().unwrap();
     put(&cluster, &service("other", None, 30978)).await;

@@ -61,7 +61,7 @@ async fn replicas_are_ignored_with_an_autoscaler_and_restored_after_a_change_by_
     ];
     deploy(&cluster, "scaled", "scaled", &objects, &json!({})).await;
     until(&cluster, "scaled", "Installed", "True").await;
-    // The autoscaler of the content, and one that a user created.
+    // One autoscaler is part of the content, and a user created the other autoscaler.
     until_replicas(&cluster, "deployment own -n scaled", 3).await;
     put(&cluster, &[autoscaler("scaled", "foreign")]).await;
     until_replicas(&cluster, "deployment foreign -n scaled", 3).await;
@@ -70,8 +70,8 @@ async fn replicas_are_ignored_with_an_autoscaler_and_restored_after_a_change_by_
         let warnings = found["status"]["warnings"].to_string();
         if ["own", "foreign"].iter().all(|name| {
             let message = format!(
-                "Deployment.apps/scaled/{name}: spec.replicas is left to HorizontalPodAutoscaler {name}; to exclude it \
-                 from the first apply too, set spec.drift.ignore: [{{kind: Deployment.apps, namespace: scaled, name: {name}, fields: [/spec/replicas]}}]"
+                "Deployment.apps/scaled/{name}: spec.replicas is not applied, because HorizontalPodAutoscaler {name} sets it; \
+                 to exclude the field from the first apply too, set spec.drift.ignore: [{{kind: Deployment.apps, namespace: scaled, name: {name}, fields: [/spec/replicas]}}]"
             );
             warnings.contains(&message)
         }) {
@@ -82,7 +82,7 @@ async fn replicas_are_ignored_with_an_autoscaler_and_restored_after_a_change_by_
     .await
     .unwrap();
     until(&cluster, "scaled", "Drifted", "False").await;
-    // A person is no autoscaler.
+    // A user with `kubectl scale` does not count as an autoscaler.
     try_kubectl(&cluster, "scale deployment plain -n scaled --replicas=4")
         .await
         .success()
@@ -116,7 +116,7 @@ async fn replicas_scaled_by_another_manager_are_kept_and_the_ignore_rule_is_name
     until(&cluster, "lent", "Installed", "True").await;
     let line = "patch deployment web -n lent --subresource=scale --type=merge --field-manager=keda-like --patch={\"spec\":{\"replicas\":4}}";
     try_kubectl(&cluster, line).await.success().unwrap();
-    let owner = "Deployment.apps/lent/web: spec.replicas is left to field manager keda-like";
+    let owner = "Deployment.apps/lent/web: spec.replicas is not applied, because field manager keda-like sets it";
     let rule = "spec.drift.ignore: [{kind: Deployment.apps, namespace: lent, name: web, fields: [/spec/replicas]}]";
     wait::until_true(LONG, "manager and rule are named", || async {
         let found = get(&cluster, "bundledeployment lent")
@@ -130,7 +130,7 @@ async fn replicas_scaled_by_another_manager_are_kept_and_the_ignore_rule_is_name
     })
     .await
     .unwrap();
-    // Another field is restored, and the replicas stay.
+    // A change of another field is restored, and the number of replicas stays.
     let line = "patch deployment web -n lent --type=merge --patch={\"spec\":{\"template\":{\"spec\":{\"containers\":[{\"name\":\"web\",\"image\":\"registry.example.com/web:9\"}]}}}}";
     try_kubectl(&cluster, line).await.success().unwrap();
     wait::until_true(LONG, "the image is restored", || async {

@@ -13,8 +13,8 @@ async fn partly_failed_upgrade_shows_both_versions_and_their_objects() {
     let before = [one.clone(), note("halfway", "same")];
     deploy(&cluster, "halfway", "halfway", &before, &json!({})).await;
     until(&cluster, "halfway", "Installed", "True").await;
-    // The dry run is that of the requester: only the apply of the ServiceAccount is rejected, after
-    // the ConfigMaps were applied.
+    // The dry runs as the requester succeed. The policy rejects only the apply by the
+    // ServiceAccount, after the ConfigMaps were applied.
     let services = on("", "services", &["CREATE"]);
     let expression = "request.userInfo.username == 'halfway'";
     let guard = policy("halfway-guard", &services, "halfway", expression);

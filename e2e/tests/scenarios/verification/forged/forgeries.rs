@@ -48,7 +48,7 @@ fn altered(good: &Value, change: impl FnOnce(&mut Value)) -> Vec<u8> {
     bundle.to_string().into_bytes()
 }
 
-/// Returns the forgery that `change` makes of `good`.
+/// Returns the forgery that results from `change` of the valid bundle `good`.
 fn alteration(
     good: &Value,
     name: &'static str,

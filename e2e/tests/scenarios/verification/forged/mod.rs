@@ -123,7 +123,8 @@ async fn none_passes(scene: &Scene, policy: &str, forgeries: Vec<Forgery>) {
         let why = refused.failure(3).unwrap();
         assert!(why.contains(reported), "{policy}/{name}: {why}");
         assert!(why.contains("BUNDLE-TRUST-002"), "{policy}/{name}: {why}");
-        // Both use the same function; a few cases show that admission does.
+        // `policy test` and admission use the same function. A few cases are enough to test
+        // admission.
         if number % 4 == 0 {
             let why = scene.admission(&pinned).await.failure(1).unwrap();
             assert!(why.contains("denied the request"), "{policy}/{name}: {why}");
@@ -206,8 +207,9 @@ async fn enforced_policies_reject_every_forgery() {
     let second =
         sign_by_certificate(&scene, &sigstore, &workflow(), "by-name/second", "second").await;
 
-    // Valid signatures are accepted, also under another name, because content is signed. So are
-    // those in the format of earlier versions, and with any key hint.
+    // Valid signatures are accepted, also under another name, because the content is signed and not
+    // the name. Signatures in the format of earlier versions and with any key hint are accepted
+    // too.
     let mut renamed = key.clone();
     renamed["verificationMaterial"]["publicKey"]["hint"] = json!("AAAA");
     let (first, second_version) = (of_version(&name, "0.1"), of_version(&name, "0.2"));

@@ -134,8 +134,8 @@ async fn inside(folder: &Path) {
         assert!(why.contains("BUNDLE-TRUST-016"), "{name}: {why}");
         assert!(why.contains("BUNDLE-REVIEW-017"), "{name}: {why}");
     }
-    // A complete proof with signatures by another key: the registry may have others, and the result
-    // is unknown.
+    // The proof has signatures by another key. The registry may have other signatures, so the
+    // result is unknown.
     let refused = create(&cluster, &foreign).await.failure(1).unwrap();
     assert!(refused.contains("BUNDLE-REVIEW-017"), "{refused}");
 

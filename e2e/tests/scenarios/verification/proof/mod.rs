@@ -72,8 +72,8 @@ async fn requests(cluster: &Cluster, object: &Value, count: usize) -> usize {
     for answer in futures::future::join_all(creates).await {
         answer.unwrap();
     }
-    // The registry logs a request after its response. All earlier requests are above the line of
-    // this one.
+    // The registry logs a request after its response. The lines of all earlier requests are above
+    // the line of this request.
     let host = cluster.registry(0).unwrap().host();
     let marker = format!("/v2/marker-{before}/tags/list");
     let asking = reqwest::Client::builder().no_proxy().build().unwrap();
@@ -156,7 +156,7 @@ async fn proof_annotation_avoids_registry_requests() {
         "{crowd} lines for a hundred, {alone} for one"
     );
 
-    // The registry gets no request while it runs either.
+    // A review with a proof causes no request to the registry, even if the registry runs.
     let before = cluster.registry(0).unwrap().log().unwrap();
     create(&cluster, &proven).await.success().unwrap();
     assert_eq!(cluster.registry(0).unwrap().log().unwrap(), before);

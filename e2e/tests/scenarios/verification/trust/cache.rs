@@ -61,7 +61,7 @@ async fn distinguishes_failing_mirrors_from_cached_metadata() {
         assert!(!text.contains(asked), "{text}");
     }
 
-    // Incomplete files are fetched again; offline they are an error.
+    // Incomplete files are fetched again. With `--offline`, they are an error.
     for file in [
         "timestamp.json",
         "snapshot.json",
@@ -83,7 +83,7 @@ async fn distinguishes_failing_mirrors_from_cached_metadata() {
             .success()
             .unwrap();
     }
-    // So are missing files.
+    // Missing files are an error with `--offline` too.
     fs_err::remove_dir_all(&kept).unwrap();
     let refused = scene
         .run_plugin("trust show --offline")

@@ -109,7 +109,7 @@ async fn tuf_repository_supplies_trust_root_and_signing_config() {
     assert_eq!(report["trustRoot"]["source"], "repository");
     assert_eq!(report["trustRoot"]["mirror"], scene.repository.url());
 
-    // The same repository, for cosign.
+    // cosign reads the same repository.
     let cosign = async |arguments: &str| {
         let cosign = scene.bench.tool(Tool::Cosign3).await.unwrap();
         cosign.args(arguments.split(' ')).output().await.unwrap()
@@ -153,7 +153,7 @@ async fn tuf_repository_supplies_trust_root_and_signing_config() {
     let updated: Value = serde_json::from_str(&updated).unwrap();
     assert_eq!(updated["version"], 3, "{updated}");
 
-    // The mirror gets no requests while the metadata is fresh, and none with --offline.
+    // The mirror gets no requests while the metadata is fresh, and no requests with `--offline`.
     scene.repository.answer(Manner::Dead);
     let reported = scene.run_plugin(&verify).await;
     reported.success().unwrap();
@@ -183,7 +183,7 @@ async fn invalid_tuf_repository_is_reported_and_changes_nothing() {
     let mut other = TufRepository::start(scene.bench.folder()).await.unwrap();
     other.target("trusted_root.json", &scene.sigstore.trusted_root());
     other.write().unwrap();
-    // Before the first refresh.
+    // Errors before the first successful refresh.
     let mirror = scene.repository.url();
     let root = scene.repository.root().display().to_string();
     let foreign = other.root().display().to_string();
@@ -387,7 +387,7 @@ async fn invalid_tuf_repository_is_reported_and_changes_nothing() {
             refused.contains(name) && refused.contains(why),
             "{what}: {refused}"
         );
-        // Other commands report the same, once a refresh is due.
+        // Other commands report the same error when a refresh is due.
         scene.asked("2026-01-01T00:00:00Z");
         let refused = scene.run_plugin("trust show").await.failure(code).unwrap();
         assert!(refused.contains(name), "{what}: {refused}");

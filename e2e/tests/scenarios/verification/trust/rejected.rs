@@ -57,7 +57,7 @@ async fn versions_of_a_rejected_refresh_are_kept() {
         let why = format!("has version {version}, older than the trusted version 7");
         scene.refuses(&why).await;
     }
-    // So is the metadata of the last complete refresh.
+    // The metadata of the last complete refresh is a rollback too.
     scene.offer(|state| versions(state, 8, 4));
     scene.refuses("targets.json").await;
     // Timestamp and snapshot are valid, and the targets are not.
@@ -95,7 +95,7 @@ async fn new_root_is_kept_if_its_metadata_is_rejected() {
         state["timestamp"]["expires"] = json!(PAST);
     });
     scene.refuses("expired on").await;
-    // A mirror that hides the second root, with metadata of the withdrawn key.
+    // A mirror hides the second root and serves metadata that is signed by the withdrawn key.
     fs_err::remove_file(scene.repository.root().with_file_name("2.root.json")).unwrap();
     scene.offer(|state| {
         state["root"]["version"] = json!(1);
@@ -109,8 +109,8 @@ async fn new_root_is_kept_if_its_metadata_is_rejected() {
 async fn root_with_new_keys_recovers_from_fast_forward() {
     for rotated in ["timestamp", "snapshot"] {
         let mut scene = scene_at_version_five().await;
-        // The owner of the stolen keys has raised the versions, once in a rejected refresh and once
-        // in an accepted one.
+        // The attacker with the stolen keys has raised the versions, once in a rejected refresh and
+        // once in an accepted refresh.
         scene.offer(|state| {
             versions(state, 1_000, 1_000);
             state["targets"]["signers"] = json!(["eve"]);

@@ -119,7 +119,8 @@ async fn current(ui: &mut Ui, cluster: &Cluster, item: &BundleDeployment) -> Out
         return Ok(reference.pin(digest).reference().clone());
     }
     ui.note(format!(
-        "{reference} is not unpacked yet: the tag may move before that ({} shows the state)",
+        "{reference} is not unpacked yet: the tag may move before the content is unpacked ({} \
+        shows the state)",
         names::condition::UNPACKED
     ));
     Ok(reference)

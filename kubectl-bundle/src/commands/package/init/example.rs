@@ -8,7 +8,7 @@ const SCHEMA: &str = r#"{
   "properties": {
     "greeting": {
       "type": "string",
-      "description": "What is said."
+      "description": "Text of the greeting."
     }
   },
   "additionalProperties": false
@@ -20,7 +20,7 @@ const DEFAULTS: &str = "greeting: hello\n";
 /// Returns the files, `bundle.yaml` first.
 pub(super) fn files(mut package: Package) -> Vec<(String, String)> {
     let name = package.name.clone();
-    package.description = Some(format!("What {name} is, in one line"));
+    package.description = Some(format!("Summary of {name} in one line"));
     package.config = Some(Config {
         schema: Some("config.schema.json".to_owned()),
         default: Some("config.yaml".to_owned()),
@@ -60,7 +60,7 @@ spec:
       automountServiceAccountToken: false
       containers:
       - name: {name}
-        # A program that only waits: put your own in its place. `build` wants a tag that does not move.
+        # A program that only waits: replace it with your own image. `build` requires a tag that does not change.
         image: registry.k8s.io/pause:3.10
         envFrom:
         - configMapRef: {{name: {name}}}

@@ -60,7 +60,11 @@ pub(super) fn describe(report: &InspectReport, list_objects: bool) -> String {
                 .take(10)
                 .map(|kind| safe(kind))
                 .collect();
-            page.raw(&format!("  (plurals guessed for {})", guessed.join(", ")));
+            page.raw(&format!(
+                "  (without a definition in the bundle, the plural names of these \
+             kinds are guesses: {})",
+                guessed.join(", ")
+            ));
         }
     }
     page.text

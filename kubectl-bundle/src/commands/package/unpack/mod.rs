@@ -108,7 +108,7 @@ impl Unpack {
         }
         if written.unmarked > 0 {
             ui.note(format!(
-                "{} files lost their setuid or setgid bit",
+                "{} files were written without their setuid or setgid bit",
                 written.unmarked
             ));
         }

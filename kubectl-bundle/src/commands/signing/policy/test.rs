@@ -144,7 +144,7 @@ fn row(
 
 fn refused(refusal: &Refusal) -> &'static str {
     if refusal.cannot_tell {
-        "cannot tell"
+        "unknown"
     } else {
         "refused"
     }

@@ -77,8 +77,7 @@ impl Check {
         }
     }
 
-    /// Checks a policy. The result is unknown ("cannot tell") if a key or trust root cannot be
-    /// read.
+    /// Checks a policy. If a key or trust root cannot be read, the result is "unknown".
     async fn policy(&self, lookup: Option<&ClusterFacts>, found: &ReviewedObject) -> ObjectReport {
         let policy = documents::policy(found);
         let now = jiff::Timestamp::now();

@@ -27,7 +27,7 @@ impl ReviewResult {
         match self {
             Self::Admitted => "admitted",
             Self::Refused => "refused",
-            Self::CannotTell => "cannot tell",
+            Self::CannotTell => "unknown",
             Self::NothingFound => "nothing found",
             Self::NotReviewed => "not reviewed",
         }

@@ -79,7 +79,10 @@ impl ExistingObjects {
                     format!("{title} exists, and is upgraded")
                 }
                 (InstallPhase::Definitions, _) => {
-                    format!("{title} exists: it is upgraded, and uninstall will leave it")
+                    format!(
+                        "{title} exists: it is upgraded, and `kubectl bundle uninstall` does \
+                     not remove it"
+                    )
                 }
                 _ => format!("{title} exists and is not changed"),
             })

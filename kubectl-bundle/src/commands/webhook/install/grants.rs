@@ -6,7 +6,7 @@ use super::manifests::EmbeddedManifest;
 
 /// Returns one line for each binding.
 pub(super) fn of(manifests: &[EmbeddedManifest]) -> Vec<String> {
-    let mut lines = vec!["this grants these permissions:".to_owned()];
+    let mut lines = vec!["the installation grants these permissions:".to_owned()];
     for manifest in manifests {
         let object = &manifest.object;
         let scope = match manifest.kind() {
@@ -33,7 +33,7 @@ pub(super) fn of(manifests: &[EmbeddedManifest]) -> Vec<String> {
 /// Returns the risk of a role that includes impersonation.
 fn risk(role: &Value, manifests: &[EmbeddedManifest]) -> &'static str {
     if role["kind"] == "ClusterRole" && role["name"] == "cluster-admin" {
-        return "; by default, the pod uses it only within the permissions of the requester";
+        return "; by default, the pod uses this role only within the permissions of the requester";
     }
     let impersonates = manifests
         .iter()

@@ -141,7 +141,7 @@ impl Install {
         for manifest in manifests {
             let title = manifest.title();
             let suffix = if skipped.contains(&title) {
-                " (dry run; the server cannot try it before its namespace or kind exists)"
+                " (dry run; the server cannot validate it before its namespace or kind exists)"
             } else {
                 self.dry_run.suffix()
             };

@@ -365,7 +365,7 @@ fn accepts_the_redirect_with_the_right_state_and_exchanges_the_code() {
     let challenge = browser.parameter("code_challenge");
     let told = browser.told();
     assert!(
-        told.contains("log in in the browser that opens now"),
+        told.contains("log in with the browser that opens now"),
         "{told}"
     );
     // The command fails after the login, because no such registry exists.

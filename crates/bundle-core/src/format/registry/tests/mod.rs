@@ -239,7 +239,7 @@ fn rejects_files_that_are_no_registry_v1_bundle() {
         )]
     );
     let broken = CSV.replace("installModes:\n", "installModes: 5\n  other:\n");
-    assert!(messages_of(&bundle(&broken, &[]))[0].contains("read the ClusterServiceVersion"));
+    assert!(messages_of(&bundle(&broken, &[]))[0].contains("invalid ClusterServiceVersion"));
 }
 
 #[test]

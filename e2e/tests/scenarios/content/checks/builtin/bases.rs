@@ -1,4 +1,4 @@
-//! A good object of each built-in kind.
+//! A valid object of each built-in kind.
 
 use super::Base;
 

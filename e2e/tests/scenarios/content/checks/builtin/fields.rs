@@ -89,7 +89,7 @@ pub(super) const CASES: &[Case] = &[
         "/status",
         "{replicas: 1}",
     ),
-    // Types.
+    // Fields with wrong types.
     (
         "text for a number",
         false,
@@ -193,7 +193,7 @@ pub(super) const CASES: &[Case] = &[
         "/spec/replicas",
         "99999999999",
     ),
-    // Formats.
+    // Fields with wrong and correct formats.
     (
         "quantity with a unit",
         true,

@@ -6,7 +6,7 @@ mod values;
 
 pub(super) use bases::BASES;
 
-/// A kind: a name for the cases, the path of its collection, and a good object.
+/// A kind: a name for the cases, the path of its collection, and a valid object.
 pub(super) type Base = (&'static str, &'static str, &'static str);
 
 const POD: &str = "/spec/template/spec";

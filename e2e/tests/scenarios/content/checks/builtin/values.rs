@@ -1,4 +1,4 @@
-//! Fields that are missing, values that are not allowed, keys of lists, absent values, and good
+//! Fields that are missing, values that are not allowed, keys of lists, absent values, and valid
 //! objects.
 
 use super::Case;
@@ -420,7 +420,7 @@ pub(super) const CASES: &[Case] = &[
         "@/args",
         "[null]",
     ),
-    // Other good ones.
+    // Other valid objects.
     (
         "whole number for a budget",
         true,

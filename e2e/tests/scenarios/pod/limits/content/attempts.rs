@@ -1,11 +1,12 @@
-//! If the process ended twice while the process parsed the same content, the content is not parsed
-//! again for an hour.
+//! Content is not parsed again for one hour after the process ended twice while it parsed this
+//! content.
 
 use std::path::Path;
 
 use super::*;
 
-/// Values of one file: parsing them takes long enough to be killed, and the limit is 500,000.
+/// Number of values in one file, below the limit of 500,000. The parser needs enough time for a
+/// kill of the process.
 const VALUES: usize = 400_000;
 
 fn large(name: &str) -> (String, Vec<u8>) {

@@ -31,7 +31,7 @@ async fn content_of_failing_bundles_is_not_kept() {
         let message = until_phase(&cluster, &name, "Failing", LONG).await;
         assert!(message.contains("invalid YAML"), "{message}");
     }
-    // The status of a Bundle triggers another reconcile, which unpacks it a second time.
+    // The status of a Bundle triggers another reconcile, which unpacks the Bundle a second time.
     wait::until_true(LONG, "nothing of it is kept", || async {
         Ok(cached_bytes(&cluster, &webhook) == 0)
     })
@@ -45,11 +45,11 @@ async fn rejects_content_above_the_limit_with_both_sizes() {
     let (cluster, mut webhook) = stage().await;
     let registry = Registry::honest().await.unwrap();
     let probe = LivenessProbe::start(&webhook);
-    // 9 MiB of text that would take hundreds once it is parsed.
+    // 9 MiB of text, which would need hundreds of MiB of memory when parsed.
     let lists = "- []\n".repeat((9 << 20) / 5);
     let object =
         format!("apiVersion: example.com/v1\nkind: Tiny\nmetadata: {{name: tiny}}\nspec:\n{lists}");
-    // One file with so many nodes is rejected; several smaller files are not.
+    // One file with this number of nodes is rejected. Several smaller files are accepted.
     let part: String = object.chars().take(2_000_000).collect();
     let part = &part[..part.rfind("- []").unwrap()];
     let files = (0..4).map(|number| {
@@ -92,7 +92,8 @@ async fn the_cache_stays_within_its_limit_and_evicted_content_is_fetched_again()
         assert!(cached_bytes(&cluster, &webhook) <= 5 << 20);
         references.push(reference);
     }
-    // Two fit; the first was evicted, and its BundleDeployment needs it.
+    // The cache has space for two contents. The first content was evicted, and its BundleDeployment
+    // needs the content now.
     apply(&cluster, &deployment("cached", &references[0])).await;
     wait::until_true(LONG, "the content is installed", || async {
         let output = cluster

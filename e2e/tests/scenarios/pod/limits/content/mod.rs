@@ -38,7 +38,8 @@ async fn the_largest_content_is_installed_while_reviews_are_attacked() {
     let noise: String = (0..500 << 10)
         .map(|_| char::from(rand::rng().random_range(b'a'..=b'z')))
         .collect();
-    // 17 MiB of text, which take 34 MiB with their tree: one content can have 36 MiB.
+    // 17 MiB of text need 34 MiB of memory with the parsed tree. The limit for one content is 36
+    // MiB.
     let files = (0..34).map(|file| {
         let name = format!("largest-{file}");
         let path = format!("manifests/{name}.yaml");
@@ -162,7 +163,8 @@ async fn a_small_layer_that_unpacks_to_a_hundred_mebibytes_does_not_exhaust_memo
         let text = format!("{}{comments}", config_map(&format!("c{number}"), "a"));
         (format!("manifests/{number:03}.yaml"), text.into_bytes())
     });
-    // First, so that the ratio stays below its limit while the rest is unpacked.
+    // This file is first, so that the compression ratio stays below its limit while the other files
+    // are unpacked.
     let files = [("noise.bin".to_owned(), noise)]
         .into_iter()
         .chain(manifests);

@@ -5,7 +5,7 @@ use super::*;
 const DEPLOYMENTS: usize = 3;
 /// Number of objects of one content. Together they use about 32 MiB of the 41 MiB for content.
 const POLICIES: usize = 6;
-/// Entries of one object, whose memory is much larger than their text.
+/// Number of entries of one object. The entries need much more memory than their text.
 const ENTRIES: usize = 1900;
 
 fn network_policy(name: &str) -> Vec<u8> {

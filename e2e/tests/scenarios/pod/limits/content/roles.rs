@@ -1,4 +1,4 @@
-//! Roles whose rules expand to far more permissions than they have text.
+//! Roles with short rules that expand to a very large number of permissions.
 
 use super::*;
 use crate::scenarios::objects::apply_as;

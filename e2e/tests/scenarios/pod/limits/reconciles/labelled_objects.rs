@@ -1,5 +1,5 @@
-//! Memory that a tenant can take from the pod through responses of the API server: objects with the
-//! label of the webhook and the greatest possible metadata.
+//! Memory of the pod that a tenant can use through responses of the API server. The objects have
+//! the label of the webhook and metadata of the maximum size.
 
 use bundle_testkit::registry::Registry;
 use e2e::wait;
@@ -90,7 +90,7 @@ async fn labelled_objects_with_a_mebibyte_of_metadata_each_do_not_exhaust_memory
     }
     installed_and_restored(&cluster).await;
     survived("a watch of labelled objects of 1 MiB", &mut webhook, probe).await;
-    // Now all of them are listed.
+    // After the restart, the pod lists all objects.
     webhook.restart().await.unwrap();
     let probe = LivenessProbe::start(&webhook);
     installed_and_restored(&cluster).await;

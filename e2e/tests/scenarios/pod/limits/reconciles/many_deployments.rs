@@ -1,5 +1,5 @@
-//! Memory that a tenant can take from the pod with BundleDeployments: many small values need a
-//! hundred times the memory of their text.
+//! Memory of the pod that a tenant can use with BundleDeployments: many small values need a hundred
+//! times the memory of their text.
 
 use bundle_testkit::registry::Registry;
 use e2e::wait;
@@ -46,7 +46,7 @@ async fn many_deployments_with_many_small_values_do_not_exhaust_memory() {
     }
     let attack = format!("creation of {DEPLOYMENTS} BundleDeployments with {MAPS} small maps each");
     survived(&attack, &mut webhook, probe).await;
-    // Now all of them are listed.
+    // After the restart, the pod lists all objects.
     webhook.restart().await.unwrap();
     let probe = LivenessProbe::start(&webhook);
     apply(&cluster, &deployment("own-objects", &reference)).await;

@@ -1,4 +1,4 @@
-//! Memory, watches and reconciles that a tenant can take from the reconciler with objects.
+//! Memory, watches and reconciles of the reconciler that a tenant can use with objects.
 
 mod installed_objects;
 mod labelled_objects;

@@ -117,7 +117,7 @@ async fn watches_of_one_tenant_are_limited_and_leave_watches_to_another() {
         "True",
     )
     .await;
-    // Each watches eight kinds in ten namespaces.
+    // Each BundleDeployment watches eight kinds in ten namespaces.
     deploy(&cluster, &registry, (mallory, "watches-second"), second).await;
     let message = until(
         &cluster,
@@ -139,7 +139,7 @@ async fn watches_of_one_tenant_are_limited_and_leave_watches_to_another() {
         "True",
     )
     .await;
-    // Eight kinds in ten namespaces, and in one.
+    // 88 watches: eight kinds in ten namespaces, and eight kinds in one namespace.
     let peak = survived("88 watches", &mut webhook, probe).await;
     record(&format!(
         "{idle} KiB before the watches, then at most {peak} KiB"

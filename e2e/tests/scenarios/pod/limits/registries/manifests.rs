@@ -1,5 +1,5 @@
-//! Memory that a tenant can take from the reconciler with Bundles whose registry answers with the
-//! largest manifests and signatures that are read.
+//! Memory of the reconciler that a tenant can use with Bundles: their registry returns the largest
+//! manifests and signatures that the reconciler reads.
 
 use bundle_testkit::registry::{Fault, Registry};
 use e2e::wait;

@@ -10,7 +10,7 @@ async fn slow_registries_delay_only_their_own_bundles() {
     let (cluster, mut webhook) = stage().await;
     let mut slow = Vec::new();
     let mut content = config_map("a", "b").into_bytes();
-    // Random, so that it does not compress.
+    // The text is random, so that it does not compress.
     let noise: String = (0..256 << 10)
         .map(|_| char::from(rand::rng().random_range(b'a'..=b'z')))
         .collect();
@@ -38,7 +38,7 @@ async fn slow_registries_delay_only_their_own_bundles() {
     })
     .await
     .unwrap();
-    // Another user, without Bundles at those registries.
+    // Another user, who has no Bundles at the slow registries.
     let kubectl_as = cluster.tool(Tool::Kubectl).await.unwrap();
     let created = kubectl_as
         .args(["create", "-f", "-", "--as=ana", "--as-group=system:masters"])

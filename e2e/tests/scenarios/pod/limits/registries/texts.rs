@@ -1,5 +1,5 @@
-//! Memory that the operator of registries can take from the pod with tokens, challenges and headers
-//! of the responses.
+//! Memory of the pod that the operator of registries can use with tokens, challenges and headers of
+//! responses.
 
 use super::*;
 use crate::scenarios::pod::limits::hostile_server::HostileServer;
@@ -34,7 +34,7 @@ async fn dry_runs_survive(attack: &str, server: &HostileServer, references: &[St
 
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_to_many_registries_with_large_headers_do_not_exhaust_memory() {
-    // Below the limit of the HTTP library for all headers of a response.
+    // The header is smaller than the limit of the HTTP library for all headers of a response.
     let padding = "a".repeat(300 << 10);
     let server = HostileServer::new(move |_| {
         format!("HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nx-padding: {padding}\r\n\r\n")
@@ -49,7 +49,8 @@ async fn connections_to_many_registries_with_large_headers_do_not_exhaust_memory
 
 #[tokio::test(flavor = "multi_thread")]
 async fn large_tokens_of_many_repositories_do_not_exhaust_memory() {
-    // One just within the limit of a token service's response, one beyond.
+    // One token is just below the size limit for a response of a token service, and one token is
+    // above the limit.
     let tokens = [60, 250].map(|kib| {
         format!(
             r#"{{"token":"{}","expires_in":100000}}"#,

@@ -12,7 +12,7 @@ use crate::scenarios::pod::limits::hostile_server::HostileServer;
 const ROUNDS: usize = 3;
 /// Parallel writes of administrators. No queue of the API server holds them back.
 const ADMINISTRATORS: usize = 400;
-/// Parallel writes of a tenant, more than API servers let through at the same time.
+/// Parallel writes of a tenant: more than an API server processes at the same time.
 const TENANT: usize = 240;
 
 /// Counts the answers, without names and addresses. Panics if an answer shows that the connection
@@ -20,7 +20,8 @@ const TENANT: usize = 240;
 fn assert_answered<'a>(answers: impl IntoIterator<Item = &'a (u16, String)>) -> String {
     let mut counts = BTreeMap::<String, usize>::new();
     for (status, message) in answers {
-        // Admitted, rejected with a diagnostic code, or a timeout or limit of the API server.
+        // Accepted responses: admitted, rejected with a diagnostic code, or a timeout or limit of
+        // the API server.
         let good = ["BUNDLE-", "deadline exceeded", "too many", "Too many"];
         let found = good.iter().find(|good| message.contains(**good));
         assert!(*status == 201 || found.is_some(), "{status}: {message}");

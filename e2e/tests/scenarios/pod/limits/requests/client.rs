@@ -17,21 +17,22 @@ use super::*;
 /// Deadline for the process to close a connection whose client does not send or read, with a
 /// margin for a busy machine.
 pub(super) const CLOSED_WITHIN: Duration = Duration::from_secs(25);
-/// Connections that the pod keeps open for one address whose requests have the path.
+/// Number of connections that the pod keeps open for one address, if the requests have the correct
+/// path.
 pub(super) const KNOWN: usize = 192;
-/// Requests of one connection that the pod serves at the same time.
+/// Number of requests of one connection that the pod processes at the same time.
 pub(super) const PARALLEL: usize = 32;
 
 pub(super) type TlsStream = StreamOwned<ClientConnection, TcpStream>;
 pub(super) type Sender = h2::client::SendRequest<Bytes>;
-/// A request whose response was not read, with the rest of its body.
+/// A sent request: its future response, and the stream for the rest of its body.
 pub(super) type Sent = (h2::client::ResponseFuture, h2::SendStream<Bytes>);
 
 pub(super) fn connected(address: SocketAddr) -> TcpStream {
     with_timeouts(TcpStream::connect(address).unwrap())
 }
 
-/// Connects from another address than that of the API server.
+/// Connects from another address than the address of the API server.
 pub(super) fn connected_from_elsewhere(address: SocketAddr) -> TcpStream {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     let elsewhere = SocketAddr::from(([127, 0, 0, 2], 0));
@@ -141,7 +142,7 @@ pub(super) async fn send(
     Ok((response, body))
 }
 
-/// Returns a URL of the pod whose path has a token that never existed.
+/// Returns a URL of the pod. The token in its path never existed.
 pub(super) fn unknown_url(url: &http::Uri) -> http::Uri {
     let token = "0".repeat(64);
     let url = format!("https://{}/validate/{token}", url.authority().unwrap());

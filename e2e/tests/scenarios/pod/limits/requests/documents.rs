@@ -1,5 +1,5 @@
-//! Memory of documents of a tenant that need far more memory when parsed than their text: proofs and
-//! manifests.
+//! Memory of proofs and manifests of a tenant, which need far more memory when parsed than their
+//! text.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,7 +13,7 @@ const PARALLEL: usize = 4;
 const GROWTH: u64 = 24 << 10;
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 
-/// Returns about `bytes` bytes of list items: nested maps, each of which needs a node of a tree.
+/// Returns about `bytes` bytes of list items: nested maps. Each map needs a node of a tree.
 fn nested_maps(bytes: usize) -> String {
     let depth = 110;
     let one = format!("{}0{}", r#"{"":"#.repeat(depth), "}".repeat(depth));

@@ -13,11 +13,11 @@ use super::client::{connected, connected_from_elsewhere, tls};
 use super::*;
 use crate::scenarios::pod::limits::hostile_server::HostileServer;
 
-/// Number of dry runs whose registry stalls: the attack that was measured. API servers allow 200
-/// writes at the same time.
+/// Number of dry runs with a registry that stalls, as in the measured attack. API servers allow 200
+/// concurrent writes.
 const STALLED: usize = 128;
-/// Bytes of a manifest whose last byte never arrives. The manifest and its parsed form together
-/// would fit into the memory for small lookups.
+/// Size in bytes of a manifest. Its last byte never arrives. The manifest and its parsed form
+/// together would fit into the memory for small lookups.
 const STALLED_MANIFEST: usize = 127 << 10;
 /// Memory that stalled reviews of one requester may add, in KiB: half of the memory for reviews,
 /// and the reviews themselves.
@@ -63,8 +63,8 @@ fn is_closed(mut stream: Box<dyn Stream>) -> bool {
     }
 }
 
-/// Opens `count` connections at the same time, each with an unfinished header. Returns the number
-/// of connections that the pod does not close.
+/// Opens `count` concurrent connections and sends an unfinished header on each connection. Returns
+/// the number of connections that the pod does not close.
 async fn flood<S: Stream + 'static>(
     count: usize,
     open: impl Fn() -> S + Clone + Send + 'static,
@@ -95,7 +95,8 @@ async fn unfinished_request_headers_on_the_admission_port_use_no_memory_and_revi
         "a review is answered while connections flood",
         || async {
             let (status, message) = create_dry(&client, "bundles", &bundle("floods", PINNED)).await;
-            // A response of the webhook: admitted, or rejected with a diagnostic code.
+            // The webhook has responded: the object is admitted, or rejected with a diagnostic
+            // code.
             Ok(status == 201 || message.contains("BUNDLE-"))
         },
     )
@@ -275,8 +276,8 @@ async fn stalled_dry_runs_of_one_tenant_have_bounded_memory_and_leave_reviews_to
     assert_eq!(ordinary, (201, String::new()));
     record(&format!("the dry run of another tenant took {took:?}"));
     for (status, message) in &answers {
-        // Admitted without the image, because no policy requires its signatures; without memory; or
-        // at the deadline of the review or the API server.
+        // Accepted responses: admitted without reading the image, because no policy requires
+        // signatures; rejected for missing memory; or a timeout of the review or of the API server.
         let good = ["BUNDLE-", "deadline exceeded"];
         assert!(
             *status == 201 || good.iter().any(|good| message.contains(good)),

@@ -1,4 +1,4 @@
-//! Memory and time that a client can take from the pod with unfinished requests and with reviews.
+//! Memory and time of the pod that a client can use with unfinished requests and with reviews.
 
 mod bursts;
 mod client;
@@ -10,14 +10,14 @@ mod streams;
 
 use super::*;
 
-/// An image whose review reads no registry: by digest, and without a policy.
+/// Image reference with a digest. Without a policy, its review reads no registry.
 const PINNED: &str = "registry.example.com/a@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
-/// Checks that the webhook answers the review of a Bundle, with all other errors of the API server
-/// excluded.
+/// Checks that the webhook responds to the review of a Bundle. Any other error of the API server
+/// fails the check.
 async fn assert_reviewed(client: &Client, name: &str) {
     let (status, message) = create_dry(client, "bundles", &bundle(name, PINNED)).await;
-    // Admitted, or rejected with a diagnostic code.
+    // The object is admitted, or rejected with a diagnostic code.
     assert!(
         status == 201 || message.contains("BUNDLE-"),
         "{status}: {message}"

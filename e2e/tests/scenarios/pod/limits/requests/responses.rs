@@ -18,7 +18,8 @@ const RECEIVE_BUFFER: usize = 4 << 10;
 /// short response for each further request.
 const GROWTH: u64 = 80 << 10;
 
-/// Returns a review whose rejection has a hundred findings. Each contains the name of the object.
+/// Returns a review. Its rejection has a hundred findings, and each finding contains the name of
+/// the object.
 fn review(number: usize) -> Bytes {
     let review = json!({
         "apiVersion": "admission.k8s.io/v1",
@@ -51,7 +52,7 @@ async fn unread_responses_with_http2_stay_within_the_limit_and_end_their_connect
     let mut connections = JoinSet::new();
     let mut sent = Vec::new();
     for number in 0..KNOWN {
-        // The pod closes connections that it has no memory for.
+        // The pod closes a connection if it has no memory for the connection.
         let Ok((sender, ended)) = target.connect_with(&settings).await else {
             continue;
         };
@@ -66,7 +67,8 @@ async fn unread_responses_with_http2_stay_within_the_limit_and_end_their_connect
                 };
                 sent.push(one);
             }
-            // The bodies of the responses are kept.
+            // The bodies of the responses are not dropped, so the pod cannot send them and keeps
+            // their memory.
             join_all(sent.into_iter().map(|(response, _)| response)).await
         }));
     }

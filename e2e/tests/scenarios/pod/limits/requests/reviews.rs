@@ -1,7 +1,7 @@
-//! Memory and time that a tenant can take from the pod with dry runs of objects that are small as
-//! text and large when parsed. The objects are just below the weight limit. Those of
-//! `parallel_reviews_of_the_largest_objects_wait_for_memory` are rejected by their weight, or need
-//! little more memory than their text.
+//! Memory and time of the pod that a tenant can use with dry runs of objects that are small as text
+//! and large when parsed. The objects are just below the limit for their memory use. The objects of
+//! `parallel_reviews_of_the_largest_objects_wait_for_memory` exceed this limit, or need little more
+//! memory than their text.
 
 use serde_json::{Value, json};
 
@@ -46,8 +46,8 @@ async fn parallel_reviews_of_tiny_lists_neither_exhaust_memory_nor_delay_others(
             async move {
                 let (status, message) =
                     create_dry_as(&client, "weights-ana", "bundledeployments", &object).await;
-                // Admitted, rejected for its weight, or a retry response. A pod that died would
-                // fail the call.
+                // Accepted responses: admitted, rejected for its memory use, or a retry response.
+                // If the pod ended, the call would fail.
                 let good = ["BUNDLE-", "too many", "deadline exceeded", "code 408"];
                 assert!(
                     status == 201 || good.iter().any(|good| message.contains(good)),
@@ -108,7 +108,7 @@ async fn parallel_reviews_of_the_largest_objects_wait_for_memory() {
     let client = cluster.client().await.unwrap();
     let probe = LivenessProbe::start(&webhook);
     let mut object = deployment("large", PINNED);
-    // The API server takes requests of 3 MiB.
+    // The API server accepts requests of 3 MiB.
     let objects: Vec<Value> = (0..8)
         .map(|number| {
             let text = "x".repeat(100);
@@ -126,8 +126,8 @@ async fn parallel_reviews_of_the_largest_objects_wait_for_memory() {
             .map(|object| create_dry(&client, "bundledeployments", object)),
     )
     .await;
-    // Admitted, rejected for its weight, or a retry response. A pod that died would close the
-    // connection.
+    // Accepted responses: admitted, rejected for its memory use, or a retry response. If the pod
+    // ended, the connection would be closed.
     for (status, message) in &answers {
         let good = match status {
             201 => true,
@@ -158,7 +158,7 @@ async fn reviews_with_millions_of_empty_groups_do_not_exhaust_memory() {
     .into_bytes();
     assert!(body.len() <= 8 << 20);
     let answers = join_all((0..4).map(|_| post(&url, body.clone()))).await;
-    // Too many at once, or malformed.
+    // Accepted responses: 200 for a malformed review, or 429 for too many concurrent reviews.
     let all = answers
         .iter()
         .all(|answer| matches!(answer, Some(200 | 429)));
@@ -186,7 +186,8 @@ async fn dry_runs_that_name_many_config_maps_cause_few_access_reviews() {
     grant_tenant(&cluster, "mallory").await;
     let client = cluster.client().await.unwrap();
     let probe = LivenessProbe::start(&webhook);
-    // The first is within the limit of the schema, whose validation follows the mutating review.
+    // The first number is within the limit of the schema. The API server validates the schema after
+    // the mutating review.
     for (count, expected) in [
         (256, "has no permission to read ConfigMap"),
         (1_024, "configMaps"),

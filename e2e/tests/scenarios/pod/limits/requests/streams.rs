@@ -44,7 +44,8 @@ async fn parallel_requests_of_clients_without_the_path_use_little_memory_and_rev
     let (cluster, mut webhook) = stage().await;
     let client = cluster.client().await.unwrap();
     let (target, url) = Target::of(&cluster).await;
-    // The first waits until the tokens were read again, the second is rejected at once.
+    // The first request waits until the tokens were read again. The second request is rejected
+    // immediately.
     let unknown = unknown_url(&url);
     let other = format!("https://{}/x", url.authority().unwrap());
     let urls = [unknown, other.parse().unwrap()];

@@ -233,7 +233,8 @@ async fn git_content_is_installed_and_rewritten_refs_are_not_followed() {
         assert!(reported.contains(digest), "{reported}");
     }
 
-    // Nor after the cache is lost: the recorded commit is fetched by its hash.
+    // The other commit is not installed after the loss of the cache either: the pod fetches the
+    // recorded commit by its hash.
     webhook.kill().unwrap();
     let cache = format!("webhook-{}", webhook.address().port());
     fs_err::remove_dir_all(cluster.folder().join("data").join(cache)).unwrap();
@@ -251,7 +252,7 @@ async fn git_content_is_installed_and_rewritten_refs_are_not_followed() {
         assert_eq!(now["status"]["content"], *content);
     }
 
-    // Another host key is not accepted.
+    // The pod rejects another host key.
     repository.server.change_host_key().await.unwrap();
     let source = repository.source(class, names[0], &json!({"tag": "v1"}));
     let name = "gitsource-hostkey";

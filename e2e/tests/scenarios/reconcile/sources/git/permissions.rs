@@ -71,7 +71,7 @@ async fn credentials_are_sent_only_while_the_requester_can_read_the_secret() {
     let withdraw = format!("delete rolebinding {class} -n {NAMESPACE}");
     let missing = format!("verb get is missing in namespace {NAMESPACE} on Secret {class}");
 
-    // Between the review and the first content.
+    // The permission is withdrawn between the review and the first fetch.
     let source = repository.source(class, class, &json!({"branch": "later"}));
     let waiting = bundle(class, class, &source);
     until_rejected(&cluster, &waiting, "BUNDLE-REVIEW-071").await;
@@ -86,7 +86,7 @@ async fn credentials_are_sent_only_while_the_requester_can_read_the_secret() {
     until(&cluster, &format!("bundle {class}"), "Unpacked", "True").await;
     kubectl(&cluster, &format!("delete bundle {class}")).await;
 
-    // When lost content is fetched again.
+    // The permission is missing when lost content is fetched again.
     let source = repository.source(class, class, &json!({"branch": "main"}));
     let installed_content = deployment(class, class, &source);
     apply_admitted(&cluster, &installed_content, Some(USER)).await;
