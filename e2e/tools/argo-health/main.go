@@ -1,4 +1,4 @@
-// Command argo-health prints the result of Argo CD's built-in health checks for each Kubernetes
+// Command argo-health prints the verdict of Argo CD's built-in health checks on each Kubernetes
 // object of a JSON array. Health checks in Lua, which Argo CD has for custom resources, do not run.
 //
 //	argo-health < OBJECTS.json > VERDICTS.json
@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// verdict is the health of one object. For a kind without a health check, all fields are empty, and Argo CD
-// counts the objects as healthy. If the computation fails, only the error is set.
+// verdict is the health of one object. A kind without a health check has an empty verdict; Argo CD
+// counts its objects as healthy. A failed computation has only an error.
 type verdict struct {
 	Status  string `json:"status,omitempty"`
 	Message string `json:"message,omitempty"`

@@ -1,5 +1,5 @@
-// Command helm-versions reads version constraints and Kubernetes versions. For each pair, it prints
-// true if Helm renders a chart that has the constraint as kubeVersion for this Kubernetes version.
+// Command helm-versions prints, for each pair of a version constraint and a Kubernetes version,
+// whether Helm renders a chart with that kubeVersion for that version.
 //
 //	helm-versions < QUESTION.json > VERDICTS.json
 package main
@@ -19,8 +19,8 @@ type question struct {
 	Versions    []string `json:"versions"`
 }
 
-// verdict is the result for one constraint: an error, or one value for each version. If a constraint
-// is invalid, Helm does not render the chart for any version.
+// verdict is the result for one constraint. Helm renders a chart with an invalid constraint for no
+// version.
 type verdict struct {
 	Error    string `json:"error,omitempty"`
 	Admitted []bool `json:"admitted,omitempty"`

@@ -1,4 +1,4 @@
-// Command sigstore-kms-files is a KMS plugin with sigstore's own implementation of the plugin protocol. Its keys are PKCS#8 files in PEM.
+// A plugin of sigstore's KMS plugin protocol over sigstore's own side of it. Its keys are files: PKCS#8 in PEM.
 package main
 
 import (

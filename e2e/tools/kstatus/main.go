@@ -1,4 +1,4 @@
-// Command kstatus-verdicts prints the result of kstatus for each Kubernetes object of a JSON array.
+// Command kstatus-verdicts prints the verdict of kstatus on each Kubernetes object of a JSON array.
 //
 //	kstatus-verdicts < OBJECTS.json > VERDICTS.json
 package main
@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
 )
 
-// verdict is the result of kstatus for one object. If the computation fails, only the error is set.
+// verdict is the result of kstatus for one object. A failed computation has only an error.
 type verdict struct {
 	Status  string `json:"status,omitempty"`
 	Message string `json:"message,omitempty"`

@@ -1,4 +1,4 @@
-// Command referrers-registry serves the registry of go-containerregistry with the referrers API. `crane registry serve` does not enable this API.
+// Go-containerregistry's registry with the referrers API, which its `crane registry serve` leaves off.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// The certificate authority (Fulcio): certificates for the identity in a token, valid for ten minutes, each with a signed certificate timestamp (SCT).
-// issuer.mjs issues the identity tokens.
+// The certificate authority (Fulcio): certificates of ten minutes for whoever an identity token names, each with a promise of the CT log in it.
+// Who may have a token is not here (issuer.mjs).
 
 import 'reflect-metadata';
 import { createHash, generateKeyPairSync, randomBytes } from 'node:crypto';
@@ -151,7 +151,7 @@ export function pem(label, base64) {
 }
 
 function serial() {
-  // The serial number is positive and never begins with a zero byte.
+  // Positive, and never beginning with a zero byte.
   const bytes = randomBytes(16);
   bytes[0] = (bytes[0] & 0x3f) | 0x40;
   return bytes.toString('hex');

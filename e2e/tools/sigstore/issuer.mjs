@@ -1,5 +1,5 @@
-// The issuer of identity tokens (OpenID Connect), only for tests: it issues tokens with any claims of any issuer to every client.
-// Every login gets the identity ana@example.com: in a browser immediately, with a device after the code was entered.
+// The issuer of identity tokens (OpenID Connect): any claims for whoever asks, in the name of any issuer. For tests alone.
+// Whoever comes to log in is let in as ana@example.com: in a browser at once, with a device when somebody has typed its code.
 
 import { createHash, generateKeyPairSync, randomBytes, sign, verify } from 'node:crypto';
 

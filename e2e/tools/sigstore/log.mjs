@@ -1,5 +1,5 @@
-// The transparency log (Rekor v1): a Merkle tree with inclusion promises, inclusion proofs and signed checkpoints.
-// It stores entries like Rekor: `hashedrekord` as proposed, `dsse` as digests and signatures.
+// The transparency log (Rekor v1): a Merkle tree that grows, promises and proofs of inclusion, signed checkpoints.
+// It keeps entries as Rekor does: `hashedrekord` as proposed, `dsse` as digests and signatures.
 
 import { createHash, generateKeyPairSync, sign } from 'node:crypto';
 

@@ -1,5 +1,5 @@
-// Files for clients: the trust root, and the signing config with the URLs of the services.
-// Tests use the key files to forge statements of an authority or a log.
+// What clients are told: the root of trust, and where the services are.
+// The key files are for tests that forge what only an authority or a log could sign.
 
 import { createHash } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
@@ -62,7 +62,7 @@ export function write(folder, url, services) {
   const files = {
     'trusted_root.json': json(trustedRoot(url, services)),
     'signing_config.json': json(signingConfig(url)),
-    // cosign 2 reads these files by its own environment variables.
+    // What cosign 2 is told in its own variables.
     'fulcio.pem': ca.chain.map((one) => `${one.toString('pem')}\n`).join(''),
     'rekor.pub': publicPem(log.publicKey),
     'rekor.key': privatePem(log.privateKey),

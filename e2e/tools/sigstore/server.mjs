@@ -1,5 +1,5 @@
-// All services of a Sigstore instance at one address: `node server.mjs PORT FOLDER`. The server first writes the files in FOLDER, then listens on loopback.
-// The other files contain the services.
+// All services of a sigstore at one address: `node server.mjs PORT FOLDER`. It listens on loopback once the files in FOLDER are written.
+// The services themselves are in the other files.
 
 import { createServer } from 'node:http';
 

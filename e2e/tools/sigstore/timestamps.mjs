@@ -1,4 +1,4 @@
-// The timestamp authority (RFC 3161): it creates its certificates, and runs `openssl ts` for the responses. The authority of @sigstore/mock accepts no nonces of 64 bits.
+// The timestamp authority (RFC 3161): its certificates, and `openssl ts` for the answers. @sigstore/mock's own takes no nonces of 64 bits.
 
 import { execFile } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
@@ -31,7 +31,7 @@ export async function timestamps(folder) {
   writeFileSync(join(folder, 'tsa.cnf'), CONFIGURATION);
   writeFileSync(join(folder, 'tsa.serial'), '01\n');
 
-  // Requests are processed one after the other, because they share the file with the serial number.
+  // One after the other: they share a serial number.
   let last = Promise.resolve();
   let count = 0;
   async function answer(query) {

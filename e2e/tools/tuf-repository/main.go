@@ -1,5 +1,5 @@
-// Command tuf-repository writes one state of a TUF repository with go-tuf. Standard input contains the version, expiry, accepted keys and signers of each role.
-// A key is created when it is first named. A role can be signed with keys that the repository does not accept.
+// Writes one state of a TUF repository with go-tuf: standard input says, role by role, its version, its end, whose keys count and who signs.
+// Keys are made when they are first named, so that a role can be signed by somebody who may not.
 package main
 
 import (
@@ -27,10 +27,10 @@ type role struct {
 }
 
 type state struct {
-	// Folder of the keys, and folder of the repository.
+	// Folders: where keys are kept, and where the repository is written.
 	Keys, Out                          string
 	Root, Timestamp, Snapshot, Targets role
-	// Path of the content of each target, by the name of the target.
+	// Targets by name, and the files that hold them.
 	Files map[string]string
 }
 
