@@ -308,14 +308,14 @@ pub enum DeleteCustomResources {
 /// Override for content that does not support the Kubernetes version of this server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KubernetesOverride {
-    /// `Accept` installs the content, and records in the status that the server is not supported.
-    /// Default: the range of the package applies.
+    /// `Accept` installs the content even if the package does not support the Kubernetes version of
+    /// the cluster, and records this in the status. Default: such content is rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unsupported: Option<Unsupported>,
 }
 
-/// `Accept` installs the content, and records in the status that the server is not supported.
-/// Default: the range of the package applies.
+/// `Accept` installs the content even if the package does not support the Kubernetes version of the
+/// cluster, and records this in the status. Default: such content is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Unsupported {
     /// Install the content on an unsupported server.

@@ -49,9 +49,9 @@ const ENVELOPE_LIMIT: usize = 1 << 20;
 const SMALL: usize = 1 << 20;
 /// Timeout for the body of a response that is not a watch.
 const READ_TIMEOUT: Duration = Duration::from_secs(65);
-/// Timeout for the rest of a response that holds a permit. Other responses wait for this permit.
-/// The API server converts all objects before it sends the first byte, so the rest arrives without
-/// delay.
+/// Timeout from the first to the last byte of a response that holds a permit. Other responses wait
+/// for this permit. The API server converts all objects before it sends the first byte, so the rest
+/// arrives without delay.
 pub(crate) const PERMIT_TIMEOUT: Duration = Duration::from_secs(15);
 /// Largest number of lists with a recorded page size.
 const REMEMBERED: usize = 256;

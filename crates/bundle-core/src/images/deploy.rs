@@ -8,8 +8,9 @@ use super::{
 };
 use crate::{diagnostic::Finding, object::Manifest};
 
-/// Pins each image in the lock to its digest: `web:1.4.0` becomes `web:1.4.0@sha256:…`. A probable
-/// image is changed if the lock contains its location. A second call does not change the result.
+/// Pins each image in the lock to its digest: `web:1.4.0` becomes `web:1.4.0@sha256:…`. A
+/// field that only looks like an image is changed only if the lock lists this field. A second call
+/// does not change the result.
 /// Returns the error of [`find`](super::find) if there are too many images.
 pub fn deploy(objects: &mut [Manifest], lock: &Lock) -> Result<(), Finding> {
     if lock.images.is_empty() {

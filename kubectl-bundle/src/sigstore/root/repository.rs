@@ -152,7 +152,7 @@ impl TufRepository<'_> {
             .hint("the metadata is not used: it is an outdated copy, or an attack"),
             Error::BadRootVersion { trusted, new } => Finding::error(
                 codes::trust::REPOSITORY_ROLLED_BACK,
-                format!("the TUF repository at {host} has root version {new} after version {trusted}"),
+                format!("the TUF repository at {host} has root version {new}, which does not follow the trusted version {trusted}"),
             )
             .hint("the metadata is not used: it is an outdated copy, or an attack"),
             Error::TargetNotFound(name) => Finding::error(

@@ -222,7 +222,7 @@ pub(in crate::reconcile) fn content_too_large(
     )
 }
 
-/// Returns the error for content that waits for memory of other content.
+/// Returns the error for content that is read after other content releases its memory.
 pub(in crate::reconcile) fn no_memory(reason: &'static str) -> ReconcileError {
     let message = "the content waits for memory that other content uses; the reconcile is retried";
     ReconcileError::new(

@@ -203,7 +203,7 @@ impl Walk<'_> {
                 format!("`{kind}` is not one of array, boolean, integer, number, object, string"),
             );
         } else if embedded && kind != "object" {
-            self.report(&at, "it must be object for an embedded object");
+            self.report(&at, "type must be `object` if x-kubernetes-embedded-resource is true");
         } else if kind.is_empty() && !either && !keeps {
             let what = match place.level {
                 Level::Root => "at the root",

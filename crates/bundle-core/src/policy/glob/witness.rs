@@ -7,8 +7,8 @@ use std::net::Ipv6Addr;
 /// Characters that replace stars. In a name, one of these characters can replace every other
 /// character.
 const FILL: &[u8] = b"a.1:/";
-/// Registries that are compared as words: `localhost`, and the registries of Docker Hub. The name
-/// `localhost` has no dot. Names in Docker Hub have two components.
+/// Registries with special rules, which are compared as complete names: `localhost`, which has no
+/// dot, and the registries of Docker Hub, where each repository has two components.
 const WORDS: [&[u8]; 5] = [
     b"localhost",
     super::DOCKER_HUB.as_bytes(),

@@ -195,13 +195,13 @@ fn links() -> Vec<AttackCase> {
             Err("appears twice"),
         ),
         foreign(
-            "link replaced by a file above",
+            "link replaced by a file of a later layer",
             vec![layer(&[soft("l", "../up")]), layer(&[file("l", b"x")])],
             no_link,
             Ok(&["l"]),
         ),
         foreign(
-            "link replaced by a folder above",
+            "link replaced by a folder of a later layer",
             vec![layer(&[soft("l", "../up")]), layer(&[file("l/x", b"x")])],
             no_link,
             Err("a symbolic link"),

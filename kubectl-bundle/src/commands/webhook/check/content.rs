@@ -72,7 +72,7 @@ impl<'a> ReviewedImage<'a> {
             let fact = self.lookup.class(class).await;
             if matches!(fact, ClassFact::Known(class) if !class.is_ours()) {
                 result.unchecked.push(format!(
-                    "{reference}: the objects in it, which the provisioner of class {class} reads by its own rules"
+                    "{reference}: its objects, because the provisioner of class {class} has its own rules for them"
                 ));
                 return result;
             }

@@ -88,7 +88,7 @@ impl DeploymentReconcile<'_> {
                 .await
                 .map_err(|error| ReconcileError {
                     message: format!(
-                        "{conditions}, and nothing is created in it: {}",
+                        "{conditions}, so nothing is created in the new namespace: {}",
                         error.message
                     ),
                     ..error
@@ -192,7 +192,7 @@ pub(in crate::reconcile) fn namespaces_replaced(
         codes::install::NAMESPACE_REPLACED,
         reason,
         format!(
-            "{}: nothing is created in it until a user with permission to use the class writes the spec again",
+            "{}: nothing is created in the new namespace until a user with permission to use the class writes the spec again",
             replaced_since_installation(names)
         ),
         RetryPolicy::Slowly,

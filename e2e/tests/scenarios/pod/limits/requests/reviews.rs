@@ -10,8 +10,8 @@ use super::*;
 /// Number of parallel dry runs of the attacker. The client repeats requests that get a retry
 /// response.
 const PARALLEL: usize = 6;
-/// Memory that reviews with empty groups may add, in KiB. At one time the pod receives one body of
-/// 8 MiB and parses another one.
+/// Memory that reviews with empty groups may add, in KiB. The pod can receive one body of 8 MiB
+/// while it parses another one.
 const GROUPS_GROWTH: u64 = 24 << 10;
 /// Access reviews of a dry run that names ConfigMaps without permission to read them, with those of
 /// the controllers at the same time.
