@@ -2,7 +2,7 @@
 //! cluster. The pods run on the node.
 #![expect(
     clippy::disallowed_methods,
-    reason = "the names are those of the harness itself"
+    reason = "the code of the tests chooses all object names"
 )]
 
 use std::path::{Path, PathBuf};

@@ -3,7 +3,7 @@
 //! with its own code.
 #![expect(
     clippy::disallowed_methods,
-    reason = "the names are those of the harness itself"
+    reason = "the code of the tests chooses all object names"
 )]
 
 use std::path::{Path, PathBuf};

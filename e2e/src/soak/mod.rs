@@ -3,7 +3,7 @@
 //! become equal to the model of the last revisions.
 #![expect(
     clippy::disallowed_methods,
-    reason = "the names are those of the harness itself"
+    reason = "the code of the tests chooses all object names"
 )]
 
 mod actions;

@@ -1,7 +1,7 @@
 //! Installation of a thousand small objects: plain loops of server-side applies and of dry runs,
 //! `kubectl apply --server-side`, and a BundleDeployment. The BundleDeployment is measured with and
 //! without dry runs as the requester, and again with other settings. `e2e` starts the programs.
-#![expect(clippy::disallowed_methods, reason = "names are those of the harness")]
+#![expect(clippy::disallowed_methods, reason = "the benchmark chooses all names")]
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

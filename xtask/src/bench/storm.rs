@@ -1,6 +1,6 @@
 //! Concurrent changes of installed objects by another field manager, and the time until each object
 //! is restored. `e2e` starts the programs.
-#![expect(clippy::disallowed_methods, reason = "names are those of the harness")]
+#![expect(clippy::disallowed_methods, reason = "the benchmark chooses all names")]
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};

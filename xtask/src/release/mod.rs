@@ -32,8 +32,8 @@ impl ProvenanceInput<'_> {
         };
         let Some(commit) = commit else {
             bail!(
-                "the provenance names a commit, and files differ from the last one\n\
-                 hint: commit them, or omit --source"
+                "files differ from the last commit, so the provenance cannot name a commit\n\
+                 hint: commit the files, or omit --source"
             );
         };
         let compiler = Command::new("rustc")

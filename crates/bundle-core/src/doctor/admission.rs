@@ -145,8 +145,8 @@ pub fn review(probe: Probe, expected: &str) -> CheckResult {
 fn next_step(message: &str) -> &'static str {
     let has = |parts: &[&str]| parts.iter().any(|part| message.contains(part));
     if has(&["x509:", "tls:"]) {
-        "caBundle of the registrations is not the certificate authority of the running pods; a pod \
-        with permission to patch the registrations writes caBundle again"
+        "caBundle of the registrations is not the certificate authority of the running pods; allow the \
+        pod to patch the registrations, and the pod corrects caBundle"
     } else if has(&["no endpoints available", "connection refused", "not found"]) {
         "no pod serves the Service; see the results of pods and endpoints"
     } else if has(&["deadline exceeded", "timeout", "i/o timeout", "no route"]) {

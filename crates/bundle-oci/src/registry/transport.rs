@@ -49,8 +49,7 @@ pub(super) struct RegistryRequest<'a> {
     pub(super) mount: Option<&'a str>,
     /// Number of bytes that are already present. The request is for the following bytes.
     pub(super) from: u64,
-    /// Network zone of the registry that named the target, if the target is not on the registry
-    /// itself.
+    /// Network zone of the registry that sent the URL of the request, for example in a redirect.
     pub(super) reach: NetworkZone,
 }
 

@@ -2,7 +2,7 @@
 //! the scheduler on the host. Requires root and Linux.
 #![expect(
     clippy::disallowed_methods,
-    reason = "the names are those of the harness itself"
+    reason = "the code of the tests chooses all object names"
 )]
 
 mod container;

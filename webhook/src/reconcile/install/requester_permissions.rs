@@ -131,7 +131,7 @@ impl<'a> DeploymentReconcile<'a> {
                 tracing::warn!(
                     deployment = self.name,
                     why = error.message,
-                    "cannot repeat the permission checks of the requesters; the checks are retried"
+                    "the periodic check of the requesters' permissions failed; it is retried"
                 );
                 Ok(crate::reconcile::jittered(UNKNOWN_RETRY_DELAY))
             }

@@ -27,7 +27,7 @@ struct CachedInventory {
     resource_version: Option<String>,
 }
 
-/// All inventories with a cache. Each inventory is read once. After that it is only written,
+/// Reads, writes and caches all inventories. Each inventory is read once. After that it is only written,
 /// because only one process reconciles at a time. The resourceVersion shows whether another process
 /// has written it. The number of recorded objects is limited, because all inventories stay in
 /// memory.

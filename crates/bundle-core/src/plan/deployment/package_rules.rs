@@ -89,7 +89,8 @@ impl PackageRules {
     }
 
     /// Returns the findings against an upgrade from the `installed` package to content with this
-    /// digest. Another package, and the same content, can always be replaced.
+    /// digest. There are none if the content is of
+    /// another package, or is the installed content itself.
     pub fn upgrade_refusals(
         &self,
         installed: &InstalledPackage,
@@ -317,7 +318,8 @@ mod tests {
             let rules = rules(None, upgrades);
             let found = rules.upgrade_refusals(&installed("web", version), "other", allowed);
             assert_eq!(texts(&found), expected, "{version:?} {allowed}");
-            // Another package, and the same content, can always be replaced.
+            // There are none if the content is of
+    /// another package, or is the installed content itself.
             let other = installed("shop", version);
             assert!(rules.upgrade_refusals(&other, "other", allowed).is_empty());
             let same = installed("web", version);

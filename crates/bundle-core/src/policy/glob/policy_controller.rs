@@ -4,11 +4,13 @@
 use super::{matches, problem};
 use Row::{Matches, Misses, Refused};
 
-/// Result of a pattern.
+/// Expected result of a pattern in [`ROWS`].
 enum Row {
+    /// The pattern matches the reference.
     Matches,
+    /// The pattern is valid, and does not match the reference.
     Misses,
-    /// Rejected, with the suggested pattern. The text is empty without a suggestion.
+    /// The pattern is rejected, with this suggested pattern. The text is empty without a suggestion.
     Refused(&'static str),
 }
 

@@ -37,7 +37,7 @@ pub(crate) enum Prediction {
     Done,
     /// The state is not reached yet. Contains the messages of unmet conditions.
     Waiting(Vec<String>),
-    /// The state cannot be reached without a change.
+    /// The reconciler cannot reach the state until a user changes the spec or the cluster.
     Stopped(StopCause),
 }
 
