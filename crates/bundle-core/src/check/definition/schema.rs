@@ -4,8 +4,8 @@
 use serde_json::Value;
 
 use super::shape;
-use crate::check::{
-    cel::Rules,
+use crate::{
+    check::cel::Rules,
     structural::{Problem, child, compare, flag, item, prune, text, unknown_fields},
 };
 
