@@ -12,7 +12,7 @@ pub(crate) fn object_name(text: &str) -> Result<KubeName, kube::Error> {
     parse(NameKind::PathSegment, text).map_err(kube::Error::BuildRequest)
 }
 
-fn parse(kind: NameKind, text: &str) -> Result<KubeName, RequestError> {
+pub(crate) fn parse(kind: NameKind, text: &str) -> Result<KubeName, RequestError> {
     KubeName::parse(kind, text).map_err(|why| {
         // A name can be as large as the object that contains it.
         let start: String = text.chars().take(80).collect();

@@ -334,10 +334,10 @@ pub struct CrdUpgradeException {
     /// Name of the CRD: `widgets.example.com`.
     pub crd: String,
     /// Name of the check, as the message names it: `NoScopeChange`, `NoStoredVersionRemoved`,
-    /// `NoConversionRemoved`, `NoExistingFieldRemoved`, `ServedVersionValidator`, `Enum`,
-    /// `Required`, `Maximum`, `MaxItems`, `MaxLength`, `MaxProperties`, `Minimum`, `MinItems`,
-    /// `MinLength`, `MinProperties`, `Default`, `Type`, `UnknownChange`; `ChangeValidator` covers
-    /// `Enum` and all that follow it.
+    /// `NoConversionRemoved`, `NoExistingFieldRemoved`, `ServedVersionValidator`,
+    /// `ExistingCustomResources`, `Enum`, `Required`, `Maximum`, `MaxItems`, `MaxLength`,
+    /// `MaxProperties`, `Minimum`, `MinItems`, `MinLength`, `MinProperties`, `Default`, `Type`,
+    /// `UnknownChange`; `ChangeValidator` covers `Enum` and all that follow it.
     pub check: String,
     /// Reason for the exception. `status.warnings` shows it in place of the result of the check.
     pub reason: String,
