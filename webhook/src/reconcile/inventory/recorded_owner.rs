@@ -126,14 +126,13 @@ mod tests {
         };
         let found = owner_in(&map(&inventory), (KEY, "1")).unwrap();
         assert_eq!(found, Some(expected(None)));
-        inventory.record = Some(InstallationRecord {
-            installed: Some(InstalledContent {
-                account_namespace: "bundle-system".to_owned(),
-                account_name: "installer".to_owned(),
-                ..InstalledContent::default()
-            }),
-            ..InstallationRecord::default()
+        let mut record = InstallationRecord::default();
+        record.installed = Some(InstalledContent {
+            account_namespace: "bundle-system".to_owned(),
+            account_name: "installer".to_owned(),
+            ..InstalledContent::default()
         });
+        inventory.record = Some(record);
         let map = map(&inventory);
         let found = owner_in(&map, (KEY, "1")).unwrap();
         assert_eq!(found, Some(expected(Some(("bundle-system", "installer")))));
