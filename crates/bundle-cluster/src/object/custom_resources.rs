@@ -235,9 +235,9 @@ mod tests {
         assert_eq!(
             queries,
             [
-                "/apis/example.com/v1/jugs?limit=500",
-                "/apis/example.com/v1/jugs?limit=500&continue=500",
-                "/apis/example.com/v1/jugs?limit=500&continue=1000",
+                "/apis/example.com/v1/jugs?&limit=500",
+                "/apis/example.com/v1/jugs?&limit=500&continue=500",
+                "/apis/example.com/v1/jugs?&limit=500&continue=1000",
             ]
         );
         let message = message.unwrap();
