@@ -80,7 +80,6 @@ async fn install(cluster: &Cluster, paused: bool) -> String {
         // The pod does not restore the definition between two updates.
         object["spec"]["paused"] = true.into();
         apply(cluster, &object).await;
-        until(cluster, "bundledeployment kegs", "Progressing", "False").await;
         until_paused(cluster).await;
     }
     reference
@@ -92,7 +91,9 @@ async fn until_paused(cluster: &Cluster) {
         let object = get(cluster, "bundledeployment kegs")
             .await
             .unwrap_or_default();
-        Ok(condition(&object, "Progressing")["reason"] == "Paused")
+        let reasons =
+            ["Ready", "Progressing"].map(|kind| condition(&object, kind)["reason"].clone());
+        Ok(reasons.contains(&json!("Paused")))
     })
     .await
     .unwrap();
