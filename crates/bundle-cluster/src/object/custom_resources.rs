@@ -1,5 +1,5 @@
 //! Reads the custom resources of a definition and validates them under a new definition, page by
-//! page and within limits. The rules are in `bundle_core::plan::crd_upgrade::existing`.
+//! page and within limits. The rules are in `bundle_core::plan::crd_upgrade`.
 
 use bundle_core::names::NameKind;
 use bundle_core::plan::crd_upgrade::existing::{

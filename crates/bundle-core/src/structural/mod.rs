@@ -55,7 +55,7 @@ impl Problem {
 /// Violation of a schema, without any part of the object: neither values nor keys of maps.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Violation {
-    /// Path in the schema: `^` is the root, and `[*]` stands for items and for entries of maps.
+    /// Path in the schema: `^` is the root, and `[*]` is any item or any entry of a map.
     pub(crate) field: String,
     /// Violated keyword of the schema.
     pub(crate) keyword: &'static str,

@@ -21,7 +21,7 @@ pub(crate) struct Patterns {
 }
 
 impl Patterns {
-    /// Returns a cache with limited memory, for schemas and objects of others.
+    /// Returns a cache with limited memory, for untrusted schemas and objects.
     pub(crate) fn limited() -> Self {
         Self {
             compiled: HashMap::new(),

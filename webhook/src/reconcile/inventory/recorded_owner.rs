@@ -26,7 +26,7 @@ pub struct RecordedOwner {
 
 impl RecordedOwner {
     /// Returns the BundleDeployment with this uid if its inventory records the object `key` with
-    /// this uid, or records that the pod is about to create the object.
+    /// this uid, or records the intent to create the object.
     fn of(uid: &str, inventory: &Inventory, (key, object): (&str, &str)) -> Option<Self> {
         inventory.reserves(key, object)?;
         let record = inventory.record.as_ref();

@@ -176,7 +176,7 @@ pub(in crate::reconcile) fn unvalidated(
     )
 }
 
-/// Returns the error for a validation that did not begin because of others.
+/// Returns the error for a validation that did not begin, because other validations run.
 pub(in crate::reconcile) fn busy(reason: &'static str) -> ReconcileError {
     ReconcileError::new(
         codes::install::EXISTING_RESOURCES_BUSY,
