@@ -12,7 +12,7 @@ pub(crate) fn object_name(text: &str) -> Result<KubeName, kube::Error> {
     parse(NameKind::PathSegment, text).map_err(kube::Error::BuildRequest)
 }
 
-fn parse(kind: NameKind, text: &str) -> Result<KubeName, RequestError> {
+pub(crate) fn parse(kind: NameKind, text: &str) -> Result<KubeName, RequestError> {
     KubeName::parse(kind, text).map_err(|why| {
         // The error quotes only the start, because a name can be as long as the object that
         // contains it.

@@ -24,6 +24,7 @@ pub mod review;
 pub mod rights;
 pub mod service_account;
 pub mod serving_certificate;
+mod structural;
 pub mod text;
 pub mod version;
 pub mod yaml;

@@ -2,7 +2,7 @@
 //! write: names, resources and operations. The address, token and certificate authority of an
 //! installation are not included.
 
-use bundle_api::names::{GROUP, VERSION};
+use bundle_api::names::{GROUP, LABEL_OWNER_KIND, VERSION};
 use serde_json::Value;
 
 /// A webhook that a registration must have.
@@ -10,10 +10,16 @@ use serde_json::Value;
 pub struct ExpectedWebhook {
     /// Name of the webhook.
     pub name: &'static str,
+    /// API group of the resource.
+    pub group: &'static str,
+    /// API version of the resource.
+    pub version: &'static str,
     /// Plural of the resource whose writes the webhook reviews.
     pub resource: &'static str,
     /// Operations that the webhook reviews.
     pub operations: &'static [&'static str],
+    /// Label of the reviewed objects and its value; `None` for all objects.
+    pub label: Option<(&'static str, &'static str)>,
 }
 
 const fn expected(
@@ -23,8 +29,11 @@ const fn expected(
 ) -> ExpectedWebhook {
     ExpectedWebhook {
         name,
+        group: GROUP,
+        version: VERSION,
         resource,
         operations,
+        label: None,
     }
 }
 
@@ -67,6 +76,18 @@ pub const MUTATING: &[ExpectedWebhook] = &[
     expected("mbundleapprovals.core.rukpak.io", "bundleapprovals", WRITES),
 ];
 
+/// The webhooks of the ValidatingWebhookConfiguration that review objects of other API groups. The
+/// trust in the project's own objects does not depend on these webhooks. Therefore, an administrator
+/// may remove them.
+pub const GUARDS: &[ExpectedWebhook] = &[ExpectedWebhook {
+    name: "vcustomresourcedefinitions.core.rukpak.io",
+    group: "apiextensions.k8s.io",
+    version: "v1",
+    resource: "customresourcedefinitions",
+    operations: &["UPDATE"],
+    label: Some((LABEL_OWNER_KIND, "BundleDeployment")),
+}];
+
 /// A webhook of a registration, with its differences from the expected webhook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InspectedWebhook<'a> {
@@ -106,10 +127,15 @@ pub fn inspect<'a>(
 fn faults(expected: &ExpectedWebhook, found: &Value) -> Vec<String> {
     let mut faults = Vec::new();
     for operation in expected.operations {
-        if !is_reviewed(&found["rules"], expected.resource, operation) {
-            let resource = expected.resource;
+        if !is_reviewed(&found["rules"], expected, operation) {
+            let ExpectedWebhook {
+                group,
+                version,
+                resource,
+                ..
+            } = expected;
             faults.push(format!(
-                "no rule covers {operation} of {resource}.{GROUP}/{VERSION}"
+                "no rule covers {operation} of {resource}.{group}/{version}"
             ));
         }
     }
@@ -127,7 +153,9 @@ fn faults(expected: &ExpectedWebhook, found: &Value) -> Vec<String> {
     }
     for field in ["namespaceSelector", "objectSelector"] {
         let selector = &found[field];
-        if !is_empty(&selector["matchLabels"]) || !is_empty(&selector["matchExpressions"]) {
+        let label = expected.label.filter(|_| field == "objectSelector");
+        if !is_selected(&selector["matchLabels"], label) || !is_empty(&selector["matchExpressions"])
+        {
             faults.push(format!("{field} excludes objects"));
         }
     }
@@ -146,8 +174,16 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// Returns true if one of `rules` covers this operation for all objects of this resource.
-fn is_reviewed(rules: &Value, resource: &str, operation: &str) -> bool {
+/// Returns true if the selector `labels` matches all objects with `label`.
+fn is_selected(labels: &Value, label: Option<(&str, &str)>) -> bool {
+    let labels = labels.as_object().into_iter().flatten();
+    let mut labels = labels.map(|(name, value)| (name.as_str(), value));
+    labels.all(|(name, value)| label.is_some_and(|label| label.0 == name && value == label.1))
+}
+
+/// Returns true if one of `rules` covers this operation for all objects of the expected resource.
+fn is_reviewed(rules: &Value, expected: &ExpectedWebhook, operation: &str) -> bool {
+    let resource = expected.resource;
     let names = |list: &Value, wanted: &[&str]| {
         let listed = list.as_array().into_iter().flatten();
         listed
@@ -156,8 +192,8 @@ fn is_reviewed(rules: &Value, resource: &str, operation: &str) -> bool {
     };
     let with_subresources = format!("{resource}/*");
     rules.as_array().into_iter().flatten().any(|rule| {
-        names(&rule["apiGroups"], &[GROUP, "*"])
-            && names(&rule["apiVersions"], &[VERSION, "*"])
+        names(&rule["apiGroups"], &[expected.group, "*"])
+            && names(&rule["apiVersions"], &[expected.version, "*"])
             && names(&rule["operations"], &[operation, "*"])
             && names(
                 &rule["resources"],

@@ -6,6 +6,7 @@ use bundle_core::check::{self, Installation};
 use bundle_core::diagnostic::{Finding, Findings, Severity, codes};
 use bundle_core::format::{Content, Files, RenderTarget};
 use bundle_core::images::{self, Allowed, Lock};
+use bundle_core::object::Manifest;
 use bundle_core::package::{self, Package};
 use bundle_oci::Limits;
 use bundle_oci::folder::default_resources;
@@ -197,7 +198,7 @@ pub(crate) fn findings(
     files: &Files,
     installation: Option<&Installation<'_>>,
     target: &RenderTarget,
-) -> Outcome<Findings> {
+) -> Outcome<(Findings, Vec<Manifest>)> {
     let content = input::render(files, target)?;
     let checked = match installation {
         Some(installation) => check::installed(&content, files, &BuiltinSchemas, installation),
@@ -205,5 +206,5 @@ pub(crate) fn findings(
     };
     let mut findings = content.warnings;
     findings.extend(checked);
-    Ok(findings)
+    Ok((findings, content.objects))
 }

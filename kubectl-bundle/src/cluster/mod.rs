@@ -5,6 +5,7 @@ pub(crate) mod apply;
 mod config;
 mod connect;
 pub(crate) mod content;
+pub(crate) mod definitions;
 pub(crate) mod events;
 pub(crate) mod managed_fields;
 mod request_log;

@@ -4,6 +4,7 @@
 
 mod config_maps;
 mod configuration;
+mod definitions;
 mod deletions;
 mod lookups;
 mod received;
@@ -129,6 +130,7 @@ impl<L: Lookups> Admission<L> {
         let kind = match request.kind.kind.as_str() {
             kind if writes::kind(request).is_some()
                 || deletions::kind(request).is_some()
+                || definitions::is_update(request)
                 || configuration::is_known(kind) =>
             {
                 kind

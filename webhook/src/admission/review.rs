@@ -43,6 +43,11 @@ pub(super) struct Request {
     pub(super) object: Value,
     #[serde(default)]
     pub(super) old_object: Value,
+    /// True if nothing is stored.
+    #[serde(default)]
+    pub(super) dry_run: Option<bool>,
+    #[serde(default)]
+    pub(super) options: Option<WriteOptions>,
     /// Weights of the old and the new object, for the project's own kinds.
     #[serde(skip)]
     pub(super) weights: Option<(ObjectWeight, ObjectWeight)>,
@@ -59,6 +64,15 @@ impl Request {
             &self.requester.user,
         )
     }
+}
+
+/// Options of the write.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct WriteOptions {
+    /// The client sets this name freely.
+    #[serde(default)]
+    pub(super) field_manager: String,
 }
 
 #[derive(Debug, Clone, Deserialize)]

@@ -16,7 +16,7 @@ use super::lookups::images::ReviewImages;
 use super::review::Request;
 use super::stamps::stamping::{self, InheritedStamp, OwnerDeployment, StampInput, WantedStamp};
 use super::stamps::write_time;
-use super::{Admission, Lookups, configuration, deletions, rejections};
+use super::{Admission, Lookups, configuration, definitions, deletions, rejections};
 use crate::stored_object;
 
 /// The write of an object of a reviewed kind, with the facts that the stamps of the object prove.
@@ -42,6 +42,9 @@ impl<L: Lookups> Admission<L> {
         let system = self.lookups.system_namespace();
         if let Some(reviewed) = ReviewedConfigMap::of(request, system) {
             return self.config_map(&reviewed).await;
+        }
+        if definitions::is_update(request) {
+            return self.definition_update(request).await;
         }
         if let Some(refused) = self.too_large(request).await {
             return refused;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use bundle_core::diagnostic::{Finding, codes, rendered};
 use bundle_core::object::ObjectId;
 use bundle_core::object::rejection::Rejection;
+use bundle_core::plan::crd_upgrade::existing::{ExistingObjects, Unvalidated};
 use bundle_core::plan::health::{Health, health};
 use bundle_core::plan::ignore::{self, Rule};
 use bundle_core::plan::inventory::{InventoryError, Reservation};
@@ -303,8 +304,19 @@ fn of_upgrades() -> Vec<ReconcileError> {
     let refusals = |upgrades: &str, version: &str| {
         package(upgrades).upgrade_refusals(&installed(version), "other", false)
     };
+    let jug = json!({"metadata": {"namespace": "team-a", "name": "blue"}, "spec": {"litres": 12}});
+    let new = json!({"spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": {
+        "properties": {"spec": {"properties": {"litres": {"type": "integer", "maximum": 9}}}},
+    }}}]}});
+    let mut jugs = ExistingObjects::new(&new);
+    jugs.add(&jug, &["v1".to_owned()], true);
+    jugs.add(&jug, &["v1".to_owned()], false);
+    let crd = "jugs.example.com";
     vec![
-        definitions::unsafe_upgrades(&[("jugs.example.com", verdict)], REASON),
+        definitions::unsafe_upgrades(&[(crd, verdict)], REASON),
+        definitions::invalid_resources(vec![jugs.message(crd)], REASON),
+        definitions::unvalidated(crd, &Unvalidated::Objects(10_000), REASON),
+        definitions::busy(REASON),
         package_rules::requirements_missing(&package(">=1.2").unmet(|_| true, &[])),
         package_rules::upgrade_refused(&refusals(">=1.2", "1.1.0"), REASON),
         package_rules::upgrade_refused(&refusals(">=1.2", "1.5.0"), REASON),

@@ -42,6 +42,9 @@ use rand::Rng as _;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+pub use self::inventory::recorded_owner::RecordedOwner;
+pub(crate) use self::inventory::recorded_owner::StoredInventories;
+
 use self::context::Context;
 use self::drift::states::InstalledStates;
 use self::served::ServedContent;

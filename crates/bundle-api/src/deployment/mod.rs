@@ -337,9 +337,9 @@ pub struct CrdUpgradeException {
     pub crd: String,
     /// Name of the check, as in the message of the failed check: `NoScopeChange`,
     /// `NoStoredVersionRemoved`, `NoConversionRemoved`, `NoExistingFieldRemoved`,
-    /// `ServedVersionValidator`, `Enum`, `Required`, `Maximum`, `MaxItems`, `MaxLength`,
-    /// `MaxProperties`, `Minimum`, `MinItems`, `MinLength`, `MinProperties`, `Default`, `Type`,
-    /// `UnknownChange`. `ChangeValidator` covers `Enum` and all checks after `Enum` in this list.
+    /// `ServedVersionValidator`, `ExistingCustomResources`, `Enum`, `Required`, `Maximum`,
+    /// `MaxItems`, `MaxLength`, `MaxProperties`, `Minimum`, `MinItems`, `MinLength`,
+    /// `MinProperties`, `Default`, `Type`, `UnknownChange`. `ChangeValidator` covers `Enum` and all checks after `Enum` in this list.
     pub check: String,
     /// Reason for the exception. `status.warnings` shows this reason instead of the result of the
     /// check.

@@ -63,6 +63,11 @@ const SMALLER: u32 = 4;
 #[derive(Debug, Clone, Copy)]
 pub struct KeepFields;
 
+/// Request extension: a page of a list needs little memory when it is parsed, because its reader
+/// parses whole objects.
+#[derive(Debug, Clone, Copy)]
+pub struct SmallPages;
+
 /// State that all clients share: permits and page sizes.
 #[derive(Debug)]
 struct AnswerMemory {
@@ -104,6 +109,9 @@ async fn answer(
     };
     let mut rules = AnswerRules::of(&path, kind, request.headers());
     rules.objects.keeps_fields |= request.extensions().get::<KeepFields>().is_some();
+    if request.extensions().get::<SmallPages>().is_some() {
+        rules.objects.limit = rules.objects.limit.min(OWN_LIMIT);
+    }
     match kind {
         AnswerKind::Watch => {
             let answer = base.send(request).await?;

@@ -26,6 +26,7 @@ pub use crate::error::{
 };
 use crate::{ByName, ObjectUrl, namespaced};
 
+pub mod custom_resources;
 pub mod whole;
 
 /// Labels of this project on installed objects.

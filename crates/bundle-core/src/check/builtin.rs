@@ -4,15 +4,12 @@
 
 use serde_json::Value;
 
-use super::{
-    apis::Supported,
-    custom::finding,
-    structural::{Problem, compare, fill, unknown_fields},
-};
+use super::{apis::Supported, custom::finding};
 use crate::{
     diagnostic::{Findings, codes},
     format::Content,
     object::Manifest,
+    structural::{Problem, compare, fill, unknown_fields},
     version::Minor,
 };
 

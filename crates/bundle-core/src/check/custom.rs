@@ -5,17 +5,13 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{
-    cel::Rules,
-    error,
-    structural::{Problem, compare, fill, flag, prune, text, unknown_fields},
-    warning,
-};
+use super::{cel::Rules, error, warning};
 use crate::{
     diagnostic::{Code, Findings, codes},
     format::{Content, Files},
     object::{self, Manifest},
     package::Package,
+    structural::{Problem, compare, fill, flag, prune, text, unknown_fields},
     yaml,
 };
 
@@ -155,7 +151,7 @@ fn problems(schema: &Value, object: &Value, status: bool, rules: &mut Rules) -> 
 
 /// Checks that each embedded object has apiVersion and kind.
 fn embedded(schema: &Value, value: &Value, path: &str, problems: &mut Vec<Problem>) {
-    use super::structural::{child, item, of_field};
+    use crate::structural::{child, item, of_field};
     match value {
         Value::Object(map) => {
             if flag(schema, "x-kubernetes-embedded-resource") {

@@ -10,7 +10,6 @@ mod definition;
 mod installation;
 mod scaled;
 mod scope;
-mod structural;
 
 #[cfg(test)]
 mod tests;

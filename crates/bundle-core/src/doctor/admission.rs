@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{CheckResult, Observed};
 use crate::diagnostic::{Finding, codes};
-use crate::registration::{ExpectedWebhook, inspect};
+use crate::registration::{ExpectedWebhook, GUARDS, inspect};
 use crate::text::some_of;
 
 /// Number of faults that a message names.
@@ -44,7 +44,9 @@ pub fn registration(
         Err(result) => return result,
     };
     let mut faults = Vec::new();
-    for webhook in inspect(expected, &object) {
+    let guards = inspect(GUARDS, &object);
+    let guards = guards.into_iter().filter(|guard| guard.found.is_some());
+    for webhook in inspect(expected, &object).into_iter().chain(guards) {
         for fault in &webhook.faults {
             faults.push(format!("{}: {fault}", webhook.name));
         }

@@ -3,6 +3,7 @@
 
 mod api;
 mod content;
+mod definitions;
 mod examples;
 mod pivot;
 mod preset;

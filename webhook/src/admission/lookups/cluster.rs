@@ -29,6 +29,7 @@ use crate::admission::rejections;
 use crate::budget::lookups::LookupMemory;
 use crate::chain;
 use crate::clients::names;
+use crate::reconcile::{RecordedOwner, StoredInventories};
 use crate::shared::Shared;
 use crate::sources::HeldConfigMap;
 
@@ -43,6 +44,8 @@ pub struct ClusterLookups {
     /// Bundles are listed for one review at a time. Therefore at most one page of Bundles is in
     /// memory.
     bundle_lists: Semaphore,
+    /// Inventories are read for one review at a time, for the same reason.
+    inventory_reads: Semaphore,
     /// Time limit of one lookup. It is shorter than the time limit of the review, so that the
     /// response can name the lookup that failed.
     timeout: Duration,
@@ -56,6 +59,7 @@ impl ClusterLookups {
             own_user: OnceCell::new(),
             permits: AllowedReviews::default(),
             bundle_lists: Semaphore::new(1),
+            inventory_reads: Semaphore::new(1),
             timeout: deadline / 2,
         }
     }
@@ -231,6 +235,27 @@ impl Lookups for ClusterLookups {
             Ok(found)
         };
         self.with_timeout("list the Bundles", listed).await
+    }
+
+    async fn recorded_owner(
+        &self,
+        object: (&str, &str),
+        likely: Option<&str>,
+    ) -> Result<Option<RecordedOwner>, Finding> {
+        let unreadable = |why: String| Finding::error(codes::install::INVENTORY_FAILED, why);
+        let stored = StoredInventories::new(self.shared.client(), self.state_namespace());
+        let reading = async {
+            // The semaphore is never closed.
+            let _turn = self.inventory_reads.acquire().await;
+            stored.owner(object, likely).await
+        };
+        match tokio::time::timeout(self.timeout, reading).await {
+            Ok(found) => found.map_err(unreadable),
+            Err(_) => Err(unreadable(format!(
+                "the inventories were not read within {:?}",
+                self.timeout
+            ))),
+        }
     }
 
     async fn read_image(

@@ -17,6 +17,7 @@ use bundle_oci::registry::ImageMetadata;
 use jiff::Timestamp;
 
 use crate::budget::lookups::LookupMemory;
+use crate::reconcile::RecordedOwner;
 
 /// The SignaturePolicies by name.
 pub type Policies = Arc<BTreeMap<String, Arc<Policy>>>;
@@ -42,6 +43,13 @@ pub trait Lookups: ReviewLookups + Send + 'static {
         &self,
         name: &str,
     ) -> impl Future<Output = Result<Vec<String>, Finding>> + Send;
+    /// Returns the BundleDeployment whose inventory records `object` (key and uid). The inventory of
+    /// the BundleDeployment with uid `likely` is read first.
+    fn recorded_owner(
+        &self,
+        object: (&str, &str),
+        likely: Option<&str>,
+    ) -> impl Future<Output = Result<Option<RecordedOwner>, Finding>> + Send;
     /// Reads an image, with its signatures if `signatures` is true. Responses of the registry are
     /// held in `memory`.
     fn read_image(

@@ -2,10 +2,11 @@
 //! about diagnostics.
 
 use bundle_core::diagnostic::rendered;
+use bundle_core::plan::crd_upgrade::guard::{DefinitionOwner, judge_update};
 use bundle_core::review::config_maps::{ConfigMapOperation, judge_config_map};
 
 use super::*;
-use crate::admission::{rejections, review};
+use crate::admission::{definitions, rejections, review};
 use crate::registrations;
 
 const RECORDED: &str = include_str!("messages.txt");
@@ -18,6 +19,17 @@ fn messages_of_reviews_without_verdict_are_recorded() {
         ConfigMapOperation::Delete,
         &["web-4f2a9c".to_owned()],
     );
+    let definition = |required: Value| json!({"metadata": {"name": "jugs.example.com"}, "spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": {"required": required}}}]}});
+    let owner = DefinitionOwner {
+        deployment: "shop".to_owned(),
+        ..DefinitionOwner::default()
+    };
+    let unsafe_update = judge_update(
+        &definition(json!([])),
+        &definition(json!(["spec"])),
+        &owner,
+        None,
+    );
     let findings = [
         rejections::deadline_exceeded(Duration::from_secs(8)),
         rejections::malformed(&review::read(body).unwrap_err()),
@@ -29,6 +41,11 @@ fn messages_of_reviews_without_verdict_are_recorded() {
         rejections::no_memory_for_proof(),
         rejections::no_verification_slot(Duration::from_secs(2)),
         in_use.unwrap(),
+        unsafe_update.first().unwrap().clone(),
+        definitions::owner_unknown(
+            "jugs.example.com",
+            "the inventories were not read within 4s",
+        ),
     ];
     let text = rendered(&findings);
     assert_eq!(text, RECORDED, "copy the left side to messages.txt");

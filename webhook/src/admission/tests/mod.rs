@@ -3,6 +3,7 @@
 
 mod bounds;
 mod config_maps;
+mod definitions;
 mod deletions;
 mod messages;
 mod signatures;
@@ -36,6 +37,7 @@ use tower::ServiceExt as _;
 
 use super::stamps::stamping;
 use super::*;
+use crate::reconcile::RecordedOwner;
 
 const KEY: &[u8] = b"stamp key";
 const OWN: &str = "system:serviceaccount:bundle-system:bundle-webhook";
@@ -48,6 +50,9 @@ struct Fake {
     deployment: Option<Value>,
     /// Bundles that reference each ConfigMap. `None` if the Bundles are unknown.
     bundles: Option<Vec<String>>,
+    /// The BundleDeployment whose inventory records a definition with uid `crd`; outer `None`:
+    /// unknown.
+    owner: Option<Option<RecordedOwner>>,
     questions: AtomicUsize,
     /// Number of requests to the registry.
     looks: AtomicUsize,
@@ -166,6 +171,20 @@ impl Lookups for SharedFake {
     async fn bundles_of_config_map(&self, _name: &str) -> Result<Vec<String>, Finding> {
         let unknown = || Finding::error(codes::cluster::UNREACHABLE, "no response");
         self.bundles.clone().ok_or_else(unknown)
+    }
+    async fn recorded_owner(
+        &self,
+        object: (&str, &str),
+        _likely: Option<&str>,
+    ) -> Result<Option<RecordedOwner>, Finding> {
+        self.questions.fetch_add(1, Ordering::SeqCst);
+        let unknown = || Finding::error(codes::cluster::UNREACHABLE, "no response");
+        let owner = self.owner.clone().ok_or_else(unknown)?;
+        let recorded = (
+            "CustomResourceDefinition.apiextensions.k8s.io/jugs.example.com",
+            "crd",
+        );
+        Ok(owner.filter(|_| object == recorded))
     }
     async fn read_image(
         &self,

@@ -15,7 +15,7 @@ use kube::Client;
 use kube::api::{Api, DynamicObject, ListParams, ObjectMeta};
 use kube::core::discovery::ApiResource;
 use kube::runtime::reflector;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 use crate::reconcile::api::discovery::Apis;
 use crate::reconcile::api::object;
@@ -75,6 +75,8 @@ pub(in crate::reconcile) struct Context {
     pub(in crate::reconcile) bundle_slots: Slots,
     /// Slots for parts of installations that hold large objects.
     pub(in crate::reconcile) apply_slots: ApplySlots,
+    /// Permit for the validation of custom resources.
+    pub(in crate::reconcile) resource_validations: Semaphore,
     /// The identities of all Bundles, from the reflector of their controller.
     pub(in crate::reconcile) bundle_cache: OnceLock<reflector::Store<WatchedObject>>,
     pub(in crate::reconcile) bundle_events: EventRecorder,
@@ -172,6 +174,7 @@ impl Context {
             slots: Slots::default(),
             bundle_slots: Slots::default(),
             apply_slots: ApplySlots::default(),
+            resource_validations: Semaphore::new(1),
             approval_events: EventRecorder::new(own.clone(), approvals.clone()),
             unreadable: ReportedObjects::default(),
             classes: resource("ProvisionerClass", "provisionerclasses"),

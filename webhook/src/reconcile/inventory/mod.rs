@@ -7,4 +7,5 @@ pub(super) mod decision;
 pub(super) mod error;
 pub(super) mod namespaces;
 pub(super) mod present;
+pub(super) mod recorded_owner;
 pub(super) mod store;

@@ -3,6 +3,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use bundle_core::registration::GUARDS;
 use serde_json::json;
 
 use super::*;
@@ -64,8 +65,15 @@ fn shipped_registrations_are_intact_and_the_table_has_all_of_their_webhooks() {
         assert_eq!(altered(registration, |_| {}), Vec::<String>::new());
         let object = shipped(registration);
         let webhooks = object["webhooks"].as_array().unwrap();
-        assert_eq!(webhooks.len(), table.len());
-        for (webhook, expected) in webhooks.iter().zip(table) {
+        let guards = match registration {
+            Registration::Validating => GUARDS,
+            Registration::Mutating => &[],
+        };
+        assert_eq!(webhooks.len(), table.len() + guards.len());
+        for guard in inspect(guards, &object) {
+            assert_eq!(guard.faults, Vec::<String>::new(), "{}", guard.name);
+        }
+        for (webhook, expected) in webhooks.iter().zip(table.iter().chain(guards)) {
             assert_eq!(webhook["name"], expected.name);
             assert_eq!(
                 webhook["rules"][0]["operations"],
@@ -165,6 +173,40 @@ fn names_each_alteration_that_lets_a_write_pass_without_review() {
             Registration::Validating
         );
         assert!(found.contains(&whole), "{whole} is not in {found:?}");
+    }
+}
+
+#[test]
+fn guards_of_other_kinds_are_optional_and_select_only_by_label() {
+    let guard = VALIDATING.len();
+    let removed = altered(Registration::Validating, |object| {
+        object["webhooks"].as_array_mut().unwrap().remove(guard);
+    });
+    let ignored = altered(Registration::Validating, |object| {
+        object["webhooks"][guard]["failurePolicy"] = "Ignore".into();
+    });
+    assert_eq!((removed, ignored), (Vec::new(), Vec::new()));
+    let selecting = |labels: Value| {
+        let mut object = shipped(Registration::Validating);
+        object["webhooks"][guard]["objectSelector"] = json!({ "matchLabels": labels });
+        inspect(GUARDS, &object).remove(0).faults
+    };
+    for (labels, faults) in [
+        (
+            json!({"core.rukpak.io/owner-kind": "BundleDeployment"}),
+            vec![],
+        ),
+        (json!({}), vec![]),
+        (
+            json!({"core.rukpak.io/owner-kind": "BundleDeployment", "a": "b"}),
+            vec!["objectSelector excludes objects"],
+        ),
+        (
+            json!({"core.rukpak.io/owner-kind": "Bundle"}),
+            vec!["objectSelector excludes objects"],
+        ),
+    ] {
+        assert_eq!(selecting(labels), faults);
     }
 }
 

@@ -9,7 +9,7 @@ use kube_cel::cel::{
 };
 use serde_json::Value;
 
-use super::super::structural::{flag, of_field, text};
+use crate::structural::{flag, of_field, text};
 
 /// Reserved words. If a field has such a name, rules write `__` before and after the name.
 const RESERVED: &[&str] = &[

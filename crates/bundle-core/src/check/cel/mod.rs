@@ -13,7 +13,7 @@ use kube_cel::{
 };
 use serde_json::Value;
 
-use super::structural::{Problem, child, flag, item, of_field, text};
+use crate::structural::{Problem, child, flag, item, of_field, text};
 
 /// Maximum length of a rule, in bytes.
 const LENGTH: usize = 8 * 1024;

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::schema::Walk;
-use crate::check::structural::{Pattern, PatternError, Problem, child, item, text};
+use crate::structural::{Pattern, PatternError, Problem, child, item, text};
 
 impl Walk<'_> {
     /// Checks the restrictions of a schema and of its branches. `outer` specifies the types of the

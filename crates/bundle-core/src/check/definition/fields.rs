@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use super::{Check, is_label};
 use crate::{
-    check::structural::{item, text},
     object::{is_dns_label, is_dns_subdomain},
+    structural::{item, text},
 };
 
 /// Maximum number of selectable fields of a version.

@@ -10,11 +10,9 @@ mod shape;
 
 use serde_json::Value;
 
-use super::{
-    cel::Rules,
-    structural::{Problem, compare, flag, item, text, unknown_fields},
-};
+use super::cel::Rules;
 use crate::object::{Manifest, is_dns_subdomain};
+use crate::structural::{Problem, compare, flag, item, text, unknown_fields};
 
 /// Returns `true` if the object is a CRD.
 pub(super) fn is_one(object: &Manifest) -> bool {

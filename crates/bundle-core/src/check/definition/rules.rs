@@ -4,8 +4,8 @@
 use serde_json::{Map, Value};
 
 use super::schema::Walk;
-use crate::check::{
-    cel::{Compiled, escaped},
+use crate::{
+    check::cel::{Compiled, escaped},
     structural::{Problem, child, flag, item, text},
 };
 
@@ -68,7 +68,7 @@ impl Walk<'_> {
         }
         let found = field.strip_prefix('.').and_then(|fields| {
             fields.split('.').try_fold(schema, |schema, key| {
-                crate::check::structural::of_field(schema, key)
+                crate::structural::of_field(schema, key)
             })
         });
         if found.is_none() {

@@ -4,8 +4,8 @@
 use serde_json::Value;
 
 use super::shape;
-use crate::check::{
-    cel::Rules,
+use crate::{
+    check::cel::Rules,
     structural::{Problem, child, compare, flag, item, prune, text, unknown_fields},
 };
 
@@ -203,7 +203,10 @@ impl Walk<'_> {
                 format!("`{kind}` is not one of array, boolean, integer, number, object, string"),
             );
         } else if embedded && kind != "object" {
-            self.report(&at, "type must be `object` if x-kubernetes-embedded-resource is true");
+            self.report(
+                &at,
+                "type must be `object` if x-kubernetes-embedded-resource is true",
+            );
         } else if kind.is_empty() && !either && !keeps {
             let what = match place.level {
                 Level::Root => "at the root",

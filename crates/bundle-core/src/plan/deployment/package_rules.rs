@@ -319,7 +319,7 @@ mod tests {
             let found = rules.upgrade_refusals(&installed("web", version), "other", allowed);
             assert_eq!(texts(&found), expected, "{version:?} {allowed}");
             // There are none if the content is of
-    /// another package, or is the installed content itself.
+            /// another package, or is the installed content itself.
             let other = installed("shop", version);
             assert!(rules.upgrade_refusals(&other, "other", allowed).is_empty());
             let same = installed("web", version);

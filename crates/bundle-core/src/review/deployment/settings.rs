@@ -72,11 +72,13 @@ pub enum CrdCheck {
     UnknownChange,
     /// A newly served version accepts the objects of the other versions.
     ServedVersionValidator,
+    /// The custom resources on the cluster are valid under the new definition.
+    ExistingCustomResources,
 }
 
 impl CrdCheck {
     /// All checks with their names.
-    pub const NAMES: [(&'static str, Self); 19] = [
+    pub const NAMES: [(&'static str, Self); 20] = [
         ("NoScopeChange", Self::NoScopeChange),
         ("NoStoredVersionRemoved", Self::NoStoredVersionRemoved),
         ("NoConversionRemoved", Self::NoConversionRemoved),
@@ -96,6 +98,7 @@ impl CrdCheck {
         ("Type", Self::Type),
         ("UnknownChange", Self::UnknownChange),
         ("ServedVersionValidator", Self::ServedVersionValidator),
+        ("ExistingCustomResources", Self::ExistingCustomResources),
     ];
 
     /// Parses the name of a check; `None` for an unknown name.
@@ -119,7 +122,8 @@ impl CrdCheck {
             | Self::NoStoredVersionRemoved
             | Self::NoConversionRemoved
             | Self::NoExistingFieldRemoved
-            | Self::ServedVersionValidator => self,
+            | Self::ServedVersionValidator
+            | Self::ExistingCustomResources => self,
             _ => Self::ChangeValidator,
         }
     }

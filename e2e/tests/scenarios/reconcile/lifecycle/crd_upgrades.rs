@@ -144,3 +144,115 @@ async fn unsafe_upgrade_of_a_definition_is_rejected_until_an_exception_allows_it
         "{refused}"
     );
 }
+
+fn jug(namespace: &str, name: &str, litres: u32) -> Value {
+    json!({
+        "apiVersion": "crdup.example.com/v1", "kind": "Jug",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"litres": litres, "colour": "S3cret"},
+    })
+}
+
+/// Creates ServiceAccount `crdup/installer`, which has permission for definitions and ConfigMaps,
+/// and not for jugs.
+async fn create_installer(cluster: &e2e::Cluster) {
+    for line in [
+        "create serviceaccount installer -n crdup",
+        "create clusterrole crdup --verb=* --resource=customresourcedefinitions.apiextensions.k8s.io,configmaps",
+        "create clusterrolebinding crdup --clusterrole=crdup --serviceaccount=crdup:installer",
+        "create role impersonator -n crdup --verb=impersonate --resource=serviceaccounts --resource-name=installer",
+        "create rolebinding impersonator -n crdup --role=impersonator --serviceaccount=bundle-system:bundle-webhook",
+    ] {
+        kubectl(cluster, line).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unsafe_upgrade_of_a_definition_with_existing_objects_is_rejected() {
+    let (cluster, _webhook) = stage().await;
+    for namespace in ["crdup", "other"] {
+        kubectl(&cluster, &format!("create namespace {namespace}")).await;
+    }
+    let push = async |number: u32, litres: &str| {
+        let v1 = "  scope: Namespaced\n  versions:\n  - name: v1";
+        let schema =
+            format!("{{type: object, properties: {{litres: {litres}, colour: {{type: string}}}}}}");
+        let content = content(number, "", v1, &schema);
+        publish(&cluster, &format!("team/crdup:{number}"), |f| {
+            bundle_of(f, "crdup", &content)
+        })
+        .await
+    };
+    let one = push(1, "{type: integer}").await;
+    let two = push(2, "{type: integer, maximum: 9}").await;
+    apply(&cluster, &deployment("crdup", &one, &json!({}))).await;
+    installed(&cluster, "crdup").await;
+    let line = format!("wait --for=condition=Established {DEFINITION}");
+    kubectl(&cluster, &line.replacen("crd ", "crd/", 1)).await;
+    for (namespace, name, litres) in [
+        ("crdup", "small", 1),
+        ("crdup", "large", 41),
+        ("other", "hidden", 42),
+    ] {
+        apply(&cluster, &jug(namespace, name, litres)).await;
+    }
+    let message = async |exceptions: &Value| {
+        apply(&cluster, &deployment("crdup", &two, exceptions)).await;
+        until(&cluster, "bundledeployment crdup", "Installed", "False").await
+    };
+
+    // An exception allows the change, and its reason is wrong.
+    let found = message(&except(&["Maximum"])).await;
+    let begin = r#"error validating existing CRs against new CRD's schema for "jugs.crdup.example.com": existing custom object crdup/large failed validation for new schema version v1: ^.spec.litres: maximum; existing custom objects in other namespaces (1) failed validation for new schema version v1: ^.spec.litres: maximum (to allow the upgrade, "#;
+    assert!(found.starts_with(begin), "{found}");
+    for secret in ["41", "42", "S3cret", "hidden"] {
+        assert!(!found.contains(secret), "{found}");
+    }
+    let object = get(&cluster, "bundledeployment crdup").await.unwrap();
+    let ready = condition(&object, "Ready")["message"].to_string();
+    assert!(ready.contains("BUNDLE-INSTALL-130"), "{ready}");
+    let maximum =
+        "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/litres/maximum";
+    let definition = get(&cluster, DEFINITION).await.unwrap();
+    assert_eq!(definition.pointer(maximum), None);
+    // The user of the plugin sees all names that the user has permission to read.
+    let preview = cluster
+        .kubectl_bundle(["diff", "crdup", &two, "-o", "json"])
+        .await
+        .unwrap();
+    for name in ["crdup/large", "other/hidden"] {
+        assert!(preview.stdout.contains(name), "{preview}");
+    }
+
+    // A ServiceAccount that has no permission to list jugs.
+    create_installer(&cluster).await;
+    let mut settings = except(&["Maximum"]);
+    settings["serviceAccount"] = json!({"namespace": "crdup", "name": "installer"});
+    let found = message(&settings).await;
+    assert!(
+        found.contains("error validating existing CRs") && found.contains("crdup:installer"),
+        "{found}"
+    );
+
+    // Without invalid objects, the exception for the comparison is enough.
+    apply(&cluster, &jug("crdup", "large", 9)).await;
+    kubectl(&cluster, "delete jug hidden -n other").await;
+    let mut exceptions = except(&["Maximum"]);
+    exceptions["crdUpgrades"]["exceptions"][0]["reason"] = "all jugs are small now".into();
+    apply(&cluster, &deployment("crdup", &two, &exceptions)).await;
+    installed(&cluster, "crdup").await;
+    let definition = get(&cluster, DEFINITION).await.unwrap();
+    assert_eq!(definition.pointer(maximum), Some(&json!(9)));
+
+    // With an exception from the validation.
+    let three = push(3, "{type: integer, maximum: 5}").await;
+    let all = except(&["Maximum", "ExistingCustomResources"]);
+    apply(&cluster, &deployment("crdup", &three, &all)).await;
+    installed(&cluster, "crdup").await;
+    let object = get(&cluster, "bundledeployment crdup").await.unwrap();
+    let warnings = object["status"]["warnings"].to_string();
+    assert!(
+        warnings.contains("no jugs, so no ExistingCustomResources (BUNDLE-INSTALL-130)"),
+        "{warnings}"
+    );
+}

@@ -17,6 +17,7 @@ use serde_json::Value;
 use super::objects::WantedObject;
 use super::{ChangeKind, ObjectChange, PreviewFailure, certificates};
 use crate::cluster::Cluster;
+use crate::cluster::definitions::{self, UpgradeProblem};
 use crate::failure::exit::Exit;
 use crate::failure::{Failure, api_server};
 
@@ -112,7 +113,10 @@ impl<'a> DryRuns<'a> {
         let before = serde_json::to_value(&live).unwrap_or_default();
         let mut values = self.values(object, &live, &before).await;
         values["metadata"]["uid"] = before["metadata"]["uid"].clone();
-        let note = self.collision(&live);
+        let mut note = self.collision(&live);
+        if note.is_none() && definitions::is_definition(&object.id) {
+            note = self.definition_upgrade(&before, &object.value).await;
+        }
         match self.apply(&api, object, values.clone(), true).await {
             Ok(after) => {
                 let (before, after) = (cleaned(before), cleaned(after));
@@ -234,6 +238,21 @@ impl<'a> DryRuns<'a> {
                     .to_owned(),
             ),
         }
+    }
+
+    /// Returns a remark about an upgrade of a definition that fails or may fail.
+    async fn definition_upgrade(&self, live: &Value, new: &Value) -> Option<String> {
+        let (client, exceptions) = (&self.cluster.client, &self.spec.crd_exceptions);
+        let problem = definitions::upgrade_problem(client, (live, new), exceptions).await?;
+        Some(match problem {
+            UpgradeProblem::Unsafe(message) => format!(
+                "the upgrade fails without exceptions in spec.crdUpgrades.exceptions: {message}"
+            ),
+            UpgradeProblem::Invalid(message) => format!("the upgrade fails: {message}"),
+            UpgradeProblem::Unvalidated(why) => format!(
+                "the existing custom objects were not validated, and the upgrade may fail: {why}"
+            ),
+        })
     }
 
     /// Returns a remark about the replacement of an object with changed immutable fields.

@@ -7,6 +7,7 @@ use bundle_cluster::review::{ImageLookups, MatchingPolicies, ReviewLookups as _}
 use bundle_core::check::Installation;
 use bundle_core::diagnostic::{Finding, Findings, Outcome as Meaning, codes};
 use bundle_core::format::RenderTarget;
+use bundle_core::object::Manifest;
 use bundle_core::reference::Reference;
 use bundle_core::review::{
     CheckedBundleSpec, CheckedDeploymentSpec, ClassFact, Image, Kind, Source, Subject, Verdict,
@@ -19,6 +20,7 @@ use tokio::time::Instant;
 
 use super::lookup::ClusterFacts;
 use crate::artifact::folder;
+use crate::cluster::definitions::{UpgradeProblem, is_definition, upgrade_problem};
 use crate::failure::Failure;
 
 /// Result of the lookup of an image: its metadata, or the reason why the lookup failed.
@@ -94,7 +96,12 @@ impl<'a> ReviewedImage<'a> {
                 });
                 let target = render_target(subject, spec.as_ref());
                 match folder::findings(&files, installation.as_ref(), &target) {
-                    Ok(findings) => result.findings = located(findings, reference),
+                    Ok((findings, objects)) => {
+                        result.findings = located(findings, reference);
+                        if let Some(spec) = &spec {
+                            self.definition_upgrades(&objects, spec, &mut result).await;
+                        }
+                    }
                     Err(Failure::Findings { findings, .. }) => {
                         let (missing, found) = findings
                             .into_iter()
@@ -137,6 +144,51 @@ impl<'a> ReviewedImage<'a> {
             }
         }
         result
+    }
+
+    /// Adds the findings about definitions that exist in the cluster.
+    async fn definition_upgrades(
+        &self,
+        objects: &[Manifest],
+        spec: &CheckedDeploymentSpec,
+        result: &mut ContentFindings,
+    ) {
+        for object in objects.iter().filter(|object| is_definition(&object.id)) {
+            let name = &object.id.name;
+            let subject = format!("CustomResourceDefinition {name}");
+            let live = match self.lookup.definition(name).await {
+                Ok(Some(live)) => live,
+                Ok(None) => continue,
+                Err(why) => {
+                    result
+                        .unchecked
+                        .push(format!("{subject}: its upgrade: {why}"));
+                    continue;
+                }
+            };
+            let client = self.lookup.client();
+            let exceptions = &spec.crd_exceptions;
+            let definitions = (&live, &object.value);
+            let (code, message) = match upgrade_problem(client, definitions, exceptions).await {
+                None => continue,
+                Some(UpgradeProblem::Unvalidated(why)) => {
+                    result
+                        .unchecked
+                        .push(format!("{subject}: its existing custom objects: {why}"));
+                    continue;
+                }
+                Some(UpgradeProblem::Unsafe(message)) => {
+                    (codes::install::UNSAFE_CRD_UPGRADE, message)
+                }
+                Some(UpgradeProblem::Invalid(message)) => {
+                    (codes::install::EXISTING_RESOURCES_INVALID, message)
+                }
+            };
+            let finding = Finding::error(code, message).about(subject);
+            result.findings.push(finding.hint(
+                "to allow a change, add an exception with its reason to spec.crdUpgrades.exceptions",
+            ));
+        }
     }
 
     fn lookup_result(&self) -> std::sync::MutexGuard<'_, Option<ImageLookup>> {

@@ -17,6 +17,7 @@ use bundle_oci::registry::{Client, ImageMetadata};
 use bundle_trust::proof;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -113,6 +114,24 @@ impl ClusterFacts {
     pub(super) async fn existing(&self, kind: Kind, name: &str) -> Result<Option<Value>, Finding> {
         let why = || format!("cannot read {kind} {name}");
         self.object(kind, name, why).await
+    }
+
+    /// Returns the client of the user.
+    pub(super) fn client(&self) -> &kube::Client {
+        &self.cluster.client
+    }
+
+    /// Returns the CustomResourceDefinition in the cluster, if it exists.
+    pub(super) async fn definition(&self, name: &str) -> Result<Option<Value>, Finding> {
+        let api = self.objects::<CustomResourceDefinition>();
+        match self.cluster.ask(ByName(&api).get(name)).await {
+            Ok(object) => Ok(serde_json::to_value(object).ok()),
+            Err(failure) if is_missing(&failure) => Ok(None),
+            Err(failure) => {
+                let why = format!("cannot read CustomResourceDefinition {name}");
+                Err(unavailable(codes::review::RIGHTS_UNKNOWN, &why, &failure))
+            }
+        }
     }
 
     async fn object(

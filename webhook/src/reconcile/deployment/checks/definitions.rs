@@ -1,8 +1,14 @@
 //! Safety of upgrades of CustomResourceDefinitions: each definition of new content is compared with
-//! the definition on the cluster. The rules are in `bundle_core::plan::crd_upgrade`.
+//! the definition on the cluster. If an exception allows an unsafe change, the custom resources on
+//! the cluster are validated. The rules are in `bundle_core::plan::crd_upgrade`.
 
-use bundle_core::diagnostic::codes;
-use bundle_core::plan::crd_upgrade::{self, CrdVerdict};
+use bundle_cluster::object::custom_resources::ResourceValidation;
+use bundle_core::diagnostic::{Code, codes};
+use bundle_core::plan::crd_upgrade::existing::{
+    self, ExistingObjectList, Unvalidated, ValidationLimits,
+};
+use bundle_core::plan::crd_upgrade::{self, CrdCheck, CrdVerdict};
+use kube::api::DynamicObject;
 
 use crate::clients::cluster::with_missing_right;
 use crate::reconcile::api::object;
@@ -20,18 +26,22 @@ impl DeploymentReconcile<'_> {
         items: &[PreparedObject],
     ) -> Result<(), ReconcileError> {
         let (mut refused, mut warnings) = (Vec::new(), Vec::new());
+        let mut validated = Vec::new();
         for item in items.iter().filter(|item| item.is_definition()) {
-            let live = object::read(request.client, &item.kind, None, &item.id.name).await;
-            let live = match live {
-                Ok(Some(live)) => live,
-                Ok(None) => continue,
-                Err(error) => {
-                    // A requester without permission must not learn which objects exist.
-                    self.check_access(request, items).await?;
-                    let error = with_missing_right(error, request.account);
-                    return Err(unreadable(&item.id.name, &error, request.reason));
-                }
+            let Some(live) = self.live_definition(request, items, item).await? else {
+                continue;
             };
+            let lists = existing::lists(&live.data, &item.value);
+            let is_read = lists.as_ref().map_or(true, |lists| !lists.is_empty());
+            match existing::exception(&item.id.name, &self.spec.crd_exceptions) {
+                Some(reason) if is_read => {
+                    let check = CrdCheck::ExistingCustomResources;
+                    let code = codes::install::EXISTING_RESOURCES_INVALID;
+                    warnings.push(exception_warning(&item.id.name, (check, reason), code));
+                }
+                None if is_read => validated.push((item, lists)),
+                _ => {}
+            }
             let verdict = crd_upgrade::compare(&live.data, &item.value, &self.spec.crd_exceptions);
             warnings.extend(exception_warnings(&item.id.name, &verdict));
             if crd_upgrade::is_disabled(&item.value) {
@@ -41,29 +51,152 @@ impl DeploymentReconcile<'_> {
                 refused.push((item.id.name.as_str(), verdict));
             }
         }
-        if refused.is_empty() && warnings.is_empty() {
+        if refused.is_empty() && warnings.is_empty() && validated.is_empty() {
             return Ok(());
         }
-        // Errors and warnings show which definitions exist, and their fields.
+        // Errors and warnings show which definitions exist, and their fields. Only a requester with
+        // permission to write the definitions causes lists of their objects.
         self.check_access(request, items).await?;
         self.warnings.extend(warnings);
-        if refused.is_empty() {
+        if !refused.is_empty() {
+            return Err(unsafe_upgrades(&refused, request.reason));
+        }
+        if validated.is_empty() {
             return Ok(());
         }
-        Err(unsafe_upgrades(&refused, request.reason))
+        self.validate_resources(request, items, &validated).await
     }
+
+    /// Reads a definition as the installing ServiceAccount. Returns `None` if it does not exist.
+    async fn live_definition(
+        &self,
+        request: &InstallRequest<'_>,
+        items: &[PreparedObject],
+        item: &PreparedObject,
+    ) -> Result<Option<DynamicObject>, ReconcileError> {
+        match object::read(request.client, &item.kind, None, &item.id.name).await {
+            Ok(live) => Ok(live),
+            Err(error) => {
+                // A requester without permission must not learn which objects exist.
+                self.check_access(request, items).await?;
+                let error = with_missing_right(error, request.account);
+                Err(unreadable(&item.id.name, &error, request.reason))
+            }
+        }
+    }
+
+    /// Validates the custom resources on the cluster under the new definitions. The installing
+    /// ServiceAccount reads them. One BundleDeployment is validated at a time, so that pages of
+    /// objects need memory once.
+    async fn validate_resources(
+        &self,
+        request: &InstallRequest<'_>,
+        items: &[PreparedObject],
+        definitions: &[UnvalidatedDefinition<'_>],
+    ) -> Result<(), ReconcileError> {
+        let limits = ValidationLimits::DEFAULT;
+        let turn = self.ctx.resource_validations.acquire();
+        let Ok(_turn) = tokio::time::timeout(limits.time, turn).await else {
+            return Err(busy(request.reason));
+        };
+        let mut validation = ResourceValidation::new(request.client, limits);
+        let mut invalid = Vec::new();
+        for (item, lists) in definitions {
+            let crd = item.id.name.as_str();
+            let incomplete = |why: &dyn std::fmt::Display| unvalidated(crd, why, request.reason);
+            let lists = lists.as_ref().map_err(|why| incomplete(why))?;
+            // Not held since the comparison, because each can be large.
+            let Some(live) = self.live_definition(request, items, item).await? else {
+                continue;
+            };
+            // Names in other namespaces are not shown, as in the messages about a removal.
+            let can_be_named = |namespace: Option<&str>| {
+                namespace.is_none_or(|name| self.inventory.namespace(name).is_some())
+            };
+            let found = validation
+                .validate(&live.data, &item.value, lists, can_be_named)
+                .await;
+            match found {
+                Ok(Ok(found)) if found.is_valid() => {}
+                Ok(Ok(found)) => invalid.push(found.message(crd)),
+                Ok(Err(why)) => return Err(incomplete(&why)),
+                Err(error) if object::is_passing(&error) => {
+                    let doing = format!("list the custom resources of CRD {crd}");
+                    return Err(ReconcileError::api(&doing, request.reason, &error));
+                }
+                Err(error) => {
+                    let error = with_missing_right(error, request.account);
+                    return Err(incomplete(&object::error_message(&error)));
+                }
+            }
+        }
+        if invalid.is_empty() {
+            return Ok(());
+        }
+        Err(invalid_resources(invalid, request.reason))
+    }
+}
+
+/// Definition whose custom resources must be validated, with the lists to read.
+type UnvalidatedDefinition<'a> = (
+    &'a PreparedObject,
+    Result<Vec<ExistingObjectList>, Unvalidated>,
+);
+
+/// Next step for a definition whose custom resources are invalid or were not validated.
+const EXCEPTION: &str = "to allow the upgrade, add an exception from check ExistingCustomResources with its reason to spec.crdUpgrades.exceptions";
+
+/// Returns the error for custom resources that are invalid under the new definitions.
+pub(in crate::reconcile) fn invalid_resources(
+    messages: Vec<String>,
+    reason: &'static str,
+) -> ReconcileError {
+    let messages = error::joined(messages, MAX_LISTED);
+    ReconcileError::new(
+        codes::install::EXISTING_RESOURCES_INVALID,
+        reason,
+        format!("{messages} ({EXCEPTION})"),
+        RetryPolicy::Slowly,
+    )
+}
+
+/// Returns the error for a definition whose custom resources could not all be validated.
+pub(in crate::reconcile) fn unvalidated(
+    crd: &str,
+    why: &dyn std::fmt::Display,
+    reason: &'static str,
+) -> ReconcileError {
+    ReconcileError::new(
+        codes::install::EXISTING_RESOURCES_UNVALIDATED,
+        reason,
+        format!(
+            "error validating existing CRs against new CRD's schema for {crd:?}: {why} ({EXCEPTION})"
+        ),
+        RetryPolicy::Slowly,
+    )
+}
+
+/// Returns the error for a validation that did not begin, because other validations run.
+pub(in crate::reconcile) fn busy(reason: &'static str) -> ReconcileError {
+    ReconcileError::new(
+        codes::install::EXISTING_RESOURCES_BUSY,
+        reason,
+        "the custom resources of other BundleDeployments are being validated; the reconcile is retried",
+        RetryPolicy::Soon,
+    )
 }
 
 /// Returns the warnings about failed checks that an exception allows.
 fn exception_warnings(crd: &str, verdict: &CrdVerdict) -> Vec<String> {
     let excepted = verdict.excepted();
-    let warnings = excepted.map(|(check, reason)| {
-        format!(
-            "CustomResourceDefinition {crd}: exception from check {check}: {reason} ({})",
-            codes::install::UNSAFE_CRD_UPGRADE
-        )
-    });
-    warnings.collect()
+    let code = codes::install::UNSAFE_CRD_UPGRADE;
+    excepted
+        .map(|excepted| exception_warning(crd, excepted, code))
+        .collect()
+}
+
+fn exception_warning(crd: &str, (check, reason): (CrdCheck, &str), code: Code) -> String {
+    format!("CustomResourceDefinition {crd}: exception from check {check}: {reason} ({code})")
 }
 
 /// Returns the warning about a definition with an annotation that disables the checks.

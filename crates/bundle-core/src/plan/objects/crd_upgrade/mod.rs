@@ -1,8 +1,10 @@
 //! Safety of an upgrade of a CustomResourceDefinition: the new definition is compared with the
 //! definition on the cluster. Names and texts of the checks are the same as in RukPak and OLM. A
-//! change that no check covers is unsafe. Objects on the cluster are not read.
+//! change that no check covers is unsafe. [`existing`] validates the custom resources on the cluster, and [`guard`] decides about updates by other clients.
 
 mod constraints;
+pub mod existing;
+pub mod guard;
 mod schema;
 mod values;
 mod versions;
@@ -111,6 +113,13 @@ pub fn compare(live: &Value, new: &Value, exceptions: &[CrdException]) -> CrdVer
         );
     }
     failures.found
+}
+
+/// Returns the reason of the exception from `check` for this definition, if one exists.
+fn exception<'e>(crd: &str, check: CrdCheck, exceptions: &'e [CrdException]) -> Option<&'e str> {
+    let mut exceptions = exceptions.iter();
+    let found = exceptions.find(|exception| exception.crd == crd && exception.check == check);
+    found.map(|exception| exception.reason.as_str())
 }
 
 /// Returns true if the annotation on the new definition disables the checks.

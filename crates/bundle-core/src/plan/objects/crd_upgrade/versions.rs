@@ -37,33 +37,33 @@ pub(super) fn compare(
     served_versions(live, status, new, failures);
 }
 
-fn text<'v>(value: &'v Value, key: &str) -> &'v str {
+pub(super) fn text<'v>(value: &'v Value, key: &str) -> &'v str {
     value[key].as_str().unwrap_or_default()
 }
 
-fn versions(spec: &Value) -> impl Iterator<Item = &Value> {
+pub(super) fn versions(spec: &Value) -> impl Iterator<Item = &Value> {
     spec["versions"].as_array().into_iter().flatten()
 }
 
 /// Returns the versions whose fields are compared.
-fn compared(spec: &Value) -> impl Iterator<Item = &Value> {
+pub(super) fn compared(spec: &Value) -> impl Iterator<Item = &Value> {
     versions(spec).take(MAX_VERSIONS)
 }
 
-fn version<'v>(spec: &'v Value, name: &str) -> Option<&'v Value> {
+pub(super) fn version<'v>(spec: &'v Value, name: &str) -> Option<&'v Value> {
     versions(spec).find(|version| text(version, "name") == name)
 }
 
-fn is_served(version: &Value) -> bool {
+pub(super) fn is_served(version: &Value) -> bool {
     version["served"].as_bool().unwrap_or_default()
 }
 
-fn root(version: &Value) -> &Value {
+pub(super) fn root(version: &Value) -> &Value {
     &version["schema"]["openAPIV3Schema"]
 }
 
 /// Returns the versions in which objects can be stored.
-fn stored(status: &Value) -> BTreeSet<&str> {
+pub(super) fn stored(status: &Value) -> BTreeSet<&str> {
     let stored = status["storedVersions"].as_array().into_iter().flatten();
     stored.filter_map(Value::as_str).collect()
 }
@@ -80,7 +80,7 @@ fn stored_versions(status: &Value, new: &Value, failures: &mut Failures<'_>) {
 }
 
 /// Without a strategy, the API server uses `None`.
-fn strategy(spec: &Value) -> &str {
+pub(super) fn strategy(spec: &Value) -> &str {
     spec["conversion"]["strategy"].as_str().unwrap_or("None")
 }
 

@@ -8,11 +8,11 @@ const SIZE: usize = 4 << 20;
 const REPEATS: u32 = 1000;
 
 /// A Go pattern, translated to the syntax of the crate `regex`.
-pub(in super::super) struct Pattern(Regex);
+pub(crate) struct Pattern(Regex);
 
 /// Reason why a pattern cannot be translated.
 #[derive(Debug, PartialEq, Eq)]
-pub(in super::super) enum PatternError {
+pub(crate) enum PatternError {
     /// Go rejects the pattern too.
     Bad(String),
     /// Go may accept the pattern.
@@ -20,10 +20,16 @@ pub(in super::super) enum PatternError {
 }
 
 impl Pattern {
-    pub(in super::super) fn new(text: &str) -> Result<Self, PatternError> {
+    pub(crate) fn new(text: &str) -> Result<Self, PatternError> {
+        Self::within(text, SIZE)
+    }
+
+    /// Compiles a pattern that needs at most `size` bytes, and as many to evaluate it.
+    pub(crate) fn within(text: &str, size: usize) -> Result<Self, PatternError> {
         let text = translate(text)?;
         RegexBuilder::new(&text)
-            .size_limit(SIZE)
+            .size_limit(size)
+            .dfa_size_limit(size)
             .build()
             .map(Self)
             .map_err(|error| match error {
@@ -40,7 +46,7 @@ impl Pattern {
             })
     }
 
-    pub(in super::super) fn matches(&self, text: &str) -> bool {
+    pub(crate) fn matches(&self, text: &str) -> bool {
         self.0.is_match(text)
     }
 }

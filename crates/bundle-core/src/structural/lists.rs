@@ -4,20 +4,30 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::{Problem, brief, child, item, of_field, text};
+use super::path::Path;
+use super::{Report, brief, of_field, text};
 
-pub(super) fn find(schema: &Value, value: &Value, path: &str, problems: &mut Vec<Problem>) {
+/// Keyword of the schema.
+const LIST_TYPE: &str = "x-kubernetes-list-type";
+
+pub(super) fn find<'v>(
+    (schema, value): (&'v Value, &'v Value),
+    path: &mut Path<'v>,
+    report: &mut dyn Report,
+) {
     match value {
         Value::Object(map) => {
             for (key, value) in map {
                 if let Some(field) = of_field(schema, key) {
-                    find(field, value, &child(path, key), problems);
+                    path.push_field(schema, key);
+                    find((field, value), path, report);
+                    path.pop();
                 }
             }
         }
         Value::Array(items) => {
-            match text(schema, "x-kubernetes-list-type") {
-                Some("set") => twice(items.iter().cloned(), path, "the item", problems),
+            match text(schema, LIST_TYPE) {
+                Some("set") => twice(items.iter().cloned(), path, "the item", report),
                 Some("map") => {
                     let keys: Vec<&str> = schema
                         .get("x-kubernetes-list-map-keys")
@@ -30,18 +40,15 @@ pub(super) fn find(schema: &Value, value: &Value, path: &str, problems: &mut Vec
                             .filter_map(|key| Some(((*key).to_owned(), value.get(*key)?.clone())));
                         Value::Object(own.collect::<Map<_, _>>())
                     };
-                    twice(
-                        items.iter().map(key),
-                        path,
-                        "an item with the key",
-                        problems,
-                    );
+                    twice(items.iter().map(key), path, "an item with the key", report);
                 }
                 _ => {}
             }
             if let Some(schema) = schema.get("items") {
                 for (index, value) in items.iter().enumerate() {
-                    find(schema, value, &item(path, index), problems);
+                    path.push_item(index);
+                    find((schema, value), path, report);
+                    path.pop();
                 }
             }
         }
@@ -49,14 +56,19 @@ pub(super) fn find(schema: &Value, value: &Value, path: &str, problems: &mut Vec
     }
 }
 
-fn twice(values: impl Iterator<Item = Value>, path: &str, what: &str, problems: &mut Vec<Problem>) {
+fn twice(
+    values: impl Iterator<Item = Value>,
+    path: &mut Path<'_>,
+    what: &str,
+    report: &mut dyn Report,
+) {
     let mut seen = BTreeSet::new();
     for (index, value) in values.enumerate() {
         if !seen.insert(value.to_string()) {
-            problems.push(Problem::new(
-                &item(path, index),
-                format!("{what} {} appears twice", brief(&value)),
-            ));
+            path.push_item(index);
+            let message = || format!("{what} {} appears twice", brief(&value));
+            report.add(path, LIST_TYPE, false, &message);
+            path.pop();
         }
     }
 }

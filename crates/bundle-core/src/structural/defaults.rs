@@ -4,8 +4,24 @@ use serde_json::Value;
 
 use super::{flag, of_field};
 
+/// Result of [`fill_within`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Filled {
+    /// All defaults are set.
+    Complete,
+    /// The defaults exceed the limit. Some are missing.
+    TooLarge,
+}
+
 /// Removes nulls where the API server does, and sets the defaults of missing fields.
-pub(in super::super) fn fill(schema: &Value, value: &mut Value) {
+pub(crate) fn fill(schema: &Value, value: &mut Value) {
+    let mut left = usize::MAX;
+    fill_within(schema, value, &mut left);
+}
+
+/// Like [`fill`]. The defaults have at most `left` nodes: a long list of short objects could
+/// otherwise become very large.
+pub(crate) fn fill_within(schema: &Value, value: &mut Value, left: &mut usize) -> Filled {
     match value {
         Value::Object(map) => {
             let fields = schema.get("properties").and_then(Value::as_object);
@@ -21,25 +37,52 @@ pub(in super::super) fn fill(schema: &Value, value: &mut Value) {
                     }
                     // Some servers return `default: null`, which means no default.
                     match field.get("default").filter(|value| !value.is_null()) {
-                        Some(default) => drop(map.insert(key.clone(), default.clone())),
+                        Some(default) => {
+                            if !spend(default, left) {
+                                return Filled::TooLarge;
+                            }
+                            map.insert(key.clone(), default.clone());
+                        }
                         None => drop(map.remove(key)),
                     }
                 }
             }
             for (key, value) in map.iter_mut() {
-                if let Some(field) = of_field(schema, key) {
-                    fill(field, value);
+                if let Some(field) = of_field(schema, key)
+                    && fill_within(field, value, left) == Filled::TooLarge
+                {
+                    return Filled::TooLarge;
                 }
             }
         }
         Value::Array(items) => {
             if let Some(schema) = schema.get("items") {
                 for value in items {
-                    fill(schema, value);
+                    if fill_within(schema, value, left) == Filled::TooLarge {
+                        return Filled::TooLarge;
+                    }
                 }
             }
         }
         _ => {}
+    }
+    Filled::Complete
+}
+
+/// Subtracts the size of a default. Returns false if it is larger than what is left.
+fn spend(default: &Value, left: &mut usize) -> bool {
+    let size = match default {
+        Value::String(text) => text.len() / 64 + 1,
+        _ => 1,
+    };
+    let Some(rest) = left.checked_sub(size) else {
+        return false;
+    };
+    *left = rest;
+    match default {
+        Value::Array(items) => items.iter().all(|item| spend(item, left)),
+        Value::Object(map) => map.iter().all(|(_, value)| spend(value, left)),
+        _ => true,
     }
 }
 
@@ -66,5 +109,16 @@ mod tests {
             value,
             json!({"a": 1, "c": null, "d": {"e": 2}, "f": [{"g": true}, {"g": false}], "h": {"x": {"i": 3}}})
         );
+    }
+
+    #[test]
+    fn large_defaults_of_many_items_are_limited() {
+        let default = vec!["x"; 1000];
+        let schema = json!({"items": {"properties": {"a": {"default": default}}}});
+        let mut value = json!(vec![json!({}); 100]);
+        let limit = &mut 5_000;
+        assert_eq!(fill_within(&schema, &mut value, limit), Filled::TooLarge);
+        let filled = value.as_array().unwrap().iter();
+        assert_eq!(filled.filter(|item| item.get("a").is_some()).count(), 4);
     }
 }

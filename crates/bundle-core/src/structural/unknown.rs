@@ -28,7 +28,7 @@ const META: &[&str] = &[
 const IMPLIED: &[&str] = &["apiVersion", "kind", "metadata"];
 
 /// Adds a problem for each unknown field of an object (`whole`) or of a nested value.
-pub(in super::super) fn find(
+pub(crate) fn find(
     schema: &Value,
     value: &Value,
     path: &str,
@@ -93,7 +93,7 @@ fn unknown(path: &str, key: &str, known: &[&str]) -> Problem {
 }
 
 /// Removes fields that the schema does not specify.
-pub(in super::super) fn prune(schema: &Value, value: &mut Value, whole: bool) {
+pub(crate) fn prune(schema: &Value, value: &mut Value, whole: bool) {
     let whole = whole || flag(schema, "x-kubernetes-embedded-resource");
     match value {
         Value::Object(map) => {

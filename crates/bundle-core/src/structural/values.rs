@@ -1,104 +1,133 @@
 //! Types, limits, enumerations, required fields, `allOf`, `anyOf`, `oneOf` and `not`.
 
-use std::collections::HashMap;
-
 use serde_json::{Number, Value};
 
-use super::{Pattern, PatternError, Problem, brief, child, flag, formats, item, of_field, text};
+use super::path::Path;
+use super::{PatternError, Patterns, Report, brief, flag, formats, of_field, text};
 
 /// Keyword for formats of built-in kinds that the API server checks when it decodes an object:
 /// `quantity`, `base64`. Schemas in CRDs do not have this keyword.
 const FORMAT: &str = "x-bundle-format";
 
 /// State of one validation.
-pub(super) struct Walk {
-    problems: Vec<Problem>,
+pub(super) struct Walk<'v, 'r> {
+    path: Path<'v>,
+    patterns: &'r mut Patterns,
     left: usize,
-    patterns: HashMap<String, Result<Pattern, PatternError>>,
+    /// Number of enclosing alternatives. Violations within alternatives are only counted.
+    alternatives: usize,
+    violations: usize,
+    report: &'r mut dyn Report,
 }
 
-impl Walk {
-    pub(super) fn new(steps: usize) -> Self {
+impl<'v, 'r> Walk<'v, 'r> {
+    pub(super) fn new(
+        steps: usize,
+        path: Path<'v>,
+        patterns: &'r mut Patterns,
+        report: &'r mut dyn Report,
+    ) -> Self {
         Self {
-            problems: Vec::new(),
+            path,
+            patterns,
             left: steps,
-            patterns: HashMap::new(),
+            alternatives: 0,
+            violations: 0,
+            report,
         }
     }
 
-    pub(super) fn finish(mut self, path: &str) -> Vec<Problem> {
+    /// Ends the validation. Returns the path of the whole value.
+    pub(super) fn finish(mut self) -> Path<'v> {
+        self.path.clear();
         if self.left == 0 {
-            self.problems.push(Problem::unchecked(
-                path,
-                "the object and its schema are too large for a complete validation",
-            ));
+            self.add("", true, &|| {
+                "the object and its schema are too large for a complete validation".to_owned()
+            });
         }
-        self.problems
+        self.path
     }
 
-    fn report(&mut self, path: &str, message: impl Into<String>) {
-        self.problems.push(Problem::new(path, message));
+    fn add(&mut self, keyword: &'static str, unchecked: bool, message: &dyn Fn() -> String) {
+        self.violations += 1;
+        if self.alternatives == 0 {
+            self.report.add(&self.path, keyword, unchecked, message);
+        }
+    }
+
+    fn violated(&mut self, keyword: &'static str, message: impl Fn() -> String) {
+        self.add(keyword, false, &message);
     }
 
     /// Validates a value with a schema, or with a branch of a schema.
-    pub(super) fn value(&mut self, schema: &Value, value: &Value, path: &str) {
+    pub(super) fn value(&mut self, schema: &'v Value, value: &'v Value) {
         if self.left == 0 {
             return;
         }
         self.left -= 1;
-        if !self.has_type(schema, value, path) {
+        if !self.has_type(schema, value) {
             return;
         }
         if let Some(Value::Array(allowed)) = schema.get("enum")
-            && !allowed.iter().any(|one| same(one, value))
+            && !self.is_one_of(allowed, value)
         {
-            // An empty string counts as absent.
-            let shown = allowed.iter().filter(|one| one.as_str() != Some(""));
-            let allowed: Vec<String> = shown.take(20).map(brief).collect();
-            self.report(
-                path,
-                format!("{} is not one of {}", brief(value), allowed.join(", ")),
-            );
+            self.violated("enum", || {
+                // An empty string counts as absent.
+                let shown = allowed.iter().filter(|one| one.as_str() != Some(""));
+                let allowed: Vec<String> = shown.take(20).map(brief).collect();
+                format!("{} is not one of {}", brief(value), allowed.join(", "))
+            });
         }
         match value {
-            Value::String(value) => self.string(schema, value, path),
-            Value::Number(value) => self.number(schema, value, path),
+            Value::String(value) => self.string(schema, value),
+            Value::Number(value) => self.number(schema, value),
             Value::Array(items) => {
-                self.count(schema, "maxItems", "minItems", items.len(), "items", path);
+                self.count(schema, ("maxItems", "minItems"), items.len(), "items");
                 if let Some(schema) = schema.get("items") {
                     for (index, value) in items.iter().enumerate() {
-                        self.value(schema, value, &item(path, index));
+                        self.path.push_item(index);
+                        self.value(schema, value);
+                        self.path.pop();
                     }
                 }
             }
             Value::Object(map) => {
-                self.count(
-                    schema,
-                    "maxProperties",
-                    "minProperties",
-                    map.len(),
-                    "fields",
-                    path,
-                );
+                let keywords = ("maxProperties", "minProperties");
+                self.count(schema, keywords, map.len(), "fields");
                 if let Some(Value::Array(required)) = schema.get("required") {
+                    self.spend(required.len());
                     for key in required.iter().filter_map(Value::as_str) {
                         if !map.contains_key(key) {
-                            self.report(&child(path, key), "the field is required");
+                            self.path.push_required(key);
+                            self.violated("required", || "the field is required".to_owned());
+                            self.path.pop();
                         }
                     }
                 }
                 for (key, value) in map {
                     if let Some(field) = of_field(schema, key) {
-                        self.value(field, value, &child(path, key));
+                        self.path.push_field(schema, key);
+                        self.value(field, value);
+                        self.path.pop();
                     }
                 }
             }
             Value::Null | Value::Bool(_) => {}
         }
-        self.alternatives(schema, value, path);
+        self.alternatives(schema, value);
     }
 
-    fn has_type(&mut self, schema: &Value, value: &Value, path: &str) -> bool {
+    /// Counts the steps of a fast operation on so many bytes or items.
+    fn spend(&mut self, length: usize) {
+        self.left = self.left.saturating_sub(length / 64);
+    }
+
+    fn is_one_of(&mut self, allowed: &[Value], value: &Value) -> bool {
+        self.spend(allowed.len());
+        allowed.iter().any(|one| same(one, value))
+    }
+
+    fn has_type(&mut self, schema: &Value, value: &Value) -> bool {
         if value.is_null() && flag(schema, "nullable") {
             // If the schema has an `enum`, the `enum` must contain null too.
             let listed = schema.get("enum").and_then(Value::as_array);
@@ -128,87 +157,85 @@ impl Walk {
             }
         };
         if !fits {
-            self.report(
-                path,
-                format!("{} is of type {kind}, but must be {wanted}", brief(value)),
-            );
+            self.violated("type", || {
+                format!("{} is of type {kind}, but must be {wanted}", brief(value))
+            });
         }
         fits
     }
 
-    fn string(&mut self, schema: &Value, value: &str, path: &str) {
+    fn string(&mut self, schema: &Value, value: &str) {
+        self.spend(value.len());
         let length = value.chars().count();
-        self.count(schema, "maxLength", "minLength", length, "characters", path);
+        self.count(schema, ("maxLength", "minLength"), length, "characters");
         if let Some(pattern) = text(schema, "pattern") {
-            let compiled = self
-                .patterns
-                .entry(pattern.to_owned())
-                .or_insert_with(|| Pattern::new(pattern));
+            let is_limited = self.patterns.is_limited();
+            let (compiled, steps) = self.patterns.get(pattern);
             let problem = match compiled {
                 Ok(compiled) if compiled.matches(value) => None,
-                Ok(_) => Some(Problem::new(
-                    path,
-                    format!("{} does not match `{pattern}`", brief(&value.into())),
-                )),
+                Ok(_) => Some(None),
                 // The check of the CRD reports the invalid pattern.
-                Err(PatternError::Bad(_)) => None,
-                Err(PatternError::Unknown(why)) => Some(Problem::unchecked(
-                    path,
-                    format!("the pattern `{pattern}`: {why}"),
-                )),
+                Err(PatternError::Bad(_)) if !is_limited => None,
+                Err(PatternError::Bad(why) | PatternError::Unknown(why)) => Some(Some(why.clone())),
             };
-            self.problems.extend(problem);
+            self.left = self.left.saturating_sub(steps);
+            if let Some(unknown) = problem {
+                self.add("pattern", unknown.is_some(), &|| match &unknown {
+                    None => format!("{} does not match `{pattern}`", brief(&value.into())),
+                    Some(why) => format!("the pattern `{pattern}`: {why}"),
+                });
+            }
         }
         match text(schema, FORMAT) {
-            Some("quantity") if !formats::is_quantity(value) => self.report(
-                path,
+            Some("quantity") if !formats::is_quantity(value) => self.violated(FORMAT, || {
                 format!(
                     "{} is not a quantity, such as 100m, 1.5 or 2Gi",
                     brief(&value.into())
-                ),
-            ),
+                )
+            }),
             Some("base64") if !formats::is_base64(value) => {
-                self.report(path, format!("{} is not base64", brief(&value.into())));
+                self.violated(FORMAT, || format!("{} is not base64", brief(&value.into())));
             }
             _ => {}
         }
         if let Some(format) = text(schema, "format")
             && matches!(text(schema, "type"), None | Some("" | "string"))
         {
-            match formats::holds(format, value) {
-                Some(true) => {}
-                Some(false) => self.report(
-                    path,
-                    format!("{} is not of the format {format}", brief(&value.into())),
-                ),
-                None => self
-                    .problems
-                    .push(Problem::unchecked(path, format!("the format {format}"))),
+            let holds = formats::holds(format, value);
+            if holds != Some(true) {
+                self.add("format", holds.is_none(), &|| match holds {
+                    Some(_) => {
+                        format!("{} is not of the format {format}", brief(&value.into()))
+                    }
+                    None => format!("the format {format}"),
+                });
             }
         }
     }
 
-    fn number(&mut self, schema: &Value, value: &Number, path: &str) {
+    fn number(&mut self, schema: &Value, value: &Number) {
         let number = value.as_f64().unwrap_or(f64::NAN);
         let bound = |key: &str| schema.get(key).and_then(Value::as_f64);
         if let Some(most) = bound("maximum") {
             let strict = flag(schema, "exclusiveMaximum");
             if number > most || (strict && number >= most) {
                 let than = if strict { "not less than" } else { "more than" };
-                self.report(path, format!("{value} is {than} {most}"));
+                self.violated("maximum", || format!("{value} is {than} {most}"));
             }
         }
         if let Some(least) = bound("minimum") {
             let strict = flag(schema, "exclusiveMinimum");
             if number < least || (strict && number <= least) {
                 let than = if strict { "not more than" } else { "less than" };
-                self.report(path, format!("{value} is {than} {least}"));
+                self.violated("minimum", || format!("{value} is {than} {least}"));
             }
         }
         if let Some(factor) = bound("multipleOf").filter(|factor| *factor > 0.0) {
             let times = number / factor;
             if (times - times.round()).abs() > 1e-9 {
-                self.report(path, format!("{value} is not a multiple of {factor}"));
+                self.violated("multipleOf", || {
+                    format!("{value} is not a multiple of {factor}")
+                });
             }
         }
         if text(schema, "type") == Some("integer")
@@ -217,79 +244,77 @@ impl Walk {
                 .as_i64()
                 .is_none_or(|whole| i32::try_from(whole).is_err())
         {
-            self.report(path, format!("{value} does not fit into 32 bits"));
+            self.violated("format", || format!("{value} does not fit into 32 bits"));
         }
     }
 
     fn count(
         &mut self,
         schema: &Value,
-        most: &str,
-        least: &str,
+        (most, least): (&'static str, &'static str),
         count: usize,
         what: &str,
-        path: &str,
     ) {
         let bound = |key: &str| schema.get(key).and_then(Value::as_u64);
         let count = count as u64;
-        if let Some(most) = bound(most).filter(|most| count > *most) {
-            self.report(path, format!("{count} {what} exceed the limit of {most}"));
+        if let Some(limit) = bound(most).filter(|limit| count > *limit) {
+            self.violated(most, || {
+                format!("{count} {what} exceed the limit of {limit}")
+            });
         }
-        if let Some(least) = bound(least).filter(|least| count < *least) {
-            self.report(
-                path,
-                format!("{count} {what} are fewer than the required {least}"),
-            );
+        if let Some(limit) = bound(least).filter(|limit| count < *limit) {
+            self.violated(least, || {
+                format!("{count} {what} are fewer than the required {limit}")
+            });
         }
     }
 
-    fn alternatives(&mut self, schema: &Value, value: &Value, path: &str) {
+    fn alternatives(&mut self, schema: &'v Value, value: &'v Value) {
         let branches = |key: &str| schema.get(key).and_then(Value::as_array);
         for branch in branches("allOf").into_iter().flatten() {
-            self.value(branch, value, path);
+            self.value(branch, value);
         }
         if let Some(any) = branches("anyOf")
-            && self.holding(any, value, path) == 0
+            && self.holding(any, value) == 0
         {
-            self.report(
-                path,
-                format!("{} matches none of the alternatives (anyOf)", brief(value)),
-            );
+            self.violated("anyOf", || {
+                format!("{} matches none of the alternatives (anyOf)", brief(value))
+            });
         }
         if let Some(one) = branches("oneOf") {
-            let holding = self.holding(one, value, path);
+            let holding = self.holding(one, value);
             if holding != 1 {
-                self.report(
-                    path,
+                self.violated("oneOf", || {
                     format!(
                         "{} matches {holding} of the alternatives, but must match exactly one (oneOf)",
                         brief(value)
-                    ),
-                );
+                    )
+                });
             }
         }
         if let Some(not) = schema.get("not")
-            && self.holding(std::slice::from_ref(not), value, path) == 1
+            && self.holding(std::slice::from_ref(not), value) == 1
         {
-            self.report(
-                path,
+            self.violated("not", || {
                 format!(
                     "{} matches the schema that is forbidden (not)",
                     brief(value)
-                ),
-            );
+                )
+            });
         }
     }
 
     /// Returns the number of branches that `value` satisfies.
-    fn holding(&mut self, branches: &[Value], value: &Value, path: &str) -> usize {
-        let before = self.problems.len();
+    fn holding(&mut self, branches: &'v [Value], value: &'v Value) -> usize {
         let mut holding = 0;
+        self.alternatives += 1;
         for branch in branches {
-            self.value(branch, value, path);
-            holding += usize::from(self.problems.len() == before);
-            self.problems.truncate(before);
+            let before = self.violations;
+            self.value(branch, value);
+            holding += usize::from(self.violations == before);
+            self.violations = before;
         }
+        self.alternatives -= 1;
         holding
     }
 }
@@ -310,7 +335,8 @@ fn same(left: &Value, right: &Value) -> bool {
 mod tests {
     use serde_json::json;
 
-    use super::{super::compare, Walk};
+    use super::super::{Problem, compare, path::Path, violations};
+    use super::{Patterns, Walk};
 
     fn messages_of(schema: &serde_json::Value, value: &serde_json::Value) -> Vec<String> {
         compare(schema, value, "spec")
@@ -354,9 +380,47 @@ mod tests {
     fn nested_alternatives_stop_at_the_step_limit() {
         let branch = json!({"anyOf": vec![json!({"pattern": "x"}); 300]});
         let schema = json!({"type": "array", "items": {"type": "string", "allOf": [branch]}});
-        let mut walk = Walk::new(10_000);
-        walk.value(&schema, &json!(vec!["y"; 300]), "spec");
-        let problems = walk.finish("spec");
+        let (value, mut patterns) = (json!(vec!["y"; 300]), Patterns::default());
+        let mut problems: Vec<Problem> = Vec::new();
+        let mut walk = Walk::new(10_000, Path::new("spec"), &mut patterns, &mut problems);
+        walk.value(&schema, &value);
+        walk.finish();
         assert!(problems.last().unwrap().unchecked, "{problems:?}");
+    }
+
+    #[test]
+    fn violations_contain_no_part_of_the_object() {
+        let schema = json!({"type": "object", "required": ["size"], "properties": {
+            "mode": {"enum": ["a", "b"]},
+            "labels": {"type": "object", "additionalProperties": {"type": "string", "pattern": "^[a-z]+$"}},
+            "tags": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string", "maxLength": 3}},
+            "one": {"oneOf": [{"required": ["a"]}, {"required": ["b"]}]},
+            "look": {"pattern": "("},
+        }});
+        let secret = "S3cret";
+        let value = json!({
+            "mode": secret, "labels": {secret: secret}, "tags": [secret, secret],
+            "one": {secret: secret}, "look": secret,
+        });
+        let found = violations(&schema, &value, &mut Patterns::limited(), 20);
+        let found: Vec<String> = found
+            .iter()
+            .map(|one| format!("{} {} {}", one.field, one.keyword, one.unchecked))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                "^.size required false",
+                "^.labels[*] pattern false",
+                "^.look pattern true",
+                "^.mode enum false",
+                "^.one oneOf false",
+                "^.tags[*] maxLength false",
+                "^.tags[*] maxLength false",
+                "^.tags[*] x-kubernetes-list-type false",
+            ]
+        );
+        let first = violations(&schema, &value, &mut Patterns::limited(), 2);
+        assert_eq!(first.len(), 2);
     }
 }

@@ -1,0 +1,505 @@
+//! Validation of the custom resources on the cluster under a new definition. It is necessary where
+//! the comparison of the definitions does not prove that valid objects stay valid: after an exception
+//! from a check, and for new fields of objects that keep unknown fields. CEL rules are not evaluated.
+//! Results contain no values of objects and no keys of maps.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::versions::{is_served, root, strategy, text, version, versions};
+use super::{CrdCheck, CrdException, is_disabled, schema};
+use crate::structural::{Filled, Patterns, Violation, fill_within, prune, violations};
+use crate::text::bounded;
+
+/// Objects on one page of a list.
+pub const PAGE: u32 = 500;
+
+/// Maximum number of listed objects in a message.
+const MAX_NAMED: usize = 3;
+/// Maximum number of violations of one object, or of all unnamed objects, in a message.
+const MAX_VIOLATIONS: usize = 5;
+/// Maximum length of the text of a violation, in bytes.
+const MAX_TEXT: usize = 256;
+/// Maximum number of nodes of the defaults of one object.
+const MAX_DEFAULTS: usize = 100_000;
+
+/// Limits of the validation of the objects of all definitions of a content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ValidationLimits {
+    /// Number of objects.
+    pub objects: u64,
+    /// Size of the objects in bytes.
+    pub bytes: u64,
+    /// Time.
+    pub time: Duration,
+}
+
+impl ValidationLimits {
+    /// Limits of the pod and of the plugin.
+    pub const DEFAULT: Self = Self {
+        objects: 10_000,
+        bytes: 64 << 20,
+        time: Duration::from_secs(30),
+    };
+}
+
+/// Reason why not all objects were validated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unvalidated {
+    /// More objects exist than this number.
+    Objects(u64),
+    /// The objects have more bytes than this number.
+    Bytes(u64),
+    /// The validation did not end within this time.
+    Time(Duration),
+    /// The API server serves no version of the definition, so the objects cannot be read.
+    NotServed,
+}
+
+impl fmt::Display for Unvalidated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Objects(most) => write!(f, "more than {most} objects exist"),
+            Self::Bytes(most) => write!(f, "the objects have more than {} MiB", most >> 20),
+            Self::Time(most) => write!(f, "the validation did not end within {} s", most.as_secs()),
+            Self::NotServed => f.write_str("no version of the definition is served"),
+        }
+    }
+}
+
+/// Objects to read, and the versions of the new definition in which they must be valid.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExistingObjectList {
+    /// Served version of the live definition.
+    pub read: String,
+    /// Versions of the new definition.
+    pub versions: Vec<String>,
+}
+
+/// Returns the lists of objects to validate before the `new` definition replaces the `live` one. The
+/// result is empty if all valid objects stay valid, and if the annotation disables the checks.
+pub fn lists(live: &Value, new: &Value) -> Result<Vec<ExistingObjectList>, Unvalidated> {
+    if is_disabled(new) {
+        return Ok(Vec::new());
+    }
+    let (live, new) = (&live["spec"], &new["spec"]);
+    let served = || versions(live).filter(|version| is_served(version));
+    let storage = served().find(|version| version["storage"] == true);
+    let storage = storage.or_else(|| served().next());
+    let mut lists: Vec<ExistingObjectList> = Vec::new();
+    for wanted in versions(new).filter(|version| is_served(version)) {
+        let name = text(wanted, "name");
+        let before = version(live, name);
+        let is_needed = match before {
+            Some(before) if is_served(before) => may_reject(root(before), root(wanted)),
+            // A conversion webhook creates the objects of the new version.
+            _ if strategy(new) != "None" => false,
+            _ => versions(live).any(|before| may_reject(root(before), root(wanted))),
+        };
+        if !is_needed {
+            continue;
+        }
+        let read = before.filter(|before| is_served(before)).or(storage);
+        let read = text(read.ok_or(Unvalidated::NotServed)?, "name");
+        match lists.iter_mut().find(|list| list.read == read) {
+            Some(list) => list.versions.push(name.to_owned()),
+            None => lists.push(ExistingObjectList {
+                read: read.to_owned(),
+                versions: vec![name.to_owned()],
+            }),
+        }
+    }
+    Ok(lists)
+}
+
+/// Returns the reason of the exception from the validation of the objects of this definition.
+pub fn exception<'e>(crd: &str, exceptions: &'e [CrdException]) -> Option<&'e str> {
+    super::exception(crd, CrdCheck::ExistingCustomResources, exceptions)
+}
+
+/// Returns true if the `new` schema may reject a value that the `old` schema accepts.
+fn may_reject(old: &Value, new: &Value) -> bool {
+    let mut is_unsafe = false;
+    schema::compare(old, new, &mut |_, _| is_unsafe = true);
+    is_unsafe || has_new_field_in_open_object(old, new)
+}
+
+/// Returns true if the `new` schema names a field of an object that keeps unknown fields. Existing
+/// objects can have the field with any value. The depth is that of parsed JSON, which is bounded.
+fn has_new_field_in_open_object(old: &Value, new: &Value) -> bool {
+    if !old.is_object() || !new.is_object() {
+        return false;
+    }
+    let keeps_unknown = old["x-kubernetes-preserve-unknown-fields"] == true;
+    let fields = new["properties"].as_object().into_iter().flatten();
+    let mut fields = fields.map(|(name, after)| (old["properties"].get(name), after));
+    fields.any(|(before, after)| match before {
+        Some(before) => has_new_field_in_open_object(before, after),
+        None => keeps_unknown,
+    }) || ["items", "additionalProperties"]
+        .into_iter()
+        .any(|key| has_new_field_in_open_object(&old[key], &new[key]))
+}
+
+/// Object with violations.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct InvalidObject {
+    /// `namespace/name`, or the name of a cluster-scoped object.
+    name: String,
+    version: String,
+    violations: String,
+}
+
+/// Validation of the objects of one definition.
+pub struct ExistingObjects<'a> {
+    new: &'a Value,
+    patterns: Patterns,
+    named: Vec<InvalidObject>,
+    /// Number of invalid objects that can be named.
+    invalid: u64,
+    /// Number of invalid objects that must not be named.
+    unnamed: u64,
+    /// Violations of the objects that must not be named, with their versions.
+    of_unnamed: BTreeSet<(String, String)>,
+}
+
+impl<'a> ExistingObjects<'a> {
+    /// Begins the validation under the `new` definition.
+    pub fn new(new: &'a Value) -> Self {
+        Self {
+            new,
+            patterns: Patterns::limited(),
+            named: Vec::new(),
+            invalid: 0,
+            unnamed: 0,
+            of_unnamed: BTreeSet::new(),
+        }
+    }
+
+    /// Validates one object under these versions of the new definition. Messages contain its name
+    /// only if `can_be_named`.
+    pub fn add(&mut self, object: &Value, versions: &[String], can_be_named: bool) {
+        let invalid = versions.iter().find_map(|name| {
+            let found = self.violations(object, name);
+            (!found.is_empty()).then_some((name, found))
+        });
+        let Some((version, found)) = invalid else {
+            return;
+        };
+        let texts = found.iter().map(|violation| {
+            let Violation {
+                field,
+                keyword,
+                unchecked,
+            } = violation;
+            let text = match (keyword.is_empty(), unchecked) {
+                (true, _) => format!("{field}: too large to be validated"),
+                (false, true) => format!("{field}: {keyword} cannot be evaluated"),
+                (false, false) => format!("{field}: {keyword}"),
+            };
+            bounded(&text, MAX_TEXT)
+        });
+        if !can_be_named {
+            self.unnamed += 1;
+            for text in texts {
+                if self.of_unnamed.len() < MAX_VIOLATIONS {
+                    self.of_unnamed.insert((version.clone(), text));
+                }
+            }
+            return;
+        }
+        self.invalid += 1;
+        if self.named.len() < MAX_NAMED {
+            let metadata = &object["metadata"];
+            let name = metadata["name"].as_str().unwrap_or_default();
+            self.named.push(InvalidObject {
+                name: match metadata["namespace"].as_str() {
+                    Some(namespace) => format!("{namespace}/{name}"),
+                    None => name.to_owned(),
+                },
+                version: version.clone(),
+                violations: texts.collect::<Vec<String>>().join(", "),
+            });
+        }
+    }
+
+    /// Returns the violations of an object as the API server would read it.
+    fn violations(&mut self, object: &Value, name: &str) -> Vec<Violation> {
+        let schema = version(&self.new["spec"], name).map_or(&Value::Null, root);
+        let mut object = object.clone();
+        prune(schema, &mut object, true);
+        let mut defaults = MAX_DEFAULTS;
+        if fill_within(schema, &mut object, &mut defaults) == Filled::TooLarge {
+            return vec![Violation {
+                field: "^".to_owned(),
+                keyword: "default",
+                unchecked: true,
+            }];
+        }
+        let mut found = violations(schema, &object, &mut self.patterns, MAX_VIOLATIONS);
+        found.dedup();
+        found
+    }
+
+    /// Returns true if no object is invalid.
+    pub fn is_valid(&self) -> bool {
+        self.invalid == 0 && self.unnamed == 0
+    }
+
+    /// Returns the text of RukPak about the invalid objects of this definition.
+    pub fn message(&self, crd: &str) -> String {
+        let mut parts: Vec<String> = Vec::new();
+        for object in &self.named {
+            parts.push(format!(
+                "existing custom object {} failed validation for new schema version {}: {}",
+                object.name, object.version, object.violations
+            ));
+        }
+        let more = self.invalid - self.named.len() as u64;
+        if more > 0 {
+            parts.push(format!("and {more} more existing custom objects"));
+        }
+        if self.unnamed > 0 {
+            let mut versions: Vec<&str> = self
+                .of_unnamed
+                .iter()
+                .map(|(version, _)| version.as_str())
+                .collect();
+            versions.dedup();
+            let texts: Vec<&str> = self
+                .of_unnamed
+                .iter()
+                .map(|(_, text)| text.as_str())
+                .collect();
+            parts.push(format!(
+                "existing custom objects in other namespaces ({}) failed validation for new schema version {}: {}",
+                self.unnamed,
+                versions.join(", "),
+                texts.join(", ")
+            ));
+        }
+        format!(
+            "error validating existing CRs against new CRD's schema for {crd:?}: {}",
+            parts.join("; ")
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const CRD: &str = "jugs.example.com";
+
+    fn definition(versions: &[(&str, bool, Value)]) -> Value {
+        let versions = versions.iter().map(|(name, served, schema)| {
+            json!({"name": name, "served": served, "storage": *name == "v1", "schema": {"openAPIV3Schema": schema}})
+        });
+        let versions: Vec<Value> = versions.collect();
+        json!({"metadata": {"name": CRD}, "spec": {"versions": versions}})
+    }
+
+    /// Returns a schema with this schema of `spec`.
+    fn spec(schema: &Value) -> Value {
+        json!({"type": "object", "properties": {"spec": schema}})
+    }
+
+    fn litres(schema: &Value) -> Value {
+        spec(&json!({"type": "object", "properties": {"litres": schema}}))
+    }
+
+    /// Returns the lists as `read: versions`.
+    fn listed(live: &Value, new: &Value) -> Vec<String> {
+        let lists = lists(live, new).unwrap();
+        let lists = lists.iter();
+        lists
+            .map(|list| format!("{}: {}", list.read, list.versions.join(" ")))
+            .collect()
+    }
+
+    #[test]
+    fn objects_are_read_only_if_valid_objects_may_become_invalid() {
+        let whole = || json!({"type": "integer"});
+        let one = |schema: &Value| definition(&[("v1", true, litres(schema))]);
+        let open = |fields: Value| {
+            definition(&[(
+                "v1",
+                true,
+                spec(
+                    &json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": fields}),
+                ),
+            )])
+        };
+        for (live, new, expected) in [
+            (one(&whole()), one(&whole()), vec![]),
+            // Safe changes.
+            (
+                one(&whole()),
+                one(&json!({"type": "integer", "description": "a"})),
+                vec![],
+            ),
+            (
+                one(&json!({"type": "integer", "maximum": 3})),
+                one(&whole()),
+                vec![],
+            ),
+            (
+                one(&whole()),
+                definition(&[(
+                    "v1",
+                    true,
+                    spec(
+                        &json!({"type": "object", "properties": {"litres": whole(), "colour": {"type": "string"}}}),
+                    ),
+                )]),
+                vec![],
+            ),
+            // Unsafe changes, which an exception allows.
+            (
+                one(&whole()),
+                one(&json!({"type": "integer", "maximum": 3})),
+                vec!["v1: v1"],
+            ),
+            (
+                one(&whole()),
+                definition(&[("v1", true, spec(&json!({"type": "object"})))]),
+                vec!["v1: v1"],
+            ),
+            // A new field of an object that keeps unknown fields.
+            (open(json!({})), open(json!({"a": whole()})), vec!["v1: v1"]),
+            (open(json!({"a": {}})), open(json!({"a": {}})), vec![]),
+            // A new version, without conversion.
+            (
+                one(&whole()),
+                definition(&[
+                    ("v1", true, litres(&whole())),
+                    ("v2", true, litres(&json!({"type": "string"}))),
+                ]),
+                vec!["v1: v2"],
+            ),
+            (
+                one(&whole()),
+                definition(&[
+                    ("v1", true, litres(&whole())),
+                    ("v2", true, litres(&whole())),
+                ]),
+                vec![],
+            ),
+            // A version that is served again is read in the stored version.
+            (
+                definition(&[
+                    ("v1", true, litres(&whole())),
+                    ("v2", false, litres(&json!({"type": "string"}))),
+                ]),
+                definition(&[
+                    ("v1", true, litres(&json!({"type": "string"}))),
+                    ("v2", true, litres(&json!({"type": "string"}))),
+                ]),
+                vec!["v1: v1 v2"],
+            ),
+            // Versions that are not served any more are not validated.
+            (
+                definition(&[("v1", true, litres(&whole()))]),
+                definition(&[("v1", false, litres(&json!({"type": "string"})))]),
+                vec![],
+            ),
+        ] {
+            assert_eq!(listed(&live, &new), expected, "{new}");
+        }
+    }
+
+    #[test]
+    fn annotation_and_conversion_webhook_replace_the_validation() {
+        let live = definition(&[("v1", true, litres(&json!({"type": "integer"})))]);
+        let string = litres(&json!({"type": "string"}));
+        let mut new = definition(&[("v1", true, string.clone())]);
+        assert_eq!(listed(&live, &new), ["v1: v1"]);
+        new["metadata"]["annotations"] = json!({super::super::ANNOTATION: "false"});
+        assert_eq!(listed(&live, &new), Vec::<String>::new());
+        let mut new = definition(&[
+            ("v1", true, litres(&json!({"type": "integer"}))),
+            ("v2", true, string),
+        ]);
+        assert_eq!(listed(&live, &new), ["v1: v2"]);
+        new["spec"]["conversion"] = json!({"strategy": "Webhook"});
+        assert_eq!(listed(&live, &new), Vec::<String>::new());
+        let mut unserved = live.clone();
+        unserved["spec"]["versions"][0]["served"] = false.into();
+        new["spec"]["conversion"] = json!({"strategy": "None"});
+        assert_eq!(lists(&unserved, &new), Err(Unvalidated::NotServed));
+    }
+
+    #[test]
+    fn exception_from_the_validation_has_its_own_name() {
+        let exception_from = |check| {
+            let exceptions = [CrdException {
+                crd: CRD.to_owned(),
+                check,
+                reason: "none exist".to_owned(),
+            }];
+            exception(CRD, &exceptions).map(str::to_owned)
+        };
+        assert_eq!(exception_from(CrdCheck::ChangeValidator), None);
+        assert_eq!(
+            exception_from(CrdCheck::ExistingCustomResources).as_deref(),
+            Some("none exist")
+        );
+    }
+
+    #[test]
+    fn message_names_objects_and_fields_but_no_values_and_keys() {
+        let schema = json!({"type": "object", "required": ["litres"], "properties": {
+            "litres": {"type": "integer", "default": 1, "maximum": 9},
+            "owners": {"type": "object", "additionalProperties": {"enum": ["a"]}},
+            "colour": {"type": "string"},
+        }});
+        let new = definition(&[("v1", true, spec(&schema))]);
+        let object = |namespace: &str, spec: Value| json!({"metadata": {"namespace": namespace, "name": "jug"}, "spec": spec});
+        let versions = ["v1".to_owned()];
+        let mut found = ExistingObjects::new(&new);
+        for valid in [
+            json!({"litres": 9}),
+            // As the API server reads it: with defaults, and without unknown fields and nulls.
+            json!({}),
+            json!({"litres": null, "unknown": 1}),
+        ] {
+            found.add(&object("a", valid), &versions, true);
+        }
+        assert!(found.is_valid());
+        for (namespace, spec, can_be_named) in [
+            ("a", json!({"litres": 41}), true),
+            (
+                "b",
+                json!({"litres": 1, "owners": {"S3cret": "S3cret"}}),
+                true,
+            ),
+            (
+                "hidden",
+                json!({"colour": 41, "owners": {"S3cret": "b"}}),
+                false,
+            ),
+            ("hidden", json!({"litres": 41}), false),
+        ] {
+            found.add(&object(namespace, spec), &versions, can_be_named);
+        }
+        assert!(!found.is_valid());
+        assert_eq!(
+            found.message(CRD),
+            r#"error validating existing CRs against new CRD's schema for "jugs.example.com": existing custom object a/jug failed validation for new schema version v1: ^.spec.litres: maximum; existing custom object b/jug failed validation for new schema version v1: ^.spec.owners[*]: enum; existing custom objects in other namespaces (2) failed validation for new schema version v1: ^.spec.colour: type, ^.spec.litres: maximum, ^.spec.owners[*]: enum"#
+        );
+        let mut found = ExistingObjects::new(&new);
+        for _ in 0..5 {
+            found.add(&object("a", json!({"litres": 41})), &versions, true);
+        }
+        assert!(
+            found
+                .message(CRD)
+                .ends_with("; and 2 more existing custom objects")
+        );
+    }
+}

@@ -1,0 +1,79 @@
+//! Cache of compiled patterns, for the validation of many objects.
+
+use std::collections::HashMap;
+
+use super::{Pattern, PatternError};
+
+/// Maximum number of patterns in a limited cache.
+const MAX_PATTERNS: usize = 64;
+/// Maximum size of a pattern in a limited cache, in bytes. Compiled, and to evaluate it.
+const MAX_SIZE: usize = 128 << 10;
+/// Steps that count for the compilation of a pattern in a limited cache. It takes as long as these
+/// steps of a validation.
+const STEPS: usize = 10_000;
+
+/// Compiled patterns by their text.
+#[derive(Default)]
+pub(crate) struct Patterns {
+    compiled: HashMap<String, Result<Pattern, PatternError>>,
+    /// `true` if memory and steps are limited.
+    is_limited: bool,
+}
+
+impl Patterns {
+    /// Returns a cache with limited memory, for untrusted schemas and objects.
+    pub(crate) fn limited() -> Self {
+        Self {
+            compiled: HashMap::new(),
+            is_limited: true,
+        }
+    }
+
+    /// Returns `true` if a pattern that cannot be evaluated is a violation.
+    pub(super) fn is_limited(&self) -> bool {
+        self.is_limited
+    }
+
+    /// Returns the compiled pattern, and the steps that its compilation counts.
+    pub(super) fn get(&mut self, text: &str) -> (&Result<Pattern, PatternError>, usize) {
+        let mut steps = 0;
+        if !self.compiled.contains_key(text) {
+            let pattern = if self.is_limited {
+                steps = STEPS;
+                if self.compiled.len() >= MAX_PATTERNS {
+                    self.compiled.clear();
+                }
+                Pattern::within(text, MAX_SIZE)
+            } else {
+                Pattern::new(text)
+            };
+            self.compiled.insert(text.to_owned(), pattern);
+        }
+        static ABSENT: Result<Pattern, PatternError> = Err(PatternError::Bad(String::new()));
+        (self.compiled.get(text).unwrap_or(&ABSENT), steps)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limited_cache_counts_compilations_and_rejects_large_patterns() {
+        let mut patterns = Patterns::limited();
+        assert_eq!(patterns.get("^a$").1, STEPS);
+        assert_eq!(patterns.get("^a$").1, 0);
+        let large = "(a{1000}){100}";
+        assert!(matches!(
+            patterns.get(large).0,
+            Err(PatternError::Unknown(_))
+        ));
+        for number in 0..MAX_PATTERNS {
+            patterns.get(&format!("^{number}$"));
+        }
+        assert!(patterns.compiled.len() <= MAX_PATTERNS);
+        assert_eq!(patterns.get("^a$").1, STEPS);
+        let mut free = Patterns::default();
+        assert_eq!(free.get("^a$").1, 0);
+    }
+}

@@ -1,0 +1,55 @@
+//! Upgrades of CustomResourceDefinitions: the checks that bundle-webhook runs before it applies new
+//! content. The user of the command reads definitions and custom resources.
+
+use bundle_cluster::error;
+use bundle_cluster::object::custom_resources::ResourceValidation;
+use bundle_core::object::ObjectId;
+use bundle_core::plan::crd_upgrade::existing::{self, ValidationLimits};
+use bundle_core::plan::crd_upgrade::{self, CrdException};
+use kube::Client;
+use serde_json::Value;
+
+/// Reason why the upgrade of a definition fails or may fail.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum UpgradeProblem {
+    /// The definitions differ in an unsafe way.
+    Unsafe(String),
+    /// Existing custom resources are invalid under the new definition.
+    Invalid(String),
+    /// Existing custom resources were not validated.
+    Unvalidated(String),
+}
+
+/// Returns true for a CustomResourceDefinition.
+pub(crate) fn is_definition(id: &ObjectId) -> bool {
+    id.group == "apiextensions.k8s.io" && id.kind == "CustomResourceDefinition"
+}
+
+/// Returns the problem of an upgrade from the `live` to the `new` definition, if any.
+pub(crate) async fn upgrade_problem(
+    client: &Client,
+    (live, new): (&Value, &Value),
+    exceptions: &[CrdException],
+) -> Option<UpgradeProblem> {
+    let crd = new["metadata"]["name"].as_str().unwrap_or_default();
+    let verdict = crd_upgrade::compare(live, new, exceptions);
+    if !verdict.is_safe() {
+        return Some(UpgradeProblem::Unsafe(verdict.message(crd)));
+    }
+    if existing::exception(crd, exceptions).is_some() {
+        return None;
+    }
+    let unvalidated = |why: String| Some(UpgradeProblem::Unvalidated(why));
+    let lists = match existing::lists(live, new) {
+        Ok(lists) if lists.is_empty() => return None,
+        Ok(lists) => lists,
+        Err(why) => return unvalidated(why.to_string()),
+    };
+    let mut validation = ResourceValidation::new(client, ValidationLimits::DEFAULT);
+    match validation.validate(live, new, &lists, |_| true).await {
+        Ok(Ok(found)) if found.is_valid() => None,
+        Ok(Ok(found)) => Some(UpgradeProblem::Invalid(found.message(crd))),
+        Ok(Err(why)) => unvalidated(why.to_string()),
+        Err(error) => unvalidated(error::error_message(&error)),
+    }
+}

@@ -1,0 +1,147 @@
+//! Reviews of updates of CustomResourceDefinitions that BundleDeployments have installed (RukPak:
+//! `crdvalidator`). The API server sends the updates of definitions with the label of installed
+//! objects, before or after the update. The rule is in `bundle_core::plan::crd_upgrade`.
+
+use bundle_api::names::{FIELD_MANAGER, LABEL_OWNER_KIND, LABEL_OWNER_NAME};
+use bundle_core::diagnostic::{Finding, Findings, codes};
+use bundle_core::names::{KubeName, NameKind};
+use bundle_core::plan::crd_upgrade::guard::{DefinitionOwner, is_safe_update, judge_update};
+use bundle_core::review::{CheckedDeploymentSpec, Kind, Stamping, Verdict};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::review::Request;
+use super::stamps::stamping;
+use super::{Admission, Lookups, rejections};
+use crate::heavy;
+
+const GROUP: &str = "apiextensions.k8s.io";
+const KIND: &str = "CustomResourceDefinition";
+
+/// Returns true if the request updates a CustomResourceDefinition. Requests for its subresources do
+/// not change its spec, and are not reviewed.
+pub(super) fn is_update(request: &Request) -> bool {
+    request.kind.group == GROUP
+        && request.kind.kind == KIND
+        && request.sub_resource.is_empty()
+        && request.operation == "UPDATE"
+}
+
+/// Returns true for a dry run with the field manager of the pod. It stores nothing. The pod and the
+/// plugin send such requests as the requester, after they have compared the definitions.
+fn is_trial(request: &Request) -> bool {
+    let options = request.options.as_ref();
+    let manager = options.map(|options| options.field_manager.as_str());
+    request.dry_run == Some(true) && manager == Some(FIELD_MANAGER)
+}
+
+fn label<'v>(object: &'v Value, name: &str) -> Option<&'v str> {
+    object["metadata"]["labels"][name].as_str()
+}
+
+/// Returns the finding for an unsafe update of a definition whose owner is unknown.
+pub(super) fn owner_unknown(definition: &str, why: &str) -> Finding {
+    let message = format!("cannot find the owner of CustomResourceDefinition {definition}: {why}");
+    Finding::error(codes::review::CRD_OWNER_UNKNOWN, message)
+        .hint("try again; no decision was made")
+}
+
+fn admitted(warnings: Findings) -> Verdict {
+    Verdict::Admit {
+        warnings,
+        stamp: Stamping::None,
+    }
+}
+
+impl<L: Lookups> Admission<L> {
+    /// Returns the verdict on the update of a definition. Only an unsafe update needs lookups, so
+    /// that all other updates neither wait nor fail.
+    pub(super) async fn definition_update(&self, request: &Request) -> Verdict {
+        let (live, new) = (&request.old_object, &request.object);
+        let is_selected = [live, new]
+            .into_iter()
+            .any(|object| label(object, LABEL_OWNER_KIND) == Some(Kind::BundleDeployment.as_str()));
+        if !is_selected || is_trial(request) || heavy::run(|| is_safe_update(live, new)) {
+            return admitted(Findings::default());
+        }
+        let until = Instant::now() + self.deadline;
+        let owner = tokio::time::timeout_at(until, self.owner_of_definition(request)).await;
+        let findings = match owner {
+            Err(_) => {
+                let late = rejections::deadline_exceeded(self.deadline);
+                return Verdict::CannotTell(late.into());
+            }
+            Ok(Err(why)) => {
+                return Verdict::CannotTell(owner_unknown(&request.name, &why).into());
+            }
+            // The label does not make it an object of a BundleDeployment.
+            Ok(Ok(None)) => return admitted(Findings::default()),
+            Ok(Ok(Some(owner))) => {
+                let requester = request.requester.service_account();
+                heavy::run(|| judge_update(live, new, &owner, requester))
+            }
+        };
+        if findings.has_errors() {
+            Verdict::Refuse(findings)
+        } else {
+            admitted(findings)
+        }
+    }
+
+    /// Returns the owner of the definition. Labels are only a hint where to look first. Exceptions
+    /// count only if the stamp or seal of the BundleDeployment proves that they were reviewed.
+    async fn owner_of_definition(
+        &self,
+        request: &Request,
+    ) -> Result<Option<DefinitionOwner>, String> {
+        let uid = request.old_object["metadata"]["uid"].as_str();
+        let key = format!("{KIND}.{GROUP}/{}", request.name);
+        let labelled = [&request.old_object, &request.object]
+            .into_iter()
+            .find_map(|object| label(object, LABEL_OWNER_NAME));
+        let likely = match labelled {
+            Some(name) => self.deployment_named(name).await?,
+            None => None,
+        };
+        let likely_uid = likely.as_ref().and_then(uid_of);
+        let object = (key.as_str(), uid.unwrap_or_default());
+        let recorded = self.lookups.recorded_owner(object, likely_uid).await;
+        let Some(recorded) = recorded.map_err(|finding| finding.message)? else {
+            return Ok(None);
+        };
+        let is_owner = |deployment: &Value| uid_of(deployment) == Some(&recorded.uid);
+        let deployment = match likely.filter(is_owner) {
+            Some(deployment) => Some(deployment),
+            None => self.deployment_named(&recorded.deployment).await?,
+        };
+        // The inventory of a deleted BundleDeployment can exist for some time.
+        let Some(deployment) = deployment.filter(is_owner) else {
+            return Ok(None);
+        };
+        let moment = self.seal_moment(self.lookups.now());
+        let is_vouched = self.lookups.with_stamp_key(|key| {
+            let name = &recorded.deployment;
+            stamping::vouched(key, Kind::BundleDeployment, name, &deployment, &moment).is_some()
+        });
+        let spec = CheckedDeploymentSpec::parse(&deployment["spec"]).ok();
+        let spec = spec.filter(|_| is_vouched);
+        Ok(Some(DefinitionOwner {
+            deployment: recorded.deployment,
+            account: recorded.account,
+            exceptions: spec.map_or_else(Vec::new, |spec| spec.crd_exceptions),
+        }))
+    }
+
+    async fn deployment_named(&self, name: &str) -> Result<Option<Value>, String> {
+        // No object has an invalid name.
+        let Ok(name) = KubeName::parse(NameKind::Subdomain, name) else {
+            return Ok(None);
+        };
+        let found = self.lookups.deployment(&name).await;
+        found.map_err(|finding| finding.message)
+    }
+}
+
+fn uid_of(object: &Value) -> Option<&str> {
+    object["metadata"]["uid"].as_str()
+}
