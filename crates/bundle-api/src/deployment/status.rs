@@ -110,7 +110,8 @@ pub struct Revision {
     /// Time of installation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub installed_at: Option<Time>,
-    /// `Active`, `Superseded` or `Failed`.
+    /// `Active`, `Superseded` or `Failed`. `Failed` content was not healthy by
+    /// `spec.rollout.deadline`, and former content was installed again.
     pub state: RevisionState,
     /// Number of the revision. It increases with each installation of other content, also with the
     /// installation of earlier content.
@@ -137,7 +138,7 @@ pub enum RevisionState {
     Active,
     /// Replaced by another revision.
     Superseded,
-    /// Not installed because of an error.
+    /// Not healthy by `spec.rollout.deadline`, and replaced by former content.
     Failed,
 }
 
