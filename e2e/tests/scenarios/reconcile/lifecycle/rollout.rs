@@ -4,11 +4,8 @@
 use e2e::{Cluster, Webhook, wait};
 use serde_json::{Value, json};
 
-use super::{
-    LONG, apply, bundle_of, deployment, get, installed, kubectl, publish, staged, until,
-    until_reason,
-};
-use crate::scenarios::objects::{apply_with_kubeconfig, condition, until_condition};
+use super::{LONG, apply, bundle_of, deployment, get, installed, kubectl, publish, staged, until};
+use crate::scenarios::objects::{apply_with_kubeconfig, condition, until_condition, until_reason};
 use crate::scenarios::reconcile::bundle_editor;
 
 const NAME: &str = "bundledeployment web";
@@ -137,10 +134,6 @@ async fn objects(cluster: &Cluster) -> Value {
         ] {
             metadata.remove(field);
         }
-        let annotations = metadata
-            .get_mut("annotations")
-            .and_then(Value::as_object_mut);
-        annotations.map(|all| all.remove("core.rukpak.io/creation-mark"));
     }
     items
 }

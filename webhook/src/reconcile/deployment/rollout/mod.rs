@@ -45,14 +45,17 @@ impl DeploymentReconcile<'_> {
         healthy.is_some_and(|healthy| healthy.content.digest == digest)
     }
 
-    /// Returns the names of the Bundle of the spec and of the Bundle that was healthy last, if the
-    /// record has them.
+    /// Returns the names of the Bundle of the spec and of the Bundle that a return would install, if
+    /// the record has them.
     pub(super) fn rollout_bundles(&self) -> (Option<String>, Option<String>) {
         let record = self.rollout_record();
         let requested = record.of_generation(self.generation());
         (
             requested.map(|attempt| attempt.content.bundle.clone()),
-            record.healthy.map(|healthy| healthy.content.bundle),
+            record
+                .healthy
+                .filter(|_| self.spec.rollout.roll_back)
+                .map(|healthy| healthy.content.bundle),
         )
     }
 

@@ -105,7 +105,9 @@ impl DeploymentReconcile<'_> {
             .content
             .as_ref()
             .map(|content| content.digest.as_str());
-        if hash.as_ref() != Some(&spec.template.hash) || digest != Some(&former.content.digest) {
+        if hash.as_ref() != Some(&spec.template.hash)
+            || digest != Some(former.content.digest.as_str())
+        {
             return Err(is_lost());
         }
         self.object = self.requested.replacement.get_or_init(|| object);

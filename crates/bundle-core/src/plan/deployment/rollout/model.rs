@@ -9,8 +9,9 @@ use serde_json::Value;
 use super::*;
 
 /// Limit of events in one run.
-const EVENTS: u8 = 9;
-const DEADLINE: i64 = 2;
+const EVENTS: u8 = 7;
+/// Deadline in ticks of the clock.
+const DEADLINE: i64 = 1;
 
 /// State of the cluster, of the inventory, and of the world around them.
 #[derive(Debug, Clone)]
@@ -97,7 +98,7 @@ impl State {
             if !self.is_allowed {
                 return;
             }
-            let writes = [State::begin, State::apply_some, State::apply_all];
+            let writes: [fn(&mut Self, u8); 3] = [Self::begin, Self::apply_some, Self::apply_all];
             for write in writes.iter().take(usize::from(steps)) {
                 write(self, target);
             }
@@ -140,7 +141,7 @@ impl State {
             },
             is_paused: self.is_paused,
             rolls_back: true,
-            deadline: Duration::from_millis(DEADLINE as u64),
+            deadline: Duration::from_millis(DEADLINE.unsigned_abs()),
             now: self.now,
         };
         let step = observed.step();

@@ -135,6 +135,7 @@ fn facts(letters: &str) -> DeploymentFacts {
             .and_then(|failure| PermissionFact::of_failure(failure.code, &failure.message))
             .or(rights.map(|(_, fact)| fact)),
         is_in_place: is('i'),
+        rollout: None,
         failure,
         objects: ObjectFacts {
             coverage: if is('c') {
