@@ -23,7 +23,7 @@ fn manifests(image: &str) -> String {
         "apiVersion: v1
 kind: ConfigMap
 metadata: {{name: web, namespace: team-a}}
-data: {{text: default, image: {image}}}
+data: {{text: default, image: '{image}'}}
 ---
 apiVersion: apps/v1
 kind: Deployment
