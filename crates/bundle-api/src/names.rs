@@ -173,6 +173,17 @@ pub mod reason {
     pub const SOURCE_MOVED: &str = "SourceMoved";
     /// SourceMoved: the source refers to the unpacked content.
     pub const SOURCE_UNCHANGED: &str = "SourceUnchanged";
+    /// Progressing: the content is applied, and its objects are not healthy yet.
+    pub const WAITING_FOR_HEALTH: &str = "WaitingForHealth";
+    /// Progressing, Ready: the objects of the content are not healthy by `spec.rollout.deadline`.
+    /// The content stays installed.
+    pub const PROGRESS_DEADLINE_EXCEEDED: &str = "ProgressDeadlineExceeded";
+    /// Progressing, Ready: the content is not healthy by `spec.rollout.deadline`, and the former
+    /// content is being installed again.
+    pub const ROLLING_BACK: &str = "RollingBack";
+    /// Installed, Progressing, Ready: the content was not healthy by `spec.rollout.deadline`, and
+    /// the former content is installed again.
+    pub const ROLLED_BACK: &str = "RolledBack";
     /// Ready, Progressing: `spec.paused` is true.
     pub const PAUSED: &str = "Paused";
     /// BundleApproval: the approval is valid.

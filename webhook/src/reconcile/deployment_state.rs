@@ -1,15 +1,16 @@
 //! The state of one reconcile of a BundleDeployment, and the request to install content.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bundle_api::deployment::status::BundleDeploymentStatus;
 use bundle_api::names::{self, reason};
 use bundle_core::content::ContentId;
-use bundle_core::diagnostic::codes;
+use bundle_core::diagnostic::{Code, codes};
 use bundle_core::plan::inventory::Inventory;
 use bundle_core::plan::package_rules::PackageRules;
+use bundle_core::plan::rollout::RolloutContent;
 use bundle_core::plan::status::DeploymentFacts;
 use bundle_core::review::{
     CheckedBundleSpec, CheckedDeploymentSpec, Class, PartRequesters, Requester,
@@ -33,10 +34,15 @@ pub(in crate::reconcile) const HEALTH_CHECK_INTERVAL: Duration = Duration::from_
 
 /// One reconcile of a BundleDeployment.
 pub(in crate::reconcile) struct DeploymentReconcile<'a> {
+    /// The deployment, with the spec that is reconciled. After an automatic return, this spec has
+    /// the template and the configuration of the former content.
     pub(in crate::reconcile) object: &'a DynamicObject,
     pub(in crate::reconcile) ctx: &'a Arc<Context>,
     pub(in crate::reconcile) class: &'a Class,
+    /// The spec of `object`.
     pub(in crate::reconcile) spec: CheckedDeploymentSpec,
+    /// The deployment and its spec as the API server stores them, and the rollout of its content.
+    pub(in crate::reconcile) requested: RequestedDeployment<'a>,
     /// The requester of the template and therefore of the content.
     pub(in crate::reconcile) requester: Requester,
     /// The requester of each part of the spec.
@@ -69,6 +75,19 @@ pub(in crate::reconcile) struct DeploymentReconcile<'a> {
     pub(in crate::reconcile) package_rules: Option<PackageRules>,
     /// The current period of the certificates for webhooks of an operator.
     pub(in crate::reconcile) certificate_period: CertificatePeriod,
+}
+
+/// The deployment as its requesters wrote it.
+pub(in crate::reconcile) struct RequestedDeployment<'a> {
+    pub(in crate::reconcile) object: &'a DynamicObject,
+    pub(in crate::reconcile) spec: CheckedDeploymentSpec,
+    /// The object with the former template and configuration, after an automatic return.
+    pub(in crate::reconcile) replacement: &'a OnceLock<DynamicObject>,
+    /// The content of `DeploymentReconcile::object` and the uid of its Bundle, if the content is
+    /// unpacked.
+    pub(in crate::reconcile) content: Option<(RolloutContent, String)>,
+    /// The Event about the rollout.
+    pub(in crate::reconcile) event: Option<(Code, String)>,
 }
 
 /// The content to install, and the ServiceAccount that installs it.

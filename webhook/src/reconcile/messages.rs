@@ -14,6 +14,9 @@ use bundle_core::plan::ignore::{self, Rule};
 use bundle_core::plan::inventory::{InventoryError, Reservation};
 use bundle_core::plan::package_rules::{InstalledPackage, PackageRules};
 use bundle_core::plan::replace::{self, KeepReason};
+use bundle_core::plan::rollout::{
+    HealthyContent, ReturnObstacle, RolloutAttempt, RolloutContent, RolloutReport, RolloutState,
+};
 use bundle_core::plan::{crd_upgrade, created_namespace};
 use bundle_core::reference::Digest;
 use bundle_core::review::{Class, Requester};
@@ -96,6 +99,7 @@ fn messages_of_reconciles_are_recorded() {
     text += &text_of(of_permissions());
     text += &text_of(of_checks());
     text += &text_of(of_upgrades());
+    text += &rendered(&of_rollouts());
     text += &rendered(&of_events());
     let _ = writeln!(text, "warning: {}", rule_without_effect());
     assert_eq!(text, RECORDED, "copy the left side to messages.txt");
@@ -321,6 +325,40 @@ fn of_upgrades() -> Vec<ReconcileError> {
         package_rules::upgrade_refused(&refusals(">=1.2", "1.1.0"), REASON),
         package_rules::upgrade_refused(&refusals(">=1.2", "1.5.0"), REASON),
     ]
+}
+
+/// Returns the reports of rollouts after their deadline.
+fn of_rollouts() -> Vec<Finding> {
+    let cause = || "Deployment.apps/team-a/web: 0 of 1 replicas are available".to_owned();
+    let held = |obstacle: Option<&ReturnObstacle>| RolloutState::Held {
+        cause: cause(),
+        obstacle: obstacle.map(ToString::to_string),
+    };
+    let former = HealthyContent {
+        content: RolloutContent::new("web-7d4b9", "", &Value::Null),
+        ..HealthyContent::default()
+    };
+    let reports = [
+        (codes::install::DEADLINE_EXCEEDED, held(None)),
+        (
+            codes::install::ROLLED_BACK,
+            RolloutState::Returned { cause: cause() },
+        ),
+        (
+            codes::install::RETURN_REFUSED,
+            held(Some(&ReturnObstacle::NoFormerContent)),
+        ),
+    ];
+    let findings = reports.into_iter().map(|(code, state)| {
+        let attempt = RolloutAttempt {
+            content: RolloutContent::new("web-c81f2", "", &Value::Null),
+            state,
+            ..RolloutAttempt::default()
+        };
+        let report = RolloutReport::of(&attempt, Some(&former), Duration::from_secs(600));
+        Finding::error(code, report.unwrap().message())
+    });
+    findings.collect()
 }
 
 /// Returns the notes of Events.

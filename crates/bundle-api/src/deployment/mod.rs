@@ -215,14 +215,16 @@ pub struct DriftIgnore {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Rollout {
-    /// Longest time for new content to become healthy, such as `10m` or `1h30m`. Default: 10m. Not
-    /// implemented yet: this field has no effect.
+    /// Longest time for new content to become healthy after its objects are applied, such as `10m`
+    /// or `1h30m`. Each write of the spec that applies objects starts the time again. Default: 10m.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^([0-9]+(ms|s|m|h))+$"))]
     pub deadline: Option<String>,
-    /// Handling of content that is not healthy by the deadline. `Hold` stops and reports the
-    /// content. `RollBack` installs the previous content. Default: `Hold`. Not implemented yet:
-    /// this field has no effect.
+    /// Handling of content that is not healthy by the deadline. `Hold` reports the content and
+    /// keeps it installed. `RollBack` installs the content and the configuration that were healthy
+    /// last, with the same checks as a rollback by the requester. It also replaces content that
+    /// could not be applied completely by the deadline. The failed content is not retried until the
+    /// spec changes. Default: `Hold`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_failure: Option<OnFailure>,
     /// Number of earlier revisions that are kept. Default: 5.
@@ -256,14 +258,17 @@ pub enum Replace {
     Never,
 }
 
-/// Handling of content that is not healthy by the deadline. `Hold` stops and reports the content.
-/// `RollBack` installs the previous content. Default: `Hold`.
+/// Handling of content that is not healthy by the deadline. `Hold` reports the content and keeps it
+/// installed. `RollBack` installs the content and the configuration that were healthy last, with the
+/// same checks as a rollback by the requester. It also replaces content that could not be applied
+/// completely by the deadline. The failed content is not retried until the spec changes. Default:
+/// `Hold`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum OnFailure {
-    /// Stop the rollout, and report the content.
+    /// Report the content, and keep it installed.
     #[default]
     Hold,
-    /// Install the previous content.
+    /// Install the content that was healthy last.
     RollBack,
 }
 

@@ -111,7 +111,8 @@ pub struct Revision {
     /// Time of installation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub installed_at: Option<Time>,
-    /// `Active`, `Superseded` or `Failed`.
+    /// `Active`, `Superseded` or `Failed`. `Failed` content was not healthy by
+    /// `spec.rollout.deadline`, and former content was installed again.
     pub state: RevisionState,
     /// Number of the revision. The number increases with each installation of other content, even
     /// if that content was installed before.
@@ -139,7 +140,7 @@ pub enum RevisionState {
     Active,
     /// The revision was replaced by another revision.
     Superseded,
-    /// The revision was not installed because of an error.
+    /// The objects were not healthy by `spec.rollout.deadline`, and former content replaced them.
     Failed,
 }
 

@@ -119,6 +119,7 @@ impl State {
                     Some(ApprovalFact::NotApproved("waiting".to_owned()))
                 }
             },
+            rollout: None,
             rights: rights(run.rights),
             is_in_place,
             failure: run.has_failed.then(|| Failure {

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use bundle_api::deployment::status::DriftedObject;
 use bundle_api::names;
-use bundle_core::diagnostic::codes;
 use bundle_core::plan::status::{BundleFact, Failure, ObjectFacts, PermissionFact};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -14,24 +13,6 @@ use crate::reconcile::deployment_state::DeploymentReconcile;
 use crate::reconcile::error::{MAX_LISTED, ReconcileError, RetryPolicy};
 
 impl DeploymentReconcile<'_> {
-    pub(in crate::reconcile) fn warn_of_fields_without_effect(&mut self) {
-        let spec = &self.object.data["spec"];
-        for (pointer, field) in [
-            ("/rollout/deadline", "spec.rollout.deadline"),
-            ("/rollout/onFailure", "spec.rollout.onFailure"),
-        ] {
-            let set = spec.pointer(pointer).is_some_and(|value| {
-                !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty())
-            });
-            if set {
-                self.warnings.insert(format!(
-                    "{field} is set and has no effect yet ({})",
-                    codes::install::NOT_IMPLEMENTED
-                ));
-            }
-        }
-    }
-
     /// Collects the facts for the conditions, and lists the drifted objects.
     pub(in crate::reconcile) fn collect_facts(&mut self, error: Option<&ReconcileError>) {
         let states = &self.ctx.states;

@@ -65,6 +65,17 @@ impl DeploymentReconcile<'_> {
     pub(super) async fn run(&mut self) -> Result<Option<Duration>, ReconcileError> {
         crate::reconcile::context::check_provisioner(self.class)?;
         self.load_inventory().await?;
+        match self.replacement() {
+            Some(former) => self.run_replacement(&former).await,
+            None => {
+                let result = self.run_content().await;
+                self.continue_rollout(result).await
+            }
+        }
+    }
+
+    /// Installs and maintains the content of the template.
+    pub(super) async fn run_content(&mut self) -> Result<Option<Duration>, ReconcileError> {
         let template = self.spec.template.clone();
         let generated =
             generated::find_or_create(self.ctx, self.object, &template, &self.core_revisions())
@@ -84,6 +95,7 @@ impl DeploymentReconcile<'_> {
             client: &client,
             reason: self.install_reason(),
         };
+        self.note_content(&request);
         let result = self.ensure_installed(&request, unpacked).await;
         self.has_installed = matches!(result, Ok(true));
         // Stale discovery data can be the cause of the error. It cannot be the cause of missing
@@ -159,13 +171,15 @@ impl DeploymentReconcile<'_> {
     /// Deletes Bundles that are no longer needed.
     async fn delete_old_bundles(&self, generated: &GeneratedBundle, in_place: bool) {
         let active = self.status.active_bundle.as_deref();
+        let (requested, healthy) = self.rollout_bundles();
         let cleared = generated::delete_old(
             self.ctx,
             self.object,
             &RetainedBundles {
-                wanted: &generated.name,
+                wanted: requested.as_deref().unwrap_or(&generated.name),
                 wanted_is_installed: in_place && active == Some(&generated.name),
                 active,
+                healthy: healthy.as_deref(),
                 revisions: &self.core_revisions(),
             },
         )

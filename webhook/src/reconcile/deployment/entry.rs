@@ -1,7 +1,7 @@
 //! The entry of BundleDeployment reconciles: selects admitted BundleDeployments of this
 //! provisioner. `seal::sealed` limits these reconciles by requester.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bundle_api::deployment::status::BundleDeploymentStatus;
@@ -20,7 +20,7 @@ use kube::runtime::controller::Action;
 
 use crate::reconcile::ApiFailure;
 use crate::reconcile::context::{ClassLookup, Context, class_name};
-use crate::reconcile::deployment_state::{DeploymentReconcile, has_finalizer};
+use crate::reconcile::deployment_state::{DeploymentReconcile, RequestedDeployment, has_finalizer};
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::finalizers::FinalizerChange;
 use crate::reconcile::removal::teardown;
@@ -108,10 +108,18 @@ async fn reconcile_object(
     let name = object.name_any();
     let uid = object.metadata.uid.as_deref().unwrap_or_default();
     let now = u64::try_from(Timestamp::now().as_second()).unwrap_or_default();
+    let replacement = OnceLock::new();
     let mut reconcile = DeploymentReconcile {
         object,
         ctx,
         class: &class,
+        requested: RequestedDeployment {
+            object,
+            spec: spec.clone(),
+            replacement: &replacement,
+            content: None,
+            event: None,
+        },
         spec,
         requester: vouched.parts.template.clone(),
         warnings: seal::owner_warning(object, &vouched).into_iter().collect(),
@@ -137,7 +145,6 @@ async fn reconcile_object(
         package_rules: None,
         certificate_period: CertificatePeriod::at(now, uid),
     };
-    reconcile.warn_of_fields_without_effect();
     ctx.states.begin_reconcile(&reconcile.name);
     let result = Box::pin(reconcile.run()).await;
     ctx.states.end_reconcile(&reconcile.name);

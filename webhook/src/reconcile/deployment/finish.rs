@@ -52,6 +52,7 @@ impl DeploymentReconcile<'_> {
             warnings,
             restored,
             has_installed,
+            requested,
             ..
         } = self;
         let generation = object.metadata.generation.unwrap_or_default();
@@ -75,6 +76,9 @@ impl DeploymentReconcile<'_> {
                     .await;
             }
             _ => {}
+        }
+        if let Some((code, note)) = &requested.event {
+            events.warn(object, *code, note).await;
         }
         if !restored.is_empty() {
             let note = some_of(&restored, MAX_LISTED);

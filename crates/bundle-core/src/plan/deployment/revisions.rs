@@ -27,7 +27,7 @@ pub struct InstalledRevision<'a> {
 }
 
 /// Returns the history after `new` is installed. `new` is the first revision, and no other revision
-/// is active. The newest `history` superseded revisions follow.
+/// is active. The newest `history` former revisions follow: superseded, or failed as before.
 pub fn installed(
     revisions: &[Revision],
     new: &InstalledRevision<'_>,
@@ -61,7 +61,10 @@ pub fn installed(
         .filter(|(revision, _)| revision.bundle != new.bundle)
         .take(history)
         .map(|(revision, number)| Revision {
-            state: RevisionState::Superseded,
+            state: match revision.state {
+                RevisionState::Failed => RevisionState::Failed,
+                _ => RevisionState::Superseded,
+            },
             number: Some(number),
             ..revision.clone()
         });
@@ -80,6 +83,13 @@ fn limit_configs(history: &mut [Revision]) {
             Some(rest) => left = rest,
             None => revision.config = None,
         }
+    }
+}
+
+/// Marks the revision of this Bundle as failed: its objects were not healthy by the deadline.
+pub fn mark_failed(revisions: &mut [Revision], bundle: &str) {
+    for revision in revisions.iter_mut().filter(|one| one.bundle == bundle) {
+        revision.state = RevisionState::Failed;
     }
 }
 
@@ -158,15 +168,18 @@ pub struct RetainedBundles<'a> {
     pub wanted_is_installed: bool,
     /// Name of the active Bundle; `None` if nothing is installed.
     pub active: Option<&'a str>,
+    /// Name of the Bundle that an automatic return would install.
+    pub healthy: Option<&'a str>,
     /// Revisions that were installed before, newest first.
     pub revisions: &'a [Revision],
 }
 
 impl RetainedBundles<'_> {
-    /// Returns true if the Bundle of this name is wanted, active or part of the history.
+    /// Returns true if the Bundle of this name is wanted, active, healthy or part of the history.
     pub fn contains(&self, name: &str) -> bool {
         name == self.wanted
             || Some(name) == self.active
+            || Some(name) == self.healthy
             || self
                 .revisions
                 .iter()
@@ -341,6 +354,7 @@ mod tests {
             wanted: "c",
             wanted_is_installed,
             active,
+            healthy: None,
             revisions,
         };
         assert_eq!(
@@ -352,6 +366,23 @@ mod tests {
             deleted(&owned, &retained(Some("c"), &revisions, true)),
             ["a", "broken"]
         );
+        let healthy = RetainedBundles {
+            healthy: Some("a"),
+            ..retained(Some("c"), &revisions, true)
+        };
+        assert_eq!(deleted(&owned, &healthy), ["broken"]);
+    }
+
+    #[test]
+    fn failed_revision_stays_failed_until_it_is_installed_again() {
+        use RevisionState::Failed;
+        let mut revisions = install(&install(&[], "a", "1", 5, 0), "b", "2", 5, 1);
+        mark_failed(&mut revisions, "b");
+        let returned = install(&revisions, "a", "1", 5, 2);
+        assert_eq!(names(&returned), [("a", Active), ("b", Failed)]);
+        assert_eq!(numbers(&returned), [3, 2]);
+        let again = install(&returned, "b", "2", 5, 3);
+        assert_eq!(names(&again), [("b", Active), ("a", Superseded)]);
     }
 
     #[test]
@@ -361,6 +392,7 @@ mod tests {
             wanted: "now",
             wanted_is_installed: false,
             active: None,
+            healthy: None,
             revisions: &[],
         };
         assert_eq!(deleted(&owned, &retained), ["x1", "x2"]);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use bundle_api::deployment::status::Revision;
 use serde::{Deserialize, Serialize};
 
-use crate::plan::{decision::Decisions, package_rules::InstalledPackage};
+use crate::plan::{decision::Decisions, package_rules::InstalledPackage, rollout::RolloutRecord};
 
 /// Largest size of recorded seals of one object, in bytes.
 const MAX_SEAL: usize = 32 * 1024;
@@ -29,6 +29,9 @@ pub struct InstallationRecord {
     /// Decisions of classes about the content.
     #[serde(default, skip_serializing_if = "Decisions::is_empty")]
     pub decisions: Decisions,
+    /// Rollout of the content.
+    #[serde(default, skip_serializing_if = "RolloutRecord::is_empty")]
+    pub rollout: RolloutRecord,
     /// Seals by uid of the BundleDeployment and of its Bundles.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     seals: BTreeMap<String, RememberedSeals>,
@@ -102,15 +105,18 @@ impl InstallationRecord {
         self.seals.get(uid)
     }
 
-    /// Records the seals of these objects, keeps the recorded seals of the installed Bundle, and
-    /// removes all other seals. Seals that exceed the size limit are not recorded.
+    /// Records the seals of these objects, keeps the recorded seals of the installed Bundle and of
+    /// the Bundle that was healthy last, and removes all other seals. Seals that exceed the size
+    /// limit are not recorded.
     pub fn remember<'a>(&mut self, objects: impl IntoIterator<Item = (&'a str, RememberedSeals)>) {
         let installed = self
             .installed
             .as_ref()
             .map(|installed| &installed.bundle_uid);
+        let healthy = self.rollout.healthy.as_ref();
+        let healthy = healthy.map(|healthy| &healthy.bundle_uid);
         let mut seals = std::mem::take(&mut self.seals);
-        seals.retain(|uid, _| Some(uid) == installed);
+        seals.retain(|uid, _| Some(uid) == installed || Some(uid) == healthy);
         for (uid, object) in objects {
             let length = object.admission.len() + object.content.as_ref().map_or(0, String::len);
             if !uid.is_empty() && length <= MAX_SEAL {
@@ -124,6 +130,7 @@ impl InstallationRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::rollout::HealthyContent;
 
     fn seals(text: &str) -> RememberedSeals {
         RememberedSeals {
@@ -133,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn retains_only_seals_of_the_given_objects_and_of_the_installed_bundle() {
+    fn retains_only_seals_of_the_given_objects_and_of_installed_and_healthy_bundles() {
         let mut record = InstallationRecord::default();
         record.remember([("deployment", seals("a")), ("first", seals("b"))]);
         record.installed = Some(InstalledContent {
@@ -146,6 +153,14 @@ mod tests {
         assert_eq!(record.seals("first"), Some(&seals("b")));
         assert_eq!(record.seals("second"), None);
         assert_eq!(record.seals("third"), Some(&seals("e")));
+        record.rollout.healthy = Some(HealthyContent {
+            bundle_uid: "first".to_owned(),
+            ..HealthyContent::default()
+        });
+        record.installed = None;
+        record.remember([("deployment", seals("c"))]);
+        assert_eq!(record.seals("first"), Some(&seals("b")));
+        assert_eq!(record.seals("third"), None);
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod preview;
 mod reinstall;
 mod removal;
 mod rollback;
+mod rollout;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn shop_is_installed_restored_upgraded_and_removed() {

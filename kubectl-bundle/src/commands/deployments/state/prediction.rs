@@ -146,6 +146,8 @@ fn permanent(
         (_, Some(code)) if code == codes::install::NOT_APPROVED => None,
         (_, None) if is(condition::APPROVED, "False") => None,
         (reason::PAUSED, _) => Some(codes::cluster::STOPPED),
+        // The former content is being installed; the result follows.
+        (reason::ROLLING_BACK, _) => None,
         (reason::NOT_ADMITTED, _) => Some(codes::review::NOT_ADMITTED),
         ("ClassGone", _) => Some(codes::install::CLASS_GONE),
         ("RemovalRefused", code) => Some(code.unwrap_or(codes::cluster::STOPPED)),
@@ -155,6 +157,8 @@ fn permanent(
             Outcome::CannotTell => None,
             Outcome::Failed => (code == codes::install::NOT_IMPLEMENTED
                 || code == codes::install::INVALID_OBJECT
+                || code == codes::install::DEADLINE_EXCEEDED
+                || code == codes::install::ROLLED_BACK
                 || code.id.starts_with("BUNDLE-FORMAT")
                 || is_permanent_answer(failed.message))
             .then_some(code),
@@ -220,6 +224,21 @@ mod tests {
                 Some("BUNDLE-INSTALL-002"),
             ),
             (install("exists"), None, None),
+            (
+                failing("RolledBack", "web-2 was not healthy"),
+                Some(codes::install::ROLLED_BACK),
+                Some("BUNDLE-INSTALL-121"),
+            ),
+            (
+                failing("RollingBack", "web-2 was not healthy"),
+                Some(codes::install::ROLLED_BACK),
+                None,
+            ),
+            (
+                failing("ProgressDeadlineExceeded", "web-2 was not healthy"),
+                Some(codes::install::DEADLINE_EXCEEDED),
+                Some("BUNDLE-INSTALL-120"),
+            ),
             (
                 install("no such kind"),
                 Some(codes::install::MISSING_KIND),

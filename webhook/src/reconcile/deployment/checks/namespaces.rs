@@ -142,7 +142,9 @@ impl DeploymentReconcile<'_> {
         let mut inventory = (*self.inventory).clone();
         if inventory.installation.is_empty() || inventory.record.is_some() {
             self.note_decision(&mut inventory, request);
-            inventory.record.get_or_insert_default().is_unfinished = true;
+            let record = inventory.record.get_or_insert_default();
+            record.is_unfinished = true;
+            self.note_begin(record, request);
         }
         inventory.installation = self.content_key(request);
         for (name, uid) in live {

@@ -26,7 +26,8 @@ impl DeploymentReconcile<'_> {
             let digest = request.digest();
             // The history is read from the inventory, which users cannot write.
             let allowed = self.spec.rollout.allow_downgrade
-                || revisions::contains(&self.core_revisions(), digest);
+                || revisions::contains(&self.core_revisions(), digest)
+                || self.was_healthy(digest);
             let refusals = rules.upgrade_refusals(&installed, digest, allowed);
             if !refusals.is_empty() {
                 return Err(upgrade_refused(&refusals, request.reason));

@@ -81,6 +81,7 @@ impl DeploymentReconcile<'_> {
             fields_digest: fields.map(|digest| digest.to_string()),
         });
         self.conclude_decision(&mut record, request, items);
+        self.note_complete(&mut record, request);
         self.save_record(record).await
     }
 
@@ -125,7 +126,7 @@ impl DeploymentReconcile<'_> {
             return Ok(());
         };
         let (ctx, bundle) = (self.ctx, &generated.object);
-        let admission = seal::admission_text(ctx, self.object, Kind::BundleDeployment);
+        let admission = seal::admission_text(ctx, self.requested.object, Kind::BundleDeployment);
         let of_bundle = seal::admission_text(ctx, bundle, Kind::Bundle);
         // An object that was just sealed is reconciled again, with its seal.
         let (Some(admission), Some(of_bundle)) = (admission, of_bundle) else {
@@ -150,7 +151,10 @@ impl DeploymentReconcile<'_> {
         self.save_record(record).await
     }
 
-    async fn save_record(&mut self, record: InstallationRecord) -> Result<(), ReconcileError> {
+    pub(in crate::reconcile) async fn save_record(
+        &mut self,
+        record: InstallationRecord,
+    ) -> Result<(), ReconcileError> {
         if self.inventory.record.as_ref() == Some(&record) {
             return Ok(());
         }

@@ -37,6 +37,16 @@ impl InstalledStates {
         });
     }
 
+    /// Returns true if objects wait for a health check, for example because they could not be read.
+    pub(in crate::reconcile) fn has_touched(&self, deployment: &str) -> bool {
+        self.with(deployment, |state| !state.touched.is_empty())
+    }
+
+    /// Returns the keys of all objects of the content.
+    pub(in crate::reconcile) fn keys(&self, deployment: &str) -> Vec<String> {
+        self.with(deployment, |state| state.objects.keys().cloned().collect())
+    }
+
     /// Returns the unhealthy objects with the reason.
     pub(in crate::reconcile) fn unhealthy(&self, deployment: &str) -> BTreeMap<String, String> {
         self.with(deployment, |state| state.unhealthy.clone())

@@ -7,6 +7,7 @@ use bundle_api::names::{condition, reason};
 
 use crate::diagnostic::{Code, codes};
 use crate::plan::conditions::{ConditionChange, ConditionStatus};
+use crate::plan::rollout::RolloutReport;
 use crate::plan::summary::Coverage;
 
 /// Facts of one reconcile. By default, nothing was observed.
@@ -26,6 +27,8 @@ pub struct DeploymentFacts {
     pub rights: Option<PermissionFact>,
     /// True if the content of the Bundle of the template is applied completely.
     pub is_in_place: bool,
+    /// Rollout of the content; `None` if its objects were healthy.
+    pub rollout: Option<RolloutReport>,
     /// Failure that ended the reconcile; `None` if the reconcile succeeded.
     pub failure: Option<Failure>,
     /// State of the installed objects.

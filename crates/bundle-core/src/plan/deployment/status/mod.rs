@@ -12,6 +12,7 @@ use bundle_api::names::{condition, reason};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use crate::plan::conditions::{ConditionChange, ConditionStatus};
+use crate::plan::rollout::RolloutReport;
 use crate::plan::summary::{Correction, Installation, ObservedObjects};
 
 /// Message of conditions for which nothing was observed yet.
@@ -116,6 +117,15 @@ impl DeploymentFacts {
     fn set_installed(&self, changes: &mut Changes<'_>) {
         let kind = condition::INSTALLED;
         let is_something_installed = self.active_bundle.is_some();
+        if let (None, Some(report @ RolloutReport::Returned(_))) = (&self.failure, &self.rollout) {
+            changes.set(
+                kind,
+                ConditionStatus::False,
+                report.reason(),
+                report.message(),
+            );
+            return;
+        }
         let Some(failure) = &self.failure else {
             let wanted = self.bundle.as_ref().and_then(BundleFact::name);
             if self.is_in_place && is_something_installed && self.active_bundle.as_deref() == wanted
@@ -194,6 +204,7 @@ impl DeploymentFacts {
                     let waits = bundle.reason != reason::UNPACK_FAILED;
                     (bundle.reason, bundle.message, waits)
                 }),
+            rollout: self.rollout.as_ref(),
             is_installed: changes.get(condition::INSTALLED).is_some_and(|installed| {
                 installed.state == ConditionStatus::True && installed.is_present
             }),
@@ -207,9 +218,16 @@ impl DeploymentFacts {
         for (kind, condition) in conditions {
             // The message ends with the diagnostic code, because `--wait` and scripts read the
             // code. Messages of RukPak's own conditions are unchanged.
-            let message = match failure {
-                Some(failure) if kind == condition::READY && !self.is_paused => {
-                    format!("{} [{}]", condition.message, failure.code.id)
+            let of_rollout = self.rollout.as_ref();
+            let of_rollout = of_rollout.filter(|report| report.reason() == condition.reason);
+            let code = match failure {
+                Some(failure) if !self.is_paused => Some(failure.code),
+                Some(_) => None,
+                None => of_rollout.and_then(RolloutReport::code),
+            };
+            let message = match code {
+                Some(code) if kind == condition::READY => {
+                    format!("{} [{}]", condition.message, code.id)
                 }
                 _ => condition.message,
             };

@@ -140,6 +140,7 @@ fn facts(letters: &str) -> DeploymentFacts {
             .and_then(|failure| PermissionFact::of_failure(failure.code, &failure.message))
             .or(rights.map(|(_, fact)| fact)),
         is_in_place: is('i'),
+        rollout: None,
         failure,
         objects: ObjectFacts {
             coverage: if is('c') {
@@ -373,4 +374,24 @@ fn stopped_objects_have_a_reason_and_unknown_health() {
     assert_eq!(told(not_admitted("NotAdmitted", "why", true)), [&installed[..], &stopped].concat());
     assert_eq!(told(removing("Removing", "x")), ["Progressing=True", "Ready=False"]);
     assert_eq!(told(removing("RemovalRefused", "x")), ["Progressing=False", "Ready=False"]);
+}
+
+#[test]
+fn returned_content_counts_as_not_installed_and_the_code_is_in_ready() {
+    let facts = DeploymentFacts {
+        rollout: Some(RolloutReport::Returned("returned".to_owned())),
+        ..facts("uoicdA")
+    };
+    let found = facts.conditions(&[], GENERATION);
+    let of = |kind| found.iter().find(|change| change.kind == kind).unwrap();
+    for (kind, message) in [
+        (condition::INSTALLED, "returned"),
+        (condition::PROGRESSING, "returned"),
+        (condition::READY, "returned [BUNDLE-INSTALL-121]"),
+    ] {
+        let change = of(kind);
+        assert_eq!(change.state, ConditionStatus::False, "{kind}");
+        assert_eq!(change.reason, reason::ROLLED_BACK, "{kind}");
+        assert_eq!(change.message, message, "{kind}");
+    }
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use bundle_api::names::reason;
 
 use crate::plan::conditions::{ConditionStatus, some_of};
+use crate::plan::rollout::RolloutReport;
 
 /// Reason of conditions if drift may remain undetected.
 const BLIND: &str = reason::CREATE_DYNAMIC_WATCH_FAILED;
@@ -95,8 +96,17 @@ pub struct Installation<'a> {
     /// Reason and message of a Bundle that cannot be installed, and `true` if this can change
     /// without an action of a user. `None` if the Bundle can be installed.
     pub bundle: Option<(&'a str, &'a str, bool)>,
+    /// Rollout of the content; `None` if its objects were healthy.
+    pub rollout: Option<&'a RolloutReport>,
     /// True if the content of the current generation is installed.
     pub is_installed: bool,
+}
+
+impl Installation<'_> {
+    /// Returns a condition with reason and message of the rollout.
+    fn rollout_value(report: &RolloutReport, state: ConditionStatus) -> ConditionValue {
+        ConditionValue::new(state, report.reason(), report.message())
+    }
 }
 
 impl ObservedObjects<'_> {
@@ -177,6 +187,16 @@ impl ObservedObjects<'_> {
                 ..
             } => (waits, found, message),
             Installation {
+                rollout: Some(report),
+                ..
+            } => {
+                let goes_on = matches!(
+                    report,
+                    RolloutReport::Waiting(_) | RolloutReport::Returning(_)
+                );
+                (goes_on, report.reason(), report.message())
+            }
+            Installation {
                 is_installed: false,
                 ..
             } => (true, INSTALLING, NOT_IN_PLACE),
@@ -201,6 +221,12 @@ impl ObservedObjects<'_> {
     pub fn ready(&self, installation: &Installation<'_>) -> ConditionValue {
         if let Some((found, message, _)) = installation.error.or(installation.bundle) {
             return ConditionValue::new(ConditionStatus::False, found, message);
+        }
+        if let Some(report @ (RolloutReport::Returning(_) | RolloutReport::Returned(_))) =
+            installation.rollout
+            && !installation.is_paused
+        {
+            return Installation::rollout_value(report, ConditionStatus::False);
         }
         if !installation.is_installed {
             return if installation.is_paused {
@@ -230,7 +256,12 @@ impl ObservedObjects<'_> {
         }
         let healthy = self.healthy();
         if healthy.state == ConditionStatus::False {
-            return healthy;
+            return match installation.rollout {
+                Some(report @ RolloutReport::Held(_)) if !installation.is_paused => {
+                    Installation::rollout_value(report, ConditionStatus::False)
+                }
+                _ => healthy,
+            };
         }
         for unknown in [drifted, healthy] {
             if unknown.state == ConditionStatus::Unknown {

@@ -10,6 +10,7 @@ const COMPLETE: Installation<'static> = Installation {
     is_paused: false,
     error: None,
     bundle: None,
+    rollout: None,
     is_installed: true,
 };
 const PAUSED_COMPLETE: Installation<'static> = Installation {
@@ -154,4 +155,100 @@ fn message_has_objects_that_another_actor_changes_back() {
         observed.drifted().message,
         "being restored: ConfigMap/n/a, ConfigMap/n/b; restored with a delay of up to 30 s, because another client changes them back: ConfigMap/n/b"
     );
+}
+
+/// Returns `Progressing` and `Ready` of content with this rollout: status and reason.
+fn of_rollout(
+    report: &RolloutReport,
+    installation: Installation<'_>,
+    is_missing: bool,
+) -> [(ConditionStatus, String); 2] {
+    let missing = keys(if is_missing { &["ConfigMap/a/b"] } else { &[] });
+    let unhealthy = BTreeMap::from([("Deployment.apps/a/b".to_owned(), "0 of 1".to_owned())]);
+    let objects = ObservedObjects {
+        coverage: Coverage::All,
+        correction: Correction::Restored,
+        drifted: &missing,
+        missing: &missing,
+        contested: &[],
+        unhealthy: &unhealthy,
+        blind: None,
+    };
+    let installation = Installation {
+        rollout: Some(report),
+        ..installation
+    };
+    [
+        objects.progressing(&installation),
+        objects.ready(&installation),
+    ]
+    .map(|value| (value.state, value.reason))
+}
+
+#[test]
+fn rollout_decides_progressing_and_explains_unhealthy_content() {
+    use ConditionStatus::{False, True};
+    let text = || "message".to_owned();
+    let (waiting, held) = (RolloutReport::Waiting(text()), RolloutReport::Held(text()));
+    let returning = RolloutReport::Returning(text());
+    let returned = RolloutReport::Returned(text());
+    let exceeded = "ProgressDeadlineExceeded";
+    for (report, installation, is_missing, progressing, ready) in [
+        (
+            &waiting,
+            COMPLETE,
+            false,
+            (True, "WaitingForHealth"),
+            "Unhealthy",
+        ),
+        (&held, COMPLETE, false, (False, exceeded), exceeded),
+        (&held, COMPLETE, true, (False, exceeded), "ObjectsMissing"),
+        (
+            &held,
+            PAUSED_COMPLETE,
+            false,
+            (False, "Paused"),
+            "Unhealthy",
+        ),
+        (
+            &held,
+            FAILED,
+            false,
+            (True, "UpgradeFailed"),
+            "UpgradeFailed",
+        ),
+        (
+            &returning,
+            COMPLETE,
+            false,
+            (True, "RollingBack"),
+            "RollingBack",
+        ),
+        (
+            &returning,
+            FAILED,
+            false,
+            (True, "UpgradeFailed"),
+            "UpgradeFailed",
+        ),
+        (
+            &returned,
+            GOES_ON,
+            false,
+            (False, "RolledBack"),
+            "RolledBack",
+        ),
+        (
+            &returned,
+            GOES_ON,
+            true,
+            (False, "RolledBack"),
+            "RolledBack",
+        ),
+    ] {
+        let found = of_rollout(report, installation, is_missing);
+        let (state, reason) = progressing;
+        let expected = [(state, reason.to_owned()), (False, ready.to_owned())];
+        assert_eq!(found, expected, "{report:?} {is_missing}");
+    }
 }

@@ -1,0 +1,132 @@
+//! Rollout of new content. If its objects are not healthy by `spec.rollout.deadline`, the content
+//! is held, or the content that was healthy before is installed again. The result depends only on
+//! the record in the inventory and on observed facts; the time is an argument.
+
+mod messages;
+mod progress;
+mod record;
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::diagnostic::{Code, Outcome, codes};
+use crate::plan::retry::RetryPolicy;
+
+pub use messages::{RolloutReport, duration_text};
+pub use progress::progress;
+pub use record::{
+    ContentRequest, HealthyContent, MAX_RETURN_BYTES, RolloutAttempt, RolloutContent,
+    RolloutRecord, RolloutState,
+};
+
+/// Observed state of the content of the spec.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ContentState {
+    /// Not all objects are applied, or their health was not read. A dependency may not respond.
+    Unknown,
+    /// The last attempt to apply all objects failed.
+    Failed,
+    /// All objects are applied, and at least one is missing or not healthy.
+    Unhealthy,
+    /// All objects are applied and healthy.
+    Healthy,
+}
+
+/// Facts of a rollout, known at the end of a reconcile.
+#[derive(Debug, Clone, Copy)]
+pub struct ObservedRollout<'a> {
+    /// Record in the inventory.
+    pub record: &'a RolloutRecord,
+    /// `metadata.generation`.
+    pub generation: i64,
+    /// `spec.provisionerClassName`.
+    pub class: &'a str,
+    /// Content of the spec.
+    pub content: &'a RolloutContent,
+    /// State of that content.
+    pub state: ContentState,
+    /// `spec.paused`.
+    pub is_paused: bool,
+    /// True if `spec.rollout.onFailure` is `RollBack`.
+    pub rolls_back: bool,
+    /// `spec.rollout.deadline`.
+    pub deadline: Duration,
+    /// Current time in milliseconds since 1970.
+    pub now: i64,
+}
+
+/// Next step of a rollout.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RolloutStep {
+    /// Nothing changes until a watch reports a change.
+    Keep,
+    /// Look again after this time.
+    Wait(Duration),
+    /// The clock moved back: the deadline counts from now.
+    Restart,
+    /// Record the content of the spec as the healthy content.
+    RecordHealthy,
+    /// Report the content and keep it, because of this obstacle to a return; `None` if
+    /// `spec.rollout.onFailure` is `Hold`.
+    Hold(Option<ReturnObstacle>),
+    /// Install the former content.
+    Return,
+}
+
+/// Reason why the former content is not installed again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReturnObstacle {
+    /// No other content was healthy before.
+    NoFormerContent,
+    /// The content and the configuration are those that were healthy before.
+    SameContent,
+    /// Template and configuration of the former content are too large for the record.
+    NotRecorded,
+    /// The former content was installed with another class.
+    OtherClass {
+        /// Name of that class.
+        former: String,
+    },
+    /// The Bundle of the former content with this name does not exist, or has other content.
+    BundleLost(String),
+    /// A check refuses the former content. Contains the message.
+    Refused(String),
+}
+
+/// Returns true if a failed check of the former content ends its return. If a dependency did not
+/// respond, or if the result can change soon, the return is tried again.
+pub fn is_refusal(code: Code, retry: RetryPolicy) -> bool {
+    code == codes::install::REQUIREMENT_MISSING
+        || (code.outcome != Outcome::CannotTell && retry != RetryPolicy::Soon)
+}
+
+impl fmt::Display for ReturnObstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoFormerContent => write!(f, "no former content was healthy"),
+            Self::SameContent => write!(
+                f,
+                "content and configuration are those that were healthy before"
+            ),
+            Self::NotRecorded => write!(
+                f,
+                "template and configuration of the former content exceed {} KiB and are not recorded",
+                MAX_RETURN_BYTES >> 10
+            ),
+            Self::OtherClass { former } => write!(
+                f,
+                "the former content was installed with class {former}, and an automatic return does not change the class"
+            ),
+            Self::BundleLost(name) => write!(
+                f,
+                "Bundle {name} was deleted, or no longer has the content that was healthy"
+            ),
+            Self::Refused(message) => f.write_str(message),
+        }
+    }
+}
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,235 @@
+//! A search of all states of a rollout: every order of applies, health changes, checks, crashes,
+//! pauses and writes of the spec, up to a limit of events.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::*;
+
+/// Limit of events in one run.
+const EVENTS: u8 = 7;
+/// Deadline in ticks of the clock.
+const DEADLINE: i64 = 1;
+
+/// State of the cluster, of the inventory, and of the world around them.
+#[derive(Debug, Clone)]
+struct State {
+    record: RolloutRecord,
+    generation: i64,
+    /// Content of the spec, and whether the spec is paused.
+    wanted: u8,
+    is_paused: bool,
+    /// Content whose objects are applied completely.
+    in_place: Option<u8>,
+    /// Content of which only some objects are applied.
+    partly: Option<u8>,
+    /// True for content whose objects become healthy.
+    heals: [bool; 2],
+    is_allowed: bool,
+    now: i64,
+    /// Decisions to return in this generation.
+    returns: u8,
+    /// Applies of the content of the spec after such a decision.
+    retries: u8,
+    events: u8,
+}
+
+/// Event of the model.
+#[derive(Debug, Clone, Copy)]
+enum Event {
+    /// A reconcile that ends after this number of steps: a crash, or the end.
+    Reconcile(u8),
+    Tick,
+    ClockBack,
+    Write(u8),
+    Pause,
+    Heal(u8),
+    Withdraw,
+}
+
+fn content(number: u8) -> RolloutContent {
+    RolloutContent::new(&number.to_string(), "digest", &Value::Null)
+}
+
+fn healthy(number: u8) -> HealthyContent {
+    HealthyContent::new(content(number), "uid", ContentRequest::default())
+}
+
+impl State {
+    fn after(&self, event: Event) -> Self {
+        let mut state = self.clone();
+        state.events += 1;
+        match event {
+            Event::Tick => state.now += 1,
+            Event::ClockBack => state.now -= 3,
+            Event::Heal(number) => state.heals[usize::from(number)] ^= true,
+            Event::Withdraw => state.is_allowed ^= true,
+            Event::Pause => {
+                state.is_paused ^= true;
+                state.write();
+            }
+            Event::Write(number) => {
+                state.wanted = number;
+                state.write();
+            }
+            Event::Reconcile(steps) => state.reconcile(steps),
+        }
+        state
+    }
+
+    fn write(&mut self) {
+        self.generation += 1;
+        self.returns = 0;
+        self.retries = 0;
+    }
+
+    fn reconcile(&mut self, steps: u8) {
+        let former = self.record.replacement(self.generation).cloned();
+        let target = former.as_ref().map_or(self.wanted, number);
+        let content = content(target);
+        if self.in_place != Some(target) && !self.is_paused {
+            if former.is_some() && !self.is_allowed && self.partly.is_none() {
+                self.record
+                    .refuse(&ReturnObstacle::Refused("refused".to_owned()));
+                return;
+            }
+            if !self.is_allowed {
+                return;
+            }
+            let writes: [fn(&mut Self, u8); 3] = [Self::begin, Self::apply_some, Self::apply_all];
+            for write in writes.iter().take(usize::from(steps)) {
+                write(self, target);
+            }
+            if steps < 4 {
+                return;
+            }
+            self.record.complete(self.generation, &content, self.now);
+        }
+        self.decide();
+    }
+
+    fn begin(&mut self, target: u8) {
+        self.record
+            .begin(self.generation, &content(target), self.now);
+    }
+
+    fn apply_some(&mut self, target: u8) {
+        self.retries += u8::from(self.returns > 0 && target == self.wanted);
+        self.in_place = None;
+        self.partly = Some(target);
+    }
+
+    fn apply_all(&mut self, target: u8) {
+        self.in_place = Some(target);
+        self.partly = None;
+    }
+
+    fn decide(&mut self) {
+        let wanted = content(self.wanted);
+        let heals = self.heals[usize::from(self.wanted)];
+        let observed = ObservedRollout {
+            record: &self.record,
+            generation: self.generation,
+            class: "",
+            content: &wanted,
+            state: match self.in_place {
+                Some(found) if found == self.wanted && heals => ContentState::Healthy,
+                Some(found) if found == self.wanted => ContentState::Unhealthy,
+                _ => ContentState::Unknown,
+            },
+            is_paused: self.is_paused,
+            rolls_back: true,
+            deadline: Duration::from_millis(DEADLINE.unsigned_abs()),
+            now: self.now,
+        };
+        let step = observed.step();
+        self.returns += u8::from(step == RolloutStep::Return);
+        assert!(!self.is_paused || step == RolloutStep::Keep, "{self:?}");
+        let number = self.wanted;
+        self.record
+            .record(&step, (self.generation, self.now), "cause", || {
+                healthy(number)
+            });
+    }
+
+    /// Checks what must hold in every state.
+    fn check(&self) {
+        assert!(self.returns <= 1, "one return for each spec: {self:?}");
+        assert!(
+            self.retries == 0 || self.record.replacement(self.generation).is_none(),
+            "content that was returned from is not applied again: {self:?}"
+        );
+        if let Some(former) = self.record.replacement(self.generation) {
+            assert_ne!(number(former), self.wanted, "{self:?}");
+        }
+    }
+
+    /// Checks that further reconciles without events reach a state that no reconcile changes.
+    fn converges(&self) {
+        let mut state = self.clone();
+        for _ in 0..6 {
+            state.reconcile(4);
+            state.now += DEADLINE;
+        }
+        let mut next = state.clone();
+        next.reconcile(4);
+        assert_eq!(next.record, state.record, "{self:?}");
+        assert_eq!(next.in_place, state.in_place, "{self:?}");
+    }
+}
+
+fn number(content: &HealthyContent) -> u8 {
+    content.content.bundle.parse().unwrap()
+}
+
+#[test]
+fn every_order_of_events_returns_at_most_once_and_converges() {
+    let events = [
+        Event::Reconcile(1),
+        Event::Reconcile(2),
+        Event::Reconcile(3),
+        Event::Reconcile(4),
+        Event::Tick,
+        Event::ClockBack,
+        Event::Write(0),
+        Event::Write(1),
+        Event::Pause,
+        Event::Heal(0),
+        Event::Heal(1),
+        Event::Withdraw,
+    ];
+    let start = State {
+        record: RolloutRecord::default(),
+        generation: 1,
+        wanted: 0,
+        is_paused: false,
+        in_place: None,
+        partly: None,
+        heals: [true, false],
+        is_allowed: true,
+        now: 0,
+        returns: 0,
+        retries: 0,
+        events: 0,
+    };
+    let mut seen = HashSet::new();
+    let mut queue = vec![start];
+    let mut returned = 0;
+    while let Some(state) = queue.pop() {
+        state.check();
+        state.converges();
+        returned += u8::from(returned < 1 && state.returns > 0);
+        if state.events == EVENTS {
+            continue;
+        }
+        for event in events {
+            let next = state.after(event);
+            if seen.insert(format!("{next:?}")) {
+                queue.push(next);
+            }
+        }
+    }
+    assert_eq!(returned, 1, "the search reaches a return");
+}

@@ -1,0 +1,176 @@
+//! The automatic return: installs and maintains the former content in place of the content of the
+//! spec. All checks of an installation apply to it, for the requesters of the spec.
+
+use std::time::Duration;
+
+use bundle_api::names::reason;
+use bundle_core::diagnostic::codes;
+use bundle_core::plan::rollout::{
+    HealthyContent, ReturnObstacle, RolloutReport, RolloutState, is_refusal,
+};
+use bundle_core::plan::status::{BundleFact, DeploymentFacts};
+use bundle_core::review::CheckedDeploymentSpec;
+use kube::api::DynamicObject;
+
+use crate::reconcile::bundle::generated::{self, GeneratedBundle};
+use crate::reconcile::deployment_state::DeploymentReconcile;
+use crate::reconcile::error::{ReconcileError, RetryPolicy};
+
+/// Reason why the former content was not installed.
+enum ReturnFailure {
+    /// The return ends.
+    Obstacle(ReturnObstacle),
+    /// The return is tried again.
+    Temporary(ReconcileError),
+}
+
+impl DeploymentReconcile<'_> {
+    /// Installs and maintains the former content. If it cannot be installed, the content of the
+    /// spec is maintained.
+    pub(in crate::reconcile::deployment) async fn run_replacement(
+        &mut self,
+        former: &HealthyContent,
+    ) -> Result<Option<Duration>, ReconcileError> {
+        let was_returned = self.is_returned();
+        let failure = match self.select_replacement(former).await {
+            Ok(()) => {
+                let result = Box::pin(self.run_content()).await;
+                let is_begun = was_returned || self.is_returned() || self.has_begun();
+                match result {
+                    Err(error) if !is_begun => failure(error),
+                    result => return self.report_return(was_returned, result),
+                }
+            }
+            Err(failure) => failure,
+        };
+        if was_returned {
+            // The former content stays installed and unchanged.
+            return match failure {
+                ReturnFailure::Temporary(error) => Err(error),
+                ReturnFailure::Obstacle(obstacle) => Err(lost(&obstacle)),
+            };
+        }
+        self.select_requested();
+        if let ReturnFailure::Obstacle(obstacle) = &failure {
+            self.refuse_return(obstacle).await?;
+        }
+        let kept = Box::pin(self.run_content()).await;
+        match failure {
+            ReturnFailure::Obstacle(_) => self.continue_rollout(kept).await,
+            ReturnFailure::Temporary(error) => {
+                self.facts.rollout = self.recorded_report();
+                Err(error)
+            }
+        }
+    }
+
+    fn is_returned(&self) -> bool {
+        let record = self.rollout_record();
+        let attempt = record.of_generation(self.generation());
+        attempt.is_some_and(|attempt| matches!(attempt.state, RolloutState::Returned { .. }))
+    }
+
+    /// Returns true if an object of the former content may have been applied: the inventory names
+    /// the spec that is reconciled.
+    fn has_begun(&self) -> bool {
+        let recorded = self.inventory.installation.split(' ').nth(3);
+        recorded == Some(self.spec.digest.as_str())
+    }
+
+    /// Replaces template and configuration of the spec by those of the former content.
+    async fn select_replacement(&mut self, former: &HealthyContent) -> Result<(), ReturnFailure> {
+        let name = &former.content.bundle;
+        let is_lost = || ReturnFailure::Obstacle(ReturnObstacle::BundleLost(name.clone()));
+        let Some(request) = &former.request else {
+            return Err(ReturnFailure::Obstacle(ReturnObstacle::NotRecorded));
+        };
+        let mut object: DynamicObject = self.requested.object.clone();
+        object.data["spec"] = request.applied_to(&object.data["spec"]);
+        let spec = CheckedDeploymentSpec::parse(&object.data["spec"]).map_err(|findings| {
+            let messages: Vec<String> = findings.errors().map(ToString::to_string).collect();
+            ReturnFailure::Obstacle(ReturnObstacle::Refused(messages.join("; ")))
+        })?;
+        // The Bundle is never created again here: its content could have changed.
+        let bundle = self.ctx.get(&self.ctx.bundles, name).await;
+        let bundle = bundle.map_err(|error| {
+            let reason = self.install_reason();
+            ReturnFailure::Temporary(ReconcileError::api("read the Bundle", reason, &error))
+        })?;
+        let Some(bundle) = bundle else {
+            return Err(is_lost());
+        };
+        let hash = generated::generated_hash(self.ctx, self.object, &bundle);
+        let bundle = GeneratedBundle::from_object(self.ctx, bundle);
+        let digest = bundle
+            .content
+            .as_ref()
+            .map(|content| content.digest.as_str());
+        if hash.as_ref() != Some(&spec.template.hash)
+            || digest != Some(former.content.digest.as_str())
+        {
+            return Err(is_lost());
+        }
+        self.object = self.requested.replacement.get_or_init(|| object);
+        self.spec = spec;
+        Ok(())
+    }
+
+    /// Selects the spec as its requesters wrote it.
+    fn select_requested(&mut self) {
+        self.object = self.requested.object;
+        self.spec = self.requested.spec.clone();
+        self.facts = DeploymentFacts::default();
+        self.requested.content = None;
+        self.package_rules = None;
+        self.applied_policies = None;
+        self.created_namespace = None;
+    }
+
+    async fn refuse_return(&mut self, obstacle: &ReturnObstacle) -> Result<(), ReconcileError> {
+        let Some(mut record) = self.inventory.record.clone() else {
+            return Ok(());
+        };
+        record.rollout.refuse(obstacle);
+        self.save_record(record).await?;
+        self.warn_of_rollout(codes::install::RETURN_REFUSED);
+        Ok(())
+    }
+
+    /// Sets the facts about the return, and emits an Event when it is complete.
+    fn report_return(
+        &mut self,
+        was_returned: bool,
+        result: Result<Option<Duration>, ReconcileError>,
+    ) -> Result<Option<Duration>, ReconcileError> {
+        let report = self.recorded_report();
+        if let (Some(RolloutReport::Returned(_)), false) = (&report, was_returned) {
+            self.warn_of_rollout(codes::install::ROLLED_BACK);
+        }
+        let (requested, _) = self.rollout_bundles();
+        if let (Some(_), Some(bundle)) = (&report, requested) {
+            // The Bundle of the template was unpacked, or its content could not have failed.
+            self.facts.bundle = Some(BundleFact::Unpacked(bundle));
+        }
+        self.facts.rollout = report;
+        result
+    }
+}
+
+fn failure(error: ReconcileError) -> ReturnFailure {
+    if is_refusal(error.code, error.retry) {
+        let message = format!("{} [{}]", error.message, error.code.id);
+        ReturnFailure::Obstacle(ReturnObstacle::Refused(message))
+    } else {
+        ReturnFailure::Temporary(error)
+    }
+}
+
+/// Returns the error for former content that was installed and whose Bundle was lost since.
+fn lost(obstacle: &ReturnObstacle) -> ReconcileError {
+    ReconcileError::new(
+        codes::install::CONTENT_CHANGED,
+        reason::ROLLED_BACK,
+        format!("{obstacle}: deploy other content, or this content again by its digest"),
+        RetryPolicy::Slowly,
+    )
+}
