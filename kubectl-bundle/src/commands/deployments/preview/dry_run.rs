@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use bundle_api::names;
 use bundle_cluster::object::entries;
 use bundle_cluster::{ByName, error, namespaced};
+use bundle_core::plan::crd_upgrade;
 use bundle_core::plan::ignore::{self, Rule};
 use bundle_core::plan::jobs;
+use bundle_core::plan::ownership;
 use bundle_core::plan::replace::{self, ReplacePolicy, Replacement};
 use bundle_core::plan::scaling::{self, ReplicasOwner};
 use bundle_core::review::deployment::CheckedDeploymentSpec;
@@ -15,7 +17,8 @@ use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams}
 use serde_json::Value;
 
 use super::objects::WantedObject;
-use super::{ChangeKind, ObjectChange, PreviewFailure, certificates};
+use super::origin::ObjectOrigin;
+use super::{ChangeKind, ChangeNote, NoteEffect, ObjectChange, PreviewFailure, certificates};
 use crate::cluster::Cluster;
 use crate::failure::exit::Exit;
 use crate::failure::{Failure, api_server};
@@ -78,6 +81,7 @@ impl<'a> DryRuns<'a> {
             key: object.key.clone(),
             message: message(failure),
             may_pass: failure.exit() == Exit::CannotTell,
+            is_forbidden: matches!(failure, Failure::Server(status) if status.code == 403),
         };
         // The kind is served after the first phases.
         if !object.is_served {
@@ -113,8 +117,16 @@ impl<'a> DryRuns<'a> {
         let mut values = self.values(object, &live, &before).await;
         values["metadata"]["uid"] = before["metadata"]["uid"].clone();
         let note = self.collision(&live);
+        let note = note.or_else(|| self.unsafe_definition(object, &before));
+        let is_adopted = note
+            .as_ref()
+            .is_some_and(|note| note.effect == NoteEffect::Adoption);
+        let origin = ObjectOrigin::of(&live.metadata).filter(|_| is_adopted);
         match self.apply(&api, object, values.clone(), true).await {
-            Ok(after) => {
+            Ok(mut after) => {
+                if is_adopted {
+                    ownership::remove_former_fields(&mut after);
+                }
                 let (before, after) = (cleaned(before), cleaned(after));
                 if before == after && note.is_none() {
                     return Ok(None);
@@ -126,6 +138,7 @@ impl<'a> DryRuns<'a> {
                     before: Some(before),
                     after: Some(after),
                     note,
+                    origin,
                 }))
             }
             Err(Failure::Server(status)) if error::immutable(&status).is_some() => {
@@ -134,9 +147,18 @@ impl<'a> DryRuns<'a> {
                     key: object.key.clone(),
                     api_version: object.id.api_version(),
                     kind: ChangeKind::Replaced,
-                    note: Some(self.replacement(object, &before, &fields)),
+                    note: Some(if is_adopted {
+                        let text = format!(
+                            "{} immutable, and an object that is being adopted is never replaced",
+                            are(&fields)
+                        );
+                        ChangeNote::new(text, NoteEffect::Failure)
+                    } else {
+                        self.replacement(object, &before, &fields)
+                    }),
                     before: Some(cleaned(before)),
                     after: Some(cleaned(values)),
+                    origin: None,
                 }))
             }
             Err(failure) => Err(failed(&failure)),
@@ -211,7 +233,7 @@ impl<'a> DryRuns<'a> {
     }
 
     /// Returns a remark about an existing object that does not belong to the BundleDeployment.
-    fn collision(&self, live: &DynamicObject) -> Option<String> {
+    fn collision(&self, live: &DynamicObject) -> Option<ChangeNote> {
         let labels = live.metadata.labels.as_ref();
         let label = |name: &str| labels.and_then(|labels| labels.get(name));
         let is_applied = entries(&live.metadata)
@@ -220,35 +242,56 @@ impl<'a> DryRuns<'a> {
             Some(part_of) if part_of == self.applyset => None,
             Some(_) if is_applied => {
                 let owner = label(names::LABEL_OWNER_NAME).map_or("?", String::as_str);
-                Some(format!(
-                    "the object belongs to bundledeployment {owner}; the installation fails"
+                Some(ChangeNote::new(
+                    format!(
+                        "the object belongs to bundledeployment {owner}; the installation fails"
+                    ),
+                    NoteEffect::Failure,
                 ))
             }
             // Another client removed the labels.
             None if is_applied => None,
-            _ if self.spec.adopt => {
-                Some("the object exists and no bundle manages it; it is adopted".to_owned())
-            }
-            _ => Some(
-                "the object exists and no bundle manages it; the installation fails without spec.collision: Adopt"
-                    .to_owned(),
-            ),
+            _ if self.spec.adopt => Some(ChangeNote::new(
+                "the object exists and no bundle manages it; it is adopted",
+                NoteEffect::Adoption,
+            )),
+            _ => Some(ChangeNote::new(
+                "the object exists and no bundle manages it; the installation fails without spec.collision: Adopt",
+                NoteEffect::Failure,
+            )),
         }
     }
 
+    /// Returns a remark about a CustomResourceDefinition whose change is unsafe.
+    fn unsafe_definition(&self, object: &WantedObject, before: &Value) -> Option<ChangeNote> {
+        let id = &object.id;
+        if id.group != "apiextensions.k8s.io" || id.kind != "CustomResourceDefinition" {
+            return None;
+        }
+        let verdict = crd_upgrade::compare(before, &object.value, &self.spec.crd_exceptions);
+        (!verdict.is_safe()).then(|| {
+            let message = verdict.message(&id.name);
+            ChangeNote::new(message, NoteEffect::UnsafeDefinition)
+        })
+    }
+
     /// Returns a remark about the replacement of an object with changed immutable fields.
-    fn replacement(&self, object: &WantedObject, before: &Value, fields: &[&str]) -> String {
+    fn replacement(&self, object: &WantedObject, before: &Value, fields: &[&str]) -> ChangeNote {
         let annotation = object.value["metadata"]["annotations"][replace::ANNOTATION].as_str();
         let policy = annotation.and_then(ReplacePolicy::parse);
         let policy = policy.unwrap_or(self.spec.rollout.replace);
         match policy.decide(&object.id, jobs::has_ended(&before["status"])) {
-            Replacement::Replace => format!(
-                "{} immutable; the object is deleted and created again",
-                are(fields)
+            Replacement::Replace => ChangeNote::new(
+                format!(
+                    "{} immutable; the object is deleted and created again",
+                    are(fields)
+                ),
+                NoteEffect::None,
             ),
-            Replacement::Keep(reason) => {
-                format!("{}; the upgrade fails", replace::sentence(fields, reason))
-            }
+            Replacement::Keep(reason) => ChangeNote::new(
+                format!("{}; the upgrade fails", replace::sentence(fields, reason)),
+                NoteEffect::Failure,
+            ),
         }
     }
 }
@@ -267,6 +310,7 @@ fn created(object: &WantedObject, after: Value) -> ObjectChange {
         before: None,
         after: Some(cleaned(after)),
         note: None,
+        origin: None,
     }
 }
 

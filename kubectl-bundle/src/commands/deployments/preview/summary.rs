@@ -283,6 +283,7 @@ mod tests {
             before,
             after,
             note: None,
+            origin: None,
         }
     }
 

@@ -93,6 +93,7 @@ mod tests {
             before,
             after,
             note: None,
+            origin: None,
         }
     }
 

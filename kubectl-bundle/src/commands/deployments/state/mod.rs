@@ -1,6 +1,7 @@
 //! State of a BundleDeployment: its conditions, its objects, and the prediction of its end.
 
 pub(crate) mod conditions;
+pub(crate) mod inventory;
 pub(crate) mod objects;
 pub(crate) mod prediction;
 pub(crate) mod unserved_api;
