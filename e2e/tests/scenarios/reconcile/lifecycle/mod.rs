@@ -11,6 +11,7 @@ use super::{
     until, within_a_second,
 };
 
+mod adopt;
 mod crd_upgrades;
 mod failed_upgrades;
 mod invalid_objects;
@@ -20,6 +21,7 @@ mod preview;
 mod reinstall;
 mod removal;
 mod rollback;
+mod tree;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn shop_is_installed_restored_upgraded_and_removed() {
