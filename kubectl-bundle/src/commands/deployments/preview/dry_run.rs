@@ -125,7 +125,7 @@ impl<'a> DryRuns<'a> {
         match self.apply(&api, object, values.clone(), true).await {
             Ok(mut after) => {
                 if is_adopted {
-                    ownership::remove_former_fields(&mut after);
+                    after = self.adopted(&api, object, after).await;
                 }
                 let (before, after) = (cleaned(before), cleaned(after));
                 if before == after && note.is_none() {
@@ -183,6 +183,31 @@ impl<'a> DryRuns<'a> {
         let request = api.patch(&object.id.name, &parameters, &patch);
         let after = self.cluster.ask(request).await?;
         Ok(serde_json::to_value(after).unwrap_or_default())
+    }
+
+    /// Returns the object after its adoption: `after`, the result of an apply, without the fields
+    /// that only former managers own. The API server sets removed fields to their defaults; if it
+    /// rejects the dry run, they are missing.
+    async fn adopted(
+        &self,
+        api: &Api<DynamicObject>,
+        object: &WantedObject,
+        after: Value,
+    ) -> Value {
+        let mut left = after.clone();
+        ownership::remove_former_fields(&mut left);
+        if left == after {
+            return after;
+        }
+        let Ok(value) = serde_json::from_value(left.clone()) else {
+            return left;
+        };
+        let api = ByName(api);
+        let request = api.dry_run_replace(&object.id.name, &value);
+        match self.cluster.ask(request).await {
+            Ok(defaulted) => serde_json::to_value(defaulted).unwrap_or(left),
+            Err(_) => left,
+        }
     }
 
     /// Returns the values that the webhook applies: without fields that other actors own.
