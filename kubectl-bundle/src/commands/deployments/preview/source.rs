@@ -3,7 +3,7 @@
 
 use bundle_api::{BundleDeployment, names};
 use bundle_core::diagnostic::{Finding, codes};
-use bundle_core::reference::Reference;
+use bundle_core::reference::{Digest, Reference};
 
 use super::PreviewedContent;
 use crate::artifact::location::ArtifactLocation;
@@ -71,9 +71,7 @@ impl PreviewSource {
     /// Returns the digest of the content, if its location has one.
     pub(in super::super) fn digest(&self) -> Option<&str> {
         match &self.location {
-            ArtifactLocation::Registry(reference) => {
-                reference.digest().map(|digest| digest.as_str())
-            }
+            ArtifactLocation::Registry(reference) => reference.digest().map(Digest::as_str),
             _ => None,
         }
     }

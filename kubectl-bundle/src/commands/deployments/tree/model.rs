@@ -209,13 +209,9 @@ pub(super) fn child_lists<'a>(
 
 /// Adds owned objects below their owners, by uid and namespace. A kind that could not be listed
 /// gets a node without a name below each built-in owner.
-pub(super) fn add_children(
-    nodes: &mut [TreeNode],
-    children: Vec<LiveObject>,
-    unread: &[UnreadList],
-) {
+pub(super) fn add_children(nodes: &mut [TreeNode], children: &[LiveObject], unread: &[UnreadList]) {
     let mut by_owner: BTreeMap<String, Vec<TreeNode>> = BTreeMap::new();
-    for object in &children {
+    for object in children {
         let Some(node) = TreeNode::of(object) else {
             continue;
         };
@@ -292,7 +288,7 @@ mod tests {
             live("ReplicaSet.apps/team-a/other", "o", &["x"]),
             live("ReplicaSet.apps/team-b/web-1", "b", &["d"]),
         ];
-        add_children(&mut nodes, children, &[]);
+        add_children(&mut nodes, &children, &[]);
         assert_eq!(
             titles(&nodes[0]),
             ["Deployment/web", "ReplicaSet/web-1", "Pod/web-1-a"]
@@ -306,7 +302,7 @@ mod tests {
             live("ReplicaSet.apps/team-a/a", "a", &["d", "b"]),
             live("ReplicaSet.apps/team-a/b", "b", &["a"]),
         ];
-        add_children(&mut nodes, children, &[]);
+        add_children(&mut nodes, &children, &[]);
         assert_eq!(titles(&nodes[0]).len(), 4);
         let mut nodes = [deployment()];
         let chain = (0..100).map(|number| {
@@ -317,7 +313,7 @@ mod tests {
             let key = format!("Pod/team-a/{number}");
             live(&key, &format!("p{number}"), &[&owner])
         });
-        add_children(&mut nodes, chain.collect(), &[]);
+        add_children(&mut nodes, &chain.collect::<Vec<_>>(), &[]);
         assert_eq!(titles(&nodes[0]).len(), MAX_DEPTH + 1);
     }
 
@@ -329,7 +325,7 @@ mod tests {
             namespace: Some("team-a".to_owned()),
             cause: UnreadCause::Forbidden("list", "replicasets.apps".to_owned()),
         };
-        add_children(&mut nodes, Vec::new(), &[forbidden]);
+        add_children(&mut nodes, &[], &[forbidden]);
         assert_eq!(titles(&nodes[0]), ["Deployment/web", "ReplicaSet/?"]);
         assert_eq!(nodes[0].children[0].state.parts(), ("forbidden", None));
     }

@@ -216,13 +216,12 @@ impl TreeReader<'_> {
             let (objects, metadata) = self.cluster.ask(request).await?;
             read.objects.extend(objects);
             read.version = metadata.resource_version.unwrap_or_default();
-            match metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => parameters.continue_token = Some(token),
-                None => {
-                    read.is_truncated = false;
-                    break;
-                }
-            }
+            let next = metadata.continue_.filter(|token| !token.is_empty());
+            let Some(token) = next else {
+                read.is_truncated = false;
+                break;
+            };
+            parameters.continue_token = Some(token);
         }
         Ok(read)
     }

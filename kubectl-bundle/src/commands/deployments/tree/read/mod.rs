@@ -78,10 +78,11 @@ impl TreeReader<'_> {
         let wanted = child_lists(owners);
         let (children, unread) = self.owned(&wanted).await;
         let known: HashSet<&str> = recorded.uids().collect();
-        let children = children
+        let children: Vec<_> = children
             .into_iter()
-            .filter(|child| !known.contains(child.uid.as_str()));
-        add_children(&mut nodes, children.collect(), &unread.unread);
+            .filter(|child| !known.contains(child.uid.as_str()))
+            .collect();
+        add_children(&mut nodes, &children, &unread.unread);
         tree.merge(unread);
         if tree.is_inventory_unread {
             nodes.extend(unlisted_nodes(&item));
