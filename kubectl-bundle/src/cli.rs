@@ -6,7 +6,8 @@
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::commands::deployments::{
-    content, create, delete, deploy, diff, get, history, rollback, run, status,
+    adopt, content, create, delete, deploy, diff, get, history, plan, rollback, run, status, tree,
+    unmanage,
 };
 use crate::commands::package::{build, init, inspect, render, unpack};
 use crate::commands::program::{complete, completion, man, version};
@@ -110,6 +111,8 @@ verbs! {
     Trust(trust::Arguments) => |typed| typed.run(environment, ui),
     /// Install a bundle, or upgrade to it
     Deploy(deploy::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
+    /// Install a bundle over existing objects
+    Adopt(adopt::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
     /// Install a local folder without a registry
     Run(run::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
     /// Create a Bundle without installing it
@@ -120,16 +123,22 @@ verbs! {
     Get(get::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
     /// Describe one BundleDeployment
     Status(status::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
+    /// Print the objects of a BundleDeployment below their owners
+    Tree(tree::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
     /// List or download the content of a Bundle
     Content(content::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
     /// Print the changes of an upgrade, or the drift of the installed objects
     Diff(diff::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
+    /// Print what the reconciler would do, and the checks that would stop it
+    Plan(plan::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
     /// List the revisions of a BundleDeployment
     History(history::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
     /// Install a former revision
     Rollback(rollback::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
     /// Delete BundleDeployments
     Delete(delete::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
+    /// Delete a BundleDeployment and keep its objects
+    Unmanage(unmanage::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
     /// Install bundle-webhook in a cluster
     Install(install::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
     /// Remove bundle-webhook from a cluster

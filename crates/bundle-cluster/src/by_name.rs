@@ -77,6 +77,19 @@ impl<K: Clone + DeserializeOwned + Debug> ByName<'_, K> {
         self.0.replace(&name, &PostParams::default(), object).await
     }
 
+    /// Returns the result of replacing the object with `object`, as a dry run.
+    pub async fn dry_run_replace(&self, name: &str, object: &K) -> Result<K, kube::Error>
+    where
+        K: Serialize,
+    {
+        let name = object_name(name)?;
+        let parameters = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        self.0.replace(&name, &parameters, object).await
+    }
+
     /// Deletes the object. Success means that the API server accepted the request.
     pub async fn delete(&self, name: &str, parameters: &DeleteParams) -> Result<(), kube::Error> {
         let name = object_name(name)?;

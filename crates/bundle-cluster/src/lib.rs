@@ -15,6 +15,7 @@ pub mod discovery;
 pub mod dry_run;
 pub mod error;
 pub mod heavy;
+pub mod inventory;
 pub mod object;
 pub mod parallel;
 pub mod review;

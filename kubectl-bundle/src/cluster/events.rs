@@ -1,14 +1,16 @@
 //! Events of bundle-webhook. The reason of a Warning is the diagnostic code of the failure in a
 //! condition.
 
+use bundle_cluster::namespaced;
 use bundle_core::diagnostic::{Code, all_codes};
 use k8s_openapi::api::core::v1::Event;
-use kube::api::{Api, ListParams};
+use kube::api::{ApiResource, DynamicObject, ListParams};
 
 use super::Cluster;
+use crate::failure::Outcome;
 
 /// Namespace of Events about cluster-scoped objects.
-const NAMESPACE: &str = "default";
+pub(crate) const NAMESPACE: &str = "default";
 /// Maximum number of Events that are read.
 const LIMIT: u32 = 500;
 /// Suffix of a text that was truncated to fit into an Event.
@@ -32,10 +34,20 @@ impl Cluster {
     /// Returns the Events about cluster-scoped objects that a field selector matches. Returns
     /// `None` if the user has no permission to list Events.
     pub(crate) async fn events(&self, selector: &str) -> Option<Vec<Event>> {
-        let api: Api<Event> = Api::namespaced(self.client.clone(), NAMESPACE);
+        self.events_in(NAMESPACE, selector).await.ok()
+    }
+
+    /// Returns the Events of a namespace that a field selector matches.
+    pub(crate) async fn events_in(&self, namespace: &str, selector: &str) -> Outcome<Vec<Event>> {
+        let kind = ApiResource::erase::<Event>(&());
         let parameters = ListParams::default().fields(selector).limit(LIMIT);
-        let list = self.ask(api.list(&parameters)).await.ok()?;
-        Some(list.items)
+        let request = async {
+            let api = namespaced::<DynamicObject>(&self.client, &kind, Some(namespace))?;
+            api.list(&parameters).await
+        };
+        let list = self.ask(request).await?;
+        let events = list.items.into_iter();
+        Ok(events.filter_map(|event| event.try_parse().ok()).collect())
     }
 }
 

@@ -3,9 +3,10 @@
 
 use std::path::PathBuf;
 
+use bundle_core::names::{KubeName, NameKind};
 use clap::{Args, ValueEnum};
 
-use super::{Environment, duration};
+use super::{Environment, duration, invalid_flag};
 use crate::cluster::apply::DryRun;
 use crate::cluster::wait::Wait;
 use crate::cluster::{KubeSettings, Kubeconfig};
@@ -68,6 +69,25 @@ impl ClusterFlags {
             as_groups: self.as_group,
             authorization: None,
         })
+    }
+}
+
+/// Flag for the namespace of the inventories.
+#[derive(Debug, Default, Args)]
+pub(crate) struct StateNamespaceFlags {
+    /// Namespace of the inventories [default: the namespace of bundle-webhook, followed by -state]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) state_namespace: Option<String>,
+}
+
+impl StateNamespaceFlags {
+    /// Returns the namespace, if the flag is set.
+    pub(crate) fn settings(self) -> Outcome<Option<KubeName>> {
+        let namespace = self.state_namespace.as_deref().map(|text| {
+            KubeName::parse(NameKind::Label, text)
+                .map_err(|why| invalid_flag("--state-namespace", &why.to_string()))
+        });
+        Ok(namespace.transpose()?)
     }
 }
 

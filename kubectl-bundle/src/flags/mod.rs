@@ -17,7 +17,7 @@ use bundle_oci::manifest::Platform;
 
 use crate::failure::Outcome;
 
-pub(crate) use cluster::{ClusterFlags, DryRunMode};
+pub(crate) use cluster::{ClusterFlags, DryRunMode, StateNamespaceFlags};
 pub(crate) use content_service::{ContentServiceFlags, service_account};
 pub(crate) use environment::Environment;
 pub(crate) use global::GlobalFlags;

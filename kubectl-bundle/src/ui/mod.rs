@@ -1,6 +1,7 @@
 //! Printer: data to stdout, messages to stderr, progress only on terminals.
 
 pub(crate) mod age;
+pub(crate) mod confirm;
 pub(crate) mod escape;
 pub(crate) mod findings;
 pub(crate) mod format;

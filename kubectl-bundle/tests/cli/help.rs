@@ -30,16 +30,20 @@ fn help_names_every_verb_and_exit_code() {
       policy      Evaluate SignaturePolicies before they are applied
       trust       Get trust roots from a TUF repository
       deploy      Install a bundle, or upgrade to it
+      adopt       Install a bundle over existing objects
       run         Install a local folder without a registry
       create      Create a Bundle without installing it
       check       Review objects in files as admission would
       get         List BundleDeployments
       status      Describe one BundleDeployment
+      tree        Print the objects of a BundleDeployment below their owners
       content     List or download the content of a Bundle
       diff        Print the changes of an upgrade, or the drift of the installed objects
+      plan        Print what the reconciler would do, and the checks that would stop it
       history     List the revisions of a BundleDeployment
       rollback    Install a former revision
       delete      Delete BundleDeployments
+      unmanage    Delete a BundleDeployment and keep its objects
       install     Install bundle-webhook in a cluster
       uninstall   Remove bundle-webhook from a cluster
       doctor      Check the plugin, the cluster and bundle-webhook

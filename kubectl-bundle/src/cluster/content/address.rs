@@ -4,6 +4,7 @@
 use bundle_cluster::{ByName, ObjectUrl};
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::names::{KubeName, NameKind};
+use bundle_core::review::target::default_state_namespace;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::ResourceExt as _;
@@ -111,6 +112,21 @@ impl ContentAddress {
             None => Route::PortForward(registration.pods(settings, is_needed)?),
         };
         Ok(Self { route, authorities })
+    }
+}
+
+impl Cluster {
+    /// Returns the namespace of the inventories: `selected`, or the default one for the namespace
+    /// of bundle-webhook in its registration. Without a registration, or without permission to read
+    /// it, bundle-webhook is in its default namespace.
+    pub(crate) async fn state_namespace(&self, selected: Option<&KubeName>) -> String {
+        if let Some(selected) = selected {
+            return selected.to_string();
+        }
+        let registration = Registration::read(self).await.ok().flatten();
+        let service = registration.and_then(|found| found.service);
+        let system = service.map(|(namespace, _)| namespace);
+        default_state_namespace(system.as_deref().unwrap_or(SYSTEM_NAMESPACE))
     }
 }
 

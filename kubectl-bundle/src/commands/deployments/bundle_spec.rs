@@ -141,6 +141,23 @@ impl BundleContent {
         self.put_class(described, before, kept).await;
     }
 
+    /// Sets class and template of `spec`, the spec of the BundleDeployment `name`, and returns its
+    /// metadata.
+    pub(super) async fn put_template(
+        &self,
+        described: &ResolvedImage,
+        name: &str,
+        before: Option<&Value>,
+        spec: &mut Value,
+    ) -> Value {
+        let empty = Value::Null;
+        let old = before.map_or(&empty, |before| &before["spec"]);
+        self.put_class(described, old, spec).await;
+        let (old, bundle) = (&old["template"]["spec"], &mut spec["template"]["spec"]);
+        self.put(described, old, bundle).await;
+        described.metadata(name, before, "/spec/template/spec/source/image/ref")
+    }
+
     /// Returns the format of the package from the annotations of its manifest. Returns the plain
     /// format if the manifest has no such annotation, or if the registry does not respond in time.
     /// With a wrong format, the reconciler rejects the content.

@@ -1,4 +1,4 @@
-//! Writes a BundleDeployment and waits for it, for `deploy` and `run`.
+//! Writes a BundleDeployment and waits for it, for `deploy`, `adopt` and `run`.
 
 use bundle_api::ServiceAccountName;
 use bundle_api::deployment::{Collision, DeleteCustomResources, DeleteObjects, DriftMode, Replace};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::bundle_spec::Setting;
 use super::state::prediction::Goal;
 use super::write::{WriteOutcome, WriteSettings};
-use crate::cluster::apply::FIELD_MANAGER;
+use crate::cluster::apply::{DryRun, FIELD_MANAGER};
 use crate::cluster::managed_fields;
 use crate::failure::Outcome;
 use crate::ui::Ui;
@@ -108,18 +108,40 @@ impl DeploymentWrite {
                     ui.note(&text);
                     last_note = Some(text);
                 }
-                let kept = before.and_then(|before| managed_fields::spec(before, FIELD_MANAGER));
-                let mut spec = kept.filter(Value::is_object).unwrap_or_else(|| json!({}));
-                let metadata = compose(before, &mut spec).await;
-                self.settings.set_fields(&mut spec);
-                json!({
-                    "apiVersion": names::API_VERSION,
-                    "kind": "BundleDeployment",
-                    "metadata": metadata,
-                    "spec": spec,
-                })
+                self.object(before, &compose).await
             })
             .await
+    }
+
+    /// Sends the object as a dry run of the API server, and does not print the result.
+    pub(super) async fn dry_run(
+        &self,
+        ui: &mut Ui,
+        compose: impl AsyncFn(Option<&Value>, &mut Value) -> Value,
+    ) -> Outcome<WriteOutcome> {
+        self.write
+            .send::<BundleDeployment>(ui, &self.name, DryRun::Server, async |_, before| {
+                self.object(before, &compose).await
+            })
+            .await
+    }
+
+    /// Returns the object to apply.
+    async fn object(
+        &self,
+        before: Option<&Value>,
+        compose: &impl AsyncFn(Option<&Value>, &mut Value) -> Value,
+    ) -> Value {
+        let kept = before.and_then(|before| managed_fields::spec(before, FIELD_MANAGER));
+        let mut spec = kept.filter(Value::is_object).unwrap_or_else(|| json!({}));
+        let metadata = compose(before, &mut spec).await;
+        self.settings.set_fields(&mut spec);
+        json!({
+            "apiVersion": names::API_VERSION,
+            "kind": "BundleDeployment",
+            "metadata": metadata,
+            "spec": spec,
+        })
     }
 
     /// Returns the consequence of changing the class of an existing object.

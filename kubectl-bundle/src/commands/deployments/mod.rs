@@ -1,5 +1,6 @@
 //! Verbs for Bundles and BundleDeployments in a cluster.
 
+pub(crate) mod adopt;
 pub(crate) mod arguments;
 pub(crate) mod bundle_spec;
 pub(crate) mod content;
@@ -12,10 +13,13 @@ pub(crate) mod diff;
 pub(crate) mod get;
 pub(crate) mod history;
 pub(crate) mod listing;
+pub(crate) mod plan;
 pub(crate) mod preview;
 pub(crate) mod revisions;
 pub(crate) mod rollback;
 pub(crate) mod run;
 pub(crate) mod state;
 pub(crate) mod status;
+pub(crate) mod tree;
+pub(crate) mod unmanage;
 pub(crate) mod write;

@@ -1,4 +1,4 @@
-//! Writes an object and prints the result, for `deploy`, `create` and `rollback`.
+//! Writes an object and prints the result, for `deploy`, `create`, `adopt` and `rollback`.
 
 use bundle_core::diagnostic::{Finding, codes};
 use kube::Resource;
@@ -129,6 +129,35 @@ impl WriteSettings {
             self.print::<K>(ui, &object, name, word.unwrap_or(Change::Created.word()))?;
             return Ok(None);
         }
+        let written = self.send::<K>(ui, name, self.dry_run, compose).await?;
+        let applied = &written.applied;
+        let mut shown = applied.after.clone();
+        if let Some(metadata) = shown["metadata"].as_object_mut() {
+            metadata.remove("managedFields");
+        }
+        let change = applied.change();
+        let word = word.filter(|_| change == Change::Configured);
+        self.print::<K>(ui, &shown, name, word.unwrap_or(change.word()))?;
+        if let Some(before) = &applied.before {
+            for line in differences("spec", &before["spec"], &applied.after["spec"]) {
+                ui.note(format!("  {line}"));
+            }
+        }
+        Ok(Some(written))
+    }
+
+    /// Sends the object that `compose` returns for the current one, and prints the warnings of the
+    /// API server.
+    pub(super) async fn send<K>(
+        &self,
+        ui: &mut Ui,
+        name: &str,
+        dry_run: DryRun,
+        mut compose: impl AsyncFnMut(&mut Ui, Option<&Value>) -> Value,
+    ) -> Outcome<WriteOutcome>
+    where
+        K: Resource<DynamicType = ()>,
+    {
         let cluster = Cluster::connect(&self.cluster).await?;
         let mut attempts = 1;
         let (before, after) = loop {
@@ -140,9 +169,7 @@ impl WriteSettings {
                 let version = &before["metadata"]["resourceVersion"];
                 object["metadata"]["resourceVersion"] = version.clone();
             }
-            let after = cluster
-                .apply::<K>(name, &object, self.dry_run, self.force)
-                .await;
+            let after = cluster.apply::<K>(name, &object, dry_run, self.force).await;
             match &after {
                 Err(failure) if attempts < MAX_ATTEMPTS && failure.is_stale() => attempts += 1,
                 _ => break (before, after),
@@ -158,23 +185,11 @@ impl WriteSettings {
             before,
             after: after?,
         };
-        let mut shown = applied.after.clone();
-        if let Some(metadata) = shown["metadata"].as_object_mut() {
-            metadata.remove("managedFields");
-        }
-        let change = applied.change();
-        let word = word.filter(|_| change == Change::Configured);
-        self.print::<K>(ui, &shown, name, word.unwrap_or(change.word()))?;
-        if let Some(before) = &applied.before {
-            for line in differences("spec", &before["spec"], &applied.after["spec"]) {
-                ui.note(format!("  {line}"));
-            }
-        }
-        Ok(Some(WriteOutcome {
+        Ok(WriteOutcome {
             cluster,
             applied,
             warnings,
-        }))
+        })
     }
 
     fn print<K>(&self, ui: &mut Ui, object: &Value, name: &str, word: &str) -> Outcome

@@ -415,6 +415,7 @@ fn lists_and_describes_deployments() {
     Objects:       214
     Active bundle: web-4f2a9c
     Requested by:  ana@example.com
+    Not ready:     1 object is out of line
 
     CONDITION   STATUS   REASON                  MESSAGE
     Installed   True     InstallationSucceeded   Instantiated bundle web-4f2a9c successfully

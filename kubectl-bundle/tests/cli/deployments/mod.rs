@@ -1,8 +1,11 @@
 //! Verbs for Bundles and BundleDeployments in a cluster.
 
+mod adopt;
 pub(crate) mod cluster;
 mod content;
 mod everyday;
+mod plan;
 mod preview;
 mod revisions;
+mod tree;
 mod upgrades;

@@ -8,6 +8,7 @@ use bundle_api::names::{self, reason};
 use bundle_core::diagnostic::codes;
 use bundle_core::object::CustomKind;
 use bundle_core::plan::ignore;
+use bundle_core::plan::inventory::installation_prefix;
 use bundle_core::plan::package_rules::PackageRules;
 use bundle_core::plan::steps::{AppliedContent, InstallStep, ObservedDeployment};
 use kube::ResourceExt as _;
@@ -284,12 +285,8 @@ impl<'a> DeploymentReconcile<'a> {
     /// Returns the content digest, the installing ServiceAccount and the target namespace from the
     /// inventory.
     pub(in crate::reconcile) fn installation_prefix(&self, request: &InstallRequest<'_>) -> String {
-        let namespace = self.spec.target_namespace.as_deref().unwrap_or("-");
-        format!(
-            "{} {} {namespace} ",
-            request.digest(),
-            request.account.user_name()
-        )
+        let namespace = self.spec.target_namespace.as_deref();
+        installation_prefix(request.digest(), request.account, namespace)
     }
 
     /// Returns the key of an installation. It contains content, ServiceAccount, settings, uid, and
@@ -312,19 +309,15 @@ impl<'a> DeploymentReconcile<'a> {
     /// Returns true if this content was installed last, even if an installation of other content
     /// has started since.
     pub(in crate::reconcile) fn was_installed(&self, request: &InstallRequest<'_>) -> bool {
-        let applied = self.installation_prefix(request);
-        self.installed_content()
-            .is_some_and(|installed| installed.installation.starts_with(&applied))
+        self.inventory
+            .was_installed(&self.installation_prefix(request))
     }
 
     /// Returns true if this content is completely installed, by the same ServiceAccount and into
     /// the same namespace.
     pub(in crate::reconcile) fn is_installed(&self, request: &InstallRequest<'_>) -> bool {
-        let applied = self.installation_prefix(request);
-        self.inventory.installation.starts_with(&applied)
-            && self
-                .installed_content()
-                .is_some_and(|installed| installed.installation.starts_with(&applied))
+        self.inventory
+            .is_installed(&self.installation_prefix(request))
     }
 
     /// Opens the watches for `items`. Kinds that the content itself defines are watched only after

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use bundle_cluster::inventory::InventoryMapError;
 use bundle_core::plan::inventory::{InventoryError, Reservation, TooManyObjects};
 
 use crate::reconcile::api::object;
@@ -26,6 +27,15 @@ pub(in crate::reconcile) enum InventoryStoreError {
     TooManyObjects(#[from] TooManyObjects),
     #[error("ConfigMap {name} is not an inventory: {why}")]
     Damaged { name: String, why: String },
+}
+
+impl From<InventoryMapError> for InventoryStoreError {
+    fn from(error: InventoryMapError) -> Self {
+        match error {
+            InventoryMapError::Inventory(error) => Self::Inventory(error),
+            InventoryMapError::Damaged { name, why } => Self::Damaged { name, why },
+        }
+    }
 }
 
 /// The BundleDeployment that owns an object. Displayed as `belongs to BundleDeployment web`.

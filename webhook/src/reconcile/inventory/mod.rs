@@ -2,7 +2,6 @@
 //! exist, and objects that are being adopted.
 
 pub(super) mod adoption_claims;
-mod config_map;
 pub(super) mod decision;
 pub(super) mod error;
 pub(super) mod namespaces;

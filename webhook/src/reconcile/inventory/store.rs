@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bundle_cluster::ByName;
+use bundle_cluster::inventory::{self as config_map, NAME_PREFIX};
 use bundle_core::plan::inventory::{Inventory, ObjectCounts, ObjectLimits, RememberedSeals};
 use bundle_core::plan::package_rules::InstalledPackage;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -13,7 +14,6 @@ use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use kube::{Client, ResourceExt as _};
 
 use super::adoption_claims::AdoptionClaims;
-use super::config_map::{self, NAME_PREFIX};
 use super::error::{InventoryStoreError, Owner};
 use crate::budget::limited_requester;
 use crate::reconcile::api::object;

@@ -318,8 +318,7 @@ mod tests {
             let rules = rules(None, upgrades);
             let found = rules.upgrade_refusals(&installed("web", version), "other", allowed);
             assert_eq!(texts(&found), expected, "{version:?} {allowed}");
-            // There are none if the content is of
-            /// another package, or is the installed content itself.
+            // Content of another package can always replace the installed content.
             let other = installed("shop", version);
             assert!(rules.upgrade_refusals(&other, "other", allowed).is_empty());
             let same = installed("web", version);

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 pub use creation::{CreationKey, CreationMark};
 pub use limits::{ObjectCounts, ObjectLimits, TooManyObjects};
-pub use record::{InstallationRecord, InstalledContent, RememberedSeals};
+pub use record::{InstallationRecord, InstalledContent, RememberedSeals, installation_prefix};
 use serde::{Deserialize, Serialize};
 
 pub use crate::plan::applyset::parts;
@@ -219,6 +219,19 @@ impl Inventory {
             }
         }
         Ok(())
+    }
+
+    /// Returns true if the content with this [`installation_prefix`] was installed completely last,
+    /// even if an installation of other content has started since.
+    pub fn was_installed(&self, prefix: &str) -> bool {
+        let record = self.record.as_ref();
+        let installed = record.and_then(|record| record.installed.as_ref());
+        installed.is_some_and(|installed| installed.installation.starts_with(prefix))
+    }
+
+    /// Returns true if the content with this [`installation_prefix`] is completely installed.
+    pub fn is_installed(&self, prefix: &str) -> bool {
+        self.installation.starts_with(prefix) && self.was_installed(prefix)
     }
 
     /// Sets the key of creation marks if the inventory has no key. `random` returns the new key.

@@ -8,6 +8,7 @@ use bundle_api::deployment::status::Revision;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::{decision::Decisions, package_rules::InstalledPackage, rollout::RolloutRecord};
+use crate::service_account::ServiceAccount;
 
 /// Largest size of recorded seals of one object, in bytes.
 const MAX_SEAL: usize = 32 * 1024;
@@ -86,6 +87,17 @@ pub struct RememberedSeals {
     /// Value of `status.content.seal`; `None` if the object has no such seal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
+}
+
+/// Returns the first part of [`super::Inventory::installation`]: content digest, installing
+/// ServiceAccount and target namespace.
+pub fn installation_prefix(
+    digest: &str,
+    account: &ServiceAccount,
+    target_namespace: Option<&str>,
+) -> String {
+    let namespace = target_namespace.unwrap_or("-");
+    format!("{digest} {} {namespace} ", account.user_name())
 }
 
 impl InstalledContent {

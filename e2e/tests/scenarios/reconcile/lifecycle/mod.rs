@@ -11,6 +11,7 @@ use super::{
     until, within_a_second,
 };
 
+mod adopt;
 mod crd_upgrades;
 mod failed_upgrades;
 mod invalid_objects;
@@ -21,6 +22,7 @@ mod reinstall;
 mod removal;
 mod rollback;
 mod rollout;
+mod tree;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn shop_is_installed_restored_upgraded_and_removed() {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::bundle_spec::{BundleContent, ResolvedImage};
 use super::deployment::DeploymentWrite;
-use super::preview::{self, PreviewOutput, PreviewedContent};
+use super::preview::{self, Preview, PreviewOutput, PreviewedContent};
 use super::write::WriteOutcome;
 use crate::artifact::location::ArtifactLocation;
 use crate::cluster::apply::DryRun;
@@ -31,13 +31,9 @@ impl Deploy {
         let (content, deployment) = (&self.content, &self.deployment);
         let described = content.describe(ui).await?;
         let compose = async |before: Option<&Value>, spec: &mut Value| {
-            let empty = Value::Null;
-            let old = before.map_or(&empty, |before| &before["spec"]);
-            content.put_class(&described, old, spec).await;
-            let (old, bundle) = (&old["template"]["spec"], &mut spec["template"]["spec"]);
-            content.put(&described, old, bundle).await;
-            let image = "/spec/template/spec/source/image/ref";
-            described.metadata(&deployment.name, before, image)
+            content
+                .put_template(&described, &deployment.name, before, spec)
+                .await
         };
         let class = content.class.as_deref();
         let written = deployment.apply(ui, class, compose).await?;
@@ -60,18 +56,28 @@ impl Deploy {
         output: &PreviewOutput,
         written: &WriteOutcome,
     ) -> Outcome {
-        let reference = described.reference(&self.content.reference);
-        let location = ArtifactLocation::Registry(reference);
-        let content = PreviewedContent {
-            location: &location,
-            registry: &self.content.registry,
-            is_installed: false,
-        };
-        let (cluster, object) = (&written.cluster, &written.applied.after);
-        let preview = preview::preview(ui, cluster, object, &content).await?;
-        for warning in cluster.take_warnings() {
-            ui.server_warning(&warning);
-        }
+        let preview = preview_content(ui, &self.content, described, written).await?;
         preview.print(ui, output)
     }
+}
+
+/// Returns the preview of the content for a BundleDeployment that was written as a dry run.
+pub(super) async fn preview_content(
+    ui: &mut Ui,
+    content: &BundleContent,
+    described: &ResolvedImage,
+    written: &WriteOutcome,
+) -> Outcome<Preview> {
+    let location = ArtifactLocation::Registry(described.reference(&content.reference));
+    let content = PreviewedContent {
+        location: &location,
+        registry: &content.registry,
+        is_installed: false,
+    };
+    let (cluster, object) = (&written.cluster, &written.applied.after);
+    let preview = preview::preview(ui, cluster, object, &content).await?;
+    for warning in cluster.take_warnings() {
+        ui.server_warning(&warning);
+    }
+    Ok(preview)
 }

@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use bundle_api::names;
 use bundle_cluster::object::entries;
 use bundle_cluster::{ByName, error, namespaced};
+use bundle_core::plan::crd_upgrade;
 use bundle_core::plan::ignore::{self, Rule};
 use bundle_core::plan::jobs;
+use bundle_core::plan::ownership;
 use bundle_core::plan::replace::{self, ReplacePolicy, Replacement};
 use bundle_core::plan::scaling::{self, ReplicasOwner};
 use bundle_core::review::deployment::CheckedDeploymentSpec;
@@ -15,7 +17,8 @@ use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams}
 use serde_json::Value;
 
 use super::objects::WantedObject;
-use super::{ChangeKind, ObjectChange, PreviewFailure, certificates};
+use super::origin::ObjectOrigin;
+use super::{ChangeKind, ChangeNote, NoteEffect, ObjectChange, PreviewFailure, certificates};
 use crate::cluster::Cluster;
 use crate::cluster::definitions::{self, UpgradeProblem};
 use crate::failure::exit::Exit;
@@ -79,6 +82,7 @@ impl<'a> DryRuns<'a> {
             key: object.key.clone(),
             message: message(failure),
             may_pass: failure.exit() == Exit::CannotTell,
+            is_forbidden: matches!(failure, Failure::Server(status) if status.code == 403),
         };
         // The API server serves this kind only after the first phases of the installation.
         if !object.is_served {
@@ -117,8 +121,15 @@ impl<'a> DryRuns<'a> {
         if note.is_none() && definitions::is_definition(&object.id) {
             note = self.definition_upgrade(&before, &object.value).await;
         }
+        let is_adopted = note
+            .as_ref()
+            .is_some_and(|note| note.effect == NoteEffect::Adoption);
+        let origin = ObjectOrigin::of(&live.metadata).filter(|_| is_adopted);
         match self.apply(&api, object, values.clone(), true).await {
-            Ok(after) => {
+            Ok(mut after) => {
+                if is_adopted {
+                    after = self.adopted(&api, object, after).await;
+                }
                 let (before, after) = (cleaned(before), cleaned(after));
                 if before == after && note.is_none() {
                     return Ok(None);
@@ -130,6 +141,7 @@ impl<'a> DryRuns<'a> {
                     before: Some(before),
                     after: Some(after),
                     note,
+                    origin,
                 }))
             }
             Err(Failure::Server(status)) if error::immutable(&status).is_some() => {
@@ -138,9 +150,18 @@ impl<'a> DryRuns<'a> {
                     key: object.key.clone(),
                     api_version: object.id.api_version(),
                     kind: ChangeKind::Replaced,
-                    note: Some(self.replacement(object, &before, &fields)),
+                    note: Some(if is_adopted {
+                        let text = format!(
+                            "{} immutable, and an object that is being adopted is never replaced",
+                            are(&fields)
+                        );
+                        ChangeNote::new(text, NoteEffect::Failure)
+                    } else {
+                        self.replacement(object, &before, &fields)
+                    }),
                     before: Some(cleaned(before)),
                     after: Some(cleaned(values)),
+                    origin: None,
                 }))
             }
             Err(failure) => Err(failed(&failure)),
@@ -167,7 +188,32 @@ impl<'a> DryRuns<'a> {
         Ok(serde_json::to_value(after).unwrap_or_default())
     }
 
-    /// Returns the values that the webhook applies, without fields that other actors own.
+    /// Returns the object after its adoption: `after`, the result of an apply, without the fields
+    /// that only former managers own. The API server sets removed fields to their defaults; if it
+    /// rejects the dry run, they are missing.
+    async fn adopted(
+        &self,
+        api: &Api<DynamicObject>,
+        object: &WantedObject,
+        after: Value,
+    ) -> Value {
+        let mut left = after.clone();
+        ownership::remove_former_fields(&mut left);
+        if left == after {
+            return after;
+        }
+        let Ok(value) = serde_json::from_value(left.clone()) else {
+            return left;
+        };
+        let api = ByName(api);
+        let request = api.dry_run_replace(&object.id.name, &value);
+        match self.cluster.ask(request).await {
+            Ok(defaulted) => serde_json::to_value(defaulted).unwrap_or(left),
+            Err(_) => left,
+        }
+    }
+
+    /// Returns the values that the webhook applies: without fields that other actors own.
     async fn values(&self, object: &WantedObject, live: &DynamicObject, before: &Value) -> Value {
         let mut values = object.value.clone();
         if object.has_certificate {
@@ -214,8 +260,8 @@ impl<'a> DryRuns<'a> {
             || scalers.len() >= MAX_AUTOSCALERS as usize
     }
 
-    /// Returns a remark if the existing object does not belong to the BundleDeployment.
-    fn collision(&self, live: &DynamicObject) -> Option<String> {
+    /// Returns a remark about an existing object that does not belong to the BundleDeployment.
+    fn collision(&self, live: &DynamicObject) -> Option<ChangeNote> {
         let labels = live.metadata.labels.as_ref();
         let label = |name: &str| labels.and_then(|labels| labels.get(name));
         let is_applied = entries(&live.metadata)
@@ -224,27 +270,31 @@ impl<'a> DryRuns<'a> {
             Some(part_of) if part_of == self.applyset => None,
             Some(_) if is_applied => {
                 let owner = label(names::LABEL_OWNER_NAME).map_or("?", String::as_str);
-                Some(format!(
-                    "the object belongs to bundledeployment {owner}; the installation fails"
+                Some(ChangeNote::new(
+                    format!(
+                        "the object belongs to bundledeployment {owner}; the installation fails"
+                    ),
+                    NoteEffect::Failure,
                 ))
             }
             // Another client removed the labels.
             None if is_applied => None,
-            _ if self.spec.adopt => {
-                Some("the object exists and no bundle manages it; it is adopted".to_owned())
-            }
-            _ => Some(
-                "the object exists and no bundle manages it; the installation fails without spec.collision: Adopt"
-                    .to_owned(),
-            ),
+            _ if self.spec.adopt => Some(ChangeNote::new(
+                "the object exists and no bundle manages it; it is adopted",
+                NoteEffect::Adoption,
+            )),
+            _ => Some(ChangeNote::new(
+                "the object exists and no bundle manages it; the installation fails without spec.collision: Adopt",
+                NoteEffect::Failure,
+            )),
         }
     }
 
     /// Returns a remark about an upgrade of a definition that fails or may fail.
-    async fn definition_upgrade(&self, live: &Value, new: &Value) -> Option<String> {
+    async fn definition_upgrade(&self, live: &Value, new: &Value) -> Option<ChangeNote> {
         let (client, exceptions) = (&self.cluster.client, &self.spec.crd_exceptions);
         let problem = definitions::upgrade_problem(client, (live, new), exceptions).await?;
-        Some(match problem {
+        let message = match problem {
             UpgradeProblem::Unsafe(message) => format!(
                 "the upgrade fails without exceptions in spec.crdUpgrades.exceptions: {message}"
             ),
@@ -252,22 +302,27 @@ impl<'a> DryRuns<'a> {
             UpgradeProblem::Unvalidated(why) => format!(
                 "the existing custom objects were not validated, and the upgrade may fail: {why}"
             ),
-        })
+        };
+        Some(ChangeNote::new(message, NoteEffect::UnsafeDefinition))
     }
 
     /// Returns a remark about the replacement of an object with changed immutable fields.
-    fn replacement(&self, object: &WantedObject, before: &Value, fields: &[&str]) -> String {
+    fn replacement(&self, object: &WantedObject, before: &Value, fields: &[&str]) -> ChangeNote {
         let annotation = object.value["metadata"]["annotations"][replace::ANNOTATION].as_str();
         let policy = annotation.and_then(ReplacePolicy::parse);
         let policy = policy.unwrap_or(self.spec.rollout.replace);
         match policy.decide(&object.id, jobs::has_ended(&before["status"])) {
-            Replacement::Replace => format!(
-                "{} immutable; the object is deleted and created again",
-                are(fields)
+            Replacement::Replace => ChangeNote::new(
+                format!(
+                    "{} immutable; the object is deleted and created again",
+                    are(fields)
+                ),
+                NoteEffect::None,
             ),
-            Replacement::Keep(reason) => {
-                format!("{}; the upgrade fails", replace::sentence(fields, reason))
-            }
+            Replacement::Keep(reason) => ChangeNote::new(
+                format!("{}; the upgrade fails", replace::sentence(fields, reason)),
+                NoteEffect::Failure,
+            ),
         }
     }
 }
@@ -286,6 +341,7 @@ fn created(object: &WantedObject, after: Value) -> ObjectChange {
         before: None,
         after: Some(cleaned(after)),
         note: None,
+        origin: None,
     }
 }
 

@@ -66,6 +66,7 @@ mod tests {
             before: Some(before),
             after: Some(after),
             note: None,
+            origin: None,
         };
         mask(&mut change);
         (change.before.unwrap(), change.after.unwrap())

@@ -10,8 +10,10 @@ mod dry_run;
 mod external;
 mod masking;
 mod objects;
+pub(super) mod origin;
 mod removed;
 mod report;
+pub(super) mod source;
 mod summary;
 mod text;
 
@@ -31,6 +33,7 @@ use crate::registry::RegistrySettings;
 use crate::ui::Ui;
 
 pub(crate) use external::ExternalDiff;
+use origin::ObjectOrigin;
 pub(crate) use report::PreviewOutput;
 
 /// Maximum number of concurrent requests.
@@ -53,7 +56,7 @@ pub(super) enum ChangeKind {
 
 impl ChangeKind {
     /// Returns kubectl's word.
-    fn word(self) -> &'static str {
+    pub(super) fn word(self) -> &'static str {
         match self {
             Self::Created => "created",
             Self::Configured => "configured",
@@ -68,28 +71,64 @@ impl ChangeKind {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ObjectChange {
     /// Kind, namespace and name: `Deployment.apps/team-a/web`.
-    key: String,
+    pub(super) key: String,
     /// `apiVersion`.
     api_version: String,
     /// Kind of the change.
-    kind: ChangeKind,
+    pub(super) kind: ChangeKind,
     /// Object before; `None` if it does not exist.
     before: Option<Value>,
     /// Object after; `None` if it is deleted.
     after: Option<Value>,
     /// Remark for the user.
-    note: Option<String>,
+    pub(super) note: Option<ChangeNote>,
+    /// Tool that manages an object that is adopted.
+    pub(super) origin: Option<ObjectOrigin>,
+}
+
+/// Remark about the change of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ChangeNote {
+    /// Text.
+    pub(super) text: String,
+    /// Effect of the fact in the text.
+    pub(super) effect: NoteEffect,
+}
+
+/// Effect of a fact about an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoteEffect {
+    /// The installation continues.
+    None,
+    /// The installation adopts an object that no bundle manages.
+    Adoption,
+    /// The installation fails.
+    Failure,
+    /// The check of CustomResourceDefinitions fails, if the installation includes it.
+    UnsafeDefinition,
+}
+
+impl ChangeNote {
+    /// Returns a remark.
+    fn new(text: impl Into<String>, effect: NoteEffect) -> Self {
+        Self {
+            text: text.into(),
+            effect,
+        }
+    }
 }
 
 /// Object that could not be previewed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PreviewFailure {
     /// Kind, namespace and name.
-    key: String,
+    pub(super) key: String,
     /// Cause.
-    message: String,
+    pub(super) message: String,
     /// `true` if a retry can succeed.
-    may_pass: bool,
+    pub(super) may_pass: bool,
+    /// `true` if the user lacks a permission.
+    pub(super) is_forbidden: bool,
 }
 
 /// Preview of an installation.
@@ -98,13 +137,13 @@ pub(crate) struct Preview {
     /// Name of the BundleDeployment.
     name: String,
     /// Changes in the order in which they are applied. Deletions are last.
-    changes: Vec<ObjectChange>,
+    pub(super) changes: Vec<ObjectChange>,
     /// Number of objects without a change.
     unchanged: usize,
     /// Objects that could not be previewed.
-    failures: Vec<PreviewFailure>,
+    pub(super) failures: Vec<PreviewFailure>,
     /// Reasons why some deleted objects may be missing from the preview.
-    incomplete: Vec<String>,
+    pub(super) incomplete: Vec<String>,
 }
 
 impl Preview {
@@ -179,4 +218,44 @@ pub(crate) async fn preview(
         masking::mask(change);
     }
     Ok(preview)
+}
+
+/// Previews for tests of other verbs.
+#[cfg(test)]
+pub(super) mod tests_support {
+    use super::{
+        ChangeKind, ChangeNote, NoteEffect, ObjectChange, ObjectOrigin, Preview, PreviewFailure,
+    };
+
+    /// Returns a preview with one failure.
+    pub(crate) fn failed(is_forbidden: bool, may_pass: bool) -> Preview {
+        Preview {
+            failures: vec![PreviewFailure {
+                key: "ConfigMap/a/web".to_owned(),
+                message: "m".to_owned(),
+                may_pass,
+                is_forbidden,
+            }],
+            ..Preview::default()
+        }
+    }
+
+    /// Returns a preview of changes with these keys, remarks and tools.
+    pub(crate) fn noted(changes: Vec<(&str, NoteEffect, Option<ObjectOrigin>)>) -> Preview {
+        let changes = changes.into_iter();
+        Preview {
+            changes: changes
+                .map(|(key, effect, origin)| ObjectChange {
+                    key: key.to_owned(),
+                    api_version: "v1".to_owned(),
+                    kind: ChangeKind::Configured,
+                    before: None,
+                    after: None,
+                    note: Some(ChangeNote::new("a remark", effect)),
+                    origin,
+                })
+                .collect(),
+            ..Preview::default()
+        }
+    }
 }

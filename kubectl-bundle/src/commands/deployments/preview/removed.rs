@@ -14,7 +14,7 @@ use kube::api::DynamicObject;
 
 use super::dry_run::cleaned;
 use super::objects::WantedObject;
-use super::{ChangeKind, IN_FLIGHT, ObjectChange, Preview};
+use super::{ChangeKind, ChangeNote, IN_FLIGHT, NoteEffect, ObjectChange, Preview};
 use crate::cluster::Cluster;
 use crate::commands::deployments::state::objects;
 use crate::failure::{Failure, Outcome, api_server};
@@ -99,7 +99,11 @@ async fn deletion(
         },
         before: Some(before),
         after,
-        note: kept.map(|why| format!("the object is not deleted: {why}")),
+        note: kept.map(|why| {
+            let text = format!("the object is not deleted: {why}");
+            ChangeNote::new(text, NoteEffect::None)
+        }),
+        origin: None,
     }))
 }
 

@@ -40,6 +40,12 @@ impl Preview {
             }
             self.print_summary(ui, &summary);
         }
+        self.warn_of_missing_deletions(ui);
+        self.check()
+    }
+
+    /// Prints a warning if deletions may be missing.
+    pub(in super::super) fn warn_of_missing_deletions(&self, ui: &mut Ui) {
         if !self.incomplete.is_empty() {
             let message = format!(
                 "some deletions may be missing: {}",
@@ -48,7 +54,6 @@ impl Preview {
             let finding = Finding::warning(codes::cluster::OBJECTS_UNREAD, message);
             ui.finding(&finding.hint("request a role with permission to list these objects"));
         }
-        self.check()
     }
 
     /// Returns the changes, without objects that are kept.
@@ -60,7 +65,7 @@ impl Preview {
     fn print_summary(&self, ui: &mut Ui, summary: &Summary) {
         for change in &self.changes {
             if let Some(note) = &change.note {
-                ui.note(format!("{}: {}", safe(&change.key), safe(note)));
+                ui.note(format!("{}: {}", safe(&change.key), safe(&note.text)));
             }
         }
         for line in summary.lines() {
@@ -70,6 +75,15 @@ impl Preview {
     }
 
     /// Returns the preview as data.
+    pub(in super::super) fn data(&self) -> Value {
+        self.structured(&Summary::of(self))
+    }
+
+    /// Returns the numbers of changed objects in one line.
+    pub(in super::super) fn counts(&self) -> String {
+        Summary::of(self).counts()
+    }
+
     fn structured(&self, summary: &Summary) -> Value {
         let objects = self.changes.iter().map(|change| {
             let mut value = json!({
@@ -81,7 +95,10 @@ impl Preview {
             for (key, known) in [
                 ("before", change.before.clone()),
                 ("after", change.after.clone()),
-                ("note", change.note.clone().map(Value::from)),
+                (
+                    "note",
+                    change.note.as_ref().map(|note| note.text.clone().into()),
+                ),
             ] {
                 if let Some(known) = known {
                     value[key] = known;
@@ -102,7 +119,7 @@ impl Preview {
     }
 
     /// Returns an error that lists each object that could not be previewed.
-    fn check(&self) -> Outcome {
+    pub(in super::super) fn check(&self) -> Outcome {
         let findings: Findings = self
             .failures
             .iter()

@@ -284,6 +284,7 @@ mod tests {
             before,
             after,
             note: None,
+            origin: None,
         }
     }
 

@@ -94,6 +94,7 @@ mod tests {
             before,
             after,
             note: None,
+            origin: None,
         }
     }
 

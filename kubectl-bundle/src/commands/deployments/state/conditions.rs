@@ -89,6 +89,35 @@ pub(crate) fn split_code(message: &str) -> (&str, Option<Code>) {
     known.unwrap_or((message, None))
 }
 
+/// Returns the first cause for which a BundleDeployment is not ready, in one sentence. Returns
+/// `None` if it is ready.
+pub(crate) fn first_cause(item: &BundleDeployment) -> Option<String> {
+    let Some(ready) = find(item, "Ready") else {
+        return Some(
+            "bundle-webhook has not reconciled the object yet (`kubectl bundle doctor` checks bundle-webhook)"
+                .to_owned(),
+        );
+    };
+    let seen = ready.observed_generation;
+    if seen.is_some_and(|seen| Some(seen) < item.metadata.generation) {
+        return Some(
+            "bundle-webhook has not reconciled the last change of the spec yet".to_owned(),
+        );
+    }
+    if ready.status == "True" {
+        return None;
+    }
+    let (message, code) = split_code(&ready.message);
+    // Further causes and the next step follow after semicolons.
+    let cause = message.split("; ").next().unwrap_or_default();
+    let cause = if cause.is_empty() {
+        &ready.reason
+    } else {
+        cause
+    };
+    Some(code.map_or_else(|| cause.to_owned(), |code| format!("{cause} [{}]", code.id)))
+}
+
 /// Returns the messages of conditions that are not met, without duplicates. Conditions with status
 /// False are before conditions with status Unknown. Health is included only if `health_counts` is
 /// `true`.
@@ -128,7 +157,7 @@ pub(crate) fn obstacles(item: &BundleDeployment, health_counts: bool) -> Vec<Str
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -151,6 +180,37 @@ mod tests {
             let (found, id) = split_code(message);
             assert_eq!((found, id.map(|code| code.id)), (text, code));
         }
+    }
+
+    #[test]
+    fn first_cause_is_one_sentence_of_the_current_generation() {
+        let item = |ready: Value| -> BundleDeployment {
+            serde_json::from_value(json!({
+                "metadata": {"name": "web", "generation": 2},
+                "spec": {"provisionerClassName": "c", "template": {"spec": {"provisionerClassName": "c", "source": {"type": "git"}}}},
+                "status": {"conditions": ready}
+            }))
+            .unwrap()
+        };
+        let ready = |status: &str, generation: i64, message: &str| {
+            item(
+                json!([{"type": "Ready", "status": status, "reason": "InstallFailed", "message": message,
+                "observedGeneration": generation, "lastTransitionTime": "2026-01-01T00:00:00Z"}]),
+            )
+        };
+        let cause = |item: &BundleDeployment| first_cause(item).unwrap_or_default();
+        assert_eq!(first_cause(&ready("True", 2, "")), None);
+        assert_eq!(
+            cause(&ready(
+                "False",
+                2,
+                "ana may not create Secrets; ana may not get Pods [BUNDLE-INSTALL-006]"
+            )),
+            "ana may not create Secrets [BUNDLE-INSTALL-006]"
+        );
+        assert_eq!(cause(&ready("False", 2, "")), "InstallFailed");
+        assert!(cause(&ready("True", 1, "")).contains("has not reconciled the last change"));
+        assert!(cause(&item(json!([]))).contains("has not reconciled the object yet"));
     }
 
     #[test]

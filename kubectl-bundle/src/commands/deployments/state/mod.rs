@@ -2,6 +2,7 @@
 //! reach the expected state.
 
 pub(crate) mod conditions;
+pub(crate) mod inventory;
 pub(crate) mod objects;
 pub(crate) mod prediction;
 pub(crate) mod unserved_api;

@@ -48,46 +48,53 @@ impl InstalledObjects {
     /// Missing permissions are first, in the syntax of `kubectl auth can-i`. `are_events_unread`
     /// adds the permission for Events.
     pub(crate) fn unread_causes(&self, are_events_unread: bool) -> (Vec<String>, bool) {
-        let mut forbidden: BTreeMap<(&str, Option<&str>), Vec<&str>> = BTreeMap::new();
-        let mut others = Vec::new();
-        for list in &self.unread {
-            match &list.cause {
-                UnreadCause::Forbidden(verb, resource) => {
-                    let permission = (*verb, list.namespace.as_deref());
-                    forbidden.entry(permission).or_default().push(resource);
-                }
-                UnreadCause::NotServed => others.push(format!("{}: not served", list.kind)),
-                UnreadCause::Failed(why) => others.push(format!("{}: {why}", list.kind)),
-            }
-        }
-        if are_events_unread {
-            forbidden
-                .entry(("list", Some("default")))
-                .or_default()
-                .push("events");
-        }
-        let lacks_permission = !forbidden.is_empty();
-        let mut causes: Vec<String> = forbidden
-            .into_iter()
-            .map(|((verb, namespace), mut resources)| {
-                resources.dedup();
-                let resources = resources.join(", ");
-                match namespace {
-                    Some(namespace) => {
-                        format!("no permission to {verb} {resources} in namespace {namespace}")
-                    }
-                    None => format!("no permission to {verb} {resources} in the cluster"),
-                }
-            })
-            .collect();
-        causes.append(&mut others);
-        let more = causes.len().saturating_sub(MAX_CAUSES);
-        causes.truncate(MAX_CAUSES);
-        if more > 0 {
-            causes.push(format!("and {more} more"));
-        }
-        (causes, lacks_permission)
+        let events = are_events_unread.then(|| UnreadList {
+            kind: GroupKind::new("", "Event"),
+            namespace: Some("default".to_owned()),
+            cause: UnreadCause::Forbidden("list", "events".to_owned()),
+        });
+        unread_causes(self.unread.iter().chain(&events))
     }
+}
+
+/// Returns the causes for which objects could not be read, and whether permissions are missing:
+/// missing permissions in the syntax of `kubectl auth can-i`, then other causes.
+pub(crate) fn unread_causes<'a>(
+    unread: impl IntoIterator<Item = &'a UnreadList>,
+) -> (Vec<String>, bool) {
+    let mut forbidden: BTreeMap<(&str, Option<&str>), Vec<&str>> = BTreeMap::new();
+    let mut others = Vec::new();
+    for list in unread {
+        match &list.cause {
+            UnreadCause::Forbidden(verb, resource) => {
+                let permission = (*verb, list.namespace.as_deref());
+                forbidden.entry(permission).or_default().push(resource);
+            }
+            UnreadCause::NotServed => others.push(format!("{}: not served", list.kind)),
+            UnreadCause::Failed(why) => others.push(format!("{}: {why}", list.kind)),
+        }
+    }
+    let lacks_permission = !forbidden.is_empty();
+    let mut causes: Vec<String> = forbidden
+        .into_iter()
+        .map(|((verb, namespace), mut resources)| {
+            resources.dedup();
+            let resources = resources.join(", ");
+            match namespace {
+                Some(namespace) => {
+                    format!("no permission to {verb} {resources} in namespace {namespace}")
+                }
+                None => format!("no permission to {verb} {resources} in the cluster"),
+            }
+        })
+        .collect();
+    causes.append(&mut others);
+    let more = causes.len().saturating_sub(MAX_CAUSES);
+    causes.truncate(MAX_CAUSES);
+    if more > 0 {
+        causes.push(format!("and {more} more"));
+    }
+    (causes, lacks_permission)
 }
 
 /// An existing object.
@@ -101,6 +108,10 @@ pub(crate) struct LiveObject {
     pub(crate) created: Option<Time>,
     /// Health; `None` for a kind without health.
     pub(crate) health: Option<Health>,
+    /// Uid.
+    pub(crate) uid: String,
+    /// Uids of its owners, from `ownerReferences`.
+    pub(crate) owners: Vec<String>,
 }
 
 /// Objects of a kind that could not be read.
@@ -126,7 +137,8 @@ pub(crate) enum UnreadCause {
 }
 
 impl UnreadCause {
-    fn of(failure: &Failure, verb: &'static str, resource: &str) -> Self {
+    /// Returns the cause of a failed request with this verb on this resource.
+    pub(crate) fn of(failure: &Failure, verb: &'static str, resource: &str) -> Self {
         match failure {
             Failure::Server(status) if status.code == 403 => {
                 Self::Forbidden(verb, resource.to_owned())
@@ -138,11 +150,13 @@ impl UnreadCause {
     }
 }
 
-fn has_health_of(kind: &Kind) -> bool {
+/// Returns `true` if objects of the kind can be unready.
+pub(crate) fn has_health_of(kind: &Kind) -> bool {
     has_health(&kind.resource.group, &kind.resource.kind)
 }
 
-fn live(kind: &Kind, metadata: &ObjectMeta, object: &Value) -> LiveObject {
+/// Returns the object with these metadata.
+pub(crate) fn live(kind: &Kind, metadata: &ObjectMeta, object: &Value) -> LiveObject {
     let group_kind = kind.group_kind();
     let name = metadata.name.as_deref().unwrap_or_default();
     let key = match &metadata.namespace {
@@ -155,6 +169,13 @@ fn live(kind: &Kind, metadata: &ObjectMeta, object: &Value) -> LiveObject {
         api_version: kind.resource.api_version.clone(),
         created: metadata.creation_timestamp.clone(),
         health: is_judged.then(|| health(&kind.resource.group, &kind.resource.kind, object)),
+        uid: metadata.uid.clone().unwrap_or_default(),
+        owners: metadata
+            .owner_references
+            .iter()
+            .flatten()
+            .map(|owner| owner.uid.clone())
+            .collect(),
     }
 }
 
@@ -222,7 +243,7 @@ pub(crate) async fn read(
 }
 
 /// Looks up these kinds in API discovery.
-async fn served_kinds(
+pub(crate) async fn served_kinds(
     cluster: &Cluster,
     kinds: &BTreeSet<GroupKind>,
     unread: &mut Vec<UnreadList>,
@@ -374,7 +395,8 @@ async fn list_kind(
     Ok((objects, next.is_some_and(|token| !token.is_empty())))
 }
 
-fn live_metadata(kind: &Kind, item: &PartialObjectMeta<DynamicObject>) -> LiveObject {
+/// Returns an object whose metadata was read.
+pub(crate) fn live_metadata(kind: &Kind, item: &PartialObjectMeta<DynamicObject>) -> LiveObject {
     let value = serde_json::json!({"metadata": item.metadata});
     live(kind, &item.metadata, &value)
 }

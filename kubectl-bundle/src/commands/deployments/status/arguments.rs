@@ -6,8 +6,9 @@ use super::Status;
 use crate::failure::Outcome;
 use crate::flags::{ClusterFlags, Environment, TableFormat};
 
-/// Describe one BundleDeployment: installed content, requester, conditions with their messages, and
-/// the installed objects with version, last correction and health, as far as you may read them.
+/// Describe one BundleDeployment: installed content, requester, the first cause if it is not ready,
+/// conditions with their messages, and the installed objects with version, last correction and
+/// health, as far as you may read them.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use kube::api::Api;
 
 use super::listing;
-use super::state::conditions::qualified;
+use super::state::conditions::{first_cause, qualified};
 use super::state::objects;
 use crate::cluster::{Cluster, KubeSettings};
 use crate::failure::Outcome;
@@ -143,6 +143,7 @@ fn describe(item: &BundleDeployment, status: &BundleDeploymentStatus) -> String 
         ),
         ("Requested by", installed.requested_by.unwrap_or_default()),
         ("Approved by", installed.approved_by.unwrap_or_default()),
+        ("Not ready", first_cause(item).unwrap_or_default()),
     ];
     let mut text = String::new();
     for (label, value) in lines.iter().filter(|(_, value)| !value.is_empty()) {

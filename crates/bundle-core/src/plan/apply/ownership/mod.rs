@@ -165,6 +165,86 @@ fn fold_string_data(entries: &mut [Value], manager: &str) {
     }
 }
 
+/// Removes the fields from `object` that only [`FORMER_MANAGERS`] own: the first apply after an
+/// adoption removes these fields. `object` is the result of an apply of this project that did not
+/// take over the fields.
+pub fn remove_former_fields(object: &mut Value) {
+    let api_version = object["apiVersion"].clone();
+    let entries = object["metadata"]["managedFields"].as_array().cloned();
+    let (former, others): (Vec<Value>, Vec<Value>) =
+        entries.unwrap_or_default().into_iter().partition(is_former);
+    let fields = |entries: Vec<Value>| {
+        let mut fields = Map::new();
+        for mut entry in entries {
+            if let Value::Object(owned) = entry["fieldsV1"].take() {
+                union(&mut fields, owned);
+            }
+        }
+        fields
+    };
+    let is_comparable = |entry: &Value| entry["apiVersion"] == api_version;
+    let former = fields(former.into_iter().filter(is_comparable).collect());
+    remove_unowned(object, &former, &fields(others));
+}
+
+/// Removes the fields of `former` that are not in `kept`. A field with fields below it is removed
+/// only if nothing is left in it.
+fn remove_unowned(target: &mut Value, former: &Map<String, Value>, kept: &Map<String, Value>) {
+    let none = Map::new();
+    for (key, inner) in former {
+        let inner = inner.as_object().unwrap_or(&none);
+        let below = match kept.get(key) {
+            None => &none,
+            // Another manager owns the whole field.
+            Some(owned) => match owned.as_object() {
+                Some(owned) if !owned.is_empty() => owned,
+                _ => continue,
+            },
+        };
+        let is_unowned = !kept.contains_key(key);
+        match (key.split_once(':'), &mut *target) {
+            (Some(("f", name)), Value::Object(object)) => {
+                let Some(value) = object.get_mut(name) else {
+                    continue;
+                };
+                remove_unowned(value, inner, below);
+                if is_unowned && (inner.is_empty() || is_empty(value)) {
+                    object.remove(name);
+                }
+            }
+            (Some(("k", identity)), Value::Array(items)) => {
+                let Ok(Value::Object(identity)) = serde_json::from_str(identity) else {
+                    continue;
+                };
+                let is_meant = |item: &Value| {
+                    let mut fields = identity.iter();
+                    fields.all(|(name, value)| item.get(name) == Some(value))
+                };
+                if is_unowned && inner.contains_key(".") {
+                    items.retain(|item| !is_meant(item));
+                }
+                for item in items.iter_mut().filter(|item| is_meant(item)) {
+                    remove_unowned(item, inner, below);
+                }
+            }
+            (Some(("v", member)), Value::Array(items)) if is_unowned => {
+                if let Ok(member) = serde_json::from_str::<Value>(member) {
+                    items.retain(|item| *item != member);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Object(fields) => fields.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        _ => false,
+    }
+}
+
 fn take_list(entries: &mut Vec<Value>, (manager, api_version): (&str, &str), list: &ListPath) {
     let mut taken = Map::new();
     let own = entries

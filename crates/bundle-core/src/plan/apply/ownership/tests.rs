@@ -195,3 +195,69 @@ fn only_causes_about_lists_count() {
     ];
     assert_eq!(contested_lists(&service, twice).len(), 1);
 }
+
+#[test]
+fn fields_of_only_former_managers_are_removed() {
+    let entry = |manager: &str, operation: &str, fields: Value| json!({"manager": manager, "operation": operation, "apiVersion": "apps/v1", "fieldsV1": fields});
+    let port = |number: u32| format!("k:{{\"containerPort\":{number}}}");
+    let mut object = json!({
+        "apiVersion": "apps/v1",
+        "metadata": {
+            "labels": {"app": "web", "old": "x", "team": "a"},
+            "finalizers": ["old", "kept"],
+            "managedFields": [
+                entry("helm", "Update", json!({
+                    "f:metadata": {
+                        "f:labels": {".": {}, "f:app": {}, "f:old": {}, "f:team": {}},
+                        "f:finalizers": {".": {}, "v:\"old\"": {}},
+                    },
+                    "f:spec": {
+                        "f:paused": {}, "f:whole": {"f:part": {}},
+                        "f:ports": {".": {}, port(80): {".": {}, "f:name": {}}, port(81): {".": {}, "f:name": {}}},
+                    },
+                })),
+                entry("bundle-webhook", "Apply", json!({
+                    "f:metadata": {"f:labels": {"f:app": {}}, "f:finalizers": {"v:\"kept\"": {}}},
+                    "f:spec": {"f:whole": {}, "f:ports": {port(80): {".": {}}}},
+                })),
+                entry("team", "Update", json!({"f:metadata": {"f:labels": {"f:team": {}}}})),
+            ],
+        },
+        "spec": {
+            "paused": true, "whole": {"part": 1},
+            "ports": [{"containerPort": 80, "name": "http"}, {"containerPort": 81, "name": "admin"}],
+        },
+    });
+    remove_former_fields(&mut object);
+    let metadata = object["metadata"].as_object_mut().unwrap();
+    metadata.remove("managedFields");
+    assert_eq!(
+        object,
+        json!({
+            "apiVersion": "apps/v1",
+            "metadata": {"labels": {"app": "web", "team": "a"}, "finalizers": ["kept"]},
+            "spec": {"whole": {"part": 1}, "ports": [{"containerPort": 80}]},
+        })
+    );
+}
+
+#[test]
+fn fields_without_a_manager_stay_beside_removed_ones() {
+    let helm = json!({"manager": "helm", "operation": "Apply", "apiVersion": "v1", "fieldsV1": {
+        "f:metadata": {"f:annotations": {".": {}, "f:release": {}}}, "f:data": {"f:old": {}},
+    }});
+    let mut object = json!({
+        "apiVersion": "v1",
+        "metadata": {"name": "web", "annotations": {"release": "web"}, "managedFields": [helm]},
+        "data": {"old": "x", "kept": "y"},
+    });
+    remove_former_fields(&mut object);
+    object["metadata"]
+        .as_object_mut()
+        .unwrap()
+        .remove("managedFields");
+    assert_eq!(
+        object,
+        json!({"apiVersion": "v1", "metadata": {"name": "web"}, "data": {"kept": "y"}})
+    );
+}

@@ -3,6 +3,8 @@
 //! each step. Clients can show the same plan. webhook::reconcile executes the steps. `status`
 //! computes the conditions.
 
+mod effect;
+
 use std::collections::BTreeSet;
 
 /// Content whose objects are applied, as far as this process knows.

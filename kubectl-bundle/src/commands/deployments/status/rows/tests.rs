@@ -7,6 +7,8 @@ fn live(key: &str, health: Option<Health>) -> LiveObject {
         key: key.to_owned(),
         api_version: "v1".to_owned(),
         created: Some(Time("2026-01-01T09:00:00Z".parse().unwrap())),
+        uid: String::new(),
+        owners: Vec::new(),
         health,
     }
 }

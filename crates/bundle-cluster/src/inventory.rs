@@ -1,4 +1,5 @@
-//! An inventory as a ConfigMap: compressed JSON in its `binaryData`.
+//! Inventories as ConfigMaps: compressed JSON in `binaryData`. bundle-webhook writes them, and both
+//! programs read them. The rules of inventories are in `bundle_core::plan::inventory`.
 
 use std::io::{Read as _, Write as _};
 
@@ -11,18 +12,34 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
 use kube::api::ObjectMeta;
 
-use super::error::InventoryStoreError;
+use crate::heavy;
 
 /// Prefix of the ConfigMap name. The uid of the BundleDeployment follows.
-pub(super) const NAME_PREFIX: &str = "inventory-";
+pub const NAME_PREFIX: &str = "inventory-";
 /// The key in `binaryData` of the ConfigMap.
 const DATA_KEY: &str = "inventory.json.gz";
 /// Maximum size of the compressed data, in bytes. It is slightly below the limit of the API server.
 const MAX_COMPRESSED: usize = 1_000_000;
 
+/// The reason why a ConfigMap is not read or written as an inventory.
+#[derive(Debug, thiserror::Error)]
+pub enum InventoryMapError {
+    /// The inventory in the ConfigMap is invalid, or too large for a ConfigMap.
+    #[error(transparent)]
+    Inventory(#[from] InventoryError),
+    /// The ConfigMap contains no inventory.
+    #[error("ConfigMap {name} is not an inventory: {why}")]
+    Damaged {
+        /// Name of the ConfigMap.
+        name: String,
+        /// Reason.
+        why: String,
+    },
+}
+
 /// Returns the inventory in a ConfigMap. At most [`MAX_BYTES`] are decompressed.
-pub(super) fn read(map: &ConfigMap) -> Result<Inventory, InventoryStoreError> {
-    let damaged = |why: &str| InventoryStoreError::Damaged {
+pub fn read(map: &ConfigMap) -> Result<Inventory, InventoryMapError> {
+    let damaged = |why: &str| InventoryMapError::Damaged {
         name: map.name_any(),
         why: why.to_owned(),
     };
@@ -31,7 +48,7 @@ pub(super) fn read(map: &ConfigMap) -> Result<Inventory, InventoryStoreError> {
         .as_ref()
         .and_then(|data| data.get(DATA_KEY))
         .ok_or_else(|| damaged("its data is missing"))?;
-    crate::heavy::run(|| {
+    heavy::run(|| {
         let mut bytes = Vec::new();
         let most = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX);
         GzDecoder::new(packed.0.as_slice())
@@ -44,25 +61,25 @@ pub(super) fn read(map: &ConfigMap) -> Result<Inventory, InventoryStoreError> {
 
 /// Returns the ConfigMap of the inventory of the BundleDeployment with this uid, with a
 /// `resource_version` for an update.
-pub(super) fn write(
+pub fn write(
     uid: &str,
     inventory: &Inventory,
     resource_version: Option<String>,
-) -> Result<ConfigMap, InventoryStoreError> {
+) -> Result<ConfigMap, InventoryMapError> {
     let name = format!("{NAME_PREFIX}{uid}");
-    let packed = crate::heavy::run(|| {
+    let packed = heavy::run(|| {
         let bytes = inventory.encode()?;
         let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
         encoder
             .write_all(&bytes)
             .and_then(|()| encoder.finish())
-            .map_err(|error| InventoryStoreError::Damaged {
+            .map_err(|error| InventoryMapError::Damaged {
                 name: name.clone(),
                 why: error.to_string(),
             })
     })?;
     if packed.len() > MAX_COMPRESSED {
-        return Err(InventoryStoreError::Inventory(InventoryError::TooLarge {
+        return Err(InventoryMapError::Inventory(InventoryError::TooLarge {
             bytes: packed.len(),
             most: MAX_COMPRESSED,
         }));
@@ -100,10 +117,7 @@ mod tests {
         let mut damaged = map.clone();
         damaged.binary_data = Some([(DATA_KEY.to_owned(), ByteString(b"x".to_vec()))].into());
         for map in [damaged, ConfigMap::default()] {
-            assert!(matches!(
-                read(&map),
-                Err(InventoryStoreError::Damaged { .. })
-            ));
+            assert!(matches!(read(&map), Err(InventoryMapError::Damaged { .. })));
         }
     }
 
@@ -116,7 +130,7 @@ mod tests {
             Some([(DATA_KEY.to_owned(), ByteString(encoder.finish().unwrap()))].into());
         assert!(matches!(
             read(&bomb),
-            Err(InventoryStoreError::Inventory(
+            Err(InventoryMapError::Inventory(
                 InventoryError::TooLarge { .. }
             ))
         ));

@@ -1,0 +1,153 @@
+//! The objects that an adoption takes over, by the tool that manages them.
+
+use std::collections::BTreeMap;
+
+use bundle_core::diagnostic::{Finding, Findings, codes};
+
+use crate::commands::deployments::preview::origin::ObjectOrigin;
+use crate::commands::deployments::preview::{NoteEffect, Preview};
+use crate::ui::safe;
+
+/// Maximum number of objects of a tool that a note names.
+const MAX_NAMED: usize = 5;
+
+/// Objects that an adoption takes over.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct AdoptedObjects {
+    /// Keys by tool; `None` without a mark of a tool.
+    by_origin: BTreeMap<Option<ObjectOrigin>, Vec<String>>,
+}
+
+/// Returns the objects that the BundleDeployment `name` adopts. Fails if an object cannot be
+/// adopted, or if no object needs to be.
+pub(super) fn adopted(name: &str, preview: &Preview) -> Result<AdoptedObjects, Findings> {
+    let mut findings = Findings::default();
+    let mut by_origin: BTreeMap<Option<ObjectOrigin>, Vec<String>> = BTreeMap::new();
+    for change in &preview.changes {
+        let Some(note) = &change.note else {
+            continue;
+        };
+        match note.effect {
+            NoteEffect::Adoption => {
+                let keys = by_origin.entry(change.origin.clone()).or_default();
+                keys.push(change.key.clone());
+            }
+            NoteEffect::Failure | NoteEffect::UnsafeDefinition => {
+                let message = format!("{}: {}", change.key, note.text);
+                findings.push(Finding::error(codes::cluster::NOT_ADOPTABLE, message).hint(
+                    "remove the object from the content, or correct the cause; nothing was changed",
+                ));
+            }
+            NoteEffect::None => {}
+        }
+    }
+    if by_origin.is_empty() && !findings.has_errors() {
+        let message = format!("bundledeployment {name}: the content has no object to adopt");
+        findings.push(
+            Finding::error(codes::cluster::NOTHING_TO_ADOPT, message)
+                .hint("install the content with `kubectl bundle deploy`"),
+        );
+    }
+    if findings.has_errors() {
+        return Err(findings);
+    }
+    Ok(AdoptedObjects { by_origin })
+}
+
+impl AdoptedObjects {
+    /// Returns the number of objects as text.
+    pub(super) fn count(&self) -> String {
+        match self.by_origin.values().map(Vec::len).sum::<usize>() {
+            1 => "1 object".to_owned(),
+            count => format!("{count} objects"),
+        }
+    }
+
+    /// Returns a line for each tool with the objects that it manages.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (origin, keys) in &self.by_origin {
+            let tool = match origin {
+                Some(origin) => safe(&origin.to_string()),
+                None => "no tool".to_owned(),
+            };
+            let named: Vec<String> = keys.iter().take(MAX_NAMED).map(|key| safe(key)).collect();
+            let more = match keys.len().saturating_sub(MAX_NAMED) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            lines.push(format!("managed by {tool}: {}{more}", named.join(", ")));
+            if origin.as_ref().is_some_and(ObjectOrigin::is_controller) {
+                lines.push(format!(
+                    "{tool} applies these objects again after the adoption: remove them from its source first"
+                ));
+            }
+        }
+        lines
+    }
+
+    /// Returns the steps that remain for the user after the adoption.
+    pub(super) fn next_steps(&self) -> Vec<String> {
+        let origins = self.by_origin.keys().flatten();
+        let steps = origins.filter_map(|origin| match origin {
+            ObjectOrigin::Helm { release, namespace } => {
+                let (release, namespace) = (safe(release), safe(namespace));
+                Some(format!(
+                    "Helm still lists release {namespace}/{release}, and `helm uninstall` deletes the adopted objects. Remove only its record: kubectl delete secret -n {namespace} -l owner=helm,name={release}"
+                ))
+            }
+            _ => None,
+        });
+        steps.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::deployments::preview::tests_support::noted;
+
+    fn helm() -> ObjectOrigin {
+        ObjectOrigin::Helm {
+            release: "web".to_owned(),
+            namespace: "team-a".to_owned(),
+        }
+    }
+
+    #[test]
+    fn adopted_objects_are_grouped_by_tool() {
+        let flux = ObjectOrigin::Flux("Kustomization web".to_owned());
+        let preview = noted(vec![
+            ("ConfigMap/team-a/web", NoteEffect::Adoption, Some(helm())),
+            ("Service/team-a/web", NoteEffect::Adoption, Some(helm())),
+            ("ConfigMap/team-a/x", NoteEffect::Adoption, Some(flux)),
+            ("ConfigMap/team-a/y", NoteEffect::None, None),
+        ]);
+        let adopted = adopted("web", &preview).unwrap();
+        assert_eq!(adopted.count(), "3 objects");
+        assert_eq!(
+            adopted.lines(),
+            [
+                "managed by Helm release team-a/web: ConfigMap/team-a/web, Service/team-a/web",
+                "managed by Flux Kustomization web: ConfigMap/team-a/x",
+                "Flux Kustomization web applies these objects again after the adoption: remove them from its source first",
+            ]
+        );
+        let steps = adopted.next_steps();
+        assert_eq!(steps.len(), 1);
+        assert!(steps[0].ends_with("kubectl delete secret -n team-a -l owner=helm,name=web"));
+    }
+
+    #[test]
+    fn content_without_existing_objects_and_foreign_objects_are_rejected() {
+        let none = adopted("web", &noted(Vec::new())).unwrap_err();
+        let code = |findings: &Findings| findings.errors().next().unwrap().code.id;
+        assert_eq!(code(&none), "BUNDLE-CLUSTER-035");
+        let foreign = noted(vec![
+            ("ConfigMap/a/web", NoteEffect::Failure, None),
+            ("ConfigMap/a/x", NoteEffect::Adoption, None),
+        ]);
+        let rejected = adopted("web", &foreign).unwrap_err();
+        assert_eq!(code(&rejected), "BUNDLE-CLUSTER-034");
+    }
+}

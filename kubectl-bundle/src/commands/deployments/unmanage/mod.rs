@@ -1,0 +1,153 @@
+//! `unmanage`: deletes a BundleDeployment and keeps its installed objects.
+
+mod arguments;
+
+use bundle_api::BundleDeployment;
+use bundle_api::deployment::DeleteObjects;
+use bundle_cluster::ByName;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
+use serde_json::json;
+
+use super::state::prediction::Goal;
+use super::state::waiting;
+use crate::cluster::apply::{DryRun, FIELD_MANAGER};
+use crate::cluster::wait::Wait;
+use crate::cluster::{Cluster, KubeSettings};
+use crate::failure::Outcome;
+use crate::ui::Ui;
+
+pub(crate) use arguments::Arguments;
+
+/// Settings of `unmanage`.
+pub(crate) struct Unmanage {
+    /// Name of the BundleDeployment.
+    pub(crate) name: String,
+    /// Wait mode and timeout.
+    pub(crate) wait: Wait,
+    /// Mode of a dry run.
+    pub(crate) dry_run: DryRun,
+    /// Cluster settings.
+    pub(crate) cluster: KubeSettings,
+}
+
+impl Unmanage {
+    /// Sets the treatment of the objects, deletes the BundleDeployment, and waits.
+    pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
+        let cluster = Cluster::connect(&self.cluster).await?;
+        let api: Api<BundleDeployment> = Api::all(cluster.client.clone());
+        let before = cluster.ask(ByName(&api).get(&self.name)).await?;
+        let known = waiting::known_failure(&before);
+        let mut orphaned = before.clone();
+        if self.dry_run != DryRun::Client && !is_orphaning(&before) {
+            let patch = Patch::Merge(json!({
+                "metadata": {"uid": before.metadata.uid},
+                "spec": {"deletion": {"objects": DeleteObjects::Orphan}},
+            }));
+            let parameters = PatchParams {
+                dry_run: self.dry_run == DryRun::Server,
+                ..field_manager()
+            };
+            orphaned = cluster
+                .ask(ByName(&api).patch(&self.name, &parameters, &patch))
+                .await?;
+            for warning in cluster.take_warnings() {
+                ui.server_warning(&warning);
+            }
+        }
+        if self.dry_run != DryRun::Client {
+            let mut parameters = DeleteParams::background();
+            parameters.dry_run = self.dry_run == DryRun::Server;
+            // Another user could replace the object, or set another treatment, in the meantime.
+            parameters.preconditions = Some(Preconditions {
+                uid: orphaned.metadata.uid.clone(),
+                resource_version: None,
+            });
+            cluster
+                .ask(ByName(&api).delete(&self.name, &parameters))
+                .await?;
+        }
+        ui.data(format!(
+            "bundledeployment.core.rukpak.io {:?} deleted{}",
+            self.name,
+            self.dry_run.suffix()
+        ))?;
+        ui.note(format!("{}: {}", self.name, remains(&before)));
+        if self.wait != Wait::No && self.dry_run == DryRun::None {
+            let known = known.as_deref();
+            waiting::wait_until(ui, &cluster, &self.name, Goal::Gone, self.wait, known).await?;
+            ui.note(format!(
+                "{} is gone; its objects stay without the labels of bundle-webhook",
+                self.name
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn field_manager() -> PatchParams {
+    PatchParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    }
+}
+
+/// Returns `true` if a deletion keeps the objects.
+fn is_orphaning(item: &BundleDeployment) -> bool {
+    let deletion = item.spec.deletion.as_ref();
+    deletion.and_then(|deletion| deletion.objects.as_ref()) == Some(&DeleteObjects::Orphan)
+}
+
+/// Returns what remains after the deletion.
+fn remains(item: &BundleDeployment) -> String {
+    let status = item.status.as_ref();
+    let installed = status.and_then(|status| status.installed.as_ref());
+    match installed.map(|installed| installed.objects) {
+        None => "nothing is installed".to_owned(),
+        Some(Some(1)) => "1 object stays".to_owned(),
+        Some(Some(count)) => format!("{count} objects stay"),
+        Some(None) => "its objects stay".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(spec: serde_json::Value, status: serde_json::Value) -> BundleDeployment {
+        let mut item = json!({
+            "metadata": {"name": "web"},
+            "spec": {"provisionerClassName": "c", "template": {"spec": {"provisionerClassName": "c", "source": {"type": "git"}}}},
+            "status": status,
+        });
+        item["spec"]["deletion"] = spec;
+        serde_json::from_value(item).unwrap()
+    }
+
+    #[test]
+    fn objects_that_remain_are_counted() {
+        for (status, expected) in [
+            (json!({}), "nothing is installed"),
+            (
+                json!({"installed": {"digest": "d", "objects": 1}}),
+                "1 object stays",
+            ),
+            (
+                json!({"installed": {"digest": "d", "objects": 3}}),
+                "3 objects stay",
+            ),
+            (json!({"installed": {"digest": "d"}}), "its objects stay"),
+        ] {
+            assert_eq!(remains(&item(json!({}), status)), expected);
+        }
+    }
+
+    #[test]
+    fn only_orphan_keeps_the_objects() {
+        assert!(is_orphaning(&item(json!({"objects": "Orphan"}), json!({}))));
+        assert!(!is_orphaning(&item(
+            json!({"objects": "Delete"}),
+            json!({})
+        )));
+        assert!(!is_orphaning(&item(json!({}), json!({}))));
+    }
+}
