@@ -13,6 +13,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::answers::SmallPages;
+use crate::clock;
 use crate::heavy;
 use crate::url::parse;
 
@@ -47,7 +48,7 @@ impl<'a> ResourceValidation<'a> {
         Self {
             client,
             limits,
-            until: Instant::now() + limits.time,
+            until: clock::runtime_instant() + limits.time,
             objects: 0,
             bytes: 0,
         }
@@ -74,7 +75,7 @@ impl<'a> ResourceValidation<'a> {
                 let validated = heavy::run(|| {
                     for object in &page.items {
                         // One object can need many steps.
-                        if Instant::now() >= self.until {
+                        if clock::runtime_instant() >= self.until {
                             return Err(Unvalidated::Time(self.limits.time));
                         }
                         let namespace = object["metadata"]["namespace"].as_str();
@@ -187,11 +188,11 @@ mod tests {
                 } else {
                     String::new()
                 };
-                let list = json!({"kind": "JugList", "apiVersion": "example.com/v1", "metadata": {"continue": next}, "items": items});
+                let page = json!({"kind": "JugList", "apiVersion": "example.com/v1", "metadata": {"continue": next}, "items": items});
                 let response = Response::builder().header("content-type", "application/json");
                 Ok::<_, std::convert::Infallible>(
                     response
-                        .body(Body::from(list.to_string().into_bytes()))
+                        .body(Body::from(page.to_string().into_bytes()))
                         .unwrap(),
                 )
             }

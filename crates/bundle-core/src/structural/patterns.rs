@@ -36,6 +36,7 @@ impl Patterns {
 
     /// Returns the compiled pattern, and the steps that its compilation counts.
     pub(super) fn get(&mut self, text: &str) -> (&Result<Pattern, PatternError>, usize) {
+        static ABSENT: Result<Pattern, PatternError> = Err(PatternError::Bad(String::new()));
         let mut steps = 0;
         if !self.compiled.contains_key(text) {
             let pattern = if self.is_limited {
@@ -49,7 +50,6 @@ impl Patterns {
             };
             self.compiled.insert(text.to_owned(), pattern);
         }
-        static ABSENT: Result<Pattern, PatternError> = Err(PatternError::Bad(String::new()));
         (self.compiled.get(text).unwrap_or(&ABSENT), steps)
     }
 }

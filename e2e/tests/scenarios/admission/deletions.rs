@@ -211,8 +211,8 @@ async fn only_its_requester_and_users_with_manage_can_delete_a_deployment() {
         let refused = by(&cluster, "mallory", &line).await.failure(1).unwrap();
         assert!(refused.contains("BUNDLE-REVIEW-040"), "{line}: {refused}");
     }
-    let taken = kubectl_apply(&cluster, "mallory", &deployment("one", &reference)).await;
-    let refused = taken.failure(1).unwrap();
+    let applied = kubectl_apply(&cluster, "mallory", &deployment("one", &reference)).await;
+    let refused = applied.failure(1).unwrap();
     assert!(refused.contains("BUNDLE-REVIEW-040"), "{refused}");
     let label = "label bundledeployment one team=a";
     by(&cluster, "mallory", label).await.success().unwrap();

@@ -126,7 +126,7 @@ async fn unsafe_updates_of_installed_definitions_are_rejected_and_of_others_admi
     for text in [
         r#"failed to validate safety of UPDATE for CRD "kegs.crdguard.example.com" (NOTE: to disable this validation, set the "core.rukpak.io/safe-crd-upgrade-validation" annotation to "false"): "#,
         r#"error validating existing CRs against new CRD's schema for "kegs.crdguard.example.com": "#,
-        r#"new required fields added: [litres]"#,
+        "new required fields added: [litres]",
         "BUNDLE-REVIEW-075",
     ] {
         assert!(message.contains(text), "{message}");

@@ -47,11 +47,11 @@ fn deployment(exceptions: &Value) -> Value {
 fn fake() -> Fake {
     Fake {
         deployment: Some(deployment(&json!([]))),
-        owner: Some(Some(RecordedOwner {
+        owner: Some(RecordedOwner {
             uid: "u1".to_owned(),
             deployment: "shop".to_owned(),
             account: Some(("bundle-system".to_owned(), "installer".to_owned())),
-        })),
+        }),
         ..Fake::default()
     }
 }

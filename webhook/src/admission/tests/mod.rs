@@ -50,9 +50,9 @@ struct Fake {
     deployment: Option<Value>,
     /// Bundles that reference each ConfigMap. `None` if the Bundles are unknown.
     bundles: Option<Vec<String>>,
-    /// The BundleDeployment whose inventory records a definition with uid `crd`; outer `None`:
-    /// unknown.
-    owner: Option<Option<RecordedOwner>>,
+    /// The BundleDeployment whose inventory records a definition with uid `crd`. `None` if the
+    /// inventories cannot be read.
+    owner: Option<RecordedOwner>,
     questions: AtomicUsize,
     /// Number of requests to the registry.
     looks: AtomicUsize,
@@ -184,7 +184,7 @@ impl Lookups for SharedFake {
             "CustomResourceDefinition.apiextensions.k8s.io/jugs.example.com",
             "crd",
         );
-        Ok(owner.filter(|_| object == recorded))
+        Ok(Some(owner).filter(|_| object == recorded))
     }
     async fn read_image(
         &self,

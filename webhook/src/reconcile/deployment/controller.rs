@@ -65,13 +65,11 @@ impl DeploymentReconcile<'_> {
     pub(super) async fn run(&mut self) -> Result<Option<Duration>, ReconcileError> {
         crate::reconcile::context::check_provisioner(self.class)?;
         self.load_inventory().await?;
-        match self.replacement() {
-            Some(former) => self.run_replacement(&former).await,
-            None => {
-                let result = self.run_content().await;
-                self.continue_rollout(result).await
-            }
+        if let Some(former) = self.replacement() {
+            return self.run_replacement(&former).await;
         }
+        let result = self.run_content().await;
+        self.continue_rollout(result).await
     }
 
     /// Installs and maintains the content of the template.

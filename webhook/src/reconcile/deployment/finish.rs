@@ -60,7 +60,7 @@ impl DeploymentReconcile<'_> {
         conditions.apply_all(&changes);
         status.conditions = conditions.into_api();
         if has_installed || !warnings.is_empty() || error.is_none() && status.warnings.is_empty() {
-            status.warnings = merged(&status.warnings, warnings, has_installed);
+            status.warnings = merged(&status.warnings, &warnings, has_installed);
         }
         let written = writer::write(&ctx.own, &ctx.deployments, object, &old, &status).await?;
         let events = &ctx.deployment_events;
@@ -102,7 +102,7 @@ fn is_reported(old: &BundleDeploymentStatus, error: &ReconcileError) -> bool {
 
 /// Returns the warnings for the status, with hidden characters escaped. If no content was applied,
 /// the warnings of the last apply stay.
-fn merged(old: &[String], new: BTreeSet<String>, has_installed: bool) -> Vec<String> {
+fn merged(old: &[String], new: &BTreeSet<String>, has_installed: bool) -> Vec<String> {
     let mut all: BTreeSet<String> = new.iter().map(|warning| visible(warning)).collect();
     if !has_installed {
         all.extend(old.iter().cloned());

@@ -2,12 +2,12 @@
 //! stored inventories; only the leader caches inventories.
 
 use bundle_cluster::ByName;
+use bundle_cluster::inventory::{self as config_map, NAME_PREFIX};
 use bundle_core::plan::inventory::Inventory;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt as _};
 
-use super::config_map::{self, NAME_PREFIX};
 use super::error::InventoryStoreError;
 
 /// ConfigMaps on one page of a list.

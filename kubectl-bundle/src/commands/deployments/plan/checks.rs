@@ -237,8 +237,8 @@ mod tests {
         InstallStep::Authorize,
     ];
 
-    fn class(spec: serde_json::Value) -> ClassState {
-        ClassState::Known(Box::new(Class::parse("c", &spec).unwrap()))
+    fn class(spec: &serde_json::Value) -> ClassState {
+        ClassState::Known(Box::new(Class::parse("c", spec).unwrap()))
     }
 
     fn results(class: &ClassState, approval: &ApprovalState, preview: &Preview) -> Vec<String> {
@@ -264,7 +264,7 @@ mod tests {
             json!({"provisioner": "core.rukpak.io/plain", "authorization": "Requester"});
         let missing = ApprovalState::Missing;
         assert_eq!(
-            results(&class(provisioner), &missing, &failed(true, false)),
+            results(&class(&provisioner), &missing, &failed(true, false)),
             [
                 "Class passes",
                 "CustomResourceDefinitions passes",
@@ -273,14 +273,14 @@ mod tests {
             ]
         );
         let by_class = json!({"provisioner": "core.rukpak.io/plain", "authorization": "Class"});
-        let found = results(&class(by_class), &missing, &failed(true, false));
+        let found = results(&class(&by_class), &missing, &failed(true, false));
         assert_eq!(found[2], "Permissions unknown");
     }
 
     #[test]
     fn approval_is_checked_for_classes_that_require_it() {
         let spec = json!({"provisioner": "core.rukpak.io/plain", "approval": {"mode": "Required", "by": "Anyone"}});
-        let required = class(spec);
+        let required = class(&spec);
         let preview = Preview::default();
         let of = |approval: ApprovalState| results(&required, &approval, &preview)[1].clone();
         assert_eq!(of(ApprovalState::Missing), "Approval fails");

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use bundle_api::names;
 use bundle_cluster::object::entries;
 use bundle_cluster::{ByName, error, namespaced};
-use bundle_core::plan::crd_upgrade;
 use bundle_core::plan::ignore::{self, Rule};
 use bundle_core::plan::jobs;
 use bundle_core::plan::ownership;

@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn stops_at_permanent_failures() {
         let install = |message| failing("InstallFailed", message);
-        for (item, code, expected) in [
+        for (item, code, expected) in vec![
             (
                 install("exists"),
                 Some(codes::install::COLLISION),

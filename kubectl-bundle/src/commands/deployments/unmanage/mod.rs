@@ -113,7 +113,7 @@ fn remains(item: &BundleDeployment) -> String {
 mod tests {
     use super::*;
 
-    fn item(spec: serde_json::Value, status: serde_json::Value) -> BundleDeployment {
+    fn item(spec: serde_json::Value, status: &serde_json::Value) -> BundleDeployment {
         let mut item = json!({
             "metadata": {"name": "web"},
             "spec": {"provisionerClassName": "c", "template": {"spec": {"provisionerClassName": "c", "source": {"type": "git"}}}},
@@ -137,17 +137,20 @@ mod tests {
             ),
             (json!({"installed": {"digest": "d"}}), "its objects stay"),
         ] {
-            assert_eq!(remains(&item(json!({}), status)), expected);
+            assert_eq!(remains(&item(json!({}), &status)), expected);
         }
     }
 
     #[test]
     fn only_orphan_keeps_the_objects() {
-        assert!(is_orphaning(&item(json!({"objects": "Orphan"}), json!({}))));
+        assert!(is_orphaning(&item(
+            json!({"objects": "Orphan"}),
+            &json!({})
+        )));
         assert!(!is_orphaning(&item(
             json!({"objects": "Delete"}),
-            json!({})
+            &json!({})
         )));
-        assert!(!is_orphaning(&item(json!({}), json!({}))));
+        assert!(!is_orphaning(&item(json!({}), &json!({}))));
     }
 }

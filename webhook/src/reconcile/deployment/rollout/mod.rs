@@ -128,8 +128,8 @@ impl DeploymentReconcile<'_> {
             .await?;
         self.report_rollout(&unhealthy);
         match step {
-            RolloutStep::Wait(left) => result.map(|wait| sooner(wait, left)),
-            RolloutStep::Restart => result.map(|wait| sooner(wait, deadline)),
+            RolloutStep::Wait(left) => result.map(|wait| Some(sooner(wait, left))),
+            RolloutStep::Restart => result.map(|wait| Some(sooner(wait, deadline))),
             // The next reconcile installs the former content.
             RolloutStep::Return => Ok(Some(Duration::ZERO)),
             RolloutStep::Keep | RolloutStep::RecordHealthy | RolloutStep::Hold(_) => result,
@@ -247,8 +247,8 @@ fn cause(unhealthy: &BTreeMap<String, String>) -> String {
     some_of(&list, MAX_CAUSES)
 }
 
-fn sooner(wait: Option<Duration>, left: Duration) -> Option<Duration> {
-    Some(wait.map_or(left, |wait| wait.min(left)))
+fn sooner(wait: Option<Duration>, left: Duration) -> Duration {
+    wait.map_or(left, |wait| wait.min(left))
 }
 
 /// Returns the time in milliseconds since 1970.

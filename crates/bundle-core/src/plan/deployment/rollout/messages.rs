@@ -100,9 +100,9 @@ pub fn duration_text(duration: Duration) -> String {
         (u64::from(duration.subsec_millis()), "ms"),
     ];
     let parts = parts.iter().filter(|(number, _)| *number > 0);
-    parts
-        .map(|(number, unit)| format!("{number}{unit}"))
-        .collect()
+    parts.fold(String::new(), |text, (number, unit)| {
+        format!("{text}{number}{unit}")
+    })
 }
 
 #[cfg(test)]

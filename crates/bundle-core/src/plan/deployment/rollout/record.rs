@@ -302,16 +302,16 @@ impl ObservedRollout<'_> {
             };
         };
         match attempt.state {
-            RolloutState::Healthy
-            | RolloutState::Returning { .. }
-            | RolloutState::Returned { .. } => RolloutStep::Keep,
             RolloutState::Applying | RolloutState::Waiting | RolloutState::Held { .. }
                 if is_healthy =>
             {
                 RolloutStep::RecordHealthy
             }
-            RolloutState::Held { .. } => RolloutStep::Keep,
             RolloutState::Applying | RolloutState::Waiting => self.after_deadline(attempt.since),
+            RolloutState::Healthy
+            | RolloutState::Held { .. }
+            | RolloutState::Returning { .. }
+            | RolloutState::Returned { .. } => RolloutStep::Keep,
         }
     }
 

@@ -122,7 +122,7 @@ impl TreeReader<'_> {
         let key = format!("Bundle.{}/{name}", names::GROUP);
         let api: Api<Bundle> = Api::all(self.cluster.client.clone());
         let bundle = match self.cluster.ask(ByName(&api).get_opt(name)).await {
-            Ok(Some(bundle)) if revisions::is_owned(&bundle, item) => bundle,
+            Ok(Some(bundle)) if revisions::generated_hash(&bundle, item).is_some() => bundle,
             Ok(Some(_)) => return TreeNode::new(&key, "", NodeState::Replaced),
             Ok(None) => return TreeNode::new(&key, "", NodeState::Missing),
             Err(failure) => {
