@@ -17,7 +17,7 @@ pub(crate) struct Confirmation {
 }
 
 impl Confirmation {
-    /// Asks the question, and fails unless the user confirms. Nothing is asked after `--yes`.
+    /// Asks the question, and fails unless the user confirms. With `--yes`, it does not ask.
     pub(crate) fn ask(self, ui: &mut Ui, question: &str) -> Outcome {
         if self.is_given {
             return Ok(());

@@ -3,7 +3,6 @@
 pub(super) mod compatibility;
 pub(super) mod controller;
 pub(super) mod generated;
-pub(super) mod released;
 mod status;
 mod steps;
 pub(super) mod unpack;

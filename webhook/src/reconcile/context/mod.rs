@@ -1,6 +1,7 @@
 //! The state that all reconcilers share: clients, caches, inventories, watches and failure counts.
 
 pub(super) mod failures;
+pub(super) mod released;
 pub(super) mod rights_schedule;
 
 use std::collections::HashMap;
@@ -21,10 +22,10 @@ use crate::reconcile::api::discovery::Apis;
 use crate::reconcile::api::object;
 use crate::reconcile::apply::allowed_dry_runs::AllowedDryRuns;
 use crate::reconcile::background_tasks::BackgroundTasks;
-use crate::reconcile::bundle::released::ReleasedCopies;
 use crate::reconcile::content::store::Store;
 use crate::reconcile::content::unpacked::{UnpackError, Unpacked};
 use crate::reconcile::context::failures::FailureCounts;
+use crate::reconcile::context::released::ReleasedCopies;
 use crate::reconcile::context::rights_schedule::RightsSchedule;
 use crate::reconcile::drift::scope::WatchPermissions;
 use crate::reconcile::drift::states::InstalledStates;

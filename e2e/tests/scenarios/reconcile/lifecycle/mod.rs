@@ -11,18 +11,16 @@ use super::{
     until, within_a_second,
 };
 
-mod adopt;
 mod crd_upgrades;
 mod failed_upgrades;
 mod invalid_objects;
 mod jobs;
 mod package_rules;
-mod preview;
 mod reinstall;
 mod removal;
 mod rollback;
 mod rollout;
-mod tree;
+mod verbs;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn shop_is_installed_restored_upgraded_and_removed() {

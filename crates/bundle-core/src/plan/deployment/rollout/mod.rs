@@ -22,7 +22,7 @@ pub use record::{
 /// Observed state of the content of the spec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContentState {
-    /// Not all objects are applied, or their health was not read. A dependency may not respond.
+    /// Not all objects are applied, or their health was not read. For example, a dependency does not respond.
     Unknown,
     /// The last attempt to apply all objects failed.
     Failed,
@@ -89,7 +89,7 @@ pub enum ReturnObstacle {
     },
     /// The Bundle of the former content with this name does not exist, or has other content.
     BundleLost(String),
-    /// A check refuses the former content. Contains the message.
+    /// A check rejects the former content. Contains the message.
     Refused(String),
 }
 

@@ -270,7 +270,7 @@ impl RolloutRecord {
         }
     }
 
-    /// Records that the checks refuse the former content: the content of the spec stays installed.
+    /// Records that the checks reject the former content: the content of the spec stays installed.
     pub fn refuse(&mut self, obstacle: &ReturnObstacle) {
         if let Some(attempt) = &mut self.attempt
             && let RolloutState::Returning { cause } = &attempt.state

@@ -3,7 +3,7 @@
 use e2e::{Cluster, Output, wait};
 use serde_json::Value;
 
-use super::{CONFIG, LONG, bundle_of, get, kubectl, publish, stage, staged};
+use crate::scenarios::reconcile::{CONFIG, LONG, bundle_of, get, kubectl, publish, stage, staged};
 
 const WORKLOAD: &str = "---
 apiVersion: apps/v1

@@ -3,7 +3,7 @@
 use e2e::{Cluster, Output};
 use serde_json::{Value, json};
 
-use super::{CONFIG, bundle_of, get, kubectl, publish, stage};
+use crate::scenarios::reconcile::{CONFIG, bundle_of, get, kubectl, publish, stage};
 
 const OLD: &str = "---
 apiVersion: v1

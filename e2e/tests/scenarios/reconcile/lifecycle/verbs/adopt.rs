@@ -3,7 +3,9 @@
 use e2e::{Cluster, Output, Tool};
 use serde_json::{Value, json};
 
-use super::{CONFIG, apply, bundle_of, deployment, get, kubectl, publish, stage};
+use crate::scenarios::reconcile::{
+    CONFIG, apply, bundle_of, deployment, get, kubectl, publish, stage,
+};
 
 async fn plugin(cluster: &Cluster, line: &str) -> Output {
     cluster.kubectl_bundle(line.split(' ')).await.unwrap()
@@ -185,7 +187,7 @@ async fn adoption_requires_the_permission_to_update_the_objects() {
     )
     .await;
     let one = publish(&cluster, "team/web:1", |f| bundle_of(f, "web", CONFIG)).await;
-    let ana = super::super::bundle_editor(&cluster, "ana", &[]).await;
+    let ana = crate::scenarios::reconcile::bundle_editor(&cluster, "ana", &[]).await;
     kubectl(
         &cluster,
         "create clusterrolebinding ana-view --clusterrole view --user ana@example.com",
@@ -197,8 +199,9 @@ async fn adoption_requires_the_permission_to_update_the_objects() {
     assert!(message.contains("[BUNDLE-CLUSTER-021]"), "{message}");
     // Without the preview of the plugin.
     let object = deployment("web", &one, &json!({"collision": "Adopt"}));
-    super::super::apply_with_kubeconfig(&cluster, &object, &ana).await;
-    super::super::until(&cluster, "bundledeployment web", "Authorized", "False").await;
+    crate::scenarios::reconcile::apply_with_kubeconfig(&cluster, &object, &ana).await;
+    crate::scenarios::reconcile::until(&cluster, "bundledeployment web", "Authorized", "False")
+        .await;
     let kept = get(&cluster, "configmap web -n team-a").await.unwrap();
     assert_eq!(kept["data"]["text"], "own");
 }

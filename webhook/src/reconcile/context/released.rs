@@ -23,12 +23,12 @@ impl Default for ReleasedCopies {
 
 impl ReleasedCopies {
     /// Returns true if the copies of the Bundle with this uid were released.
-    pub(super) fn contains(&self, uid: &str) -> bool {
+    pub(in crate::reconcile) fn contains(&self, uid: &str) -> bool {
         self.0.contains_key(uid)
     }
 
     /// Records the Bundle with this uid.
-    pub(super) async fn record(&self, uid: &str) {
+    pub(in crate::reconcile) async fn record(&self, uid: &str) {
         self.0.insert(uid.to_owned(), ()).await;
     }
 }
