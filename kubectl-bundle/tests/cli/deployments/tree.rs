@@ -32,9 +32,9 @@ fn deployed() -> Value {
 fn bundle() -> Value {
     json!({
         "apiVersion": "core.rukpak.io/v1alpha1", "kind": "Bundle",
-        "metadata": {"name": "web-4f2a9c", "uid": "u-2", "ownerReferences": [
-            {"apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment", "name": "web", "uid": "u-1"},
-        ]},
+        "metadata": {"name": "web-4f2a9c", "uid": "u-2", "annotations": {
+            "core.rukpak.io/stamp": json!({"generated_for": {"uid": "u-1", "hash": "4f2a9c"}}).to_string(),
+        }},
         "spec": {"provisionerClassName": "c", "source": {"type": "git"}},
         "status": {"conditions": [{
             "type": "Unpacked", "status": "True", "reason": "UnpackSuccessful", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",

@@ -233,7 +233,8 @@ fn check_skips_content_of_other_provisioners_and_lists_what_is_not_checked() {
     assert!(checked.starts_with("exit code: 0\n"), "{checked}");
     assert!(!checked.contains("BUNDLE-CHECK-"), "{checked}");
     assert!(
-        checked.contains("not checked: ") && checked.contains(": the objects in it"),
+        checked.contains("not checked: ")
+            && checked.contains(": its objects, because the provisioner of class"),
         "{checked}"
     );
 
