@@ -47,6 +47,9 @@ pub(super) struct DryRuns<'a> {
     applyset: &'a str,
     /// `true` if the content is installed. A Job with a TTL that is missing has then expired.
     is_installed: bool,
+    /// `true` if the BundleDeployment has installed any content. Objects that bundle-webhook applied
+    /// and that have no labels then belong to the BundleDeployment.
+    has_content: bool,
     /// Namespaces that the content creates.
     created: BTreeSet<&'a str>,
 }
@@ -57,7 +60,7 @@ impl<'a> DryRuns<'a> {
         cluster: &'a Cluster,
         spec: &'a CheckedDeploymentSpec,
         applyset: &'a str,
-        is_installed: bool,
+        (is_installed, has_content): (bool, bool),
         wanted: &'a [WantedObject],
     ) -> Self {
         let namespaces = wanted
@@ -68,6 +71,7 @@ impl<'a> DryRuns<'a> {
             spec,
             applyset,
             is_installed,
+            has_content,
             created: namespaces.map(|object| object.id.name.as_str()).collect(),
         }
     }
@@ -277,7 +281,7 @@ impl<'a> DryRuns<'a> {
                 ))
             }
             // Another client removed the labels.
-            None if is_applied => None,
+            None if is_applied && self.has_content => None,
             _ if self.spec.adopt => Some(ChangeNote::new(
                 "the object exists and no bundle manages it; it is adopted",
                 NoteEffect::Adoption,

@@ -195,7 +195,10 @@ pub(crate) async fn preview(
     };
     let mut wanted = placement.place(cluster, rendered.objects).await?;
     wanted.sort_by_key(|object| Phase::of(&object.id.group, &object.id.kind));
-    let dry_runs = dry_run::DryRuns::new(cluster, &spec, &applyset, content.is_installed, &wanted);
+    let status = item.status.as_ref();
+    let has_content = status.is_some_and(|status| status.installed.is_some());
+    let state = (content.is_installed, has_content);
+    let dry_runs = dry_run::DryRuns::new(cluster, &spec, &applyset, state, &wanted);
     let results: Vec<_> = stream::iter(&wanted)
         .map(|object| dry_runs.change(object))
         .buffered(IN_FLIGHT)
