@@ -83,11 +83,13 @@ async fn tree_has_recorded_objects_and_their_owned_objects_but_no_labelled_ones(
     }
 
     // A viewer of the namespace has no permission to read the inventory.
-    kubectl(
-        &cluster,
-        "create clusterrolebinding viewer --clusterrole view --user vera",
-    )
-    .await;
+    for line in [
+        "create rolebinding viewer -n team-a --clusterrole view --user vera",
+        "create clusterrole kinds --verb get,list --resource bundledeployments.core.rukpak.io,bundles.core.rukpak.io",
+        "create clusterrolebinding kinds --clusterrole kinds --user vera",
+    ] {
+        kubectl(&cluster, line).await;
+    }
     let output = plugin(&cluster, "tree web --as vera").await;
     assert!(output.stdout.contains("Deployment/?"), "{output}");
     assert!(output.stdout.contains("forbidden"), "{output}");
