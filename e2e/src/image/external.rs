@@ -8,6 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use super::bill::output;
 use super::{ImageEntry, busybox};
 use crate::host::packages;
 use crate::host::prerequisites::RequiredProgram;
@@ -136,21 +137,6 @@ fn add_package(entries: &mut BTreeMap<String, ImageEntry>, package: &str) -> Res
     }
     entries.insert(inside(&licences), ImageEntry::File(licences));
     Ok(())
-}
-
-fn output(command: &mut Command) -> Result<String> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let output = command
-        .output()
-        .with_context(|| format!("cannot start {name}"))?;
-    if !output.status.success() {
-        bail!(
-            "{name} failed with {}: {}",
-            output.status,
-            String::from_utf8_lossy(&output.stderr).trim()
-        );
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 #[cfg(test)]

@@ -231,7 +231,7 @@ fn standard_library() -> Result<LinkedPackage> {
 }
 
 /// Runs a program and returns its output.
-fn output(command: &mut Command) -> Result<String> {
+pub(super) fn output(command: &mut Command) -> Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command
         .output()

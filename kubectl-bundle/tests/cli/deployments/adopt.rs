@@ -237,3 +237,32 @@ fn unmanage_keeps_the_objects_and_deletes_the_deployment() {
     assert_eq!(patch["spec"]["deletion"]["objects"], "Orphan");
     assert_eq!(patch["metadata"]["uid"], "u-1");
 }
+
+#[test]
+fn unmanage_deletes_only_the_version_that_keeps_the_objects() {
+    let mut context = Context::new();
+    let mut orphaned = deployment();
+    orphaned["spec"]["deletion"] = json!({"objects": "Orphan"});
+    let changed = || {
+        status(
+            409,
+            "Conflict",
+            "Precondition failed: ResourceVersion in precondition",
+        )
+    };
+    // Another client sets the former treatment before the deletion.
+    let applied = cluster(
+        &mut context,
+        vec![
+            (Method::GET, PATH, 200, orphaned.clone()),
+            (Method::DELETE, PATH, 409, changed()),
+            (Method::GET, PATH, 200, deployment()),
+            (Method::PATCH, PATH, 200, orphaned.clone()),
+            (Method::DELETE, PATH, 200, orphaned),
+        ],
+    );
+    let printed = context.run(&["unmanage", "web", "--wait=false"]);
+    assert!(printed.starts_with("exit code: 0"), "{printed}");
+    let patch = &applied.lock().unwrap()[0];
+    assert_eq!(patch["spec"]["deletion"]["objects"], "Orphan");
+}

@@ -58,7 +58,8 @@ impl Inventories {
 
     /// Caches an inventory in its stored form, and counts its objects.
     fn cache(&self, uid: &str, inventory: &Arc<Inventory>, resource_version: Option<String>) {
-        self.counts().record(uid, inventory.len() as u64);
+        self.counts()
+            .record(uid, inventory.counted_objects() as u64);
         let cached = CachedInventory {
             inventory: inventory.clone(),
             resource_version,
@@ -92,7 +93,8 @@ impl Inventories {
     ) -> Result<Option<Arc<Inventory>>, InventoryStoreError> {
         let known = self.known().get(uid).cloned();
         if let Some(stored) = known {
-            self.counts().record(uid, stored.inventory.len() as u64);
+            self.counts()
+                .record(uid, stored.inventory.counted_objects() as u64);
             return Ok(Some(stored.inventory));
         }
         let found = ByName(&self.api)
@@ -186,7 +188,8 @@ impl Inventories {
         if let Some(known) = &known
             && *known.inventory == inventory
         {
-            self.counts().record(uid, inventory.len() as u64);
+            self.counts()
+                .record(uid, inventory.counted_objects() as u64);
             return Ok(known.inventory.clone());
         }
         let resource_version = known.and_then(|known| known.resource_version);
@@ -238,10 +241,13 @@ impl Inventories {
         (uid, requester): (&str, &str),
         inventory: Inventory,
     ) -> Result<Arc<Inventory>, InventoryStoreError> {
-        self.reserve((uid, requester), inventory.len())?;
+        self.reserve((uid, requester), inventory.counted_objects())?;
         let stored = self.save(uid, inventory).await;
         if stored.is_err() {
-            let known = self.known().get(uid).map(|known| known.inventory.len());
+            let known = self
+                .known()
+                .get(uid)
+                .map(|known| known.inventory.counted_objects());
             match known {
                 Some(objects) => self.counts().record(uid, objects as u64),
                 None => self.counts().remove(uid),

@@ -24,6 +24,9 @@ pub const MAX_NAMESPACES: usize = 10_000;
 /// Largest encoding in bytes, before compression.
 pub const MAX_BYTES: usize = 8 * 1024 * 1024;
 /// Version of the encoding of an inventory.
+/// Bytes of recorded templates and configurations that count as one object. Their parsed form can
+/// need ten times as much memory, and one object has 8 KiB.
+const COUNTED_BYTES: usize = 1024;
 const VERSION: u32 = 1;
 /// Tolerance for clock differences in seconds: an object may have been created this long before its
 /// intent, by the clock of the API server.
@@ -325,6 +328,14 @@ impl Inventory {
     /// Returns the number of recorded objects.
     pub fn len(&self) -> usize {
         self.objects.len()
+    }
+
+    /// Returns the number of objects that count for the limits of installed objects: the recorded
+    /// objects, and one object for each KiB of the recorded templates and configurations, which stay
+    /// in memory too.
+    pub fn counted_objects(&self) -> usize {
+        let record = self.record.as_ref();
+        self.len() + record.map_or(0, InstallationRecord::request_bytes) / COUNTED_BYTES
     }
 
     /// Returns the number of recorded objects that the inventory would have if the objects with

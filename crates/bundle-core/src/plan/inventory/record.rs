@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use bundle_api::deployment::status::Revision;
 use serde::{Deserialize, Serialize};
 
+use crate::configuration::json_bytes;
 use crate::plan::{decision::Decisions, package_rules::InstalledPackage, rollout::RolloutRecord};
 use crate::service_account::ServiceAccount;
 
@@ -112,6 +113,13 @@ impl InstalledContent {
 }
 
 impl InstallationRecord {
+    /// Returns the size of the recorded templates and configurations as JSON, in bytes.
+    pub(super) fn request_bytes(&self) -> usize {
+        let configs = self.revisions.iter().filter_map(|one| one.config.as_ref());
+        let configs: usize = configs.map(json_bytes).sum();
+        configs + self.rollout.request_bytes()
+    }
+
     /// Returns the seals of the object with this uid; `None` if no seals are recorded.
     pub fn seals(&self, uid: &str) -> Option<&RememberedSeals> {
         self.seals.get(uid)

@@ -24,6 +24,27 @@ fn inventory() -> Inventory {
 }
 
 #[test]
+fn recorded_requests_count_for_the_limits_of_objects() {
+    use crate::plan::rollout::{ContentRequest, HealthyContent, RolloutContent};
+
+    let mut inventory = Inventory::new("web");
+    inventory.record(KEY, "a");
+    assert_eq!(inventory.counted_objects(), 1);
+    for (bytes, expected) in [(0, 1), (1000, 1), (5000, 5), (20_000, 1)] {
+        let request = ContentRequest {
+            template: serde_json::Value::Null,
+            config: "x".repeat(bytes).into(),
+            ..ContentRequest::default()
+        };
+        let healthy = HealthyContent::new(RolloutContent::default(), "u", request);
+        let mut record = InstallationRecord::default();
+        record.rollout.healthy = Some(healthy);
+        inventory.record = Some(record);
+        assert_eq!(inventory.counted_objects(), expected, "{bytes}");
+    }
+}
+
+#[test]
 fn owns_only_the_object_with_the_recorded_uid() {
     let mut inventory = Inventory::new("web");
     assert_eq!(

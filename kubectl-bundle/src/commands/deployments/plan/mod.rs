@@ -152,9 +152,8 @@ impl Plan {
             Err(failure) => return Err(failure),
         };
         let of_template = bundles.into_iter().find(|bundle| {
-            let labels = bundle.metadata.labels.as_ref();
-            let hash = labels.and_then(|labels| labels.get(names::LABEL_TEMPLATE_HASH));
-            hash == Some(&spec.template.hash)
+            let hash = revisions::generated_hash(bundle, item);
+            hash.as_ref() == Some(&spec.template.hash)
         });
         Ok(of_template.filter(|bundle| {
             let content = bundle

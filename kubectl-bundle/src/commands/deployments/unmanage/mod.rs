@@ -18,6 +18,9 @@ use crate::ui::Ui;
 
 pub(crate) use arguments::Arguments;
 
+/// Maximum number of attempts to delete an object that others change at the same time.
+const ATTEMPTS: u32 = 5;
+
 /// Settings of `unmanage`.
 pub(crate) struct Unmanage {
     /// Name of the BundleDeployment.
@@ -37,34 +40,8 @@ impl Unmanage {
         let api: Api<BundleDeployment> = Api::all(cluster.client.clone());
         let before = cluster.ask(ByName(&api).get(&self.name)).await?;
         let known = waiting::known_failure(&before);
-        let mut orphaned = before.clone();
-        if self.dry_run != DryRun::Client && !is_orphaning(&before) {
-            let patch = Patch::Merge(json!({
-                "metadata": {"uid": before.metadata.uid},
-                "spec": {"deletion": {"objects": DeleteObjects::Orphan}},
-            }));
-            let parameters = PatchParams {
-                dry_run: self.dry_run == DryRun::Server,
-                ..field_manager()
-            };
-            orphaned = cluster
-                .ask(ByName(&api).patch(&self.name, &parameters, &patch))
-                .await?;
-            for warning in cluster.take_warnings() {
-                ui.server_warning(&warning);
-            }
-        }
         if self.dry_run != DryRun::Client {
-            let mut parameters = DeleteParams::background();
-            parameters.dry_run = self.dry_run == DryRun::Server;
-            // Another user could replace the object, or set another treatment, in the meantime.
-            parameters.preconditions = Some(Preconditions {
-                uid: orphaned.metadata.uid.clone(),
-                resource_version: None,
-            });
-            cluster
-                .ask(ByName(&api).delete(&self.name, &parameters))
-                .await?;
+            self.delete(ui, &cluster, &api, &before).await?;
         }
         ui.data(format!(
             "bundledeployment.core.rukpak.io {:?} deleted{}",
@@ -81,6 +58,70 @@ impl Unmanage {
             ));
         }
         Ok(())
+    }
+}
+
+impl Unmanage {
+    /// Deletes exactly the object that keeps its objects. The status changes often, and another user
+    /// can set another treatment before the deletion: the object is then read again.
+    async fn delete(
+        &self,
+        ui: &mut Ui,
+        cluster: &Cluster,
+        api: &Api<BundleDeployment>,
+        before: &BundleDeployment,
+    ) -> Outcome {
+        let mut current = before.clone();
+        let mut attempt = 1;
+        loop {
+            if !is_orphaning(&current) {
+                // Another object of this name has another uid, and is not changed.
+                current = self.orphan(ui, cluster, api, before).await?;
+            }
+            let mut parameters = DeleteParams::background();
+            parameters.dry_run = self.dry_run == DryRun::Server;
+            // A dry run of the patch has stored no version.
+            let is_stored = self.dry_run == DryRun::None;
+            parameters.preconditions = Some(Preconditions {
+                uid: before.metadata.uid.clone(),
+                resource_version: current.metadata.resource_version.filter(|_| is_stored),
+            });
+            match cluster
+                .ask(ByName(api).delete(&self.name, &parameters))
+                .await
+            {
+                Err(failure) if failure.is_stale() && attempt < ATTEMPTS => {
+                    attempt += 1;
+                    current = cluster.ask(ByName(api).get(&self.name)).await?;
+                }
+                result => return result.map(drop),
+            }
+        }
+    }
+
+    /// Sets the treatment of the objects, and returns the changed object.
+    async fn orphan(
+        &self,
+        ui: &mut Ui,
+        cluster: &Cluster,
+        api: &Api<BundleDeployment>,
+        before: &BundleDeployment,
+    ) -> Outcome<BundleDeployment> {
+        let patch = Patch::Merge(json!({
+            "metadata": {"uid": before.metadata.uid},
+            "spec": {"deletion": {"objects": DeleteObjects::Orphan}},
+        }));
+        let parameters = PatchParams {
+            dry_run: self.dry_run == DryRun::Server,
+            ..field_manager()
+        };
+        let orphaned = cluster
+            .ask(ByName(api).patch(&self.name, &parameters, &patch))
+            .await?;
+        for warning in cluster.take_warnings() {
+            ui.server_warning(&warning);
+        }
+        Ok(orphaned)
     }
 }
 

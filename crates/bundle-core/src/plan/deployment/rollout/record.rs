@@ -88,6 +88,11 @@ impl ContentRequest {
         }
     }
 
+    /// Returns the size of template and configuration as JSON, in bytes.
+    fn bytes(&self) -> usize {
+        json_bytes(&self.template) + json_bytes(&self.config)
+    }
+
     /// Returns `spec` with the template and the configuration of this request. All other settings
     /// stay unchanged.
     pub fn applied_to(&self, spec: &Value) -> Value {
@@ -107,11 +112,10 @@ impl ContentRequest {
 impl HealthyContent {
     /// Returns the record of healthy content that `request` requested.
     pub fn new(content: RolloutContent, bundle_uid: &str, request: ContentRequest) -> Self {
-        let bytes = json_bytes(&request.template) + json_bytes(&request.config);
         Self {
             content,
             bundle_uid: bundle_uid.to_owned(),
-            request: (bytes <= MAX_RETURN_BYTES).then_some(request),
+            request: (request.bytes() <= MAX_RETURN_BYTES).then_some(request),
         }
     }
 }
@@ -167,6 +171,13 @@ pub enum RolloutState {
 }
 
 impl RolloutRecord {
+    /// Returns the size of the recorded template and configuration as JSON, in bytes.
+    pub(in crate::plan) fn request_bytes(&self) -> usize {
+        let healthy = self.healthy.as_ref();
+        let request = healthy.and_then(|healthy| healthy.request.as_ref());
+        request.map_or(0, ContentRequest::bytes)
+    }
+
     /// Returns true if nothing is recorded.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

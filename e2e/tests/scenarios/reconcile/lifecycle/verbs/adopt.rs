@@ -1,15 +1,12 @@
 //! Plans, the adoption of existing objects with the plugin, and its end.
 
-use e2e::{Cluster, Output, Tool};
+use e2e::{Cluster, Tool};
 use serde_json::{Value, json};
 
+use super::plugin;
 use crate::scenarios::reconcile::{
     CONFIG, apply, bundle_of, deployment, get, kubectl, publish, stage,
 };
-
-async fn plugin(cluster: &Cluster, line: &str) -> Output {
-    cluster.kubectl_bundle(line.split(' ')).await.unwrap()
-}
 
 /// Returns name and result of each check of a plan.
 fn checks(plan: &Value) -> Vec<(&str, &str)> {

@@ -1,8 +1,9 @@
 //! Previews of upgrades and drift with `diff`, compared with the upgrade itself.
 
-use e2e::{Cluster, Output};
+use e2e::Output;
 use serde_json::{Value, json};
 
+use super::plugin;
 use crate::scenarios::reconcile::{CONFIG, bundle_of, get, kubectl, publish, stage};
 
 const OLD: &str = "---
@@ -60,10 +61,6 @@ kind: Widget
 metadata: {name: first, namespace: team-b}
 spec: {size: 1}
 ";
-
-async fn plugin(cluster: &Cluster, line: &str) -> Output {
-    cluster.kubectl_bundle(line.split(' ')).await.unwrap()
-}
 
 /// Returns key and change of each object of a diff.
 fn changes(output: &Output) -> Vec<(String, String)> {

@@ -1,8 +1,9 @@
 //! Trees of a BundleDeployment with the objects that Kubernetes' controllers create.
 
-use e2e::{Cluster, Output, wait};
+use e2e::{Cluster, wait};
 use serde_json::Value;
 
+use super::plugin;
 use crate::scenarios::reconcile::{CONFIG, LONG, bundle_of, get, kubectl, publish, stage, staged};
 
 const WORKLOAD: &str = "---
@@ -16,10 +17,6 @@ spec:
     metadata: {labels: {app: web}}
     spec: {containers: [{name: web, image: 'registry.example.com/web:1.4.0'}]}
 ";
-
-async fn plugin(cluster: &Cluster, line: &str) -> Output {
-    cluster.kubectl_bundle(line.split(' ')).await.unwrap()
-}
 
 /// Installs a Deployment, and waits until its Pod exists.
 async fn install(cluster: &Cluster) {
