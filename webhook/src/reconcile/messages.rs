@@ -17,7 +17,7 @@ use bundle_core::plan::replace::{self, KeepReason};
 use bundle_core::plan::rollout::{
     HealthyContent, ReturnObstacle, RolloutAttempt, RolloutContent, RolloutReport, RolloutState,
 };
-use bundle_core::plan::{crd_upgrade, created_namespace};
+use bundle_core::plan::{crd_upgrade, occupants};
 use bundle_core::reference::Digest;
 use bundle_core::review::{Class, Requester};
 use bundle_core::rights::{Question, verdict};
@@ -116,8 +116,8 @@ fn of_content() -> Vec<ReconcileError> {
         reader::source_error(UploadSourceError::NotUploaded.into(), REASON),
         reader::source_error(UploadSourceError::Lost(digest.clone()).into(), REASON),
         reader::unstorable(&full, REASON),
-        reader::content_too_large(300 << 20, 128 << 20, REASON),
-        reader::no_memory(REASON),
+        reader::errors::content_too_large(300 << 20, 128 << 20, REASON),
+        reader::errors::no_memory(REASON),
         reader::fetched_again(REASON),
         parse::read_error::<()>(Err(damaged), REASON).unwrap_err(),
         attempt::process_ended(&digest, pause, REASON),
@@ -366,7 +366,7 @@ fn of_events() -> Vec<Finding> {
     let foreign = ["Secret/team-a/backup".to_owned()];
     let kept = KeptObject {
         id: id("", "v1", "Namespace", None, "team-a"),
-        why: created_namespace::in_use(&foreign, &[]).unwrap().into(),
+        why: occupants::in_use(&foreign, &[]).unwrap().into(),
     };
     let in_use = removal::steps::namespace_in_use(&kept);
     vec![

@@ -4,16 +4,17 @@
 
 pub(super) mod attempt;
 pub(super) mod chart;
+pub(super) mod errors;
 mod fetch;
 pub(super) mod parse;
+mod reservation;
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bundle_core::cancellation::Cancellation;
 use bundle_core::content::ContentId;
-use bundle_core::diagnostic::{Finding, Findings, Outcome, codes};
+use bundle_core::diagnostic::{Findings, codes};
 use bundle_core::format::{
     self, CommandOutput, Content, Files, RenderCommand, RenderInput, RenderTarget,
 };
@@ -21,23 +22,24 @@ use bundle_core::plan::bundle::attempts::ParseStep;
 use bundle_core::reference::Digest;
 use bundle_core::review::{Requester, Source};
 use bundle_core::yaml::Allowance;
-use bundle_oci::registry::RegistryError;
 
 use crate::budget::lookups::LookupMemory;
-use crate::budget::{self, Budget, Share, WorkerThread};
+use crate::budget::{Share, WorkerThread};
 use crate::reconcile::background_tasks::{TaskOwner, TaskState};
 use crate::reconcile::content::sealed_file::ValidSeal;
 use crate::reconcile::content::stored::StoredContent;
 use crate::reconcile::context::Context;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::rights;
-use crate::sources::{self, OpenSource, SourceError, SourceOwner, UploadSourceError};
+use crate::sources::{self, OpenSource, SourceOwner};
 
 pub(in crate::reconcile) use attempt::ContentAttempts;
+pub(in crate::reconcile) use errors::{fetched_again, source_error, unstorable};
 pub(in crate::reconcile) use fetch::fetch;
+pub(in crate::reconcile) use reservation::memory;
 
-/// Time that a reconcile waits for memory before it ends and is retried.
-const MEMORY_WAIT_LIMIT: Duration = Duration::from_secs(10);
+use errors::panicked;
+use reservation::{MEMORY_WAIT_LIMIT, all_memory};
 
 /// Opens a source of a Bundle of `class`, and reads the credentials that the source names. Fails if
 /// the requester has no permission to read these credentials. The permission is checked each time,
@@ -86,176 +88,6 @@ pub(in crate::reconcile) async fn open_for_transfer(
     let slot = transfer_slot(ctx, requester, source, reason).await?;
     let opened = open(ctx, source, owner, reason).await?;
     Ok((opened, slot))
-}
-
-/// Converts the failure of a source to the error of a reconcile.
-pub(in crate::reconcile) fn source_error(
-    error: SourceError,
-    reason: &'static str,
-) -> ReconcileError {
-    match error {
-        SourceError::PullSecret(error) => ReconcileError::new(
-            codes::install::CONTENT_LOST,
-            reason,
-            crate::chain(&error),
-            RetryPolicy::Soon,
-        ),
-        SourceError::Registry(error) => from_registry_error(error, reason),
-        SourceError::Git(error) => {
-            let finding = error.finding();
-            let retry = if finding.code.outcome == Outcome::CannotTell {
-                RetryPolicy::Soon
-            } else if finding.code == codes::install::GIT_MISSING {
-                // A retry has no effect, because the program git is part of the image of the pod.
-                RetryPolicy::OnChange
-            } else {
-                RetryPolicy::Slowly
-            };
-            ReconcileError::findings(reason, &finding.into(), retry)
-        }
-        SourceError::Http(error) => {
-            let finding = error.finding();
-            let retry = if error.is_terminal() {
-                RetryPolicy::OnChange
-            } else if finding.code.outcome == Outcome::CannotTell {
-                RetryPolicy::Soon
-            } else {
-                RetryPolicy::Slowly
-            };
-            ReconcileError::findings(reason, &finding.into(), retry)
-        }
-        SourceError::Upload(error) => {
-            let finding = error.finding();
-            let retry = match error {
-                UploadSourceError::Storage(_) | UploadSourceError::Lost(_) => RetryPolicy::Slowly,
-                // The upload itself starts the next attempt.
-                UploadSourceError::NotUploaded | UploadSourceError::Content(_) => {
-                    RetryPolicy::OnChange
-                }
-            };
-            ReconcileError::findings(reason, &finding.into(), retry)
-        }
-        SourceError::ConfigMaps(error) => {
-            let finding = error.finding();
-            // ConfigMaps are not watched, so even a permanent error is retried.
-            let retry = if finding.code.outcome == Outcome::CannotTell {
-                RetryPolicy::Soon
-            } else {
-                RetryPolicy::Slowly
-            };
-            ReconcileError::findings(reason, &finding.into(), retry)
-        }
-    }
-}
-
-fn from_registry_error(error: RegistryError, reason: &'static str) -> ReconcileError {
-    let finding = Finding::from(error);
-    // The only files that this code writes are in the cache.
-    if finding.code == codes::usage::FILE_UNWRITABLE {
-        return ReconcileError::new(
-            codes::install::CACHE_FULL,
-            reason,
-            finding.message,
-            RetryPolicy::Slowly,
-        );
-    }
-    let retry = if finding.code.outcome == Outcome::CannotTell {
-        RetryPolicy::Soon
-    } else {
-        RetryPolicy::Slowly
-    };
-    ReconcileError::findings(reason, &finding.into(), retry)
-}
-
-/// Returns the error for content that cannot be written to the cache.
-pub(in crate::reconcile) fn unstorable(error: &io::Error, reason: &'static str) -> ReconcileError {
-    let message = format!(
-        "the content cannot be stored in the cache: {error}; use a larger volume for the cache, or a smaller --cache-limit"
-    );
-    ReconcileError::new(
-        codes::install::CACHE_FULL,
-        reason,
-        message,
-        RetryPolicy::Slowly,
-    )
-}
-
-fn panicked(reason: &'static str) -> ReconcileError {
-    let message = "cannot read the content: its worker thread panicked";
-    ReconcileError::new(
-        codes::install::CONTENT_LOST,
-        reason,
-        message,
-        RetryPolicy::Slowly,
-    )
-}
-
-/// Reserves the memory that content needs for a requester.
-pub(in crate::reconcile) async fn memory(
-    ctx: &Context,
-    requester: &str,
-    weight: u64,
-    reason: &'static str,
-) -> Result<Share, ReconcileError> {
-    let most = ctx.shared.budget.largest_content();
-    if weight > most {
-        return Err(content_too_large(weight, most, reason));
-    }
-    reserve(ctx, requester, weight, reason).await
-}
-
-/// Returns the error for content that needs `weight` bytes of memory after parsing.
-pub(in crate::reconcile) fn content_too_large(
-    weight: u64,
-    limit: u64,
-    reason: &'static str,
-) -> ReconcileError {
-    ReconcileError::new(
-        codes::install::CONTENT_TOO_LARGE,
-        reason,
-        format!(
-            "the parsed content needs {} MiB of memory, and at most {} MiB are available for one content: split the content into several bundles, or increase the memory of bundle-webhook",
-            weight.div_ceil(1 << 20),
-            limit >> 20
-        ),
-        RetryPolicy::OnChange,
-    )
-}
-
-/// Returns the error for content that is read after other content releases its memory.
-pub(in crate::reconcile) fn no_memory(reason: &'static str) -> ReconcileError {
-    let message = "the content waits for memory that other content uses; the reconcile is retried";
-    ReconcileError::new(
-        codes::install::MEMORY_BUSY,
-        reason,
-        message,
-        RetryPolicy::Soon,
-    )
-}
-
-/// Reserves all memory for content, so that no other content is in memory.
-async fn all_memory(
-    ctx: &Context,
-    requester: &str,
-    reason: &'static str,
-) -> Result<Share, ReconcileError> {
-    let capacity = ctx.shared.budget.content.capacity();
-    reserve(ctx, requester, capacity, reason).await
-}
-
-async fn reserve(
-    ctx: &Context,
-    requester: &str,
-    weight: u64,
-    reason: &'static str,
-) -> Result<Share, ReconcileError> {
-    let pool = &ctx.shared.budget.content;
-    let share = pool.take(weight, Budget::half(pool, requester));
-    // A share that exceeds the capacity has been rejected before.
-    match budget::wait_for_share(MEMORY_WAIT_LIMIT, share).await {
-        Some(Ok(share)) => Ok(share),
-        Some(Err(_)) | None => Err(no_memory(reason)),
-    }
 }
 
 /// A request to load content.
@@ -497,16 +329,6 @@ async fn stored(
             RetryPolicy::Soon,
         )
     })
-}
-
-/// Returns the error for content that is being fetched again.
-pub(in crate::reconcile) fn fetched_again(reason: &'static str) -> ReconcileError {
-    ReconcileError::new(
-        codes::install::UNPACKING,
-        reason,
-        "the content is not in the cache and is being fetched again; the reconcile continues after that",
-        RetryPolicy::Soon,
-    )
 }
 
 /// Waits for a transfer slot. All sources without a host count as one host.

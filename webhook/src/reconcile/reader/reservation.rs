@@ -1,0 +1,50 @@
+//! Shares of the memory for content.
+
+use std::time::Duration;
+
+use crate::budget::{self, Budget, Share};
+use crate::reconcile::context::Context;
+use crate::reconcile::error::ReconcileError;
+use crate::reconcile::reader::errors::{content_too_large, no_memory};
+
+/// Time that a reconcile waits for memory before it ends and is retried.
+pub(super) const MEMORY_WAIT_LIMIT: Duration = Duration::from_secs(10);
+
+/// Reserves the memory that content needs for a requester.
+pub(in crate::reconcile) async fn memory(
+    ctx: &Context,
+    requester: &str,
+    weight: u64,
+    reason: &'static str,
+) -> Result<Share, ReconcileError> {
+    let most = ctx.shared.budget.largest_content();
+    if weight > most {
+        return Err(content_too_large(weight, most, reason));
+    }
+    reserve(ctx, requester, weight, reason).await
+}
+
+/// Reserves all memory for content, so that no other content is in memory.
+pub(super) async fn all_memory(
+    ctx: &Context,
+    requester: &str,
+    reason: &'static str,
+) -> Result<Share, ReconcileError> {
+    let capacity = ctx.shared.budget.content.capacity();
+    reserve(ctx, requester, capacity, reason).await
+}
+
+async fn reserve(
+    ctx: &Context,
+    requester: &str,
+    weight: u64,
+    reason: &'static str,
+) -> Result<Share, ReconcileError> {
+    let pool = &ctx.shared.budget.content;
+    let share = pool.take(weight, Budget::half(pool, requester));
+    // A share that exceeds the capacity has been rejected before.
+    match budget::wait_for_share(MEMORY_WAIT_LIMIT, share).await {
+        Some(Ok(share)) => Ok(share),
+        Some(Err(_)) | None => Err(no_memory(reason)),
+    }
+}
