@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bundle_api::names::API_VERSION;
-use bundle_core::diagnostic::Finding;
-use bundle_core::version::ServerVersion;
+use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::version::{OLDEST_SERVER, ServerVersion};
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
@@ -25,14 +25,25 @@ const CRD_MESSAGE_INTERVAL: u32 = 60;
 /// Interval of version checks, which detect an upgrade of the control plane.
 const VERSION_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
+/// The API server has a version without fields that this program requires.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the API server has version {found}; bundle-webhook needs {OLDEST_SERVER} or newer: upgrade the cluster, or run an earlier version of bundle-webhook [{}]",
+    codes::cluster::SERVER_TOO_OLD
+)]
+pub(crate) struct ServerTooOld {
+    found: String,
+}
+
 /// Waits until the version of the API server is known and the API server serves the project's own
-/// kinds. Logs the missing kinds.
-pub(crate) async fn wait(shared: &Shared) {
-    crate::retry("read the version of the API server", || version(shared)).await;
+/// kinds. Logs the missing kinds. Returns an error if the version is too old.
+pub(crate) async fn wait(shared: &Shared) -> Result<(), ServerTooOld> {
+    let version = crate::retry("read the version of the API server", || version(shared)).await;
+    check(&version)?;
     for look in 0u32.. {
         let client = shared.client();
         let missing =
-            crate::retry("discover the kinds of {API_VERSION}", || missing(&client)).await;
+            crate::retry("discover the kinds of bundle-webhook", || missing(&client)).await;
         if missing.is_empty() {
             break;
         }
@@ -45,6 +56,16 @@ pub(crate) async fn wait(shared: &Shared) {
         tokio::time::sleep(CRD_CHECK_INTERVAL).await;
     }
     shared.readiness.open(Gate::Api);
+    Ok(())
+}
+
+fn check(version: &ServerVersion) -> Result<(), ServerTooOld> {
+    if version.minor() >= OLDEST_SERVER {
+        return Ok(());
+    }
+    Err(ServerTooOld {
+        found: version.as_reported().to_owned(),
+    })
 }
 
 /// Reads the version periodically until `shutdown`.
@@ -72,7 +93,8 @@ enum VersionError {
     Unreadable(#[source] Finding),
 }
 
-async fn version(shared: &Shared) -> Result<(), VersionError> {
+/// Reads the version of the API server and stores it in `shared`.
+async fn version(shared: &Shared) -> Result<ServerVersion, VersionError> {
     let answer = shared
         .client()
         .apiserver_version()
@@ -82,9 +104,9 @@ async fn version(shared: &Shared) -> Result<(), VersionError> {
     let before = shared.server_version();
     if before.is_none_or(|before| before.as_reported() != version.as_reported()) {
         tracing::info!(version = version.as_reported(), "version of the API server");
-        shared.set_server_version(version);
+        shared.set_server_version(version.clone());
     }
-    Ok(())
+    Ok(version)
 }
 
 /// Returns the project's own kinds that the server does not serve.
@@ -98,4 +120,27 @@ async fn missing(client: &Client) -> Result<Vec<&'static str>, kube::Error> {
         .into_iter()
         .filter(|kind| served.iter().all(|resource| resource.kind != *kind))
         .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_before_the_oldest_supported_version_are_rejected() {
+        for (reported, is_supported) in [
+            ("v1.31.9", false),
+            ("v1.32.4-gke.100", false),
+            ("v1.33.0", true),
+            ("v1.36.3+k3s1", true),
+        ] {
+            let checked = check(&ServerVersion::parse(reported).unwrap());
+            assert_eq!(checked.is_ok(), is_supported, "{reported}");
+            if let Err(error) = checked {
+                let message = error.to_string();
+                assert!(message.contains(reported), "{message}");
+                assert!(message.contains("1.33"), "{message}");
+            }
+        }
+    }
 }

@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::api_server::ServerTooOld;
 use crate::certs::Resolver;
 use crate::clients::cluster::ReplicaClients;
 use crate::clients::registries::Registries;
@@ -204,10 +205,12 @@ fn start(
         let (shared, shutdown, served) = (shared.clone(), shutdown.clone(), served.clone());
         async move {
             tokio::select! {
-                () = shutdown.cancelled() => return,
-                () = api_server::wait(&shared) => served.cancel(),
+                () = shutdown.cancelled() => return Ok(()),
+                supported = api_server::wait(&shared) => supported?,
             }
+            served.cancel();
             api_server::refresh(shared, shutdown).await;
+            Ok::<(), ServerTooOld>(())
         }
     };
     spawn(tasks, "API server", discovery);
