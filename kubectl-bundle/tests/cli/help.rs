@@ -211,3 +211,36 @@ fn closed_stdout_is_not_an_error() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert_eq!(said, "");
 }
+
+#[cfg(unix)]
+#[test]
+fn argument_that_is_not_utf_8_is_a_usage_error() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+
+    let context = Context::new();
+    for verb in ["deploy", "inspect", "status"] {
+        let mut command = context.command(&[verb]);
+        command.arg(OsStr::from_bytes(b"web\xff"));
+        let output = command.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{verb}: {text}");
+        assert!(text.contains("UTF-8"), "{verb}: {text}");
+    }
+}
+
+#[test]
+fn commands_work_without_a_home_folder() {
+    let context = Context::new().with_bundle();
+    for arguments in [
+        ["version", "--client"].as_slice(),
+        &["build", ".", "--dry-run"],
+        &["completion", "bash"],
+    ] {
+        let mut command = context.command(arguments);
+        command.env_remove("HOME");
+        let output = command.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {text}");
+    }
+}
