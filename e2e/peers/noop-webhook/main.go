@@ -1,5 +1,6 @@
 // Command noop-webhook admits every request. The benchmark of admission compares bundle-webhook with this server,
-// which reads a review and returns the uid of the review without a decision.
+// which reads a review and returns the uid of the review without a decision. At the path /patch it also returns a
+// JSON patch that adds an annotation of the given size.
 package main
 
 import (
@@ -8,6 +9,7 @@ import (
 	"io"
 	"log"
 	"net/http"
+	"strings"
 )
 
 type review struct {
@@ -24,11 +26,28 @@ type request struct {
 }
 
 type response struct {
-	UID     string `json:"uid"`
-	Allowed bool   `json:"allowed"`
+	UID       string `json:"uid"`
+	Allowed   bool   `json:"allowed"`
+	PatchType string `json:"patchType,omitempty"`
+	Patch     []byte `json:"patch,omitempty"`
 }
 
-func admit(w http.ResponseWriter, r *http.Request) {
+// annotations returns a JSON patch that adds one annotation with a value of size bytes.
+func annotations(size int) []byte {
+	value := map[string]string{"noop.webhook.example.com/stamp": strings.Repeat("a", size)}
+	patch, err := json.Marshal([]any{map[string]any{"op": "add", "path": "/metadata/annotations", "value": value}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return patch
+}
+
+// admit returns a handler that admits each request, with patch if patch is not empty.
+func admit(patch []byte) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) { answer(w, r, patch) }
+}
+
+func answer(w http.ResponseWriter, r *http.Request, patch []byte) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 8<<20))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -40,7 +59,11 @@ func admit(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	answer := review{APIVersion: asked.APIVersion, Kind: asked.Kind, Response: &response{UID: asked.Request.UID, Allowed: true}}
+	admitted := &response{UID: asked.Request.UID, Allowed: true, Patch: patch}
+	if len(patch) > 0 {
+		admitted.PatchType = "JSONPatch"
+	}
+	answer := review{APIVersion: asked.APIVersion, Kind: asked.Kind, Response: admitted}
 	if err := json.NewEncoder(w).Encode(answer); err != nil {
 		log.Print(err)
 	}
@@ -50,6 +73,9 @@ func main() {
 	listen := flag.String("listen", "127.0.0.1:0", "address")
 	certificate := flag.String("cert", "", "PEM file of the serving certificate")
 	key := flag.String("key", "", "PEM file of its key")
+	size := flag.Int("patch", 1024, "bytes of the annotation that /patch adds")
 	flag.Parse()
-	log.Fatal(http.ListenAndServeTLS(*listen, *certificate, *key, http.HandlerFunc(admit)))
+	http.HandleFunc("/", admit(nil))
+	http.HandleFunc("/patch", admit(annotations(*size)))
+	log.Fatal(http.ListenAndServeTLS(*listen, *certificate, *key, nil))
 }

@@ -28,8 +28,9 @@ pub struct Peer {
 
 impl Cluster {
     /// Builds the webhook with Go, starts it, and registers it for Bundles like `bundle-webhook`:
-    /// once mutating, once validating.
-    pub async fn start_noop_webhook(&self) -> Result<Peer> {
+    /// once mutating, once validating. With `patch`, the mutating review returns a JSON patch that
+    /// adds an annotation of that many bytes.
+    pub async fn start_noop_webhook(&self, patch: Option<usize>) -> Result<Peer> {
         let source = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("peers")
             .join(NAME);
@@ -57,6 +58,9 @@ impl Cluster {
             .arg(&identity.certificate)
             .arg("-key")
             .arg(&identity.key);
+        if let Some(size) = patch {
+            command.args(["-patch", &size.to_string()]);
+        }
         let log = self.logs().join("noop-webhook.log");
         let mut process = Process::start(NAME, command, &log, self.janitor())?;
         wait::until_true(READY, "the no-op webhook listens", || {
@@ -69,8 +73,13 @@ impl Cluster {
         .await?;
         let ca = STANDARD.encode(fs_err::read(self.authority().certificate())?);
         let registrations = [
-            registration("ValidatingWebhookConfiguration", address, &ca),
-            registration("MutatingWebhookConfiguration", address, &ca),
+            registration("ValidatingWebhookConfiguration", address, "", &ca),
+            registration(
+                "MutatingWebhookConfiguration",
+                address,
+                patch.map_or("", |_| "patch"),
+                &ca,
+            ),
         ];
         manifests::apply(&self.client().await?, &registrations).await?;
         Ok(Peer { process })
@@ -84,7 +93,7 @@ impl Peer {
     }
 }
 
-fn registration(kind: &str, address: SocketAddr, ca: &str) -> Value {
+fn registration(kind: &str, address: SocketAddr, path: &str, ca: &str) -> Value {
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": kind,
@@ -95,7 +104,7 @@ fn registration(kind: &str, address: SocketAddr, ca: &str) -> Value {
             "sideEffects": "None",
             "failurePolicy": "Fail",
             "timeoutSeconds": 10,
-            "clientConfig": {"url": format!("https://{address}/"), "caBundle": ca},
+            "clientConfig": {"url": format!("https://{address}/{path}"), "caBundle": ca},
             "rules": [{
                 "apiGroups": ["core.rukpak.io"],
                 "apiVersions": ["v1alpha1"],
