@@ -163,13 +163,16 @@ async fn disturb(
         8..20 => {
             report.removals += 1;
             if installed.revision.take().is_some() {
+                // Foreign objects would keep the namespace, which the next installation then could
+                // not create.
+                for object in installed.foreign.drain(..) {
+                    actions::make(client, random, actions::Change::Delete, &object).await?;
+                }
                 let line = format!(
                     "delete bundledeployment {} --wait=false",
                     installed.package.name
                 );
                 cluster.kubectl(line.split(' ')).await?.success()?;
-                // The foreign objects are deleted with the namespace.
-                installed.foreign.clear();
                 return Ok(());
             }
             installed.revision = Some(random.random_range(0..model::REVISIONS));

@@ -16,5 +16,7 @@ pub mod retry;
 pub use apply::{ignore, normalize, ownership, placement, replace, replacement_trial};
 pub use authorization::{consent, decision, downgrade, targets};
 pub use deployment::{package_rules, revisions, rollout, rounds, status, steps, summary};
-pub use objects::{applyset, crd_upgrade, created_namespace, drift, jobs, phases, scaling};
+pub use objects::{
+    applyset, crd_upgrade, created_namespace, drift, jobs, occupants, phases, scaling,
+};
 pub use retry::backoff;

@@ -95,7 +95,7 @@ impl State {
             | RemovalStep::ReleaseObjects
             | RemovalStep::ReleaseDefinitionsInUse
             | RemovalStep::ReleaseNamespacesInUse
-            | RemovalStep::DeleteCreatedNamespaces => true,
+            | RemovalStep::DeleteNamespaces => true,
         };
         if succeeds {
             teardown.done |= removal_bit(step);

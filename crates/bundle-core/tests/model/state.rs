@@ -339,7 +339,7 @@ const REMOVAL_STEPS: [RemovalStep; 17] = [
     RemovalStep::ReleaseDefinitionsInUse,
     RemovalStep::DeleteObjects,
     RemovalStep::ReleaseNamespacesInUse,
-    RemovalStep::DeleteCreatedNamespaces,
+    RemovalStep::DeleteNamespaces,
     RemovalStep::RemoveFinalizer,
     RemovalStep::RemoveInventory,
 ];

@@ -1,6 +1,5 @@
 //! The target namespace as an object of the content, if the spec requests its creation.
-//! `bundle_core::plan::created_namespace` contains the rule. `removal::occupants` decides whether
-//! the namespace is deleted.
+//! `bundle_core::plan::created_namespace` contains the rule.
 
 use bundle_core::object::Manifest;
 use bundle_core::plan::consent::{Consent, ObjectAction};

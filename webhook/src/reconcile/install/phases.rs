@@ -40,7 +40,7 @@ impl<'a> DeploymentReconcile<'a> {
             .await?;
         self.reserve_objects(items)?;
         // All objects are recorded before the first apply, so that no object is lost in a crash.
-        self.record_namespaces(request, items, authorized.namespaces.clone())
+        self.record_namespaces(request, authorized.namespaces.clone())
             .await?;
         let mut intents = vec![self.record_targets(authorized.plan.targets()).await?];
         self.write_applyset().await?;

@@ -1,9 +1,9 @@
-//! Search for foreign objects in namespaces that the content created. Foreign objects prevent the
-//! deletion of the namespace. `bundle_core::plan::created_namespace` contains the rule.
+//! Search for foreign objects in namespaces of an installation. Foreign objects prevent the deletion
+//! of the namespace. `bundle_core::plan::occupants` contains the rule.
 
 use std::collections::BTreeSet;
 
-use bundle_core::plan::created_namespace::{NamespaceObject, in_use, is_transient};
+use bundle_core::plan::occupants::{NamespaceObject, in_use, is_namespace, is_transient};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::discovery::ApiResource;
@@ -76,28 +76,27 @@ struct OccupantList {
 }
 
 impl Remover<'_> {
-    /// Returns the namespaces in `objects` that the installation created and that contain foreign
-    /// objects. Ignores terminating namespaces.
+    /// Returns the namespaces in `objects` that contain foreign objects. Ignores terminating
+    /// namespaces.
     pub(in crate::reconcile) async fn occupied(
         &self,
         objects: &[Present],
     ) -> Result<Vec<KeptObject>, ReconcileError> {
-        let mut created = Vec::new();
-        let is_created = |present: &&Present| self.inventory.is_created_namespace(&present.key);
-        for present in objects.iter().filter(is_created) {
+        let mut namespaces = Vec::new();
+        for present in objects.iter().filter(|present| is_namespace(&present.id)) {
             let found = self.observe(&present.kind, &present.id).await;
             let found =
                 found.map_err(|error| self.failed(&format!("read {}", present.id), &error))?;
             if found.is_some_and(|found| found.metadata.deletion_timestamp.is_none()) {
-                created.push(present);
+                namespaces.push(present);
             }
         }
-        if created.is_empty() {
+        if namespaces.is_empty() {
             return Ok(Vec::new());
         }
         let kinds = self.namespaced_kinds().await?;
         let mut kept = Vec::new();
-        for present in created {
+        for present in namespaces {
             let name = present.id.name.as_str();
             let lists = kinds
                 .listed

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::consent::{ConsentRule, ObjectAction};
 use bundle_core::plan::inventory::Inventory;
+use bundle_core::plan::occupants::is_namespace;
 use bundle_core::plan::removal::{REFUSED, RemovalFailure};
 use bundle_core::review::Requester;
 use kube::Client;
@@ -38,9 +39,9 @@ pub(in crate::reconcile) struct Removal<'a> {
     pub(in crate::reconcile) requesters: Vec<Requester>,
     /// The inventory when the removal began.
     pub(in crate::reconcile) recorded: Inventory,
-    /// The existing objects, without created namespaces.
+    /// The existing objects, without namespaces.
     pub(in crate::reconcile) objects: Vec<Present>,
-    /// The existing namespaces that the content created.
+    /// The existing namespaces of the installation.
     pub(in crate::reconcile) namespaces: Vec<Present>,
     /// The CustomResourceDefinitions that still have foreign custom resources.
     pub(in crate::reconcile) in_use: Vec<KeptObject>,
@@ -82,7 +83,7 @@ impl Removal<'_> {
         }
         (self.namespaces, self.objects) = present
             .into_iter()
-            .partition(|present| self.recorded.is_created_namespace(&present.key));
+            .partition(|present| is_namespace(&present.id));
         Ok(())
     }
 
@@ -142,7 +143,7 @@ impl Removal<'_> {
         Ok(())
     }
 
-    /// Removes the owner labels from created namespaces that contain foreign objects, and emits an
+    /// Removes the owner labels from namespaces that contain foreign objects, and emits an
     /// Event for each of them.
     pub(in crate::reconcile) async fn release_namespaces_in_use(
         &mut self,
@@ -179,7 +180,7 @@ impl Removal<'_> {
         Ok(rest)
     }
 
-    /// Deletes all objects except created namespaces, if the requesters have permission. Removes
+    /// Deletes all objects except namespaces, if the requesters have permission. Removes
     /// deleted objects from `left`.
     pub(in crate::reconcile) async fn delete_objects(
         &self,
@@ -188,7 +189,7 @@ impl Removal<'_> {
         self.delete(left, &self.objects).await
     }
 
-    /// Deletes the created namespaces.
+    /// Deletes the namespaces.
     pub(in crate::reconcile) async fn delete_namespaces(
         &self,
         left: &mut Inventory,
@@ -219,10 +220,10 @@ impl Removal<'_> {
     }
 }
 
-/// Returns the text of the Event about a created namespace that contains foreign objects.
+/// Returns the text of the Event about a namespace that contains foreign objects.
 pub(in crate::reconcile) fn namespace_in_use(kept: &KeptObject) -> String {
     format!(
-        "{} was created with the content and stays: {}; delete it manually when it is no longer needed",
+        "{} was installed with the content and stays: {}; delete it manually when it is no longer needed",
         kept.id, kept.why
     )
 }

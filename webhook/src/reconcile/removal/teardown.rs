@@ -219,7 +219,7 @@ impl<'a> Teardown<'a> {
             | RemovalStep::ReleaseDefinitionsInUse
             | RemovalStep::DeleteObjects
             | RemovalStep::ReleaseNamespacesInUse
-            | RemovalStep::DeleteCreatedNamespaces => {
+            | RemovalStep::DeleteNamespaces => {
                 if let (Some(removal), Some(left)) = (&mut self.removal, &mut self.left) {
                     object_step(step, (removal, left), observed).await?;
                 }
@@ -327,7 +327,7 @@ async fn object_step(
         RemovalStep::ReleaseDefinitionsInUse => removal.release_definitions_in_use(left).await,
         RemovalStep::DeleteObjects => removal.delete_objects(left).await,
         RemovalStep::ReleaseNamespacesInUse => removal.release_namespaces_in_use(left).await,
-        RemovalStep::DeleteCreatedNamespaces => removal.delete_namespaces(left).await,
+        RemovalStep::DeleteNamespaces => removal.delete_namespaces(left).await,
         _ => Ok(()),
     }
 }

@@ -11,7 +11,8 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 pub use creation::{CreationKey, CreationMark};
 pub use limits::{ObjectCounts, ObjectLimits, TooManyObjects};
 pub use record::{InstallationRecord, InstalledContent, RememberedSeals, installation_prefix};
-use serde::{Deserialize, Serialize};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer, Serialize};
 
 pub use crate::plan::applyset::parts;
 
@@ -95,10 +96,14 @@ pub struct Inventory {
     /// Uid of each namespace with recorded objects, by name.
     #[serde(default)]
     namespaces: BTreeMap<String, String>,
-    /// Keys of recorded Namespaces that were created as `spec.targetNamespace` and are not part of
-    /// the content.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    created_namespaces: BTreeSet<String>,
+    /// Field of earlier versions, which is read and not written.
+    #[serde(
+        default,
+        rename = "createdNamespaces",
+        skip_serializing,
+        deserialize_with = "ignored"
+    )]
+    _created_namespaces: (),
     /// Secret key of the creation marks; `None` if no key was created yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     creation_key: Option<CreationKey>,
@@ -106,6 +111,10 @@ pub struct Inventory {
     /// expired.
     #[serde(default, skip_serializing_if = "JobRuns::is_empty")]
     pub job_runs: JobRuns,
+}
+
+fn ignored<'de, D: Deserializer<'de>>(field: D) -> Result<(), D::Error> {
+    IgnoredAny::deserialize(field).map(|_| ())
 }
 
 /// Properties of an existing object that decide its ownership.
@@ -409,23 +418,6 @@ impl Inventory {
     /// Removes an object that was deleted or released.
     pub fn forget(&mut self, key: &str) {
         self.objects.remove(key);
-        self.created_namespaces.remove(key);
-    }
-
-    /// Records whether the Namespace `key` was created as the target namespace. Such a namespace is
-    /// not part of the content.
-    pub fn set_created_namespace(&mut self, key: &str, is_created: bool) {
-        if is_created {
-            self.created_namespaces.insert(key.to_owned());
-        } else {
-            self.created_namespaces.remove(key);
-        }
-    }
-
-    /// Returns true if the object `key` is a Namespace that was created as the target namespace,
-    /// and is not part of the content.
-    pub fn is_created_namespace(&self, key: &str) -> bool {
-        self.created_namespaces.contains(key)
     }
 
     /// Returns the keys of recorded objects that are not in `wanted`.
@@ -455,8 +447,7 @@ impl Inventory {
         self.namespaces.insert(name.into(), uid.into());
     }
 
-    /// Removes the records of namespaces without recorded objects, and of created target namespaces
-    /// that are not recorded as objects.
+    /// Removes the records of namespaces without recorded objects.
     pub fn shrink_namespaces(&mut self) {
         let used: BTreeSet<String> = self
             .objects
@@ -464,9 +455,6 @@ impl Inventory {
             .filter_map(|key| parts(key)?.1.map(str::to_owned))
             .collect();
         self.namespaces.retain(|name, _| used.contains(name));
-        let objects = &self.objects;
-        self.created_namespaces
-            .retain(|key| objects.contains_key(key));
     }
 }
 

@@ -298,19 +298,10 @@ proptest! {
 }
 
 #[test]
-fn created_namespace_is_marked_while_it_is_recorded() {
-    let key = "Namespace/web";
-    let mut inventory = Inventory::new("web");
-    inventory.record(key, "u");
-    inventory.set_created_namespace(key, true);
-    let mut read = Inventory::decode(&inventory.encode().unwrap()).unwrap();
-    read.shrink_namespaces();
-    assert!(read.is_created_namespace(key));
-    read.set_created_namespace(key, false);
-    assert!(!read.is_created_namespace(key));
-    inventory.forget(key);
-    assert!(!inventory.is_created_namespace(key));
-    inventory.set_created_namespace(key, true);
-    inventory.shrink_namespaces();
-    assert!(!inventory.is_created_namespace(key));
+fn field_of_earlier_versions_is_read_and_not_written() {
+    let text = r#"{"version":1,"deployment":"web","createdNamespaces":["Namespace/web"]}"#;
+    let inventory: Inventory = serde_json::from_str(text).unwrap();
+    assert_eq!(inventory, Inventory::new("web"));
+    let written = serde_json::to_string(&inventory).unwrap();
+    assert!(!written.contains("createdNamespaces"), "{written}");
 }

@@ -6,6 +6,7 @@ use super::policies::{on, policy, until_enforced};
 use super::*;
 
 mod created_namespace;
+mod namespaces;
 mod pruning;
 
 /// Deletes the BundleDeployment `user` as the user with this name.

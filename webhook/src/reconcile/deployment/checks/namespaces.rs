@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::conditions::some_of;
 use bundle_core::plan::consent::{Consent, ObjectAction};
-use bundle_core::plan::phases::Phase;
 
 use crate::reconcile::content::objects::PreparedObject;
 use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
@@ -131,12 +130,10 @@ impl DeploymentReconcile<'_> {
         self.save_inventory(inventory).await
     }
 
-    /// Records the existing namespaces before an object is applied. Also records the target
-    /// namespace if `items` contains it and the installation creates it.
+    /// Records the existing namespaces before an object is applied.
     pub(in crate::reconcile) async fn record_namespaces(
         &mut self,
         request: &InstallRequest<'_>,
-        items: &[PreparedObject],
         live: NamespaceUids,
     ) -> Result<(), ReconcileError> {
         let mut inventory = (*self.inventory).clone();
@@ -149,10 +146,6 @@ impl DeploymentReconcile<'_> {
         inventory.installation = self.content_key(request);
         for (name, uid) in live {
             inventory.record_namespace(name, uid);
-        }
-        for item in items.iter().filter(|item| item.phase == Phase::Namespaces) {
-            let is_created = self.created_namespace.as_ref() == Some(&item.key);
-            inventory.set_created_namespace(&item.key, is_created);
         }
         self.save_inventory(inventory).await
     }

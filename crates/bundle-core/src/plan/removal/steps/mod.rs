@@ -61,14 +61,14 @@ pub enum RemovalStep {
     /// Remove this project's labels from definitions in use. These definitions are not deleted.
     ReleaseDefinitionsInUse,
     /// Delete all objects except the namespaces that `spec.createNamespace` created.
-    /// [`Self::DeleteCreatedNamespaces`] deletes these namespaces.
+    /// [`Self::DeleteNamespaces`] deletes these namespaces.
     DeleteObjects,
     /// Remove this project's labels from the namespaces that `spec.createNamespace` created and
     /// that contain foreign objects. These namespaces are not deleted.
     ReleaseNamespacesInUse,
     /// Delete the namespaces that `spec.createNamespace` created and that contain no foreign
     /// objects.
-    DeleteCreatedNamespaces,
+    DeleteNamespaces,
     /// Remove this project's finalizer from the BundleDeployment.
     RemoveFinalizer,
     /// Delete the inventory. This is the last step, because a removal without an inventory fails
@@ -173,7 +173,7 @@ impl ObservedRemoval {
         if !is_withdrawn {
             steps.push(RemovalStep::ReleaseNamespacesInUse);
         }
-        steps.push(RemovalStep::DeleteCreatedNamespaces);
+        steps.push(RemovalStep::DeleteNamespaces);
         steps.extend(COMPLETION);
         steps
     }

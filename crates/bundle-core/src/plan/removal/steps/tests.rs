@@ -11,7 +11,7 @@ const ACCEPT: [RemovalStep; 5] = [
     FindAccount,
 ];
 const END: [RemovalStep; 2] = [RemoveFinalizer, RemoveInventory];
-const NAMESPACES: [RemovalStep; 2] = [ReleaseNamespacesInUse, DeleteCreatedNamespaces];
+const NAMESPACES: [RemovalStep; 2] = [ReleaseNamespacesInUse, DeleteNamespaces];
 
 /// Returns facts from letters:
 ///
@@ -74,7 +74,7 @@ fn removal_steps_depend_on_observed_facts() {
         &END,
     ]);
     let with_resources = accepted(&[&[FindObjects, DeleteObjects], &NAMESPACES, &END]);
-    let withdrawn = accepted(&[&[FindObjects, DeleteObjects, DeleteCreatedNamespaces], &END]);
+    let withdrawn = accepted(&[&[FindObjects, DeleteObjects, DeleteNamespaces], &END]);
     let released = accepted(&[&[ReleaseObjects], &END]);
     let left_behind = accepted(&[&END]);
     for (facts, expected) in [
@@ -164,7 +164,7 @@ fn everything() -> impl Iterator<Item = ObservedRemoval> {
 
 #[test]
 fn every_plan_has_the_order_that_security_requires() {
-    let deletions = [DeleteObjects, DeleteCreatedNamespaces];
+    let deletions = [DeleteObjects, DeleteNamespaces];
     let releases = [
         ReleaseObjects,
         ReleaseDefinitionsInUse,
