@@ -234,7 +234,7 @@ fn commands_work_without_a_home_folder() {
     let context = Context::new().with_bundle();
     for arguments in [
         ["version", "--client"].as_slice(),
-        &["build", ".", "--dry-run"],
+        &["build", "web", "--dry-run"],
         &["completion", "bash"],
     ] {
         let mut command = context.command(arguments);
