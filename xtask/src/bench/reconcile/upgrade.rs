@@ -1,8 +1,13 @@
 //! Requests of the pod for a first installation, for a restart without changes, and for an upgrade
 //! that changes a few objects.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Result, ensure};
 use e2e::Cluster;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::ListParams;
+use kube::{Api, ResourceExt as _};
 
 use super::super::install;
 use super::super::restore::{quiet, requests};
@@ -18,32 +23,84 @@ const CHANGED_TEXT: &str = "text: changed";
 pub(super) async fn measure(sizes: &Sizes) -> Result<Table> {
     let cluster = super::start(true).await?;
     let mut webhook = super::start_webhook(&cluster, &[]).await?;
-    let head = format!("{} ConfigMaps", sizes.objects);
-    let mut table = Table::new(&[
-        &head,
-        "reads",
-        "dry runs",
-        "writes",
-        "access reviews",
-        "other requests",
-    ]);
-    quiet(&cluster).await?;
-    let before = cluster.audit()?.len();
+    let mut table = RequestTable::new(&cluster, sizes).await?;
     let reference = install::publish(&cluster, NAME, sizes.objects).await?;
     deploy(&cluster, &reference).await?;
-    row(&cluster, &mut table, "first installation", before).await?;
+    table.row("first installation").await?;
 
-    let before = cluster.audit()?.len();
     webhook.restart().await?;
-    let title = "restart of the pod, without changes";
-    row(&cluster, &mut table, title, before).await?;
+    table.row("restart of the pod, without changes").await?;
 
-    let before = cluster.audit()?.len();
     let reference = changed_bundle(&cluster, sizes).await?;
     deploy(&cluster, &reference).await?;
     let title = format!("upgrade that changes {} objects", sizes.changed);
-    row(&cluster, &mut table, &title, before).await?;
-    Ok(table)
+    table.row(&title).await?;
+    Ok(table.table)
+}
+
+/// A table with the requests of the pod since the row before.
+struct RequestTable<'a> {
+    cluster: &'a Cluster,
+    objects: Api<ConfigMap>,
+    /// Number of audit events of the rows before.
+    events: usize,
+    /// `resourceVersion` of each object.
+    versions: BTreeMap<String, Option<String>>,
+    table: Table,
+}
+
+impl<'a> RequestTable<'a> {
+    async fn new(cluster: &'a Cluster, sizes: &Sizes) -> Result<Self> {
+        let head = format!("{} ConfigMaps", sizes.objects);
+        let head = [
+            &head,
+            "reads",
+            "dry runs",
+            "writes",
+            "changed objects",
+            "access reviews",
+            "other requests",
+        ];
+        quiet(cluster).await?;
+        Ok(Self {
+            cluster,
+            objects: Api::namespaced(cluster.client().await?, NAME),
+            events: cluster.audit()?.len(),
+            versions: BTreeMap::new(),
+            table: Table::new(&head),
+        })
+    }
+
+    /// Waits until the pod is quiet, and adds a row.
+    async fn row(&mut self, title: &str) -> Result<()> {
+        quiet(self.cluster).await?;
+        let events = self.cluster.audit()?;
+        let sent = requests(&events[self.events..], NAME);
+        self.events = events.len();
+        let versions: BTreeMap<_, _> = self
+            .objects
+            .list(&ListParams::default())
+            .await?
+            .into_iter()
+            .map(|object| (object.name_any(), object.resource_version()))
+            .filter(|(name, _)| name.starts_with("item-"))
+            .collect();
+        let changed = versions
+            .iter()
+            .filter(|(name, version)| self.versions.get(*name) != Some(*version))
+            .count();
+        self.versions = versions;
+        self.table.row([
+            title.to_owned(),
+            sent.reads.to_string(),
+            sent.dry_runs.to_string(),
+            sent.applies.to_string(),
+            changed.to_string(),
+            sent.reviews.to_string(),
+            sent.others.to_string(),
+        ]);
+        Ok(())
+    }
 }
 
 async fn deploy(cluster: &Cluster, reference: &str) -> Result<()> {
@@ -70,19 +127,4 @@ async fn changed_bundle(cluster: &Cluster, sizes: &Sizes) -> Result<String> {
     let text = fs_err::read_to_string(&package)?;
     fs_err::write(&package, text.replace("version: 1.0.0", "version: 1.1.0"))?;
     install::push(cluster, &folder, &format!("{NAME}:1.1.0")).await
-}
-
-/// Adds a row with the requests after the first `before` events, when the pod has become quiet.
-async fn row(cluster: &Cluster, table: &mut Table, title: &str, before: usize) -> Result<()> {
-    quiet(cluster).await?;
-    let sent = requests(&cluster.audit()?[before..], NAME);
-    table.row([
-        title.to_owned(),
-        sent.reads.to_string(),
-        sent.dry_runs.to_string(),
-        sent.applies.to_string(),
-        sent.reviews.to_string(),
-        sent.others.to_string(),
-    ]);
-    Ok(())
 }
