@@ -17,7 +17,7 @@ use kube::{Api, Client};
 
 use serde_json::{Value, json};
 
-use super::run::{self, Cost};
+use super::run::{self, Cost, mebibytes};
 use super::table::Table;
 
 const OBJECTS: usize = 1_000;
@@ -292,8 +292,4 @@ async fn until_installed(client: &Client, name: &str) -> Result<()> {
 pub(super) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
-}
-
-pub(super) fn mebibytes(kib: u64) -> f64 {
-    f64::from(u32::try_from(kib).unwrap_or(u32::MAX)) / 1024.0
 }

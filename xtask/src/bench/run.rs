@@ -56,7 +56,7 @@ pub(super) fn cost(mut command: Command) -> Result<Cost> {
     }
     Ok(Cost {
         seconds,
-        mebibytes: super::install::mebibytes(kib),
+        mebibytes: mebibytes(kib),
     })
 }
 
@@ -89,4 +89,9 @@ pub(super) fn median(mut costs: Vec<Cost>) -> Cost {
         seconds: costs[costs.len() / 2].seconds,
         mebibytes: costs.iter().map(|cost| cost.mebibytes).fold(0.0, f64::max),
     }
+}
+
+/// Converts KiB to MiB.
+pub(super) fn mebibytes(kib: u64) -> f64 {
+    f64::from(u32::try_from(kib).unwrap_or(u32::MAX)) / 1024.0
 }

@@ -7,8 +7,8 @@ use anyhow::{Result, ensure};
 use e2e::cluster::manifests;
 use e2e::{Cluster, Webhook};
 
-use super::super::install::{self, mebibytes, median};
-use super::super::run::peak_kib;
+use super::super::install::{self, median};
+use super::super::run::{mebibytes, peak_kib};
 use super::super::table::Table;
 use super::{MEMORY, Sizes, deletions};
 

@@ -11,8 +11,7 @@ use futures::stream::{self, TryStreamExt as _};
 use kube::Client;
 use serde_json::{Value, json};
 
-use super::super::install::mebibytes;
-use super::super::run::{self, Cost};
+use super::super::run::{self, Cost, mebibytes};
 use super::super::table::Table;
 use super::Sizes;
 
