@@ -29,7 +29,7 @@ import (
 
 func main() {
 	kubeconfig := flag.String("kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig")
-	parallelSets := flag.Int("parallel-sets", 10, "sets that are applied at the same time (--concurrent of Flux)")
+	parallelSets := flag.Int("parallel-sets", 4, "sets that are applied at the same time (--concurrent of Flux)")
 	parallelObjects := flag.Int("parallel-objects", 4, "objects of a set that are compared at the same time (--concurrent-ssa of Flux)")
 	flag.Parse()
 	ctrllog.SetLogger(logr.Discard())

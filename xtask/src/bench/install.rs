@@ -24,7 +24,7 @@ const OBJECTS: usize = 1_000;
 /// Number of concurrent requests. The reconciler uses the same number.
 const IN_FLIGHT: usize = 16;
 const ROUNDS: usize = 3;
-const DEADLINE: Duration = Duration::from_secs(240);
+const DEADLINE: Duration = Duration::from_secs(900);
 
 /// Resident memory of bundle-webhook in MiB.
 pub(super) struct Memory {
