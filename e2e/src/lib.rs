@@ -12,6 +12,7 @@ pub mod demo;
 pub mod dist;
 pub mod host;
 pub mod image;
+mod peers;
 pub mod programs;
 pub mod registry;
 pub mod release;

@@ -3,11 +3,10 @@
 //! measurements.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -31,25 +30,7 @@ impl Cluster {
     /// once mutating, once validating. With `patch`, the mutating review returns a JSON patch that
     /// adds an annotation of that many bytes.
     pub async fn start_noop_webhook(&self, patch: Option<usize>) -> Result<Peer> {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("peers")
-            .join(NAME);
-        let program = self.folder().join("bin").join(NAME);
-        let built = Command::new("go")
-            .args(["build", "-trimpath", "-o"])
-            .arg(&program)
-            .arg(".")
-            .current_dir(&source)
-            .output()
-            .context(
-                "cannot start go, which builds the no-op webhook for the benchmark of admission",
-            )?;
-        if !built.status.success() {
-            bail!(
-                "go cannot build {NAME}: {}",
-                String::from_utf8_lossy(&built.stderr).trim()
-            );
-        }
+        let program = self.go_peer(NAME)?;
         let identity = self.authority().server(&self.folder().join("pki"), NAME)?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, ports::free()?));
         let mut command = Command::new(program);

@@ -1,14 +1,15 @@
 //! Installation of a thousand small objects: plain loops of server-side applies and of dry runs,
-//! `kubectl apply --server-side`, and a BundleDeployment. The BundleDeployment is measured with and
-//! without dry runs as the requester, and again with other settings. `e2e` starts the programs.
+//! `kubectl apply --server-side`, `helm install`, Flux's library, and a BundleDeployment. The
+//! BundleDeployment is measured with and without dry runs as the requester, and again with other
+//! settings. `e2e` starts the programs.
 #![expect(clippy::disallowed_methods, reason = "the benchmark chooses all names")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use e2e::cluster::manifests;
-use e2e::{Cluster, WebhookOptions, bundles, wait};
+use e2e::{Cluster, Tool, WebhookOptions, bundles, wait};
 use futures::stream::{self, TryStreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Patch, PatchParams};
@@ -16,13 +17,14 @@ use kube::{Api, Client};
 
 use serde_json::{Value, json};
 
+use super::run::{self, Cost, mebibytes};
 use super::table::Table;
 
 const OBJECTS: usize = 1_000;
 /// Number of concurrent requests. The reconciler uses the same number.
 const IN_FLIGHT: usize = 16;
 const ROUNDS: usize = 3;
-const DEADLINE: Duration = Duration::from_secs(120);
+const DEADLINE: Duration = Duration::from_secs(900);
 
 /// Resident memory of bundle-webhook in MiB.
 pub(super) struct Memory {
@@ -33,7 +35,12 @@ pub(super) struct Memory {
 /// Builds and pushes a bundle of `count` ConfigMaps. Returns its pinned reference.
 pub(super) async fn publish(cluster: &Cluster, name: &str, count: usize) -> Result<String> {
     let folder = write(cluster, name, count)?;
-    let reference = cluster.registry(0)?.reference(&format!("{name}:1.0.0"));
+    push(cluster, &folder, &format!("{name}:1.0.0")).await
+}
+
+/// Builds and pushes the bundle in `folder`. Returns its pinned reference.
+pub(super) async fn push(cluster: &Cluster, folder: &Path, tag: &str) -> Result<String> {
+    let reference = cluster.registry(0)?.reference(tag);
     let folder = folder.display().to_string();
     let output = cluster
         .kubectl_bundle(["push", &folder, &reference])
@@ -42,7 +49,8 @@ pub(super) async fn publish(cluster: &Cluster, name: &str, count: usize) -> Resu
     Ok(output.lines().last().unwrap_or_default().to_owned())
 }
 
-fn write(cluster: &Cluster, name: &str, count: usize) -> Result<PathBuf> {
+/// Writes a bundle of `count` ConfigMaps. Returns its folder.
+pub(super) fn write(cluster: &Cluster, name: &str, count: usize) -> Result<PathBuf> {
     let folder = cluster.folder().join("bench").join(name);
     bundles::many(&folder, name, count)?;
     Ok(folder)
@@ -52,17 +60,20 @@ pub(super) async fn measure(cluster: &Cluster) -> Result<(Table, Memory)> {
     let webhook = cluster.start_webhook(WebhookOptions::default()).await?;
     // The idle memory is measured after the work of the start.
     let idle = mebibytes(webhook.rss_kib()?);
-    let mut took: [Vec<f64>; 7] = Default::default();
+    let flux_apply = cluster.flux_apply()?;
+    let mut took: [Vec<f64>; 9] = Default::default();
     for round in 0..ROUNDS {
         let name = |what: &str| format!("{what}-{round}");
-        let (dry, applied) = bare_loop(cluster, &name("bare")).await?;
+        let (dry, applied) = bare_loop(cluster, &name("bare"), OBJECTS).await?;
         took[0].push(applied);
         took[1].push(dry);
         took[2].push(kubectl(cluster, &name("kubectl")).await?);
-        for (check, column) in [("DryRun", 3), ("AccessReview", 5)] {
+        took[3].push(helm(cluster, &name("helm")).await?);
+        took[4].push(flux(cluster, &flux_apply, &name("flux"), OBJECTS)?.seconds);
+        for (check, column) in [("DryRun", 5), ("AccessReview", 7)] {
             requester_check(cluster, check).await?;
             let name = name(&format!("bundle-{}", check.to_lowercase()));
-            took[column].push(deployment(cluster, &name).await?);
+            took[column].push(deployment(cluster, &name, OBJECTS).await?);
             took[column + 1].push(settings(cluster, &name).await?);
         }
     }
@@ -71,6 +82,8 @@ pub(super) async fn measure(cluster: &Cluster) -> Result<(Table, Memory)> {
         bare,
         dry,
         kubectl,
+        helm,
+        flux,
         checked,
         checked_again,
         reviewed,
@@ -88,6 +101,11 @@ pub(super) async fn measure(cluster: &Cluster) -> Result<(Table, Memory)> {
         ),
         ("the same loop as dry runs".to_owned(), dry),
         ("kubectl apply --server-side".to_owned(), kubectl),
+        ("helm install, Helm 4".to_owned(), helm),
+        (
+            format!("flux-apply, {IN_FLIGHT} comparisons in flight"),
+            flux,
+        ),
         (
             "BundleDeployment, created to Installed, requesterCheck: DryRun".to_owned(),
             checked,
@@ -132,8 +150,8 @@ async fn requester_check(cluster: &Cluster, check: &str) -> Result<()> {
 }
 
 /// Returns the duration of the dry runs and the duration of the applies, both in seconds.
-async fn bare_loop(cluster: &Cluster, name: &str) -> Result<(f64, f64)> {
-    let folder = write(cluster, name, OBJECTS)?;
+pub(super) async fn bare_loop(cluster: &Cluster, name: &str, count: usize) -> Result<(f64, f64)> {
+    let folder = write(cluster, name, count)?;
     let objects = manifests::read_folder(&folder.join("manifests"))?;
     let client = cluster.client().await?;
     let (namespaces, rest): (Vec<_>, Vec<_>) = objects
@@ -147,7 +165,8 @@ async fn bare_loop(cluster: &Cluster, name: &str) -> Result<(f64, f64)> {
     Ok((dry, prepared.as_secs_f64() + applied))
 }
 
-async fn patches(client: &Client, objects: &[Value], dry_run: bool) -> Result<f64> {
+/// Applies the objects one by one, with [`IN_FLIGHT`] concurrent requests. Returns the seconds.
+pub(super) async fn patches(client: &Client, objects: &[Value], dry_run: bool) -> Result<f64> {
     let began = Instant::now();
     stream::iter(objects.iter().map(Ok::<_, anyhow::Error>))
         .try_for_each_concurrent(IN_FLIGHT, |object| {
@@ -189,8 +208,35 @@ async fn kubectl(cluster: &Cluster, name: &str) -> Result<f64> {
     Ok(began.elapsed().as_secs_f64())
 }
 
-async fn deployment(cluster: &Cluster, name: &str) -> Result<f64> {
-    let reference = publish(cluster, name, OBJECTS).await?;
+async fn helm(cluster: &Cluster, name: &str) -> Result<f64> {
+    let folder = write(cluster, name, OBJECTS)?;
+    fs_err::rename(folder.join("manifests"), folder.join("templates"))?;
+    let chart = format!("apiVersion: v2\nname: {name}\nversion: 1.0.0\n");
+    fs_err::write(folder.join("Chart.yaml"), chart)?;
+    let command = cluster.tool(Tool::Helm).await?;
+    let began = Instant::now();
+    command
+        .args(["install", name, &folder.display().to_string()])
+        .output()
+        .await?
+        .success()?;
+    Ok(began.elapsed().as_secs_f64())
+}
+
+/// Applies a bundle's manifests with the library of Flux.
+pub(super) fn flux(cluster: &Cluster, program: &Path, name: &str, count: usize) -> Result<Cost> {
+    let folder = write(cluster, name, count)?.join("manifests");
+    let line = format!(
+        "-kubeconfig {} -parallel-objects {IN_FLIGHT} {}",
+        cluster.kubeconfig().display(),
+        folder.display()
+    );
+    run::cost(run::command(program, cluster.folder(), &line))
+}
+
+/// Publishes and deploys a bundle. Returns the seconds from `deploy` to `Installed=True`.
+pub(super) async fn deployment(cluster: &Cluster, name: &str, count: usize) -> Result<f64> {
+    let reference = publish(cluster, name, count).await?;
     let client = cluster.client().await?;
     let began = Instant::now();
     cluster
@@ -243,11 +289,7 @@ async fn until_installed(client: &Client, name: &str) -> Result<()> {
     .await
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+pub(super) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
-}
-
-pub(super) fn mebibytes(kib: u64) -> f64 {
-    f64::from(u32::try_from(kib).unwrap_or(u32::MAX)) / 1024.0
 }

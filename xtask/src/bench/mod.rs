@@ -7,6 +7,7 @@ mod footprint;
 mod install;
 mod oci;
 mod pod;
+mod reconcile;
 mod restore;
 mod run;
 mod sources;
@@ -34,8 +35,11 @@ pub(crate) struct Arguments {
     /// Replace the tables in docs/explanation/benchmarks.md by the tables of this run.
     #[arg(long)]
     write: bool,
-    /// Run `pod` and a part of `trust` and `sources` with unoptimized programs, to test the
-    /// benchmarks themselves. The results are not meaningful.
+    /// Number of BundleDeployments of `reconcile` that are applied and then idle.
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    deployments: u32,
+    /// Run `pod` and a part of `trust`, `sources` and `reconcile` with unoptimized programs, to test
+    /// the benchmarks themselves. The results are not meaningful.
     #[arg(long, conflicts_with = "write")]
     small: bool,
 }
@@ -52,6 +56,9 @@ enum Subject {
     Storm,
     /// Restoring one object of small and large bundles.
     Restore,
+    /// Requests of an upgrade, many BundleDeployments, deleted objects, `diff`, and growth with the
+    /// number of objects, compared with Flux's library.
+    Reconcile,
     /// Size and start of the programs, memory of the pod.
     Footprint,
     /// Packing and copying, up to 1 GiB.
@@ -95,6 +102,10 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     }
     if wanted(Subject::Restore) {
         tables.push(("restore", restore::measure().await?));
+    }
+    if wanted(Subject::Reconcile) {
+        let sizes = reconcile::Sizes::new(arguments.small, arguments.deployments as usize);
+        tables.extend(reconcile::measure(&sizes).await?);
     }
     if wanted(Subject::Oci) {
         let cluster = Cluster::builder()

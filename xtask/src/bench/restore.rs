@@ -31,14 +31,14 @@ const POD: &str = "system:serviceaccount:bundle-system:bundle-webhook";
 
 /// Requests of the pod, by purpose.
 #[derive(Default)]
-struct Requests {
+pub(super) struct Requests {
     /// Reads of objects of the bundle.
-    reads: u32,
+    pub(super) reads: u32,
     /// Dry runs of applies, as the requester.
-    dry_runs: u32,
-    applies: u32,
-    reviews: u32,
-    others: u32,
+    pub(super) dry_runs: u32,
+    pub(super) applies: u32,
+    pub(super) reviews: u32,
+    pub(super) others: u32,
 }
 
 pub(super) async fn measure() -> Result<Table> {
@@ -116,7 +116,7 @@ async fn restore(api: &Api<ConfigMap>, name: &str) -> Result<f64> {
 }
 
 /// Waits until the pod sends only its periodic requests.
-async fn quiet(cluster: &Cluster) -> Result<()> {
+pub(super) async fn quiet(cluster: &Cluster) -> Result<()> {
     let mut ticks = tokio::time::interval(QUIET);
     let mut before = usize::MAX;
     loop {
@@ -141,7 +141,8 @@ fn counts(event: &Value) -> bool {
         && event["objectRef"]["resource"] != "leases"
 }
 
-fn requests(events: &[Value], namespace: &str) -> Requests {
+/// Counts the requests of the pod. The objects of the bundle are ConfigMaps in `namespace`.
+pub(super) fn requests(events: &[Value], namespace: &str) -> Requests {
     let mut requests = Requests::default();
     for event in events.iter().filter(|event| counts(event)) {
         let object = &event["objectRef"];

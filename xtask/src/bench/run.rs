@@ -56,22 +56,21 @@ pub(super) fn cost(mut command: Command) -> Result<Cost> {
     }
     Ok(Cost {
         seconds,
-        mebibytes: super::install::mebibytes(kib),
+        mebibytes: mebibytes(kib),
     })
 }
 
+/// Returns the peak of resident memory in KiB; `None` for a process that ended.
+pub(super) fn peak_kib(pid: u32) -> Option<u64> {
+    let text = fs_err::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().strip_suffix(" kB")?.parse().ok()
+}
+
 fn watch(mut child: Child) -> Result<(Child, u64)> {
-    let status = format!("/proc/{}/status", child.id());
     let mut peak = 0;
     loop {
-        if let Ok(text) = fs_err::read_to_string(&status) {
-            let kib = text
-                .lines()
-                .find_map(|line| line.strip_prefix("VmHWM:"))
-                .and_then(|rest| rest.trim().strip_suffix(" kB"))
-                .and_then(|number| number.parse().ok());
-            peak = peak.max(kib.unwrap_or(0));
-        }
+        peak = peak.max(peak_kib(child.id()).unwrap_or(0));
         if child
             .try_wait()
             .context("cannot poll the process")?
@@ -90,4 +89,9 @@ pub(super) fn median(mut costs: Vec<Cost>) -> Cost {
         seconds: costs[costs.len() / 2].seconds,
         mebibytes: costs.iter().map(|cost| cost.mebibytes).fold(0.0, f64::max),
     }
+}
+
+/// Converts KiB to MiB.
+pub(super) fn mebibytes(kib: u64) -> f64 {
+    f64::from(u32::try_from(kib).unwrap_or(u32::MAX)) / 1024.0
 }

@@ -8,8 +8,7 @@ use anyhow::{Context, Result};
 use e2e::Tool;
 use serde_json::{Value, json};
 
-use super::super::install::mebibytes;
-use super::super::run::{Cost, cost, median};
+use super::super::run::{Cost, cost, mebibytes, median};
 use super::super::table::Table;
 use super::Bench;
 use super::fixtures::archive;

@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 
 use super::super::admission::{self, Percentiles};
 use super::super::install;
+use super::super::run::mebibytes;
 use super::super::table::Table;
 use super::{answer, publish, run};
 
@@ -68,7 +69,7 @@ pub(super) async fn admitted(count: usize) -> Result<Table> {
             rate,
             p50,
             p99,
-            format!("{:.1}", install::mebibytes(kib)),
+            format!("{:.1}", mebibytes(kib)),
         ]);
     };
     row("before the first review", None, idle);
