@@ -6,6 +6,7 @@ use super::{
     API_VERSION, Config, ConfigPatch, FILE, Format, Image, KIND, Link, MAX_NAME, Maintainer,
     Package, PackageInfo, Requirement, Requires, Resource, Scan, Security, Upgrades, annotations,
     fields::{Fields, File},
+    probe,
     shape::PACKAGE,
 };
 use crate::{
@@ -94,6 +95,7 @@ fn package(fields: &Fields<'_>) -> Option<Package> {
             path: path?,
         })
     });
+    let probes = probe::probes(fields);
     let about = about(fields);
     Some(Package {
         name: name?,
@@ -106,6 +108,7 @@ fn package(fields: &Fields<'_>) -> Option<Package> {
         images,
         config,
         resources,
+        probes,
         about,
     })
 }
@@ -166,7 +169,7 @@ fn kind(text: &str) -> Result<String, Finding> {
 }
 
 /// Validates a JSON pointer to a field.
-fn pointer(text: &str) -> Result<String, Finding> {
+pub(super) fn pointer(text: &str) -> Result<String, Finding> {
     let escapes_are_valid = text
         .split('~')
         .skip(1)
@@ -305,7 +308,7 @@ fn upgrades(fields: &Fields<'_>) -> Option<Upgrades> {
     })
 }
 
-fn bad(message: String) -> Finding {
+pub(super) fn bad(message: String) -> Finding {
     Finding::error(codes::format::BAD_PACKAGE, message)
 }
 
@@ -389,7 +392,7 @@ fn one_line(text: &str) -> Result<String, Finding> {
 }
 
 /// Validates one line of text that is not empty.
-fn title(text: &str) -> Result<String, Finding> {
+pub(super) fn title(text: &str) -> Result<String, Finding> {
     let line = one_line(text)?;
     if line.is_empty() {
         return Err(bad("the text is empty".to_owned()).hint("write a word, or remove the item"));
