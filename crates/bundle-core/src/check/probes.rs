@@ -1,5 +1,5 @@
 //! Checks that each probe of the package selects an object of the content, or a kind that the
-//! content defines.
+//! content defines. `cargo xtask gen` copies `messages.txt` to the page about diagnostics.
 
 use crate::{
     diagnostic::{Finding, Findings, codes},
@@ -48,7 +48,11 @@ fn description(selector: &ProbeSelector) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::told;
+    use super::super::tests::{files, told};
+    use crate::diagnostic::{Findings, rendered};
+    use crate::format;
+
+    const RECORDED: &str = include_str!("messages.txt");
 
     const PACKAGE: &str = "apiVersion: bundle.core.rukpak.io/v1alpha1\nkind: Package\nname: web\nversion: 1.4.0\nformat: plain+v0\n";
     const OBJECT: (&str, &str) = (
@@ -63,6 +67,16 @@ mod tests {
         let found = told(&format!("{PACKAGE}{probes}"), &[OBJECT]);
         let about_probes = found.into_iter().filter(|line| line.contains("probe"));
         about_probes.collect()
+    }
+
+    #[test]
+    fn message_is_recorded() {
+        let probe = "probes: [{selector: {kind: Deployment}, assertions: [{fieldValue: {fieldPath: /a, value: b}}]}]\n";
+        let files = files(&format!("{PACKAGE}{probe}"), &[OBJECT]);
+        let mut findings = Findings::default();
+        super::check(&format::read(&files).unwrap(), &mut findings);
+        let text = rendered(&findings);
+        assert_eq!(text, RECORDED, "copy the left side to messages.txt");
     }
 
     #[test]

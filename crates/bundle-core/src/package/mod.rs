@@ -8,6 +8,7 @@ pub mod probe;
 mod schema;
 mod shape;
 mod suggest;
+mod texts;
 mod write;
 
 #[cfg(test)]

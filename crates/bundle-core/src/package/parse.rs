@@ -8,6 +8,7 @@ use super::{
     fields::{Fields, File},
     probe,
     shape::PACKAGE,
+    texts::{bad, one_line, pointer, title},
 };
 use crate::{
     diagnostic::{Finding, Findings, codes},
@@ -168,18 +169,6 @@ fn kind(text: &str) -> Result<String, Finding> {
     Err(bad(format!("invalid kind `{text}`")).hint("write kind and group, such as Deployment.apps"))
 }
 
-/// Validates a JSON pointer to a field.
-pub(super) fn pointer(text: &str) -> Result<String, Finding> {
-    let escapes_are_valid = text
-        .split('~')
-        .skip(1)
-        .all(|rest| rest.starts_with(['0', '1']));
-    if text.len() > 1 && text.starts_with('/') && escapes_are_valid {
-        return Ok(text.to_owned());
-    }
-    Err(bad(format!("invalid JSON pointer `{text}`")).hint("write one such as /spec/replicas"))
-}
-
 fn about(fields: &Fields<'_>) -> PackageInfo {
     PackageInfo {
         maintainers: fields.list("maintainers", |maintainer| {
@@ -308,10 +297,6 @@ fn upgrades(fields: &Fields<'_>) -> Option<Upgrades> {
     })
 }
 
-pub(super) fn bad(message: String) -> Finding {
-    Finding::error(codes::format::BAD_PACKAGE, message)
-}
-
 pub(super) fn name(text: &str) -> Result<String, Finding> {
     if is_dns_label(text) && text.len() <= MAX_NAME {
         return Ok(text.to_owned());
@@ -378,26 +363,6 @@ fn is_api(text: &str) -> bool {
         && version.starts_with('v')
         && kind.starts_with(|letter: char| letter.is_ascii_uppercase())
         && is_dns_label(&kind.to_ascii_lowercase())
-}
-
-fn one_line(text: &str) -> Result<String, Finding> {
-    let trimmed = text.trim();
-    if trimmed.contains(char::is_control) {
-        return Err(
-            bad("the text has several lines or control characters".to_owned())
-                .hint("write one line"),
-        );
-    }
-    Ok(trimmed.to_owned())
-}
-
-/// Validates one line of text that is not empty.
-pub(super) fn title(text: &str) -> Result<String, Finding> {
-    let line = one_line(text)?;
-    if line.is_empty() {
-        return Err(bad("the text is empty".to_owned()).hint("write a word, or remove the item"));
-    }
-    Ok(line)
 }
 
 /// Checks that a text looks like an email address.

@@ -6,8 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::fields::Fields;
-use super::parse::{bad, pointer, title};
-use crate::configuration::json_bytes;
+use super::texts::{bad, pointer, title};
 use crate::diagnostic::{Finding, codes};
 use crate::object::{GroupKind, ObjectId, is_dns_subdomain};
 
@@ -124,7 +123,7 @@ pub(super) fn probes(fields: &Fields<'_>) -> Vec<Probe> {
         })
     });
     check_length(fields, "probes", probes.len(), MAX_PROBES);
-    let bytes = serde_json::to_value(&probes).map_or(0, |value| json_bytes(&value));
+    let bytes = serde_json::to_vec(&probes).map_or(0, |json| json.len());
     if bytes > MAX_BYTES {
         fields.file().add_error(
             "probes",
