@@ -229,7 +229,7 @@ pub struct Rollout {
     pub on_failure: Option<OnFailure>,
     /// Condition for the next phase of an installation of new content. `Applied` applies the objects
     /// of the next phase as soon as the objects of a phase are applied. `Ready` also waits until
-    /// they are healthy. Installed content is maintained without waiting. Default: `Applied`.
+    /// they are healthy. Default: `Applied`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_for: Option<WaitFor>,
     /// Number of earlier revisions that are kept. Default: 5.

@@ -42,8 +42,8 @@ pub fn probed_health(
     if built_in != Health::Ready {
         return built_in;
     }
-    let assertions = selected.iter().flat_map(|probe| &probe.assertions);
-    match assertions.filter_map(|one| unmet(one, object)).next() {
+    let mut assertions = selected.iter().flat_map(|probe| &probe.assertions);
+    match assertions.find_map(|one| unmet(one, object)) {
         Some(why) => Health::Waiting(format!("probe: {why}")),
         None => Health::Ready,
     }

@@ -180,7 +180,8 @@ impl ObservedDeployment {
     /// installation with `spec.rollout.waitFor: Ready`. Content that was completely installed last
     /// is restored without waiting. `is_return` is true for an automatic return.
     pub fn is_gated(&self, is_return: bool) -> bool {
-        !is_return && !(self.was_installed && self.has_installed_config)
+        let is_restored = self.was_installed && self.has_installed_config;
+        !is_return && !is_restored
     }
 
     /// Returns the remaining steps until the wanted content is applied. A step runs only if all
