@@ -173,7 +173,9 @@ pub mod reason {
     pub const SOURCE_MOVED: &str = "SourceMoved";
     /// SourceMoved: the source refers to the unpacked content.
     pub const SOURCE_UNCHANGED: &str = "SourceUnchanged";
-    /// Progressing: the content is applied, and its objects are not healthy yet.
+    /// Progressing: the content is applied, and its objects are not healthy yet. Installed,
+    /// Progressing, Ready: the objects of a phase are applied and not healthy, and the next phase
+    /// waits for them.
     pub const WAITING_FOR_HEALTH: &str = "WaitingForHealth";
     /// Progressing, Ready: the objects of the content are not healthy by `spec.rollout.deadline`.
     /// The content stays installed.

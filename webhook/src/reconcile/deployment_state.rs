@@ -26,6 +26,7 @@ use crate::reconcile::bundle::generated::GeneratedBundle;
 use crate::reconcile::bundle::verify::AppliedPolicies;
 use crate::reconcile::context::Context;
 use crate::reconcile::drift::restored::RestoredObject;
+use crate::reconcile::drift::states::PhaseProgress;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::status::condition_set::ConditionSet;
 
@@ -86,6 +87,8 @@ pub(in crate::reconcile) struct RequestedDeployment<'a> {
     /// The content of `DeploymentReconcile::object` and the uid of its Bundle, if the content is
     /// unpacked.
     pub(in crate::reconcile) content: Option<(RolloutContent, String)>,
+    /// The phase that the installation of this content waits for.
+    pub(in crate::reconcile) awaited: Option<PhaseProgress>,
     /// The Event about the rollout.
     pub(in crate::reconcile) event: Option<(Code, String)>,
 }

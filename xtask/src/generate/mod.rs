@@ -133,6 +133,8 @@ fn health() -> String {
          | a custom resource with condition `Ready` | ready if the condition is `True` |\n\
          | a custom resource without condition `Ready` | ready |\n\
          | a kind of Kubernetes that is not in the next table | ready as soon as it exists |\n\n\
+         [Probes](file-formats.md#probes) of a package replace the rules about conditions for custom resources that they select. Other kinds must meet\n\
+         their rule and the probes.\n\n\
          Custom resources are all kinds that kube-apiserver does not serve, also those in groups such as `gateway.networking.k8s.io`.\n\n\
          ## Kinds of Kubernetes\n\n\
          | Kind | Ready | Failed |\n|---|---|---|\n",

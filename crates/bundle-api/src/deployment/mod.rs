@@ -227,6 +227,11 @@ pub struct Rollout {
     /// spec changes. Default: `Hold`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_failure: Option<OnFailure>,
+    /// Condition for the next phase of an installation of new content. `Applied` applies the objects
+    /// of the next phase as soon as the objects of a phase are applied. `Ready` also waits until
+    /// they are healthy. Default: `Applied`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_for: Option<WaitFor>,
     /// Number of earlier revisions that are kept. Default: 5.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100))]
@@ -270,6 +275,18 @@ pub enum OnFailure {
     Hold,
     /// Install the content that was healthy last.
     RollBack,
+}
+
+/// Condition for the next phase of an installation of new content. `Applied` applies the objects of
+/// the next phase as soon as the objects of a phase are applied. `Ready` also waits until they are
+/// healthy. Default: `Applied`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum WaitFor {
+    /// The objects of the phase are applied.
+    #[default]
+    Applied,
+    /// The objects of the phase are applied and healthy.
+    Ready,
 }
 
 /// Handling of installed objects when the BundleDeployment is deleted.

@@ -8,6 +8,7 @@ mod config;
 mod custom;
 mod definition;
 mod installation;
+mod probes;
 mod scaled;
 mod scope;
 
@@ -54,6 +55,7 @@ fn checked(
     let sound = definitions(&content.objects, &mut rules, &mut findings);
     custom::check(content, files, &sound, &mut rules, &mut findings);
     config::check(content.package.as_ref(), files, &mut findings);
+    probes::check(content, &mut findings);
     findings.sort_by_key(|finding| (finding.place.file.clone(), finding.place.line));
     findings
 }

@@ -68,7 +68,7 @@ fn checked(
     findings.iter().map(line).collect()
 }
 
-fn files(package: &str, files: &[(&str, &str)]) -> Files {
+pub(super) fn files(package: &str, files: &[(&str, &str)]) -> Files {
     files
         .iter()
         .chain(&[(crate::package::FILE, package)])

@@ -111,9 +111,13 @@ impl<'a> Fields<'a> {
             file,
         };
         for key in map.keys().filter(|key| !known.contains(&key.as_str())) {
-            let hint = match suggest::nearest(key, &known) {
-                Some(meant) => format!("did you mean `{meant}`?"),
-                None => format!("the allowed fields are {}", known.join(", ")),
+            let mut unsupported = shape.unsupported.iter();
+            let hint = match unsupported.find(|(name, _)| name == key) {
+                Some((_, hint)) => (*hint).to_owned(),
+                None => match suggest::nearest(key, &known) {
+                    Some(meant) => format!("did you mean `{meant}`?"),
+                    None => format!("the allowed fields are {}", known.join(", ")),
+                },
             };
             file.add_error(
                 &fields.at(key),
@@ -132,6 +136,11 @@ impl<'a> Fields<'a> {
         } else {
             format!("{}.{key}", self.path)
         }
+    }
+
+    /// Returns the path of the map.
+    pub(super) fn path(&self) -> &str {
+        &self.path
     }
 
     /// Returns the value of a field. Null counts as absent.
@@ -162,16 +171,20 @@ impl<'a> Fields<'a> {
     /// Returns a required text field; `None` if the field is missing or invalid, which is reported.
     pub(super) fn required(&self, key: &str) -> Option<&'a str> {
         if self.value(key).is_none() {
-            let example = self.shape.field(key).map_or("", |field| field.example);
-            self.file.add_error(
-                &self.at(key),
-                codes::format::BAD_PACKAGE,
-                "the field is missing",
-                format!("add `{key}: {example}`"),
-            );
+            self.report_missing(key);
             return None;
         }
         self.text(key)
+    }
+
+    fn report_missing(&self, key: &str) {
+        let example = self.shape.field(key).map_or("", |field| field.example);
+        self.file.add_error(
+            &self.at(key),
+            codes::format::BAD_PACKAGE,
+            "the field is missing",
+            format!("add `{key}: {example}`"),
+        );
     }
 
     /// Parses a text field with `parse`. Returns `None` if the field is absent or invalid. Errors
@@ -213,6 +226,15 @@ impl<'a> Fields<'a> {
             return None;
         };
         Fields::new(self.value(key)?, &self.at(key), self.file, shape)
+    }
+
+    /// Returns a required field that is a map; `None` if the field is missing or invalid, which is
+    /// reported.
+    pub(super) fn required_map(&self, key: &str) -> Option<Fields<'a>> {
+        if self.value(key).is_none() {
+            self.report_missing(key);
+        }
+        self.fields(key)
     }
 
     /// Returns a field that is a list of maps.

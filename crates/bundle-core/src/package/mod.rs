@@ -4,9 +4,11 @@
 mod annotations;
 mod fields;
 mod parse;
+pub mod probe;
 mod schema;
 mod shape;
 mod suggest;
+mod texts;
 mod write;
 
 #[cfg(test)]
@@ -24,6 +26,7 @@ use crate::{
 
 pub use annotations::{Facts, annotations, keys};
 pub use parse::parse;
+pub use probe::{Assertion, Probe, ProbeSelector};
 pub use schema::{SCHEMA_ID, schema};
 pub(crate) use suggest::nearest;
 
@@ -133,6 +136,9 @@ pub struct Package {
     /// Additional content that is not installed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<Resource>,
+    /// Assertions that objects must meet to be healthy.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub probes: Vec<Probe>,
     /// Information for users and tools.
     #[serde(flatten)]
     pub about: PackageInfo,

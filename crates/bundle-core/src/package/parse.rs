@@ -6,7 +6,9 @@ use super::{
     API_VERSION, Config, ConfigPatch, FILE, Format, Image, KIND, Link, MAX_NAME, Maintainer,
     Package, PackageInfo, Requirement, Requires, Resource, Scan, Security, Upgrades, annotations,
     fields::{Fields, File},
+    probe,
     shape::PACKAGE,
+    texts::{bad, one_line, pointer, title},
 };
 use crate::{
     diagnostic::{Finding, Findings, codes},
@@ -94,6 +96,7 @@ fn package(fields: &Fields<'_>) -> Option<Package> {
             path: path?,
         })
     });
+    let probes = probe::probes(fields);
     let about = about(fields);
     Some(Package {
         name: name?,
@@ -106,6 +109,7 @@ fn package(fields: &Fields<'_>) -> Option<Package> {
         images,
         config,
         resources,
+        probes,
         about,
     })
 }
@@ -163,18 +167,6 @@ fn kind(text: &str) -> Result<String, Finding> {
         return Ok(text.to_owned());
     }
     Err(bad(format!("invalid kind `{text}`")).hint("write kind and group, such as Deployment.apps"))
-}
-
-/// Validates a JSON pointer to a field.
-fn pointer(text: &str) -> Result<String, Finding> {
-    let escapes_are_valid = text
-        .split('~')
-        .skip(1)
-        .all(|rest| rest.starts_with(['0', '1']));
-    if text.len() > 1 && text.starts_with('/') && escapes_are_valid {
-        return Ok(text.to_owned());
-    }
-    Err(bad(format!("invalid JSON pointer `{text}`")).hint("write one such as /spec/replicas"))
 }
 
 fn about(fields: &Fields<'_>) -> PackageInfo {
@@ -305,10 +297,6 @@ fn upgrades(fields: &Fields<'_>) -> Option<Upgrades> {
     })
 }
 
-fn bad(message: String) -> Finding {
-    Finding::error(codes::format::BAD_PACKAGE, message)
-}
-
 pub(super) fn name(text: &str) -> Result<String, Finding> {
     if is_dns_label(text) && text.len() <= MAX_NAME {
         return Ok(text.to_owned());
@@ -375,26 +363,6 @@ fn is_api(text: &str) -> bool {
         && version.starts_with('v')
         && kind.starts_with(|letter: char| letter.is_ascii_uppercase())
         && is_dns_label(&kind.to_ascii_lowercase())
-}
-
-fn one_line(text: &str) -> Result<String, Finding> {
-    let trimmed = text.trim();
-    if trimmed.contains(char::is_control) {
-        return Err(
-            bad("the text has several lines or control characters".to_owned())
-                .hint("write one line"),
-        );
-    }
-    Ok(trimmed.to_owned())
-}
-
-/// Validates one line of text that is not empty.
-fn title(text: &str) -> Result<String, Finding> {
-    let line = one_line(text)?;
-    if line.is_empty() {
-        return Err(bad("the text is empty".to_owned()).hint("write a word, or remove the item"));
-    }
-    Ok(line)
 }
 
 /// Checks that a text looks like an email address.

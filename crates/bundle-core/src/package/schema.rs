@@ -97,6 +97,11 @@ fn text(kind: Text) -> Value {
         Text::Kind => pattern(
             r"^[A-Z][0-9A-Za-z]*(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$",
         ),
+        Text::BareKind => pattern("^[A-Z][0-9A-Za-z]*$"),
+        Text::Group => {
+            pattern(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
+        }
+        Text::Any => json!({"type": "string", "maxLength": MAX_TEXT}),
         Text::Pointer => pattern(r"^/([^~]|~[01])+$"),
         Text::Digest => pattern("^sha256:[0-9a-f]{64}$"),
         Text::Path => pattern(&format!("^{PART}(/{PART})*/*$")),

@@ -7,6 +7,8 @@ pub(super) struct Shape {
     pub(super) fields: &'static [Field],
     /// Minimum number of fields that must be set.
     pub(super) least: usize,
+    /// Fields of similar files that are not supported, each with the hint of its error.
+    pub(super) unsupported: &'static [(&'static str, &'static str)],
 }
 
 /// Field of a map.
@@ -58,6 +60,12 @@ pub(super) enum Text {
     Api,
     /// Kind with its API group: `Deployment.apps`.
     Kind,
+    /// Kind without its API group: `Deployment`.
+    BareKind,
+    /// API group: `example.com`.
+    Group,
+    /// Any text.
+    Any,
     /// JSON pointer (RFC 6901) to a field.
     Pointer,
     /// A digest.
@@ -112,7 +120,11 @@ const fn needed(name: &'static str, kind: Text, example: &'static str, doc: &'st
 }
 
 const fn shape(fields: &'static [Field]) -> Shape {
-    Shape { fields, least: 0 }
+    Shape {
+        fields,
+        least: 0,
+        unsupported: &[],
+    }
 }
 
 /// Fields of the whole file.
@@ -181,6 +193,11 @@ pub(super) static PACKAGE: Shape = shape(&[
         "resources",
         FieldType::Maps(&RESOURCE),
         "Further content that is not for Kubernetes.",
+    ),
+    field(
+        "probes",
+        FieldType::Maps(&PROBE),
+        "Assertions that objects of the content must meet to be healthy. At most 32.",
     ),
     field("maintainers", FieldType::Maps(&MAINTAINER), "Maintainers."),
     field(
@@ -258,6 +275,7 @@ static REQUIREMENT: Shape = shape(&[
 
 static UPGRADES: Shape = Shape {
     least: 1,
+    unsupported: &[],
     fields: &[
         text(
             "from",
@@ -340,6 +358,111 @@ static RESOURCE: Shape = shape(&[
         Text::Path,
         "dashboards/",
         "File of the bundle, or a folder with `/` at its end.",
+    ),
+]);
+
+static PROBE: Shape = shape(&[
+    Field {
+        required: true,
+        example: "{group: example.com, kind: Widget}",
+        ..field(
+            "selector",
+            FieldType::Map(&SELECTOR),
+            "Objects that must meet the assertions.",
+        )
+    },
+    Field {
+        required: true,
+        ..field(
+            "assertions",
+            FieldType::Maps(&ASSERTION),
+            "Assertions, each with one field. An object is healthy if it meets all of them. At \
+            most 8.",
+        )
+    },
+]);
+
+static SELECTOR: Shape = shape(&[
+    text(
+        "group",
+        Text::Group,
+        "API group of the kind. Absent for the core group.",
+    ),
+    needed("kind", Text::BareKind, "Widget", "Kind of the objects."),
+    text(
+        "namespace",
+        Text::Title,
+        "Namespace of the objects. Absent for all namespaces.",
+    ),
+    text(
+        "name",
+        Text::Title,
+        "Name of the object. Absent for all objects of the kind.",
+    ),
+]);
+
+static ASSERTION: Shape = Shape {
+    least: 1,
+    unsupported: &[(
+        "cel",
+        "CEL rules are not supported, because their evaluation has no limit of memory and time: use conditionEqual, fieldsEqual or fieldValue",
+    )],
+    fields: &[
+        field(
+            "conditionEqual",
+            FieldType::Map(&CONDITION_EQUAL),
+            "A condition in status.conditions has this status.",
+        ),
+        field(
+            "fieldsEqual",
+            FieldType::Map(&FIELDS_EQUAL),
+            "Two fields exist and are equal.",
+        ),
+        field(
+            "fieldValue",
+            FieldType::Map(&FIELD_VALUE),
+            "A field has this value.",
+        ),
+    ],
+};
+
+static CONDITION_EQUAL: Shape = shape(&[
+    needed("type", Text::Title, "Ready", "Type of the condition."),
+    needed(
+        "status",
+        Text::OneOf(&["True", "False", "Unknown"]),
+        "\"True\"",
+        "Status of the condition, in quotes.",
+    ),
+]);
+
+static FIELDS_EQUAL: Shape = shape(&[
+    needed(
+        "fieldA",
+        Text::Pointer,
+        "/spec/replicas",
+        "JSON pointer of the first field.",
+    ),
+    needed(
+        "fieldB",
+        Text::Pointer,
+        "/status/readyReplicas",
+        "JSON pointer of the second field.",
+    ),
+]);
+
+static FIELD_VALUE: Shape = shape(&[
+    needed(
+        "fieldPath",
+        Text::Pointer,
+        "/status/phase",
+        "JSON pointer of the field.",
+    ),
+    needed(
+        "value",
+        Text::Any,
+        "Running",
+        "Value of the field as text. Numbers and booleans are compared by their JSON text.",
     ),
 ]);
 

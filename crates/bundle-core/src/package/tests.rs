@@ -19,6 +19,7 @@ upgrades: {from: ">=1.2", minimum: 1.2.1}
 images: [{name: agent, image: registry.example.com/agent:2.1.0}]
 config: {schema: config.schema.json, default: config.yaml}
 resources: [{name: dashboards, type: grafana-dashboard, path: dashboards/}]
+probes: [{selector: {group: example.com, kind: Widget}, assertions: [{conditionEqual: {type: Ready, status: "True"}}]}]
 source: https://git.example.com/web
 revision: 3f2c1a
 licenses: Apache-2.0
@@ -85,7 +86,7 @@ fn reports_problems_with_location_and_hint() {
         ),
         (
             "owner: x\n",
-            "bundle.yaml:6: owner: unknown field `owner` (the allowed fields are apiVersion, kind, name, version, format, description, kubernetes, requires, upgrades, images, config, resources, maintainers, links, icon, keywords, security, source, revision, licenses, url)",
+            "bundle.yaml:6: owner: unknown field `owner` (the allowed fields are apiVersion, kind, name, version, format, description, kubernetes, requires, upgrades, images, config, resources, probes, maintainers, links, icon, keywords, security, source, revision, licenses, url)",
         ),
         (
             "kubernetes: {suported: '*'}\n",
@@ -321,6 +322,9 @@ fn parser_and_schema_agree() {
         with("resources: [{name: a, type: b, path: c/}]\n"),
         with("requires: {apis: [v1/Node, example.com/v1alpha1/MyKind]}\n"),
         with("description: ''\n"),
+        with(
+            "probes: [{selector: {kind: Pod, namespace: a, name: b}, assertions: [{fieldValue: {fieldPath: /a, value: ''}}, {fieldsEqual: {fieldA: /a, fieldB: /b}}]}]\n",
+        ),
         with(&format!("description: {}\n", "x".repeat(2048))),
         with("keywords: [müller]\n"),
     ];
@@ -365,6 +369,15 @@ fn parser_and_schema_agree() {
         with("config: {schema: s, patches: [{kind: Pod, name: web, path: a, value: /a}]}\n"),
         with("config: {schema: s, patches: [{kind: Pod, name: web, path: /, value: /a}]}\n"),
         with("config: {schema: s, patches: [{kind: Pod, name: web, path: '/a~2', value: /a}]}\n"),
+        with("probes: [{selector: {kind: Pod}}]\n"),
+        with("probes: [{assertions: []}]\n"),
+        with("probes: [{selector: {kind: pod}, assertions: []}]\n"),
+        with("probes: [{selector: {kind: Pod, group: A}, assertions: []}]\n"),
+        with("probes: [{selector: {kind: Pod}, assertions: [{}]}]\n"),
+        with("probes: [{selector: {kind: Pod}, assertions: [{cel: {rule: a}}]}]\n"),
+        with(
+            "probes: [{selector: {kind: Pod}, assertions: [{conditionEqual: {type: A, status: x}}]}]\n",
+        ),
         with("config: {schema: ../x}\n"),
         with("config: {schema: /x}\n"),
         with("config: {schema: a//b}\n"),
@@ -395,6 +408,13 @@ fn parser_and_schema_agree() {
         instead("format: helm+v3")
             + "config: {schema: s, patches: [{kind: Pod, name: web, path: /a, value: /a}]}\n",
         instead("version: 99999999999999999999.0.0"),
+        with("probes: [{selector: {kind: Pod}, assertions: []}]\n"),
+        with(
+            "probes: [{selector: {kind: Secret}, assertions: [{fieldValue: {fieldPath: /a, value: b}}]}]\n",
+        ),
+        with(
+            "probes: [{selector: {kind: Pod}, assertions: [{fieldValue: {fieldPath: /a, value: b}, fieldsEqual: {fieldA: /a, fieldB: /b}}]}]\n",
+        ),
         with("kubernetes: {supported: '>1 <1'}\n"),
         with("kubernetes: {baseline: '1.30', supported: '>=1.31'}\n"),
         with(&format!("requires: {{apis: [v1/{}]}}\n", "A".repeat(64))),

@@ -21,6 +21,7 @@ impl Package {
             images: Vec::new(),
             config: None,
             resources: Vec::new(),
+            probes: Vec::new(),
             about: PackageInfo::default(),
         })
     }

@@ -195,7 +195,8 @@ impl State {
                 state.record.is_unfinished = false;
                 true
             }
-            InstallStep::ReportHeldError => false,
+            // The model installs without waiting between phases.
+            InstallStep::ReportHeldError | InstallStep::CheckPhase => false,
             InstallStep::Render
             | InstallStep::CheckTargets
             | InstallStep::CheckSource
@@ -281,7 +282,8 @@ impl State {
                     );
                     true
                 }
-                RoundStep::WatchAll
+                RoundStep::CheckReady
+                | RoundStep::WatchAll
                 | RoundStep::Replace
                 | RoundStep::DryRun
                 | RoundStep::CheckNamespaces => true,

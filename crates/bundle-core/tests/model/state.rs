@@ -384,6 +384,7 @@ impl Plans {
                 is_as_recorded: run.is_as_recorded,
                 is_authorization_old: run.is_authorization_old,
                 done: done.filter(|step| run.done & bit(*step) != 0).collect(),
+                ..ObservedDeployment::default()
             };
             observed.installation().first().copied()
         })

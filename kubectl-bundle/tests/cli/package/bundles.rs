@@ -255,7 +255,7 @@ fn rejects_invalid_folders() {
     ----- stdout -----
     ----- stderr -----
     error: odd/bundle.yaml:8: colour: unknown field `colour` [BUNDLE-FORMAT-015]
-      hint: the allowed fields are apiVersion, kind, name, version, format, description, kubernetes, requires, upgrades, images, config, resources, maintainers, links, icon, keywords, security, source, revision, licenses, url
+      hint: the allowed fields are apiVersion, kind, name, version, format, description, kubernetes, requires, upgrades, images, config, resources, probes, maintainers, links, icon, keywords, security, source, revision, licenses, url
     ");
 }
 

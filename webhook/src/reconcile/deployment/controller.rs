@@ -107,7 +107,7 @@ impl DeploymentReconcile<'_> {
         let applied = self.ctx.states.partially_applied(&self.name, &key);
         self.show_upgrade(&generated);
         let outcome = InstallOutcome {
-            is_in_place: unpacked && self.ctx.states.content(&self.name) == Some(key),
+            is_in_place: unpacked && self.ctx.states.content(&self.name).as_ref() == Some(&key),
             is_partly_applied: applied.is_some(),
             has_changed: self.has_installed,
         };
@@ -118,7 +118,16 @@ impl DeploymentReconcile<'_> {
             self.note_rights(error);
         }
         self.facts.is_in_place = outcome.is_in_place;
+        let awaited = self.ctx.states.phase_progress(&self.name, &key);
+        let is_ready = awaited
+            .as_ref()
+            .is_some_and(|awaited| awaited.unready.is_none());
+        self.requested.awaited = awaited;
         result?;
+        if is_ready && !self.spec.paused {
+            // The objects became healthy during this reconcile. The next one continues.
+            return kept.map(|_| Some(Duration::ZERO));
+        }
         kept
     }
 

@@ -118,6 +118,7 @@ async fn reconcile_object(
             spec: spec.clone(),
             replacement: &replacement,
             content: None,
+            awaited: None,
             event: None,
         },
         spec,

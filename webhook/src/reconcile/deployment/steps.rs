@@ -23,7 +23,8 @@ use crate::reconcile::drift::watch::WatchUser;
 use crate::reconcile::error::ReconcileError;
 use crate::reconcile::install::authorized::AuthorizedInstall;
 use crate::reconcile::install::executor::Install;
-use crate::reconcile::maintenance::restore;
+use crate::reconcile::install::phases::{ApplyMode, ApplyOutcome};
+use crate::reconcile::maintenance::{health, restore};
 use crate::reconcile::reader;
 use crate::reconcile::removal::remove::removal_weight;
 
@@ -54,6 +55,13 @@ impl<'a> DeploymentReconcile<'a> {
         let (content, share) = Box::pin(reader::load(self.ctx, &wanted)).await?;
         self.check_compatibility(request, &content)?;
         self.package_rules = content.package.as_ref().map(PackageRules::new);
+        let probes = content.package.as_ref().map(|package| &package.probes[..]);
+        let states = &self.ctx.states;
+        states.set_probes(
+            &self.name,
+            request.digest(),
+            probes.unwrap_or_default().into(),
+        );
         let mut objects = content.objects;
         self.write_certificates(content.format, &mut objects, read)?;
         Box::pin(self.add_created_namespace(request, &mut objects)).await?;
@@ -119,6 +127,7 @@ impl<'a> DeploymentReconcile<'a> {
             is_decided: self.is_decided(request),
             is_active: self.status.active_bundle.as_deref() == Some(&request.generated.name),
             is_held,
+            waits_for_phase: self.ctx.states.phase_progress(&self.name, key).is_some(),
             ..ObservedDeployment::default()
         }
     }
@@ -168,6 +177,12 @@ impl<'a> DeploymentReconcile<'a> {
             };
             match step {
                 InstallStep::ReportHeldError => return delayed.map_or(Ok(false), Err),
+                InstallStep::CheckPhase => {
+                    health::check_health(self.ctx, request.client, &self.name).await;
+                    let progress = self.ctx.states.phase_progress(&self.name, key);
+                    let is_ready = progress.is_none_or(|progress| progress.unready.is_none());
+                    observed.is_phase_ready = Some(is_ready);
+                }
                 InstallStep::CheckContent => self.check_content_unchanged(request)?,
                 InstallStep::Render => {
                     let items = match self.prepared_objects(request).await {
@@ -211,8 +226,16 @@ impl<'a> DeploymentReconcile<'a> {
                         Some(authorized) => authorized,
                         None => self.authorize_install(request, items(), is_first).await?,
                     };
-                    let watched = (is_watched, is_first);
-                    let applied = self.apply(request, items(), watched, authorized).await?;
+                    let is_return = !std::ptr::eq(self.object, self.requested.object);
+                    let mode = ApplyMode {
+                        is_watched,
+                        is_first,
+                        is_gated: self.spec.rollout.wait_for_ready && observed.is_gated(is_return),
+                    };
+                    let outcome = self.apply(request, items(), mode, authorized).await?;
+                    let ApplyOutcome::Complete(applied) = outcome else {
+                        return Ok(false);
+                    };
                     let seen = self.ctx.watches.observed_objects(&self.name);
                     self.ctx
                         .states

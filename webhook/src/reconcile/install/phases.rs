@@ -6,6 +6,7 @@ use std::collections::HashMap;
 
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::consent::ObjectAction;
+use bundle_core::plan::rollout::AwaitedPhase;
 use bundle_core::plan::rounds::{self, ObservedRound, Preconditions, RoundStep};
 use bundle_core::review::Class;
 use kube::api::DynamicObject;
@@ -19,16 +20,34 @@ use crate::reconcile::install::authorized::AuthorizedInstall;
 use crate::reconcile::install::executor::ApplyResults;
 use crate::reconcile::install::record::Intents;
 
+/// The result of an apply without failures.
+pub(in crate::reconcile) enum ApplyOutcome {
+    /// All objects are applied.
+    Complete(HashMap<String, AppliedState>),
+    /// The objects of some phases are applied, and not all of them are healthy.
+    WaitsForPhase,
+}
+
+/// Settings of one apply.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::reconcile) struct ApplyMode {
+    /// True if all kinds of the content are watched.
+    pub(in crate::reconcile) is_watched: bool,
+    /// True if this content was not installed before.
+    pub(in crate::reconcile) is_first: bool,
+    /// True if each phase waits until the objects of the previous phase are healthy.
+    pub(in crate::reconcile) is_gated: bool,
+}
+
 impl<'a> DeploymentReconcile<'a> {
-    /// Records and applies all `items`, which are sorted by phase. `is_first` is true if this
-    /// content was not installed before.
+    /// Records and applies all `items`, which are sorted by phase.
     pub(in crate::reconcile) async fn apply<'i>(
         &mut self,
         request: &InstallRequest<'_>,
         items: &'i [PreparedObject],
-        (watched, is_first): (bool, bool),
+        mode: ApplyMode,
         mut authorized: AuthorizedInstall<'a, 'i>,
-    ) -> Result<HashMap<String, AppliedState>, ReconcileError> {
+    ) -> Result<ApplyOutcome, ReconcileError> {
         let all: Vec<&PreparedObject> = items.iter().collect();
         self.check_namespaces(
             request,
@@ -48,7 +67,7 @@ impl<'a> DeploymentReconcile<'a> {
         let mut done = ApplyResults::default();
         let work = (&mut done, &mut intents);
         let applied = self
-            .apply_phases(request, items, (watched, is_first), &mut authorized, work)
+            .apply_phases(request, items, mode, &mut authorized, work)
             .await;
         let mut recorded = Ok(());
         for intents in &intents {
@@ -57,36 +76,50 @@ impl<'a> DeploymentReconcile<'a> {
         if items.iter().any(PreparedObject::defines_kinds) {
             self.ctx.apis.forget_custom().await;
         }
-        if let Err(error) = recorded.and(applied) {
-            self.show_applied(request.generated, items, &done);
-            let key = self.content_key(request);
-            let states = &self.ctx.states;
-            let seen = self.ctx.watches.observed_objects(&self.name);
-            states.record_interrupted(&self.name, &key, done.applied, &done.uncertain, &seen);
-            return Err(error);
-        }
+        let awaited = match recorded.and(applied) {
+            Ok(None) => {
+                self.warnings.extend(done.warnings);
+                return Ok(ApplyOutcome::Complete(done.applied));
+            }
+            Ok(Some(awaited)) => Ok(awaited),
+            Err(error) => Err(error),
+        };
+        self.show_applied(request.generated, items, &done);
+        let key = self.content_key(request);
+        let states = &self.ctx.states;
+        let seen = self.ctx.watches.observed_objects(&self.name);
+        states.record_interrupted(&self.name, &key, done.applied, &done.uncertain, &seen);
+        states.wait_for_phase(&self.name, awaited?);
         self.warnings.extend(done.warnings);
-        Ok(done.applied)
+        Ok(ApplyOutcome::WaitsForPhase)
     }
 
+    /// Applies the objects phase by phase. Returns the phase that the installation waits for;
+    /// `None` if all objects are applied.
     async fn apply_phases<'i>(
         &mut self,
         request: &InstallRequest<'_>,
         items: &'i [PreparedObject],
-        (watched, is_first): (bool, bool),
+        mode: ApplyMode,
         authorized: &mut AuthorizedInstall<'a, 'i>,
         (done, intents): (&mut ApplyResults, &mut Vec<Intents>),
-    ) -> Result<(), ReconcileError> {
+    ) -> Result<Option<AwaitedPhase>, ReconcileError> {
         let install = self.install(request, request.reason);
-        let mut is_watched = watched;
+        let (mut is_watched, is_first) = (mode.is_watched, mode.is_first);
+        let mut applied_phase = None;
         let mut remaining = items;
         loop {
             let size = rounds::round(remaining.iter().map(|item| item.phase));
             let (now, later) = remaining.split_at(size);
             let now: Vec<&PreparedObject> = now.iter().collect();
+            let phase = now.first().map(|item| item.phase);
+            let awaited = applied_phase
+                .filter(|applied| mode.is_gated && phase != Some(*applied))
+                .map(|applied| AwaitedPhase::new(applied, items.iter().map(|item| item.phase)));
             let mut applies = None;
             let mut round = ObservedRound {
-                phase: now.first().map(|item| item.phase),
+                phase,
+                is_gated: awaited.is_some(),
                 is_watched,
                 ..ObservedRound::default()
             };
@@ -96,6 +129,13 @@ impl<'a> DeploymentReconcile<'a> {
                     break;
                 };
                 match step {
+                    RoundStep::CheckReady => {
+                        if let Some(awaited) = awaited
+                            && !self.is_phase_ready(request, items, awaited).await
+                        {
+                            return Ok(Some(awaited));
+                        }
+                    }
                     RoundStep::WatchAll => {
                         self.watch(request, items, true).await?;
                         is_watched = true;
@@ -143,8 +183,9 @@ impl<'a> DeploymentReconcile<'a> {
                 round.done.insert(step);
             }
             if now.is_empty() {
-                return Ok(());
+                return Ok(None);
             }
+            applied_phase = phase;
             remaining = later;
         }
     }

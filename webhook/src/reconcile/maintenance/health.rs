@@ -1,15 +1,11 @@
-//! Health checks of installed objects after changes. The rules are in `bundle_core::plan::health`.
+//! Health checks of installed objects after changes. `install::health` reads the objects.
 
-use bundle_core::plan::health::{Health, health};
-use bundle_core::plan::inventory;
+use bundle_core::plan::health::Health;
 use kube::Client;
 
-use crate::reconcile::api::discovery::is_custom;
 use crate::reconcile::api::object;
 use crate::reconcile::context::Context;
-
-/// Message for an object of a kind that the API server does not serve.
-const KIND_NOT_SERVED: &str = "its kind is not served";
+use crate::reconcile::install::health::{KIND_NOT_SERVED, health_of};
 
 /// Checks and records the health of each touched object. Returns true if an object must be checked
 /// again, because it could not be read or its kind was not served.
@@ -22,7 +18,8 @@ pub(in crate::reconcile) async fn check_health(
     let touched = ctx.states.take_touched(deployment);
     let looked: Vec<_> =
         crate::reconcile::api::parallel::all(touched.into_iter().map(|key| async move {
-            let health = health_of(ctx, client, &key).await;
+            let probes = ctx.states.probes(deployment, &key);
+            let health = health_of(ctx, client, &key, &probes).await;
             (key, health)
         }))
         .await;
@@ -46,29 +43,4 @@ pub(in crate::reconcile) async fn check_health(
         ctx.states.record_health(deployment, &key, why);
     }
     again
-}
-
-async fn health_of(ctx: &Context, client: &Client, key: &str) -> Result<Health, kube::Error> {
-    let Some((group_kind, namespace, name)) = inventory::parts(key) else {
-        return Ok(Health::Ready);
-    };
-    let Some(kind) = ctx.apis.preferred(&group_kind).await? else {
-        return Ok(Health::Waiting(KIND_NOT_SERVED.to_owned()));
-    };
-    let mut live = object::read(client, &kind, namespace, name).await?;
-    if live.is_none() && is_custom(&kind.resource.api_version) {
-        // The API server may serve another version of the kind now.
-        ctx.apis.forget_custom().await;
-        live = match ctx.apis.preferred(&group_kind).await? {
-            Some(now) if now != kind => object::read(client, &now, namespace, name).await?,
-            _ => None,
-        };
-    }
-    Ok(match live {
-        Some(live) => {
-            let value = serde_json::to_value(&live).map_err(kube::Error::SerdeError)?;
-            health(&group_kind.group, &group_kind.kind, &value)
-        }
-        None => Health::Waiting("does not exist".to_owned()),
-    })
 }

@@ -13,6 +13,9 @@ pub const ROUND: usize = 100;
 /// Step of one round. A round applies up to [`ROUND`] objects of one phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RoundStep {
+    /// Check that the objects of the previous phase are healthy. If they are not, the installation
+    /// ends, and it starts again when they are healthy.
+    CheckReady,
     /// Watch all kinds of the content. At this time, the server already serves the kinds that the
     /// content defines.
     WatchAll,
@@ -39,6 +42,8 @@ pub enum RoundStep {
 pub struct ObservedRound {
     /// Phase of the next objects; `None` if all objects are applied.
     pub phase: Option<Phase>,
+    /// True if the round begins a phase, and an earlier phase must be healthy before it.
+    pub is_gated: bool,
     /// True if all kinds of the content are watched.
     pub is_watched: bool,
     /// True if the result of the permission check is too old for a write.
@@ -52,6 +57,9 @@ impl ObservedRound {
     /// succeeded.
     pub fn steps(&self) -> Vec<RoundStep> {
         let mut steps = Vec::new();
+        if self.is_gated && self.phase.is_some() {
+            steps.push(RoundStep::CheckReady);
+        }
         if !self.is_watched && self.phase.is_none_or(|phase| phase > Phase::Crds) {
             steps.push(RoundStep::WatchAll);
         }
@@ -122,10 +130,28 @@ mod tests {
     ) -> ObservedRound {
         ObservedRound {
             phase,
+            is_gated: false,
             is_watched,
             is_authorization_old,
             done: BTreeSet::new(),
         }
+    }
+
+    #[test]
+    fn next_phase_waits_for_the_previous_phase_before_every_other_step() {
+        let gated = |phase| ObservedRound {
+            is_gated: true,
+            ..observed(phase, true, true)
+        };
+        assert_eq!(gated(None).steps(), []);
+        let mut round = gated(Some(Phase::Deploy));
+        assert_eq!(round.steps().first(), Some(&CheckReady));
+        round.done.insert(CheckReady);
+        assert_eq!(round.steps().first(), Some(&CheckPreconditions));
+        assert_eq!(
+            observed(Some(Phase::Deploy), true, false).steps()[0],
+            Replace
+        );
     }
 
     #[test]

@@ -6,12 +6,15 @@
 pub mod differences;
 pub mod kinds;
 mod pod;
+mod probe;
 mod rules;
 mod workload;
 
 use serde_json::Value;
 
 use crate::version::apis;
+
+pub use probe::{has_probe, probed_health};
 
 /// Health of one object.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -31,16 +31,8 @@ pub(super) fn reason_and_message(condition: &Value) -> String {
 /// Generic rules for every object: the latest generation is observed, and neither `Reconciling` nor
 /// `Stalled` is `True`.
 pub(super) fn generic(object: &Value) -> Health {
-    let generation = object
-        .pointer("/metadata/generation")
-        .and_then(Value::as_i64);
-    let observed = object["status"]["observedGeneration"].as_i64();
-    if let (Some(generation), Some(observed)) = (generation, observed)
-        && observed != generation
-    {
-        return Health::waiting(format!(
-            "its controller has seen generation {observed} of {generation}"
-        ));
+    if let Some(waiting) = unobserved(object) {
+        return waiting;
     }
     let conditions = object["status"]["conditions"].as_array();
     for condition in conditions.into_iter().flatten() {
@@ -54,6 +46,23 @@ pub(super) fn generic(object: &Value) -> Health {
         }
     }
     Health::Ready
+}
+
+/// Returns the health of an object whose controller has not observed the latest generation; `None`
+/// for other objects.
+pub(super) fn unobserved(object: &Value) -> Option<Health> {
+    let generation = object
+        .pointer("/metadata/generation")
+        .and_then(Value::as_i64);
+    let observed = object["status"]["observedGeneration"].as_i64();
+    if let (Some(generation), Some(observed)) = (generation, observed)
+        && observed != generation
+    {
+        return Some(Health::waiting(format!(
+            "its controller has seen generation {observed} of {generation}"
+        )));
+    }
+    None
 }
 
 /// Rule for custom resources: condition `Ready` is absent or `True`.

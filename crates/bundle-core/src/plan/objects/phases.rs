@@ -96,6 +96,12 @@ impl Phase {
     }
 }
 
+/// Returns true if the next phase can wait until objects of this kind are healthy. A
+/// PersistentVolumeClaim can be bound only after a Pod of a later phase uses it.
+pub fn can_gate(group: &str, kind: &str) -> bool {
+    (group, kind) != ("", "PersistentVolumeClaim")
+}
+
 /// Returns the objects by phase, in the order of installation, and within a phase in the given
 /// order. Empty phases are omitted.
 pub fn phases(objects: &[Manifest]) -> Vec<(Phase, Vec<&Manifest>)> {

@@ -74,6 +74,8 @@ pub struct Rollout {
     pub deadline: Duration,
     /// `true` if the previous content is installed again after the deadline.
     pub roll_back: bool,
+    /// `true` if the next phase waits until the objects of a phase are healthy.
+    pub wait_for_ready: bool,
     /// Number of earlier revisions that are kept.
     pub history: usize,
     /// `true` if a lower version may replace a higher version.
@@ -306,6 +308,11 @@ impl OptionalFieldReader<'_, '_> {
                 self.findings,
                 false,
                 &[("Hold", false), ("RollBack", true)],
+            ),
+            wait_for_ready: field.get("waitFor").choice(
+                self.findings,
+                false,
+                &[("Applied", false), ("Ready", true)],
             ),
             history: count,
             allow_downgrade: field.get("allowDowngrade").flag(self.findings),

@@ -32,7 +32,7 @@ fn parses_every_field_of_a_deployment() {
         "paused": true,
         "collision": "Adopt",
         "drift": {"mode": "Report", "ignore": [{"kind": "Deployment.apps", "name": "web", "fields": ["/spec/replicas"]}, {"manager": "keda"}]},
-        "rollout": {"deadline": "1h30m", "onFailure": "RollBack", "history": 0, "allowDowngrade": true, "replace": "Always"},
+        "rollout": {"deadline": "1h30m", "onFailure": "RollBack", "waitFor": "Ready", "history": 0, "allowDowngrade": true, "replace": "Always"},
         "deletion": {"objects": "Orphan", "customResources": "Delete"},
         "kubernetes": {"unsupported": "Accept"},
         "crdUpgrades": {"exceptions": [{"crd": "widgets.example.com", "check": "NoExistingFieldRemoved", "reason": "unused"}]},
@@ -45,7 +45,7 @@ fn parses_every_field_of_a_deployment() {
     assert!(spec.create_namespace);
     assert_eq!(spec.drift_ignore.len(), 2);
     assert_eq!(spec.rollout.deadline, Duration::from_secs(5400));
-    assert!(spec.deletion.orphan && spec.rollout.roll_back);
+    assert!(spec.deletion.orphan && spec.rollout.roll_back && spec.rollout.wait_for_ready);
     assert_eq!(spec.crd_exceptions[0].crd, "widgets.example.com");
 }
 
@@ -55,7 +55,7 @@ fn reports_all_errors_of_a_spec_together() {
         "provisionerClassName": "Bad",
         "template": {"spec": {"source": {"type": "image"}}},
         "collision": "Steal",
-        "rollout": {"deadline": "soon", "history": -1},
+        "rollout": {"deadline": "soon", "waitFor": "Healthy", "history": -1},
         "serviceAccount": {"name": "x"},
         "drift": {"ignore": [{"kind": "Deployment.apps"}]},
     }))
@@ -75,6 +75,7 @@ fn reports_all_errors_of_a_spec_together() {
             "spec.drift.ignore[0]",
             "spec.rollout.deadline",
             "spec.rollout.history",
+            "spec.rollout.waitFor",
         ]
     );
     assert!(

@@ -16,6 +16,7 @@ mod failed_upgrades;
 mod invalid_objects;
 mod jobs;
 mod package_rules;
+mod readiness;
 mod reinstall;
 mod removal;
 mod rollback;

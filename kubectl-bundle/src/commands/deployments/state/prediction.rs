@@ -56,7 +56,7 @@ pub(crate) struct ReportedFailure<'a> {
 
 /// Reasons of `Ready` that are not failures: an operation is in progress, or installed objects are
 /// missing, changed or not ready.
-const NO_FAILURES: [&str; 8] = [
+const NO_FAILURES: [&str; 9] = [
     "ObjectsMissing",
     "OutOfLine",
     "NotChecked",
@@ -65,6 +65,7 @@ const NO_FAILURES: [&str; 8] = [
     "Removing",
     reason::UNPACKING,
     reason::UNPACK_PENDING,
+    reason::WAITING_FOR_HEALTH,
 ];
 
 /// Messages of the API server about permanent errors of an object.
@@ -238,6 +239,11 @@ mod tests {
                 failing("ProgressDeadlineExceeded", "web-2 was not healthy"),
                 Some(codes::install::DEADLINE_EXCEEDED),
                 Some("BUNDLE-INSTALL-120"),
+            ),
+            (
+                failing("WaitingForHealth", "phase 1 of 2: image is invalid: x"),
+                None,
+                None,
             ),
             (
                 install("no such kind"),

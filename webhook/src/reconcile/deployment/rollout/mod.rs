@@ -119,7 +119,9 @@ impl DeploymentReconcile<'_> {
             now,
         }
         .step();
-        if let (ContentState::Failed, Err(error)) = (state, &result) {
+        if let Some((title, unready)) = self.awaited_phase() {
+            unhealthy = BTreeMap::from([(title, unready)]);
+        } else if let (ContentState::Failed, Err(error)) = (state, &result) {
             unhealthy = BTreeMap::from([("installation".to_owned(), error.message.clone())]);
         }
         let deadline = settings.deadline;
@@ -147,20 +149,33 @@ impl DeploymentReconcile<'_> {
         unhealthy
     }
 
+    /// Returns the phase that the installation waits for, and its unready objects.
+    fn awaited_phase(&self) -> Option<(String, String)> {
+        let awaited = self.requested.awaited.as_ref()?;
+        Some((awaited.title.clone(), awaited.unready.clone()?))
+    }
+
     fn content_state(
         &self,
         result: &Result<Option<Duration>, ReconcileError>,
         unhealthy: &BTreeMap<String, String>,
     ) -> ContentState {
         let states = &self.ctx.states;
+        let is_blind = self.ctx.watches.watch_failure(&self.name).is_some();
         if !self.facts.is_in_place {
             return match result {
+                _ if self.awaited_phase().is_some() => {
+                    if is_blind || states.has_touched(&self.name) {
+                        ContentState::Unknown
+                    } else {
+                        ContentState::Unhealthy
+                    }
+                }
                 Err(error) if !error.is_unknown() => ContentState::Failed,
                 _ => ContentState::Unknown,
             };
         }
         let coverage = states.coverage(&self.name, self.installed_content().is_some());
-        let is_blind = self.ctx.watches.watch_failure(&self.name).is_some();
         if coverage != Coverage::All || is_blind || states.has_touched(&self.name) {
             ContentState::Unknown
         } else if unhealthy.is_empty() {
@@ -229,7 +244,11 @@ impl DeploymentReconcile<'_> {
         let record = self.rollout_record();
         let attempt = record.of_generation(self.generation());
         let waits = attempt.is_some_and(|attempt| attempt.state == RolloutState::Waiting);
-        self.facts.rollout = if waits {
+        let applies = attempt.is_some_and(|attempt| attempt.state == RolloutState::Applying);
+        self.facts.rollout = if let (true, Some((title, unready))) = (applies, self.awaited_phase())
+        {
+            Some(RolloutReport::Waiting(format!("{title}: {unready}")))
+        } else if waits {
             let keys = self.ctx.states.keys(&self.name);
             let progress = rollout::progress(keys.iter().map(String::as_str), unhealthy);
             progress.map(RolloutReport::Waiting)

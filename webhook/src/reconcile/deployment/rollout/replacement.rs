@@ -121,6 +121,7 @@ impl DeploymentReconcile<'_> {
         self.spec = self.requested.spec.clone();
         self.facts = DeploymentFacts::default();
         self.requested.content = None;
+        self.requested.awaited = None;
         self.package_rules = None;
         self.applied_policies = None;
         self.created_namespace = None;

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use bundle_core::plan::drift::{self, DriftState};
 
-use super::health::has_health_rule;
 use super::{
     InstalledState, InstalledStates, Observation, PendingVerification, UnwatchedKinds,
     VERIFICATION_RESET_AFTER,
@@ -166,7 +165,7 @@ impl InstalledState {
                 true
             }
         };
-        let touched = has_health_rule(key) && self.touched.insert(key.to_owned());
+        let touched = self.has_health(key) && self.touched.insert(key.to_owned());
         work || touched
     }
 

@@ -1,11 +1,23 @@
 //! Health checks of installed objects.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use bundle_core::object::GroupKind;
-use bundle_core::plan::health;
+use bundle_core::package::Probe;
+use bundle_core::plan::rollout::AwaitedPhase;
+use bundle_core::plan::{health, inventory};
 
-use super::InstalledStates;
+use super::{InstalledState, InstalledStates};
+
+/// The progress of a phase that an installation waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::reconcile) struct PhaseProgress {
+    /// The position of the phase among the phases of the content.
+    pub(in crate::reconcile) title: String,
+    /// The unready objects of the phase. `None` if all objects are ready.
+    pub(in crate::reconcile) unready: Option<String>,
+}
 
 impl InstalledStates {
     /// Marks an object for a health check.
@@ -37,6 +49,78 @@ impl InstalledStates {
         });
     }
 
+    /// Stores the probes of the content with this digest. Probes of content that is neither installed
+    /// nor being installed are removed.
+    pub(in crate::reconcile) fn set_probes(
+        &self,
+        deployment: &str,
+        digest: &str,
+        probes: Arc<[Probe]>,
+    ) {
+        self.with(deployment, |state| {
+            let used: Vec<String> = state.digests().map(str::to_owned).collect();
+            state.probes.retain(|digest, _| used.contains(digest));
+            state.probes.insert(digest.to_owned(), probes);
+        });
+    }
+
+    /// Returns the probes of the content with this digest.
+    pub(in crate::reconcile) fn probes_of_content(
+        &self,
+        deployment: &str,
+        digest: &str,
+    ) -> Arc<[Probe]> {
+        self.with(deployment, |state| {
+            state.probes.get(digest).cloned().unwrap_or_default()
+        })
+    }
+
+    /// Returns the probes of the content whose values the object has.
+    pub(in crate::reconcile) fn probes(&self, deployment: &str, key: &str) -> Arc<[Probe]> {
+        self.with(deployment, |state| {
+            state.probes_of(key).cloned().unwrap_or_default()
+        })
+    }
+
+    /// Records that the interrupted installation waits until the objects of a phase are healthy,
+    /// and marks them for a health check.
+    pub(in crate::reconcile) fn wait_for_phase(&self, deployment: &str, awaited: AwaitedPhase) {
+        self.with(deployment, |state| {
+            let Some(partial) = &mut state.partial else {
+                return;
+            };
+            partial.awaited = Some(awaited);
+            let touched = state.awaited_keys();
+            state.touched.extend(touched);
+        });
+    }
+
+    /// Returns the progress of the phase that the installation `content_key` waits for. Returns
+    /// `None` if it waits for no phase.
+    pub(in crate::reconcile) fn phase_progress(
+        &self,
+        deployment: &str,
+        content_key: &str,
+    ) -> Option<PhaseProgress> {
+        self.with(deployment, |state| {
+            let partial = state.partial.as_ref()?;
+            let awaited = partial
+                .awaited
+                .filter(|_| partial.content_key == content_key)?;
+            let keys = state.awaited_keys();
+            let mut unhealthy = state.unhealthy.clone();
+            for (key, drift) in &state.drifted {
+                if drift.is_missing {
+                    unhealthy.insert(key.clone(), "is missing".to_owned());
+                }
+            }
+            Some(PhaseProgress {
+                title: awaited.title(),
+                unready: awaited.progress(keys.iter().map(String::as_str), &unhealthy),
+            })
+        })
+    }
+
     /// Returns true if objects wait for a health check, for example because they could not be read.
     pub(in crate::reconcile) fn has_touched(&self, deployment: &str) -> bool {
         self.with(deployment, |state| !state.touched.is_empty())
@@ -53,13 +137,184 @@ impl InstalledStates {
     }
 }
 
+impl InstalledState {
+    /// Returns the digests of the content that is being installed and of the installed content.
+    fn digests(&self) -> impl Iterator<Item = &str> {
+        let partial = self.partial.as_ref();
+        let partial = partial.map(|partial| partial.content_key.as_str());
+        [
+            partial.map(digest_in),
+            Some(digest_in(&self.content_key)),
+            self.installed_digest(),
+        ]
+        .into_iter()
+        .flatten()
+    }
+
+    /// Returns the probes of the content whose values the object has.
+    fn probes_of(&self, key: &str) -> Option<&Arc<[Probe]>> {
+        let digest = match &self.partial {
+            Some(partial) if partial.applied.contains(key) => digest_in(&partial.content_key),
+            None if !self.content_key.is_empty() => digest_in(&self.content_key),
+            _ => self.installed_digest()?,
+        };
+        self.probes.get(digest)
+    }
+
+    fn installed_digest(&self) -> Option<&str> {
+        let record = self.inventory.record.as_ref()?;
+        Some(&record.installed.as_ref()?.digest)
+    }
+
+    /// Returns true if the object can be unhealthy: its kind has a health rule, or a probe selects
+    /// it.
+    pub(super) fn has_health(&self, key: &str) -> bool {
+        has_health_rule(key) || self.has_probe(key)
+    }
+
+    fn has_probe(&self, key: &str) -> bool {
+        let probes = self.probes_of(key).filter(|probes| !probes.is_empty());
+        probes
+            .zip(inventory::parts(key))
+            .is_some_and(|(probes, (kind, namespace, name))| {
+                health::has_probe(probes, &kind, namespace, name)
+            })
+    }
+
+    /// Returns the objects that must be healthy before the interrupted installation continues.
+    fn awaited_keys(&self) -> BTreeSet<String> {
+        let Some(partial) = &self.partial else {
+            return BTreeSet::new();
+        };
+        let Some(awaited) = partial.awaited else {
+            return BTreeSet::new();
+        };
+        let keys = partial.applied.iter();
+        keys.filter(|key| awaited.waits_for(key, self.has_probe(key)))
+            .cloned()
+            .collect()
+    }
+}
+
+/// Returns the digest of the content in a content key.
+fn digest_in(content_key: &str) -> &str {
+    content_key.split(' ').next().unwrap_or_default()
+}
+
 /// Returns the kind in a key. Keys are [`bundle_core::object::ObjectId`]s as text:
 /// `Deployment.apps/team-a/web`.
 fn group_kind(key: &str) -> GroupKind {
     GroupKind::parse(key.split('/').next().unwrap_or_default())
 }
 
-pub(super) fn has_health_rule(key: &str) -> bool {
+fn has_health_rule(key: &str) -> bool {
     let kind = group_kind(key);
     health::has_health(&kind.group, &kind.kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use bundle_core::package::{Assertion, ProbeSelector};
+    use bundle_core::plan::inventory::{InstalledContent, Inventory};
+    use bundle_core::plan::phases::Phase;
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::reconcile::drift::states::AppliedState;
+
+    const KEYS: [&str; 2] = ["ConfigMap/a/web", "Widget.example.com/a/web"];
+
+    fn probes(group: &str, kind: &str) -> Arc<[Probe]> {
+        let selector = ProbeSelector {
+            group: group.to_owned(),
+            kind: kind.to_owned(),
+            namespace: None,
+            name: None,
+        };
+        let assertions = vec![Assertion::FieldValue {
+            field_path: "/a".to_owned(),
+            value: "b".to_owned(),
+        }];
+        vec![Probe {
+            selector,
+            assertions,
+        }]
+        .into()
+    }
+
+    fn applied(keys: &[&str]) -> HashMap<String, AppliedState> {
+        let unknown = AppliedState {
+            state: None,
+            version: 0,
+        };
+        let keys = keys.iter();
+        keys.map(|key| ((*key).to_owned(), unknown)).collect()
+    }
+
+    /// Returns the states of a deployment with installed content `old`.
+    fn states() -> InstalledStates {
+        let states = InstalledStates::new(mpsc::unbounded_channel().0);
+        let mut inventory = Inventory::new("web");
+        let record = inventory.record.get_or_insert_default();
+        record.installed = Some(InstalledContent {
+            digest: "old".to_owned(),
+            ..InstalledContent::default()
+        });
+        states.set_inventory("web", Arc::new(inventory));
+        states
+    }
+
+    #[test]
+    fn each_object_has_the_probes_of_its_content() {
+        let states = states();
+        let (old, new) = (probes("", "ConfigMap"), probes("example.com", "Widget"));
+        states.set_probes("web", "old", old.clone());
+        states.finish_apply("web", "old key", applied(&KEYS), &BTreeMap::new());
+        // The probe selects the ConfigMap, whose kind has no health rule.
+        let touched = states.take_touched("web");
+        assert_eq!(touched.len(), 2, "{touched:?}");
+        states.set_probes("web", "other", old.clone());
+        states.set_probes("web", "new", new.clone());
+        assert!(states.probes_of_content("web", "other").is_empty());
+        states.begin_apply("web");
+        let first = applied(&KEYS[..1]);
+        states.record_interrupted("web", "new key", first, &BTreeSet::new(), &BTreeMap::new());
+        assert_eq!(states.probes("web", KEYS[0]), new);
+        assert_eq!(states.probes("web", KEYS[1]), old);
+        states.finish_apply("web", "new key", applied(&KEYS), &BTreeMap::new());
+        assert_eq!(states.probes("web", KEYS[1]), new);
+        assert_eq!(states.take_touched("web"), [KEYS[1].to_owned()].into());
+    }
+
+    #[test]
+    fn interrupted_installation_waits_until_the_phase_is_healthy() {
+        let states = states();
+        let awaited = AwaitedPhase::new(Phase::Deploy, [Phase::Configuration, Phase::Deploy]);
+        states.begin_apply("web");
+        let (none, seen) = (BTreeSet::new(), BTreeMap::new());
+        states.record_interrupted("web", "new key", applied(&KEYS), &none, &seen);
+        assert_eq!(states.phase_progress("web", "new key"), None);
+        states.wait_for_phase("web", awaited);
+        assert_eq!(states.take_touched("web"), [KEYS[1].to_owned()].into());
+        let progress = |unready: Option<&str>| {
+            Some(PhaseProgress {
+                title: "phase 2 of 2".to_owned(),
+                unready: unready.map(str::to_owned),
+            })
+        };
+        states.record_health("web", KEYS[1], Some("busy".to_owned()));
+        let unready = "0/1 workloads ready: Widget.example.com/a/web: busy";
+        assert_eq!(
+            states.phase_progress("web", "new key"),
+            progress(Some(unready))
+        );
+        assert_eq!(states.phase_progress("web", "other key"), None);
+        states.record_health("web", KEYS[1], None);
+        assert_eq!(states.phase_progress("web", "new key"), progress(None));
+        // An attempt that ends with an error waits for no phase.
+        states.record_interrupted("web", "new key", applied(&KEYS), &none, &seen);
+        assert_eq!(states.phase_progress("web", "new key"), None);
+    }
 }

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use bundle_core::package::Probe;
 use bundle_core::plan::backoff::RestoreBackoff;
 use bundle_core::plan::drift::{self, ObjectState};
 use bundle_core::plan::inventory::Inventory;
@@ -17,7 +18,7 @@ use bundle_core::reference::Digest;
 use jiff::Timestamp;
 use tokio::sync::mpsc;
 
-use self::health::has_health_rule;
+pub(in crate::reconcile) use self::health::PhaseProgress;
 pub(in crate::reconcile) use self::observations::Observation;
 use self::observations::ObservationLog;
 use self::restores::{DelayedInstallation, Drift, PartialInstallation};
@@ -79,6 +80,8 @@ struct InstalledState {
     suspects: BTreeMap<String, PendingVerification>,
     touched: BTreeSet<String>,
     unhealthy: BTreeMap<String, String>,
+    /// The probes of content, by its digest.
+    probes: BTreeMap<String, Arc<[Probe]>>,
     log: ObservationLog,
     /// True while the API server does not serve all kinds of the content, so that objects of these
     /// kinds are not watched.
@@ -247,7 +250,7 @@ impl InstalledStates {
             state.unhealthy.retain(|key, _| objects.contains_key(key));
             state.touched = objects
                 .keys()
-                .filter(|key| has_health_rule(key))
+                .filter(|key| state.has_health(key))
                 .cloned()
                 .collect();
             state.objects = objects;
@@ -275,7 +278,7 @@ impl InstalledStates {
             state.restores.retain(|_, backoff| !backoff.is_quiet(now));
             let backoff = state.restores.entry(key.to_owned()).or_default();
             *backoff = backoff.restored(now);
-            if has_health_rule(key) {
+            if state.has_health(key) {
                 state.touched.insert(key.to_owned());
             }
             state.objects.insert(key.to_owned(), left);

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use bundle_core::plan::backoff::{RestoreBackoff, RestoreFailure};
+use bundle_core::plan::rollout::AwaitedPhase;
 use bundle_core::plan::summary::Coverage;
 use jiff::Timestamp;
 
@@ -32,6 +33,9 @@ pub(super) struct PartialInstallation {
     pub(super) applied: BTreeSet<String>,
     /// True if the objects of the previously installed content have a recorded state.
     pub(super) knows_former: bool,
+    /// The phase whose objects must be healthy before the installation continues. `None` if the
+    /// installation ended for another reason.
+    pub(super) awaited: Option<AwaitedPhase>,
 }
 
 /// An installation that is delayed, because the API server cannot store at least one of its
@@ -182,6 +186,7 @@ impl InstalledStates {
                 content_key: content_key.to_owned(),
                 applied: BTreeSet::new(),
                 knows_former: !state.objects.is_empty(),
+                awaited: None,
             });
             if partial.content_key != content_key {
                 // These objects have neither the values of the installed content nor the values of
@@ -193,8 +198,10 @@ impl InstalledStates {
                     content_key: content_key.to_owned(),
                     applied: BTreeSet::new(),
                     knows_former: false,
+                    awaited: None,
                 };
             }
+            partial.awaited = None;
             for key in uncertain {
                 state.objects.remove(key);
                 partial.applied.remove(key);

@@ -13,7 +13,7 @@ use crate::diagnostic::{Code, Outcome, codes};
 use crate::plan::retry::RetryPolicy;
 
 pub use messages::{RolloutReport, duration_text};
-pub use progress::progress;
+pub use progress::{AwaitedPhase, progress};
 pub use record::{
     ContentRequest, HealthyContent, MAX_RETURN_BYTES, RolloutAttempt, RolloutContent,
     RolloutRecord, RolloutState,

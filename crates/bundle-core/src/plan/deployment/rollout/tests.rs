@@ -240,6 +240,7 @@ fn truth_table_of_the_next_step() {
             })),
         ),
         ("crash before the first apply", row(Applying, Unknown), Keep),
+        ("a phase is not healthy", row(Applying, Unhealthy), Return),
         (
             "crash during the apply, attempt failed",
             row(Applying, Failed),

@@ -138,6 +138,11 @@ impl DeploymentFacts {
                     reason::INSTALLATION_SUCCEEDED,
                     message,
                 );
+            } else if let (false, false, Some(report)) =
+                (is_something_installed, self.is_in_place, &self.rollout)
+            {
+                let (reason, message) = (report.reason(), report.message());
+                changes.set(kind, ConditionStatus::False, reason, message);
             } else if !is_something_installed {
                 let is_failing = matches!(self.bundle, Some(BundleFact::Failing { .. }));
                 let (state, found) = if is_failing {

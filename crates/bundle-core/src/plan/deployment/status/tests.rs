@@ -377,6 +377,41 @@ fn stopped_objects_have_a_reason_and_unknown_health() {
 }
 
 #[test]
+fn first_installation_that_waits_between_phases_is_not_installed() {
+    let (waiting, held) = ("phase 1 of 2: waiting", "phase 1 of 2: held");
+    for (rollout, message, reason, ready) in [
+        (
+            RolloutReport::Waiting(waiting.to_owned()),
+            waiting,
+            reason::WAITING_FOR_HEALTH,
+            waiting.to_owned(),
+        ),
+        (
+            RolloutReport::Held(held.to_owned()),
+            held,
+            reason::PROGRESS_DEADLINE_EXCEEDED,
+            format!("{held} [BUNDLE-INSTALL-120]"),
+        ),
+    ] {
+        let facts = DeploymentFacts {
+            rollout: Some(rollout),
+            active_bundle: None,
+            is_in_place: false,
+            ..facts("uoicdA")
+        };
+        let found = facts.conditions(&[], GENERATION);
+        let of = |kind| found.iter().find(|change| change.kind == kind).unwrap();
+        for kind in [condition::INSTALLED, condition::READY] {
+            assert_eq!(of(kind).state, ConditionStatus::False, "{kind}");
+            assert_eq!(of(kind).reason, reason, "{kind}");
+        }
+        assert_eq!(of(condition::INSTALLED).message, message);
+        assert_eq!(of(condition::READY).message, ready);
+        assert_eq!(of(condition::PROGRESSING).message, message);
+    }
+}
+
+#[test]
 fn returned_content_counts_as_not_installed_and_the_code_is_in_ready() {
     let facts = DeploymentFacts {
         rollout: Some(RolloutReport::Returned("returned".to_owned())),

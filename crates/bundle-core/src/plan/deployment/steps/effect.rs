@@ -7,6 +7,7 @@ impl InstallStep {
     pub fn effect(self) -> &'static str {
         match self {
             Self::ReportHeldError => "report the error of the last attempt, which is retried later",
+            Self::CheckPhase => "check the health of the objects of the applied phase",
             Self::CheckContent => {
                 "compare the content with the content that was installed from the same template"
             }

@@ -24,6 +24,8 @@ pub enum AppliedContent {
 pub enum InstallStep {
     /// Report the error of the last attempt. Its retry is not due yet.
     ReportHeldError,
+    /// Check the health of the objects of the phase that the last attempt applied last.
+    CheckPhase,
     /// Compare the content with the content that was installed from the same template.
     CheckContent,
     /// Read the content, and render its objects.
@@ -129,6 +131,11 @@ pub struct ObservedDeployment {
     pub is_active: bool,
     /// True if the same attempt failed before, and its retry is not due yet.
     pub is_held: bool,
+    /// True if the last attempt of this installation waits until the objects of a phase are
+    /// healthy.
+    pub waits_for_phase: bool,
+    /// Result of [`InstallStep::CheckPhase`]; `None` if this step did not run.
+    pub is_phase_ready: Option<bool>,
     /// Result of [`InstallStep::Compare`]; `None` if this step did not run.
     pub is_as_recorded: Option<bool>,
     /// True if the result of [`InstallStep::Authorize`] is too old for a write.
@@ -169,6 +176,14 @@ impl ObservedDeployment {
         !self.is_decided || !self.is_installed
     }
 
+    /// Returns true if each phase waits until the objects of the previous phase are healthy, for an
+    /// installation with `spec.rollout.waitFor: Ready`. Content that was completely installed last
+    /// is restored without waiting. `is_return` is true for an automatic return.
+    pub fn is_gated(&self, is_return: bool) -> bool {
+        let is_restored = self.was_installed && self.has_installed_config;
+        !is_return && !is_restored
+    }
+
     /// Returns the remaining steps until the wanted content is applied. A step runs only if all
     /// earlier steps succeeded. The list ends with [`InstallStep::Compare`] if the following steps
     /// depend on its result.
@@ -185,6 +200,14 @@ impl ObservedDeployment {
         }
         if self.is_held {
             return vec![InstallStep::ReportHeldError];
+        }
+        if self.waits_for_phase {
+            match self.is_phase_ready {
+                None => return vec![InstallStep::CheckPhase],
+                Some(false) => return Vec::new(),
+                // All phases are applied again, because their objects can have changed.
+                Some(true) => {}
+            }
         }
         let mut steps = vec![InstallStep::CheckContent, InstallStep::Render];
         if is_in_place && self.is_decided {

@@ -51,7 +51,39 @@ fn observed(facts: &str) -> ObservedDeployment {
             _ => None,
         },
         is_authorization_old: is('t'),
-        done: BTreeSet::new(),
+        ..ObservedDeployment::default()
+    }
+}
+
+#[test]
+fn installation_continues_after_the_phase_is_healthy() {
+    let waiting = |facts: &str, is_phase_ready| ObservedDeployment {
+        waits_for_phase: true,
+        is_phase_ready,
+        ..observed(facts)
+    };
+    assert_eq!(waiting("uf", None).installation(), [CheckPhase]);
+    assert_eq!(waiting("uf", Some(false)).installation(), []);
+    let all = waiting("uf", Some(true)).installation();
+    assert_eq!(all, observed("uf").installation());
+    assert!(all.contains(&Authorize) && all.contains(&Apply));
+    assert_eq!(waiting("upf", None).installation(), []);
+    assert_eq!(waiting("uhf", None).installation(), [ReportHeldError]);
+}
+
+#[test]
+fn restored_content_does_not_wait_between_phases() {
+    for (facts, is_return, expected) in [
+        ("u", false, true),
+        ("uo", false, true),
+        ("uig", false, true),
+        ("ui", false, false),
+        ("uibf", false, false),
+        ("uobf", false, false),
+        ("uo", true, false),
+    ] {
+        let found = observed(facts).is_gated(is_return);
+        assert_eq!(found, expected, "{facts} {is_return}");
     }
 }
 
@@ -368,7 +400,7 @@ fn everything() -> impl Iterator<Item = ObservedDeployment> {
                     is_as_recorded,
                     is_authorization_old: bit(7),
                     is_unfinished: bit(8),
-                    done: BTreeSet::new(),
+                    ..ObservedDeployment::default()
                 }
             })
         })

@@ -229,6 +229,12 @@ impl ObservedObjects<'_> {
             return Installation::rollout_value(report, ConditionStatus::False);
         }
         if !installation.is_installed {
+            // Between two phases, the rollout is reported before all objects are applied.
+            if let Some(report) = installation.rollout
+                && !installation.is_paused
+            {
+                return Installation::rollout_value(report, ConditionStatus::False);
+            }
             return if installation.is_paused {
                 ConditionValue::new(ConditionStatus::False, PAUSED, NOTHING_CHANGED)
             } else {

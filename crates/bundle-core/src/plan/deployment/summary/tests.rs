@@ -232,6 +232,14 @@ fn rollout_decides_progressing_and_explains_unhealthy_content() {
             "UpgradeFailed",
         ),
         (
+            &waiting,
+            GOES_ON,
+            false,
+            (True, "WaitingForHealth"),
+            "WaitingForHealth",
+        ),
+        (&held, GOES_ON, false, (False, exceeded), exceeded),
+        (
             &returned,
             GOES_ON,
             false,

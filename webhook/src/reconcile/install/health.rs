@@ -1,0 +1,74 @@
+//! Reads the health of installed objects. The rules are in `bundle_core::plan::health`.
+
+use bundle_core::package::Probe;
+use bundle_core::plan::health::{Health, has_probe, probed_health};
+use bundle_core::plan::inventory;
+use bundle_core::plan::rollout::AwaitedPhase;
+use kube::Client;
+
+use crate::reconcile::api::discovery::is_custom;
+use crate::reconcile::api::object;
+use crate::reconcile::content::objects::PreparedObject;
+use crate::reconcile::context::Context;
+use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
+
+/// Message for an object of a kind that the API server does not serve.
+pub(in crate::reconcile) const KIND_NOT_SERVED: &str = "its kind is not served";
+
+impl DeploymentReconcile<'_> {
+    /// Returns true if all objects of the phase that can hold the next phase are healthy. `items`
+    /// are the objects of the content.
+    pub(in crate::reconcile) async fn is_phase_ready(
+        &self,
+        request: &InstallRequest<'_>,
+        items: &[PreparedObject],
+        awaited: AwaitedPhase,
+    ) -> bool {
+        let states = &self.ctx.states;
+        let probes = &*states.probes_of_content(&self.name, request.digest());
+        let awaited = items.iter().filter(|item| {
+            let is_probed = inventory::parts(&item.key)
+                .is_some_and(|(kind, namespace, name)| has_probe(probes, &kind, namespace, name));
+            awaited.waits_for(&item.key, is_probed)
+        });
+        let looked: Vec<_> = crate::reconcile::api::parallel::all(awaited.map(|item| async move {
+            health_of(self.ctx, request.client, &item.key, probes).await
+        }))
+        .await;
+        looked
+            .into_iter()
+            .all(|health| matches!(health, Ok(Health::Ready)))
+    }
+}
+
+/// Reads the object with this key, and returns its health by the rules of its kind and by `probes`.
+/// The object is not kept.
+pub(in crate::reconcile) async fn health_of(
+    ctx: &Context,
+    client: &Client,
+    key: &str,
+    probes: &[Probe],
+) -> Result<Health, kube::Error> {
+    let Some((group_kind, namespace, name)) = inventory::parts(key) else {
+        return Ok(Health::Ready);
+    };
+    let Some(kind) = ctx.apis.preferred(&group_kind).await? else {
+        return Ok(Health::Waiting(KIND_NOT_SERVED.to_owned()));
+    };
+    let mut live = object::read(client, &kind, namespace, name).await?;
+    if live.is_none() && is_custom(&kind.resource.api_version) {
+        // The API server may serve another version of the kind now.
+        ctx.apis.forget_custom().await;
+        live = match ctx.apis.preferred(&group_kind).await? {
+            Some(now) if now != kind => object::read(client, &now, namespace, name).await?,
+            _ => None,
+        };
+    }
+    Ok(match live {
+        Some(live) => {
+            let value = serde_json::to_value(&live).map_err(kube::Error::SerdeError)?;
+            probed_health(&group_kind, (namespace, name), &value, probes)
+        }
+        None => Health::Waiting("does not exist".to_owned()),
+    })
+}
