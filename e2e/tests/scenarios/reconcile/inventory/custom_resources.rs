@@ -1,6 +1,8 @@
 //! Removal of a bundle with a CustomResourceDefinition while custom resources of users exist, for
 //! each value of `spec.deletion.customResources`. `foreign_objects` tests the default, `Refuse`.
 
+use std::fmt::Write as _;
+
 use e2e::Cluster;
 use serde_json::{Value, json};
 
@@ -15,7 +17,8 @@ fn content() -> String {
     let mut text =
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: jugs, namespace: team-a}\n".to_owned();
     for (kind, plural) in [("Jug", "jugs"), ("Cup", "cups")] {
-        text.push_str(&format!(
+        write!(
+            text,
             "---
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -39,7 +42,8 @@ kind: {kind}
 metadata: {{name: packaged, namespace: team-a}}
 spec: {{litres: 1}}
 "
-        ));
+        )
+        .unwrap();
     }
     text
 }
