@@ -81,8 +81,16 @@ mod tests {
         watcher::Error::WatchFailed(kube::Error::SerdeError(serde_json::Error::custom("time")))
     }
 
+    /// Status 410 with reason `Expired`: the API server no longer has the resource version.
+    fn expired() -> watcher::Error {
+        let status = kube::core::Status::failure("too old resource version", "Expired");
+        watcher::Error::WatchFailed(kube::Error::Api(Box::new(status.with_code(410))))
+    }
+
     /// Opens streams with these events, and counts the streams.
-    fn opened(events: fn() -> Vec<watcher::Result<Event<u8>>>) -> (Arc<AtomicUsize>, Events<u8>) {
+    fn opened(
+        events: impl Fn() -> Vec<watcher::Result<Event<u8>>> + Send + 'static,
+    ) -> (Arc<AtomicUsize>, Events<u8>) {
         let count = Arc::<AtomicUsize>::default();
         let counted = count.clone();
         let events = relisting(move || {
@@ -94,15 +102,17 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn lists_again_after_an_event_that_was_not_understood() {
-        let (count, events) =
-            opened(|| vec![Ok(Event::Init), Ok(Event::InitDone), Err(not_understood())]);
-        let events: Vec<_> = events.take(5).collect().await;
-        assert!(matches!(events[2], Err(watcher::Error::WatchFailed(_))));
-        assert!(matches!(
-            events[3..],
-            [Ok(Event::Init), Ok(Event::InitDone)]
-        ));
-        assert_eq!(count.load(Ordering::Relaxed), 2);
+        for failure in [not_understood, expired] {
+            let (count, events) =
+                opened(move || vec![Ok(Event::Init), Ok(Event::InitDone), Err(failure())]);
+            let events: Vec<_> = events.take(5).collect().await;
+            assert!(matches!(events[2], Err(watcher::Error::WatchFailed(_))));
+            assert!(matches!(
+                events[3..],
+                [Ok(Event::Init), Ok(Event::InitDone)]
+            ));
+            assert_eq!(count.load(Ordering::Relaxed), 2);
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -13,7 +13,7 @@ const SERVER: [&str; 5] = [
 ];
 
 /// Sets or removes the namespace of an object, adds `labels`, and removes fields that the API
-/// server sets.
+/// server or a controller sets.
 pub fn normalize(value: &mut Value, namespace: Option<&str>, labels: &[(&str, &str)]) {
     let metadata = member(value, "metadata");
     match namespace {
@@ -35,9 +35,24 @@ pub fn normalize(value: &mut Value, namespace: Option<&str>, labels: &[(&str, &s
             *member(own, label) = Value::String((*text).to_owned());
         }
     }
+    let is_aggregated = is_aggregated_role(value);
     if let Some(object) = value.as_object_mut() {
         object.remove("status");
+        if is_aggregated {
+            object.remove("rules");
+        }
     }
+}
+
+/// Returns true for a ClusterRole with an `aggregationRule`. A controller of Kubernetes overwrites
+/// the rules of such a role: <https://kubernetes.io/docs/reference/access-authn-authz/rbac/>,
+/// "Aggregated ClusterRoles".
+fn is_aggregated_role(value: &Value) -> bool {
+    value["kind"] == "ClusterRole"
+        && value["apiVersion"]
+            .as_str()
+            .is_some_and(|version| version.starts_with("rbac.authorization.k8s.io/"))
+        && !value["aggregationRule"].is_null()
 }
 
 /// Returns a member of an object, and creates it if necessary. A value of another type becomes an
@@ -72,5 +87,24 @@ mod tests {
             settled(None, &[]),
             json!({"metadata": {"name": "x", "labels": {"app": "a"}}})
         );
+    }
+
+    #[test]
+    fn rules_of_an_aggregated_role_are_left_to_their_controller() {
+        let rules = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]);
+        let of = |version: &str, kind: &str, aggregation: Value| {
+            let mut value = json!({
+                "apiVersion": version, "kind": kind, "metadata": {"name": "x"},
+                "aggregationRule": aggregation, "rules": rules,
+            });
+            normalize(&mut value, None, &[]);
+            value.get("rules").is_some()
+        };
+        let role = "rbac.authorization.k8s.io/v1";
+        let selectors = json!({"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]});
+        assert!(!of(role, "ClusterRole", selectors.clone()));
+        assert!(!of(role, "ClusterRole", json!({})));
+        assert!(of(role, "ClusterRole", Value::Null));
+        assert!(of("example.com/v1", "ClusterRole", selectors));
     }
 }

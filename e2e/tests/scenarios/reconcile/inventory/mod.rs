@@ -19,6 +19,8 @@ use super::{
     within_a_second,
 };
 
+mod applyset;
+mod custom_resources;
 mod foreign_objects;
 
 /// Labels of objects that `bundle-webhook` installs for BundleDeployment `web`.

@@ -13,10 +13,11 @@ use super::{
 
 mod crd_upgrades;
 mod failed_upgrades;
+mod faults;
 mod invalid_objects;
 mod jobs;
 mod package_rules;
-mod readiness;
+mod paused;
 mod reinstall;
 mod removal;
 mod rollback;

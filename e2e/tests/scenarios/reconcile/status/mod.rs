@@ -17,6 +17,7 @@ use super::{
 };
 
 mod older;
+mod server_warnings;
 
 const MALLORY: &str = "mallory";
 

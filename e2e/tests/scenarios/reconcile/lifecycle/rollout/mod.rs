@@ -8,7 +8,9 @@ use super::{LONG, apply, bundle_of, deployment, get, installed, kubectl, publish
 use crate::scenarios::objects::{apply_with_kubeconfig, condition, until_condition, until_reason};
 use crate::scenarios::reconcile::bundle_editor;
 
-pub(super) const NAME: &str = "bundledeployment web";
+mod readiness;
+
+const NAME: &str = "bundledeployment web";
 const PATCHES: &str = "config: {schema: config.schema.json, default: config.yaml, patches: [{kind: ConfigMap, name: web, path: /data/text, value: /text}]}\n";
 const SECRET: &str = "---
 apiVersion: v1
@@ -59,7 +61,7 @@ async fn version(cluster: &Cluster, number: u8, more: &str) -> String {
     .await
 }
 
-pub(super) async fn stage() -> (Cluster, Webhook) {
+async fn stage() -> (Cluster, Webhook) {
     let (cluster, webhook) = staged(Cluster::builder().controller_manager(false)).await;
     kubectl(&cluster, "create namespace team-a").await;
     (cluster, webhook)
@@ -72,7 +74,7 @@ fn web(reference: &str, rollout: &Value, text: &str) -> Value {
 }
 
 /// Writes the status that a controller writes when all replicas of the Deployment are available.
-pub(super) async fn make_available(cluster: &Cluster, image: &str) {
+async fn make_available(cluster: &Cluster, image: &str) {
     let wanted = format!("example.com/web:{image}");
     let what = "deployment web -n team-a";
     let object = wait::until(LONG, "the Deployment has its image", || async {
@@ -115,7 +117,7 @@ async fn install_healthy(cluster: &Cluster, object: &Value) {
 
 /// Returns the ConfigMap, the Secret and the Deployment without fields that differ between equal
 /// objects.
-pub(super) async fn objects(cluster: &Cluster) -> Value {
+async fn objects(cluster: &Cluster) -> Value {
     let list = get(
         cluster,
         "configmaps,secrets,deployments -n team-a -l core.rukpak.io/owner-name=web",
@@ -150,7 +152,7 @@ async fn event(cluster: &Cluster, reason: &str) -> String {
 }
 
 /// Waits until the former content is installed in place of the failed content.
-pub(super) async fn returned(cluster: &Cluster) -> Value {
+async fn returned(cluster: &Cluster) -> Value {
     let message = until_reason(cluster, NAME, "Ready", "RolledBack").await;
     assert!(message.ends_with("[BUNDLE-INSTALL-121]"), "{message}");
     get(cluster, NAME).await.unwrap()

@@ -4,8 +4,10 @@
 use e2e::{Cluster, Webhook, wait};
 use serde_json::{Value, json};
 
-use super::rollout::{NAME, make_available, objects, returned, stage};
-use super::{LONG, apply, bundle_of, deployment, get, kubectl, publish, until};
+use super::{
+    LONG, NAME, apply, bundle_of, deployment, get, kubectl, make_available, objects, publish,
+    returned, stage, until,
+};
 use crate::scenarios::objects::{condition, until_reason};
 
 const SECRET: &str = "---

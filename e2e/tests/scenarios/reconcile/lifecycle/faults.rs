@@ -1,0 +1,161 @@
+//! Faults of the cluster during a first installation: an admission webhook of another project that
+//! does not respond, and a quota. The installation continues when the fault ends.
+
+use std::time::Duration;
+
+use e2e::{Cluster, wait};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+use crate::scenarios::reconcile::{
+    CONFIG, apply, bundle_of, condition, deployment, get, installed, kubectl, publish, stage,
+};
+
+/// Time until the webhook retries an installation, with a margin for a slow machine.
+const RETRY: Duration = Duration::from_secs(150);
+
+/// Name of the registered webhook.
+const WEBHOOK: &str = "silent.example.com";
+
+/// Starts a server that accepts connections and never responds. Registers the server as webhook
+/// for new ConfigMaps in namespace `team-a`, and waits until the API server calls it.
+async fn register_silent_webhook(cluster: &Cluster) -> JoinHandle<()> {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = tokio::spawn(async move {
+        let mut connections = Vec::new();
+        while let Ok((connection, _)) = listener.accept().await {
+            connections.push(connection);
+        }
+    });
+    let registration = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "silent"},
+        "webhooks": [{
+            "name": WEBHOOK,
+            "clientConfig": {"url": format!("https://{address}/review")},
+            "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}],
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "team-a"}},
+            "admissionReviewVersions": ["v1"],
+            "failurePolicy": "Fail",
+            "timeoutSeconds": 1,
+            "sideEffects": "None",
+        }],
+    });
+    apply(cluster, &registration).await;
+    wait::until_true(RETRY, "the API server calls the webhook", || async {
+        let line = "create configmap probe -n team-a --dry-run=server";
+        let tried = cluster.kubectl(line.split(' ')).await?;
+        Ok(tried.stderr.contains(WEBHOOK))
+    })
+    .await
+    .unwrap();
+    server
+}
+
+/// Waits until `Ready` of the BundleDeployment is not `True` and its message contains `text`.
+/// Returns the BundleDeployment.
+async fn until_reported(cluster: &Cluster, name: &str, text: &str) -> Value {
+    wait::until(RETRY, &format!("{name} reports {text}"), || async {
+        let object = get(cluster, &format!("bundledeployment {name}")).await;
+        let object = object.unwrap_or_default();
+        let ready = condition(&object, "Ready");
+        let message = ready["message"].as_str().unwrap_or_default();
+        if ready["status"] != "True" && message.contains(text) {
+            return Ok(Some(object));
+        }
+        anyhow::bail!("{}", object["status"]["conditions"])
+    })
+    .await
+    .unwrap()
+}
+
+/// Waits for a retry that installs the BundleDeployment.
+async fn until_retried(cluster: &Cluster, name: &str) {
+    wait::until_true(RETRY, &format!("{name} is installed"), || async {
+        let object = get(cluster, &format!("bundledeployment {name}")).await;
+        let object = object.unwrap_or_default();
+        if condition(&object, "Installed")["status"] == "True" {
+            return Ok(true);
+        }
+        anyhow::bail!("{}", object["status"]["conditions"])
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn admission_webhook_that_never_responds_delays_only_the_deployment_with_its_objects() {
+    let (cluster, _webhook) = stage().await;
+    for namespace in ["team-a", "team-b"] {
+        kubectl(&cluster, &format!("create namespace {namespace}")).await;
+    }
+    let server = register_silent_webhook(&cluster).await;
+    let one = publish(&cluster, "team/web:1", |f| bundle_of(f, "web", CONFIG)).await;
+    let others = CONFIG.replace("team-a", "team-b");
+    let other = publish(&cluster, "team/other:1", |f| bundle_of(f, "other", &others)).await;
+
+    apply(&cluster, &deployment("web", &one, &json!({}))).await;
+    let web = until_reported(&cluster, "web", WEBHOOK).await;
+    let ready = condition(&web, "Ready");
+    let message = ready["message"].as_str().unwrap();
+    for part in ["ConfigMap/team-a/web", "failed calling webhook"] {
+        assert!(message.contains(part), "{part} is not in {message}");
+    }
+
+    apply(&cluster, &deployment("other", &other, &json!({}))).await;
+    installed(&cluster, "other").await;
+    let web = get(&cluster, "bundledeployment web").await.unwrap();
+    assert_ne!(condition(&web, "Installed")["status"], "True", "{web}");
+    assert!(get(&cluster, "configmap web -n team-a").await.is_none());
+
+    kubectl(&cluster, "delete validatingwebhookconfiguration silent").await;
+    until_retried(&cluster, "web").await;
+    assert!(get(&cluster, "configmap web -n team-a").await.is_some());
+    server.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn quota_prevents_a_first_installation_without_partial_content_until_its_removal() {
+    let (cluster, _webhook) = stage().await;
+    kubectl(&cluster, "create namespace team-a").await;
+    let quota = json!({
+        "apiVersion": "v1", "kind": "ResourceQuota",
+        "metadata": {"name": "nothing", "namespace": "team-a"},
+        "spec": {"hard": {"count/configmaps": "0"}},
+    });
+    apply(&cluster, &quota).await;
+    let refused = wait::until(RETRY, "the quota is in force", || async {
+        let line = "create configmap web -n team-a --dry-run=server";
+        let tried = cluster.kubectl(line.split(' ')).await?;
+        Ok((tried.stderr.contains("exceeded quota")).then_some(tried.stderr))
+    })
+    .await
+    .unwrap();
+    // The message of the API server, without the prefix of kubectl.
+    let reason = &refused.trim()[refused.find("configmaps \"web\" is forbidden").unwrap()..];
+
+    let account =
+        "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: web, namespace: team-a}\n";
+    let service = "apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: team-a}\nspec: {ports: [{port: 80}]}\n";
+    let content = format!("{account}---\n{CONFIG}---\n{service}");
+    let one = publish(&cluster, "team/web:1", |f| bundle_of(f, "web", &content)).await;
+    apply(&cluster, &deployment("web", &one, &json!({}))).await;
+    let web = until_reported(&cluster, "web", "exceeded quota").await;
+    let message = condition(&web, "Ready")["message"].as_str().unwrap();
+    for part in ["ConfigMap/team-a/web", reason] {
+        assert!(message.contains(part), "{part} is not in {message}");
+    }
+    for object in ["serviceaccount", "configmap", "service"] {
+        let found = get(&cluster, &format!("{object} web -n team-a")).await;
+        assert_eq!(found, None);
+    }
+
+    kubectl(&cluster, "delete resourcequota nothing -n team-a").await;
+    until_retried(&cluster, "web").await;
+    for object in ["serviceaccount", "configmap", "service"] {
+        let found = get(&cluster, &format!("{object} web -n team-a")).await;
+        assert!(found.is_some(), "{object} is missing");
+    }
+}
