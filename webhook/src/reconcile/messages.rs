@@ -363,7 +363,7 @@ fn of_rollouts() -> Vec<Finding> {
 
 /// Returns the notes of Events.
 fn of_events() -> Vec<Finding> {
-    let foreign = ["Secret/team-a/backup".to_owned()];
+    let foreign = ["Secret".to_owned()].into();
     let kept = KeptObject {
         id: id("", "v1", "Namespace", None, "team-a"),
         why: occupants::in_use(&foreign, &[]).unwrap().into(),

@@ -21,6 +21,10 @@ use crate::reconcile::drift::restored::RestoreScope;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::maintenance::health;
 
+/// Time until an installation continues whose phase became healthy. An object that becomes healthy
+/// and unhealthy again and again does not cause attempts without a pause.
+const RESUME_DELAY: Duration = Duration::from_secs(2);
+
 impl DeploymentReconcile<'_> {
     /// Returns the reason of the condition for a failed installation.
     pub(in crate::reconcile) fn install_reason(&self) -> &'static str {
@@ -126,7 +130,7 @@ impl DeploymentReconcile<'_> {
         result?;
         if is_ready && !self.spec.paused {
             // The objects became healthy during this reconcile. The next one continues.
-            return kept.map(|_| Some(Duration::ZERO));
+            return kept.map(|_| Some(RESUME_DELAY));
         }
         kept
     }

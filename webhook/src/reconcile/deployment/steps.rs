@@ -127,9 +127,21 @@ impl<'a> DeploymentReconcile<'a> {
             is_decided: self.is_decided(request),
             is_active: self.status.active_bundle.as_deref() == Some(&request.generated.name),
             is_held,
-            waits_for_phase: self.ctx.states.phase_progress(&self.name, key).is_some(),
+            waits_for_phase: self.waits_for_phase(key),
             ..ObservedDeployment::default()
         }
+    }
+
+    /// Returns true if the installation `key` waits for a phase, and its rollout has begun for this
+    /// generation of the spec. Otherwise a new attempt begins the rollout with its deadline.
+    fn waits_for_phase(&self, key: &str) -> bool {
+        let generation = self.object.metadata.generation.unwrap_or_default();
+        let is_begun = self
+            .inventory
+            .record
+            .as_ref()
+            .is_some_and(|record| record.rollout.of_generation(generation).is_some());
+        is_begun && self.ctx.states.phase_progress(&self.name, key).is_some()
     }
 
     /// Returns the key of an installation attempt: content, settings and admission. A new key

@@ -24,6 +24,12 @@ impl DeploymentReconcile<'_> {
         items: &[PreparedObject],
         awaited: AwaitedPhase,
     ) -> bool {
+        let runs = &self.inventory.job_runs;
+        let mut failed_jobs = runs.failed(request.digest());
+        if failed_jobs.any(|key| awaited.waits_for(key, false)) {
+            // A Job that failed before it expired is not in `items`.
+            return false;
+        }
         let states = &self.ctx.states;
         let probes = &*states.probes_of_content(&self.name, request.digest());
         let awaited = items.iter().filter(|item| {

@@ -12,10 +12,6 @@ use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::error::ReconcileError;
 use crate::reconcile::status::condition_set;
 
-/// Reason why an expired Job is unhealthy.
-const EXPIRED_JOB_FAILED: &str =
-    "the Job failed, and was deleted after its TTL; the Job runs again only with other content";
-
 impl DeploymentReconcile<'_> {
     /// Returns true if `item` is a Job of this content that has run, and that Kubernetes deleted
     /// after its TTL.
@@ -131,7 +127,7 @@ impl DeploymentReconcile<'_> {
         };
         let failed = self.inventory.job_runs.failed(&installed.digest);
         failed
-            .map(|key| (key.to_owned(), EXPIRED_JOB_FAILED.to_owned()))
+            .map(|key| (key.to_owned(), jobs::EXPIRED_JOB_FAILED.to_owned()))
             .collect()
     }
 }

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use bundle_core::plan::occupants::{NamespaceObject, in_use, is_namespace, is_transient};
+use bundle_core::plan::occupants::{
+    NamespaceObject, in_use, is_counted_owner, is_namespace, is_transient,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::discovery::ApiResource;
@@ -21,16 +23,18 @@ const MAX_VERSIONS: usize = 1_000;
 const MAX_KINDS: usize = 3_000;
 /// Maximum number of pages of one kind that are read.
 const MAX_PAGES: usize = 20;
-/// Number of foreign objects after which the search in one kind ends.
-const OCCUPANT_LIMIT: usize = 5;
+/// Number of kinds that are listed before the result decides about the others.
+const KINDS_AT_ONCE: usize = 16;
 
 /// The namespaced kinds of the API server.
 #[derive(Default)]
 struct NamespacedKinds {
     /// Kinds that can be listed and deleted.
     listed: Vec<Kind>,
-    /// Group and kind of all namespaced kinds, for owner references.
+    /// Group and kind of all namespaced kinds.
     all: BTreeSet<(String, String)>,
+    /// Group and kind of the kinds in `listed`, for owner references.
+    listed_names: BTreeSet<(String, String)>,
     /// Reasons why some kinds could not be discovered.
     unlisted: Vec<String>,
 }
@@ -41,7 +45,7 @@ impl NamespacedKinds {
         for resource in list.resources {
             let key = (group.to_owned(), resource.kind.clone());
             let is_object = resource.namespaced && !resource.name.contains('/');
-            if !is_object || !self.all.insert(key) {
+            if !is_object || !self.all.insert(key.clone()) {
                 continue;
             }
             // Objects that cannot be deleted, such as metrics of Pods, disappear with their source.
@@ -54,6 +58,7 @@ impl NamespacedKinds {
                     .push(format!("there are more than {MAX_KINDS} kinds"));
                 return;
             }
+            self.listed_names.insert(key);
             self.listed.push(Kind {
                 resource: ApiResource {
                     group: group.to_owned(),
@@ -71,7 +76,8 @@ impl NamespacedKinds {
 /// The foreign objects of one kind that were found.
 #[derive(Default)]
 struct OccupantList {
-    objects: Vec<String>,
+    /// The number of objects.
+    count: usize,
     unlisted: Option<String>,
 }
 
@@ -97,20 +103,7 @@ impl Remover<'_> {
         let kinds = self.namespaced_kinds().await?;
         let mut kept = Vec::new();
         for present in namespaces {
-            let name = present.id.name.as_str();
-            let lists = kinds
-                .listed
-                .iter()
-                .map(|kind| self.list_in(name, kind, &kinds.all));
-            let lists: Vec<_> = crate::reconcile::api::parallel::ordered(lists).await;
-            let mut objects = Vec::new();
-            let mut unlisted = kinds.unlisted.clone();
-            for list in lists {
-                let found = list?;
-                objects.extend(found.objects);
-                unlisted.extend(found.unlisted);
-            }
-            if let Some(why) = in_use(&objects, &unlisted) {
+            if let Some(why) = self.use_of(&present.id.name, &kinds).await? {
                 kept.push(KeptObject {
                     id: present.id.clone(),
                     why: why.into(),
@@ -118,6 +111,34 @@ impl Remover<'_> {
             }
         }
         Ok(kept)
+    }
+
+    /// Returns the reason why the namespace is in use; `None` if it contains no foreign objects.
+    /// The search ends soon after the first foreign object.
+    async fn use_of(
+        &self,
+        namespace: &str,
+        kinds: &NamespacedKinds,
+    ) -> Result<Option<String>, ReconcileError> {
+        let mut found = BTreeSet::new();
+        let mut unlisted = kinds.unlisted.clone();
+        for some in kinds.listed.chunks(KINDS_AT_ONCE) {
+            let lists = some.iter().map(|kind| async move {
+                let list = self.list_in(namespace, kind, &kinds.listed_names).await;
+                (kind, list)
+            });
+            for (kind, list) in crate::reconcile::api::parallel::ordered(lists).await {
+                let list = list?;
+                if list.count > 0 {
+                    found.insert(kind.resource.kind.clone());
+                }
+                unlisted.extend(list.unlisted);
+            }
+            if !found.is_empty() {
+                break;
+            }
+        }
+        Ok(in_use(&found, &unlisted))
     }
 
     async fn namespaced_kinds(&self) -> Result<NamespacedKinds, ReconcileError> {
@@ -168,13 +189,13 @@ impl Remover<'_> {
         Ok(kinds)
     }
 
-    /// Returns a few objects of `kind` that prevent the deletion of the namespace. The
-    /// list ends after `OCCUPANT_LIMIT` objects.
+    /// Counts objects of `kind` that prevent the deletion of the namespace. Ends after the first page
+    /// with such objects.
     async fn list_in(
         &self,
         namespace: &str,
         kind: &Kind,
-        namespaced: &BTreeSet<(String, String)>,
+        listed: &BTreeSet<(String, String)>,
     ) -> Result<OccupantList, ReconcileError> {
         let plural = &kind.resource.plural;
         let failed =
@@ -198,14 +219,10 @@ impl Remover<'_> {
                 }
             };
             for occupant in &page.items {
-                if self.keeps_namespace(kind, occupant, namespaced) {
-                    found
-                        .objects
-                        .push(object::id_of(kind, occupant).to_string());
-                }
+                found.count += usize::from(self.keeps_namespace(kind, occupant, listed));
             }
             let next = page.metadata.continue_.filter(|token| !token.is_empty());
-            let Some(token) = next.filter(|_| found.objects.len() < OCCUPANT_LIMIT) else {
+            let Some(token) = next.filter(|_| found.count == 0) else {
                 return Ok(found);
             };
             parameters.continue_token = Some(token);
@@ -218,7 +235,7 @@ impl Remover<'_> {
         &self,
         kind: &Kind,
         object: &PartialObjectMeta<DynamicObject>,
-        namespaced: &BTreeSet<(String, String)>,
+        listed: &BTreeSet<(String, String)>,
     ) -> bool {
         let metadata = &object.metadata;
         let key = object::id_of(kind, object).to_string();
@@ -233,7 +250,8 @@ impl Remover<'_> {
             is_leaving: metadata.deletion_timestamp.is_some(),
             is_dependent: owners.any(|owner| {
                 let (group, _) = owner.api_version.split_once('/').unwrap_or_default();
-                namespaced.contains(&(group.to_owned(), owner.kind.clone()))
+                let is_listed = listed.contains(&(group.to_owned(), owner.kind.clone()));
+                is_counted_owner(group, &owner.kind, &owner.name, is_listed)
             }),
         }
         .keeps_namespace()

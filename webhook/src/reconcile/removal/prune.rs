@@ -72,15 +72,15 @@ impl DeploymentReconcile<'_> {
             why: why.to_owned().into(),
         }));
         let kept_ids: HashSet<&ObjectId> = kept.iter().map(|kept| &kept.id).collect();
-        let is_kept = |found: &&Present| kept_ids.contains(&found.id);
-        let free: Vec<Present> = present
-            .iter()
-            .filter(|found| !is_kept(found))
-            .cloned()
-            .collect();
-        kept.extend(Box::pin(remover.occupied(&free)).await?);
         let asked = ordered_removal::not_held(&present);
-        kept.extend(self.undeletable(&asked, request.reason).await?);
+        let undeletable = self.undeletable(&asked, request.reason).await?;
+        let is_free = |found: &&Present| {
+            !kept_ids.contains(&found.id) && undeletable.iter().all(|kept| kept.id != found.id)
+        };
+        let free: Vec<Present> = present.iter().filter(is_free).cloned().collect();
+        let occupied = Box::pin(remover.occupied(&free)).await?;
+        kept.extend(undeletable);
+        kept.extend(occupied);
         let mut rest = OrderedRemoval::new(present.clone(), kept, &mut *left);
         let outcome = rest.remove(&remover).await;
         let progress = rest.progress().clone();

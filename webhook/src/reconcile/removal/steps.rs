@@ -149,7 +149,15 @@ impl Removal<'_> {
         &mut self,
         left: &mut Inventory,
     ) -> Result<(), ReconcileError> {
-        let in_use = Box::pin(self.remover().occupied(&self.namespaces)).await?;
+        // Namespaces that must not be deleted anyway are reported by the deletion.
+        let asked = ordered_removal::not_held(&self.namespaces);
+        let undeletable = self.deletions().undeletable(&asked).await?;
+        let deletable = self.namespaces.iter();
+        let deletable: Vec<Present> = deletable
+            .filter(|present| undeletable.iter().all(|kept| kept.id != present.id))
+            .cloned()
+            .collect();
+        let in_use = Box::pin(self.remover().occupied(&deletable)).await?;
         let namespaces = std::mem::take(&mut self.namespaces);
         self.namespaces = self.release(left, namespaces, &in_use).await?;
         for kept in in_use {
@@ -197,21 +205,23 @@ impl Removal<'_> {
         self.delete(left, &self.namespaces).await
     }
 
-    async fn delete(
-        &self,
-        left: &mut Inventory,
-        objects: &[Present],
-    ) -> Result<(), ReconcileError> {
-        let deletions = Deletions {
+    fn deletions(&self) -> Deletions<'_> {
+        Deletions {
             ctx: self.ctx,
             rule: &self.rule,
             act: ObjectAction::Remove,
             requesters: &self.requesters,
             reason: REFUSED,
-        };
-        let kept = deletions
-            .undeletable(&ordered_removal::not_held(objects))
-            .await?;
+        }
+    }
+
+    async fn delete(
+        &self,
+        left: &mut Inventory,
+        objects: &[Present],
+    ) -> Result<(), ReconcileError> {
+        let asked = ordered_removal::not_held(objects);
+        let kept = self.deletions().undeletable(&asked).await?;
         let mut rest = OrderedRemoval::new(objects.to_vec(), kept, left);
         let going = rest.remove(&self.remover()).await?;
         let admit = deletion::admit_command(self.object, self.ctx);
@@ -223,7 +233,7 @@ impl Removal<'_> {
 /// Returns the text of the Event about a namespace that contains foreign objects.
 pub(in crate::reconcile) fn namespace_in_use(kept: &KeptObject) -> String {
     format!(
-        "{} was installed with the content and stays: {}; delete it manually when it is no longer needed",
+        "{} was installed with the content and stays: {}; delete it when it is no longer needed, or set spec.collision: Adopt to install content with it again",
         kept.id, kept.why
     )
 }

@@ -24,6 +24,10 @@ pub enum JobEnd {
     Finished(i64),
 }
 
+/// Reason why a Job that failed before it expired is unhealthy.
+pub const EXPIRED_JOB_FAILED: &str =
+    "the Job failed, and was deleted after its TTL; the Job runs again only with other content";
+
 /// Returns true if group and kind are `batch` and `Job`.
 pub fn is_job(group: &str, kind: &str) -> bool {
     (group, kind) == ("batch", "Job")

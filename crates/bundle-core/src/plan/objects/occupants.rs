@@ -1,11 +1,13 @@
 //! Objects in a namespace that an installation created or adopted: the rule that decides whether the
 //! namespace can be deleted with the installation.
 
+use std::collections::BTreeSet;
+
 use crate::object::ObjectId;
 use crate::plan::conditions::some_of;
 
-/// Largest number of objects in a message.
-const NAMED: usize = 3;
+/// Largest number of kinds in a message.
+const NAMED: usize = 5;
 
 /// Returns true if the object is a Namespace of the core group.
 pub fn is_namespace(id: &ObjectId) -> bool {
@@ -25,9 +27,9 @@ pub struct NamespaceObject<'a> {
     pub is_recorded: bool,
     /// True if the object is being deleted.
     pub is_leaving: bool,
-    /// True if an owner reference names a namespaced kind. Such an owner is in the same namespace,
-    /// and is counted instead of this object. If the owner does not exist, garbage collection
-    /// deletes this object.
+    /// True if an owner reference names an object that [`is_counted_owner`] accepts. Such an owner is
+    /// in the same namespace, and is counted instead of this object. If the owner does not exist,
+    /// garbage collection deletes this object.
     pub is_dependent: bool,
 }
 
@@ -44,11 +46,7 @@ pub fn is_transient(group: &str, kind: &str) -> bool {
 impl NamespaceObject<'_> {
     /// Returns true if the namespace must not be deleted while it contains this object.
     pub fn keeps_namespace(&self) -> bool {
-        let is_of_every_namespace = matches!(
-            (self.group, self.kind, self.name),
-            ("", "ConfigMap", "kube-root-ca.crt") | ("", "ServiceAccount", "default")
-        );
-        !(is_of_every_namespace
+        !(is_of_every_namespace(self.group, self.kind, self.name)
             || is_transient(self.group, self.kind)
             || self.is_recorded
             || self.is_leaving
@@ -56,14 +54,16 @@ impl NamespaceObject<'_> {
     }
 }
 
-/// Returns the reason why a namespace is not deleted: its objects, and the kinds that could not be
-/// listed. `None` if the namespace is empty.
-pub fn in_use(objects: &[String], unlisted: &[String]) -> Option<String> {
+/// Returns the reason why a namespace is not deleted: the kinds of its objects, and the kinds that
+/// could not be listed. `None` if the namespace is empty. The names of the objects are left out,
+/// because readers of a BundleDeployment may have no permission to list them.
+pub fn in_use(kinds: &BTreeSet<String>, unlisted: &[String]) -> Option<String> {
     let mut parts = Vec::new();
-    if !objects.is_empty() {
+    if !kinds.is_empty() {
+        let kinds: Vec<String> = kinds.iter().cloned().collect();
         parts.push(format!(
-            "it contains objects that this deployment did not install: {}",
-            some_of(objects, NAMED)
+            "it contains objects that this deployment did not install, of the kinds {}",
+            some_of(&kinds, NAMED)
         ));
     }
     if !unlisted.is_empty() {
@@ -73,6 +73,19 @@ pub fn in_use(objects: &[String], unlisted: &[String]) -> Option<String> {
         ));
     }
     (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+/// Returns true if an owner of this kind and name is counted instead of the objects that it owns.
+/// `is_listed` is true if the objects of its kind can be listed.
+pub fn is_counted_owner(group: &str, kind: &str, name: &str, is_listed: bool) -> bool {
+    is_listed && !is_transient(group, kind) && !is_of_every_namespace(group, kind, name)
+}
+
+fn is_of_every_namespace(group: &str, kind: &str, name: &str) -> bool {
+    matches!(
+        (group, kind, name),
+        ("", "ConfigMap", "kube-root-ca.crt") | ("", "ServiceAccount", "default")
+    )
 }
 
 #[cfg(test)]
@@ -136,20 +149,30 @@ mod tests {
     }
 
     #[test]
-    fn message_has_some_objects_and_kinds_that_could_not_be_listed() {
-        let texts = |texts: &[&str]| {
-            texts
-                .iter()
-                .map(|&text| text.to_owned())
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(in_use(&[], &[]), None);
-        let objects = texts(&["a", "b", "c", "d"]);
-        let message = in_use(&objects, &texts(&["secrets: forbidden"])).unwrap();
+    fn message_has_some_kinds_and_kinds_that_could_not_be_listed() {
+        let kinds = |kinds: &[&str]| kinds.iter().map(|&kind| kind.to_owned()).collect();
+        assert_eq!(in_use(&BTreeSet::new(), &[]), None);
+        let unlisted = ["secrets: forbidden".to_owned()];
+        let message = in_use(&kinds(&["A", "B", "C", "D", "E", "F"]), &unlisted).unwrap();
         assert!(
-            message.contains("did not install: a, b, c and 1 more; these kinds"),
+            message.contains("of the kinds A, B, C, D, E and 1 more; these kinds"),
             "{message}"
         );
         assert!(message.ends_with("secrets: forbidden"), "{message}");
+    }
+
+    #[test]
+    fn owner_that_does_not_count_does_not_replace_its_objects() {
+        for (group, kind, name, is_listed, expected) in [
+            ("apps", "ReplicaSet", "x", true, true),
+            ("example.com", "Widget", "x", false, false),
+            ("coordination.k8s.io", "Lease", "x", true, false),
+            ("", "ServiceAccount", "default", true, false),
+            ("", "ServiceAccount", "x", true, true),
+            ("", "ConfigMap", "kube-root-ca.crt", true, false),
+        ] {
+            let is_counted = is_counted_owner(group, kind, name, is_listed);
+            assert_eq!(is_counted, expected, "{group} {kind} {name} {is_listed}");
+        }
     }
 }

@@ -5,10 +5,15 @@ use std::sync::Arc;
 
 use bundle_core::object::GroupKind;
 use bundle_core::package::Probe;
+use bundle_core::plan::conditions::bounded;
+use bundle_core::plan::jobs::EXPIRED_JOB_FAILED;
 use bundle_core::plan::rollout::AwaitedPhase;
 use bundle_core::plan::{health, inventory};
 
 use super::{InstalledState, InstalledStates};
+
+/// Maximum length of a stored reason, in bytes.
+const REASON_LIMIT: usize = 1024;
 
 /// The progress of a phase that an installation waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,7 +37,8 @@ impl InstalledStates {
         self.with(deployment, |state| std::mem::take(&mut state.touched))
     }
 
-    /// Records the reason why an object is unhealthy, or `None` if the object is healthy.
+    /// Records the reason why an object is unhealthy, or `None` if the object is healthy. The reason
+    /// can be text of the object's status, so only its beginning is kept.
     pub(in crate::reconcile) fn record_health(
         &self,
         deployment: &str,
@@ -41,7 +47,9 @@ impl InstalledStates {
     ) {
         self.with(deployment, |state| match why {
             Some(why) => {
-                state.unhealthy.insert(key.to_owned(), why);
+                state
+                    .unhealthy
+                    .insert(key.to_owned(), bounded(&why, REASON_LIMIT));
             }
             None => {
                 state.unhealthy.remove(key);
@@ -108,10 +116,22 @@ impl InstalledStates {
                 .awaited
                 .filter(|_| partial.content_key == content_key)?;
             let keys = state.awaited_keys();
-            let mut unhealthy = state.unhealthy.clone();
-            for (key, drift) in &state.drifted {
-                if drift.is_missing {
-                    unhealthy.insert(key.clone(), "is missing".to_owned());
+            let is_awaited = |key: &&String| keys.contains(*key);
+            let mut unhealthy: BTreeMap<String, String> = state
+                .unhealthy
+                .iter()
+                .filter(|(key, _)| keys.contains(*key))
+                .map(|(key, why)| (key.clone(), why.clone()))
+                .collect();
+            let missing = state.drifted.iter().filter(|(_, drift)| drift.is_missing);
+            for key in missing.map(|(key, _)| key).filter(is_awaited) {
+                unhealthy.insert(key.clone(), "is missing".to_owned());
+            }
+            // Such a Job does not exist any more, and is not created again for this content.
+            let runs = &state.inventory.job_runs;
+            for key in runs.failed(digest_in(content_key)) {
+                if keys.contains(key) {
+                    unhealthy.insert(key.to_owned(), EXPIRED_JOB_FAILED.to_owned());
                 }
             }
             Some(PhaseProgress {
@@ -286,6 +306,31 @@ mod tests {
         states.finish_apply("web", "new key", applied(&KEYS), &BTreeMap::new());
         assert_eq!(states.probes("web", KEYS[1]), new);
         assert_eq!(states.take_touched("web"), [KEYS[1].to_owned()].into());
+    }
+
+    #[test]
+    fn only_the_beginning_of_a_reason_is_kept() {
+        let states = states();
+        states.record_health("web", KEYS[1], Some("x".repeat(1 << 20)));
+        let kept = states.unhealthy("web").remove(KEYS[1]).unwrap();
+        assert!(kept.len() <= REASON_LIMIT + 8, "{}", kept.len());
+    }
+
+    #[test]
+    fn failed_job_that_expired_holds_its_phase() {
+        let states = states();
+        let job = "Job.batch/a/migrate";
+        let awaited = AwaitedPhase::new(Phase::Deploy, [Phase::Configuration, Phase::Deploy]);
+        states.begin_apply("web");
+        let (none, seen) = (BTreeSet::new(), BTreeMap::new());
+        states.record_interrupted("web", "new key", applied(&[job]), &none, &seen);
+        states.wait_for_phase("web", awaited);
+        let mut inventory = Inventory::new("web");
+        inventory.job_runs.applied("new", [job]);
+        inventory.job_runs.expire(job, true);
+        states.set_inventory("web", Arc::new(inventory));
+        let progress = states.phase_progress("web", "new key").unwrap();
+        assert!(progress.unready.unwrap().contains(job));
     }
 
     #[test]

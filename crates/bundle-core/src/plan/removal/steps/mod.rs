@@ -60,14 +60,12 @@ pub enum RemovalStep {
     ReportDefinitionsInUse,
     /// Remove this project's labels from definitions in use. These definitions are not deleted.
     ReleaseDefinitionsInUse,
-    /// Delete all objects except the namespaces that `spec.createNamespace` created.
-    /// [`Self::DeleteNamespaces`] deletes these namespaces.
+    /// Delete all objects except namespaces, which [`Self::DeleteNamespaces`] deletes.
     DeleteObjects,
-    /// Remove this project's labels from the namespaces that `spec.createNamespace` created and
-    /// that contain foreign objects. These namespaces are not deleted.
+    /// Remove this project's labels from namespaces that contain foreign objects. These namespaces
+    /// are not deleted.
     ReleaseNamespacesInUse,
-    /// Delete the namespaces that `spec.createNamespace` created and that contain no foreign
-    /// objects.
+    /// Delete the namespaces that contain no foreign objects.
     DeleteNamespaces,
     /// Remove this project's finalizer from the BundleDeployment.
     RemoveFinalizer,
