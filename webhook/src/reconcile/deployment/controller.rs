@@ -21,10 +21,6 @@ use crate::reconcile::drift::restored::RestoreScope;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::maintenance::health;
 
-/// Time until an installation continues whose phase became healthy. An object that becomes healthy
-/// and unhealthy again and again does not cause attempts without a pause.
-const RESUME_DELAY: Duration = Duration::from_secs(2);
-
 impl DeploymentReconcile<'_> {
     /// Returns the reason of the condition for a failed installation.
     pub(in crate::reconcile) fn install_reason(&self) -> &'static str {
@@ -123,14 +119,13 @@ impl DeploymentReconcile<'_> {
         }
         self.facts.is_in_place = outcome.is_in_place;
         let awaited = self.ctx.states.phase_progress(&self.name, &key);
-        let is_ready = awaited
-            .as_ref()
-            .is_some_and(|awaited| awaited.unready.is_none());
+        let ready = awaited.as_ref().filter(|awaited| awaited.unready.is_none());
+        let pause = ready.map(|awaited| awaited.pause);
         self.requested.awaited = awaited;
         result?;
-        if is_ready && !self.spec.paused {
+        if let Some(pause) = pause.filter(|_| !self.spec.paused) {
             // The objects became healthy during this reconcile. The next one continues.
-            return kept.map(|_| Some(RESUME_DELAY));
+            return kept.map(|_| Some(pause));
         }
         kept
     }

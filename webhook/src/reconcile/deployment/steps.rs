@@ -192,7 +192,7 @@ impl<'a> DeploymentReconcile<'a> {
                 InstallStep::CheckPhase => {
                     health::check_health(self.ctx, request.client, &self.name).await;
                     let progress = self.ctx.states.phase_progress(&self.name, key);
-                    let is_ready = progress.is_none_or(|progress| progress.unready.is_none());
+                    let is_ready = progress.is_none_or(|progress| progress.is_ready());
                     observed.is_phase_ready = Some(is_ready);
                 }
                 InstallStep::CheckContent => self.check_content_unchanged(request)?,

@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bundle_core::object::GroupKind;
 use bundle_core::package::Probe;
+use bundle_core::plan::backoff::RestoreBackoff;
 use bundle_core::plan::conditions::bounded;
 use bundle_core::plan::jobs::EXPIRED_JOB_FAILED;
 use bundle_core::plan::rollout::AwaitedPhase;
@@ -22,6 +24,16 @@ pub(in crate::reconcile) struct PhaseProgress {
     pub(in crate::reconcile) title: String,
     /// The unready objects of the phase. `None` if all objects are ready.
     pub(in crate::reconcile) unready: Option<String>,
+    /// The time until the installation continues when all objects are ready. Objects that become
+    /// unready during each attempt increase this time.
+    pub(in crate::reconcile) pause: Duration,
+}
+
+impl PhaseProgress {
+    /// Returns true if the installation can continue now.
+    pub(in crate::reconcile) fn is_ready(&self) -> bool {
+        self.unready.is_none() && self.pause.is_zero()
+    }
 }
 
 impl InstalledStates {
@@ -93,7 +105,11 @@ impl InstalledStates {
     /// Records that the interrupted installation waits until the objects of a phase are healthy,
     /// and marks them for a health check.
     pub(in crate::reconcile) fn wait_for_phase(&self, deployment: &str, awaited: AwaitedPhase) {
+        let now = self.began.elapsed();
         self.with(deployment, |state| {
+            let former = state.waits.filter(|(phase, _)| *phase == awaited);
+            let waits = former.map_or_else(RestoreBackoff::default, |(_, waits)| waits);
+            state.waits = Some((awaited, waits.restored(now)));
             let Some(partial) = &mut state.partial else {
                 return;
             };
@@ -110,6 +126,7 @@ impl InstalledStates {
         deployment: &str,
         content_key: &str,
     ) -> Option<PhaseProgress> {
+        let now = self.began.elapsed();
         self.with(deployment, |state| {
             let partial = state.partial.as_ref()?;
             let awaited = partial
@@ -137,6 +154,9 @@ impl InstalledStates {
             Some(PhaseProgress {
                 title: awaited.title(),
                 unready: awaited.progress(keys.iter().map(String::as_str), &unhealthy),
+                pause: state
+                    .waits
+                    .map_or(Duration::ZERO, |(_, waits)| waits.wait(now)),
             })
         })
     }
@@ -317,6 +337,29 @@ mod tests {
     }
 
     #[test]
+    fn phase_that_holds_many_attempts_delays_the_next_ones() {
+        let states = states();
+        let phases = [Phase::Configuration, Phase::Deploy];
+        let wait = |phase| {
+            states.begin_apply("web");
+            let (none, seen) = (BTreeSet::new(), BTreeMap::new());
+            states.record_interrupted("web", "new key", applied(&KEYS), &none, &seen);
+            states.wait_for_phase("web", AwaitedPhase::new(phase, phases));
+            states.phase_progress("web", "new key").unwrap()
+        };
+        assert!(wait(Phase::Deploy).is_ready());
+        for _ in 0..20 {
+            wait(Phase::Deploy);
+        }
+        let progress = wait(Phase::Deploy);
+        assert_eq!(progress.unready, None);
+        assert!(!progress.is_ready());
+        assert!(progress.pause > Duration::from_secs(1), "{progress:?}");
+        // The next phase is not delayed.
+        assert!(wait(Phase::Configuration).is_ready());
+    }
+
+    #[test]
     fn failed_job_that_expired_holds_its_phase() {
         let states = states();
         let job = "Job.batch/a/migrate";
@@ -347,6 +390,7 @@ mod tests {
             Some(PhaseProgress {
                 title: "phase 2 of 2".to_owned(),
                 unready: unready.map(str::to_owned),
+                pause: Duration::ZERO,
             })
         };
         states.record_health("web", KEYS[1], Some("busy".to_owned()));

@@ -14,6 +14,7 @@ use bundle_core::package::Probe;
 use bundle_core::plan::backoff::RestoreBackoff;
 use bundle_core::plan::drift::{self, ObjectState};
 use bundle_core::plan::inventory::Inventory;
+use bundle_core::plan::rollout::AwaitedPhase;
 use bundle_core::reference::Digest;
 use jiff::Timestamp;
 use tokio::sync::mpsc;
@@ -75,6 +76,9 @@ struct InstalledState {
     delayed: Option<DelayedInstallation>,
     drifted: BTreeMap<String, Drift>,
     restores: BTreeMap<String, RestoreBackoff>,
+    /// The phase that the last attempts of an installation waited for, and the number of these
+    /// attempts.
+    waits: Option<(AwaitedPhase, RestoreBackoff)>,
     /// The error of the last restores, and the keys of the objects that could not be restored.
     restore_error: Option<(ReconcileError, BTreeSet<String>)>,
     suspects: BTreeMap<String, PendingVerification>,
@@ -240,6 +244,7 @@ impl InstalledStates {
             content_key.clone_into(&mut state.content_key);
             state.is_applying = false;
             state.partial = None;
+            state.waits = None;
             state.delayed = None;
             state.drifted.clear();
             state.suspects.clear();
