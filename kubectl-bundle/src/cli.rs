@@ -110,6 +110,7 @@ verbs! {
     #[command(disable_help_subcommand = true)]
     Trust(trust::Arguments) => |typed| typed.run(environment, ui),
     /// Install a bundle, or upgrade to it
+    #[command(visible_alias = "upgrade")]
     Deploy(deploy::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
     /// Install a bundle over existing objects
     Adopt(adopt::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),

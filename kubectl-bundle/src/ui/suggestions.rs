@@ -4,10 +4,9 @@ use bundle_core::diagnostic::{Finding, codes};
 use clap::Command;
 
 /// Commands of kubectl, Helm and other tools, with the verb that does the same.
-const WORDS: [(&str, &str); 15] = [
+const WORDS: [(&str, &str); 14] = [
     ("add", "kubectl bundle deploy NAME REF"),
     ("apply", "kubectl bundle deploy NAME REF"),
-    ("upgrade", "kubectl bundle deploy NAME REF"),
     ("update", "kubectl bundle deploy NAME REF"),
     ("undo", "kubectl bundle rollback NAME"),
     ("remove", "kubectl bundle delete NAME"),

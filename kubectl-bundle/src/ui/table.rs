@@ -32,6 +32,15 @@ impl Table {
         );
     }
 
+    /// Returns the table without its column names if `no_headers` is true, as for `--no-headers` of
+    /// kubectl.
+    pub(crate) fn headers(mut self, no_headers: bool) -> Self {
+        if no_headers && !self.rows.is_empty() {
+            self.rows.remove(0);
+        }
+        self
+    }
+
     /// Returns the table as text. Each row ends with a newline.
     pub(crate) fn render(&self) -> String {
         let columns = self.rows.first().map_or(0, Vec::len);
@@ -72,6 +81,10 @@ mod tests {
         assert_eq!(
             table.render(),
             "NAME          READY\nweb           True\na-long-name   <none>\n"
+        );
+        assert_eq!(
+            table.headers(true).render(),
+            "web           True\na-long-name   <none>\n"
         );
     }
 }

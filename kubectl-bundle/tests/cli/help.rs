@@ -29,7 +29,7 @@ fn help_names_every_verb_and_exit_code() {
       verify      Verify the signatures of a bundle
       policy      Evaluate SignaturePolicies before they are applied
       trust       Get trust roots from a TUF repository
-      deploy      Install a bundle, or upgrade to it
+      deploy      Install a bundle, or upgrade to it [alias: upgrade]
       adopt       Install a bundle over existing objects
       run         Install a local folder without a registry
       create      Create a Bundle without installing it

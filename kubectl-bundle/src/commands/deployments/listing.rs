@@ -184,7 +184,7 @@ pub(super) fn add(
 }
 
 /// Returns the table of Bundles that no BundleDeployment created.
-pub(super) fn bundles(items: &[Bundle], now: Timestamp) -> String {
+pub(super) fn bundles(items: &[Bundle], now: Timestamp) -> Table {
     let mut table = Table::new(["BUNDLE", "VERSION", "DIGEST", "PHASE", "AGE"]);
     for item in items {
         let status = item.status.clone().unwrap_or_default();
@@ -197,7 +197,7 @@ pub(super) fn bundles(items: &[Bundle], now: Timestamp) -> String {
             age_of(item.metadata.creation_timestamp.as_ref(), now),
         ]);
     }
-    table.render()
+    table
 }
 
 fn age_of(created: Option<&Time>, now: Timestamp) -> String {

@@ -101,7 +101,7 @@ fn history_lists_revisions_oldest_first() {
     let again = || (Method::GET, PATH, 200, deployed());
     cluster(
         &mut context,
-        vec![again(), again(), again(), again(), again()],
+        vec![again(), again(), again(), again(), again(), again()],
     );
     kb_snapshot!(context, ["history", "web"], @r"
     exit code: 0
@@ -117,6 +117,13 @@ fn history_lists_revisions_oldest_first() {
     REVISION   VERSION   DIGEST         STATE        INSTALLED   REQUESTED BY      BUNDLE       CONFIG
     1          1.4.0     60303ae22b99   Superseded   <none>      ben@example.com   web-1b77d0   recorded
     2          1.5.0     9f86d081884c   Active       <none>      ana@example.com   web-4f2a9c   recorded
+    ----- stderr -----
+    ");
+    kb_snapshot!(context, ["history", "web", "--no-headers"], @r"
+    exit code: 0
+    ----- stdout -----
+    1   1.4.0   60303ae22b99   Superseded   <none>   ben@example.com
+    2   1.5.0   9f86d081884c   Active       <none>   ana@example.com
     ----- stderr -----
     ");
     kb_snapshot!(context, ["history", "web", "-o", "name"], @r"

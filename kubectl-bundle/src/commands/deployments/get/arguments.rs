@@ -29,6 +29,9 @@ pub(crate) struct Arguments {
     /// Accepted as in kubectl, without effect: the objects are cluster-scoped
     #[arg(short = 'A', long)]
     pub(crate) all_namespaces: bool,
+    /// Print tables without column names
+    #[arg(long, help_heading = "Output options")]
+    pub(crate) no_headers: bool,
     /// Print metadata.managedFields with -o json and -o yaml
     #[arg(long)]
     pub(crate) show_managed_fields: bool,
@@ -52,6 +55,7 @@ impl Arguments {
         Ok(Get {
             names: self.names,
             watch: self.watch,
+            no_headers: self.no_headers,
             show_managed_fields: self.show_managed_fields,
             format: self.output.map(Into::into),
             cluster: self.kube.settings(environment)?,

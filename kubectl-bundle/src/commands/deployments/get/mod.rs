@@ -27,6 +27,8 @@ pub(crate) struct Get {
     pub(crate) names: Vec<String>,
     /// `true` if changes are printed until the command is interrupted.
     pub(crate) watch: bool,
+    /// `true` if tables have no column names.
+    pub(crate) no_headers: bool,
     /// `true` if `managedFields` are printed.
     pub(crate) show_managed_fields: bool,
     /// Output format.
@@ -61,16 +63,17 @@ impl Get {
             for item in &found.deployments {
                 listing::add(&mut table, item, &corrections, wide, Timestamp::now());
             }
-            ui.text(&table.render())?;
+            ui.text(&table.headers(self.no_headers).render())?;
         }
         if !found.bundles.is_empty() {
             if !found.deployments.is_empty() {
                 ui.data("")?;
             }
-            ui.text(&listing::bundles(&found.bundles, Timestamp::now()))?;
+            let table = listing::bundles(&found.bundles, Timestamp::now());
+            ui.text(&table.headers(self.no_headers).render())?;
         }
         if self.watch {
-            let header = found.deployments.is_empty();
+            let header = found.deployments.is_empty() && !self.no_headers;
             self.follow(ui, &cluster, found.version, header).await?;
         }
         Ok(())

@@ -28,6 +28,9 @@ pub(crate) struct Arguments {
     /// Describe only this revision: a number, or the name of its Bundle
     #[arg(long, value_name = "REVISION")]
     pub(crate) revision: Option<String>,
+    /// Print the table without column names
+    #[arg(long, help_heading = "Output options")]
+    pub(crate) no_headers: bool,
     /// Output format; name prints the Bundles
     #[arg(
         short,
@@ -48,6 +51,7 @@ impl Arguments {
         Ok(History {
             name: self.name,
             revision: self.revision,
+            no_headers: self.no_headers,
             format: self.output.map(Into::into),
             cluster: self.kube.settings(environment)?,
         })

@@ -28,6 +28,8 @@ pub(crate) struct History {
     pub(crate) name: String,
     /// Number or Bundle of a single revision.
     pub(crate) revision: Option<String>,
+    /// `true` if the table has no column names.
+    pub(crate) no_headers: bool,
     /// Output format.
     pub(crate) format: Option<Format>,
     /// Cluster settings.
@@ -70,11 +72,8 @@ impl History {
             ));
             return Ok(());
         }
-        ui.text(&table(
-            &all,
-            self.format == Some(Format::Wide),
-            Timestamp::now(),
-        ))
+        let table = table(&all, self.format == Some(Format::Wide), Timestamp::now());
+        ui.text(&table.headers(self.no_headers).render())
     }
 }
 
@@ -98,7 +97,7 @@ fn config_word(config: &RecordedConfig<'_>) -> &'static str {
     }
 }
 
-fn table(revisions: &[NumberedRevision<'_>], is_wide: bool, now: Timestamp) -> String {
+fn table(revisions: &[NumberedRevision<'_>], is_wide: bool, now: Timestamp) -> Table {
     let mut table = if is_wide {
         Table::new([
             "REVISION",
@@ -150,7 +149,7 @@ fn table(revisions: &[NumberedRevision<'_>], is_wide: bool, now: Timestamp) -> S
             table.row(shown);
         }
     }
-    table.render()
+    table
 }
 
 /// Returns one revision as text.
