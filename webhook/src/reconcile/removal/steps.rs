@@ -188,13 +188,31 @@ impl Removal<'_> {
         Ok(rest)
     }
 
-    /// Deletes all objects except namespaces, if the requesters have permission. Removes
-    /// deleted objects from `left`.
+    /// Deletes all objects except namespaces, if the requesters have permission. Removes deleted
+    /// objects from `left`. If objects stay, also deletes the namespaces that contain none of them.
     pub(in crate::reconcile) async fn delete_objects(
-        &self,
+        &mut self,
         left: &mut Inventory,
     ) -> Result<(), ReconcileError> {
-        self.delete(left, &self.objects).await
+        let deleted = self.delete(left, &self.objects).await;
+        if deleted.is_err() {
+            let used = left.namespaces_of_objects();
+            self.namespaces
+                .retain(|namespace| !used.contains(&namespace.id.name));
+            // The error of the objects is reported; the next attempt repeats the rest.
+            let namespaces = match self.release_namespaces_in_use(left).await {
+                Ok(()) => self.delete_namespaces(left).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = namespaces {
+                tracing::debug!(
+                    deployment = self.object.name_any(),
+                    error = error.message,
+                    "namespaces are not deleted yet"
+                );
+            }
+        }
+        deleted
     }
 
     /// Deletes the namespaces.

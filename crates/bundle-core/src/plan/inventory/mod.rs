@@ -447,13 +447,17 @@ impl Inventory {
         self.namespaces.insert(name.into(), uid.into());
     }
 
-    /// Removes the records of namespaces without recorded objects.
-    pub fn shrink_namespaces(&mut self) {
-        let used: BTreeSet<String> = self
-            .objects
+    /// Returns the names of the namespaces that contain recorded objects.
+    pub fn namespaces_of_objects(&self) -> BTreeSet<String> {
+        self.objects
             .keys()
             .filter_map(|key| parts(key)?.1.map(str::to_owned))
-            .collect();
+            .collect()
+    }
+
+    /// Removes the records of namespaces without recorded objects.
+    pub fn shrink_namespaces(&mut self) {
+        let used = self.namespaces_of_objects();
         self.namespaces.retain(|name, _| used.contains(name));
     }
 }
