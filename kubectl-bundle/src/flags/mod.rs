@@ -22,7 +22,9 @@ pub(crate) use content_service::{ContentServiceFlags, service_account};
 pub(crate) use environment::Environment;
 pub(crate) use global::GlobalFlags;
 pub(crate) use images::ImageFlags;
-pub(crate) use output::{DataFormat, DestinationFlags, ObjectFormat, OutputFlags, TableFormat};
+pub(crate) use output::{
+    DataFormat, DestinationFlags, ListFlags, ObjectFormat, OutputFlags, TableFormat,
+};
 pub(crate) use registry::RegistryFlags;
 
 /// Returns the error for a path after `-o`, which is the flag for a format, as in kubectl.

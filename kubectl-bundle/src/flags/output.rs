@@ -115,6 +115,18 @@ pub(crate) enum TableFormat {
     Wide,
 }
 
+/// Output flags of verbs that list objects.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output options")]
+pub(crate) struct ListFlags {
+    /// Print tables without column names
+    #[arg(long)]
+    pub(crate) no_headers: bool,
+    /// Output format
+    #[arg(short, long, value_name = "FORMAT", value_enum)]
+    pub(crate) output: Option<TableFormat>,
+}
+
 impl From<DataFormat> for Format {
     fn from(data: DataFormat) -> Self {
         match data {

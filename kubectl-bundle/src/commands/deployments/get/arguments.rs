@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::Get;
 use crate::failure::Outcome;
-use crate::flags::{ClusterFlags, Environment, TableFormat};
+use crate::flags::{ClusterFlags, Environment, ListFlags};
 
 /// List the BundleDeployments of the cluster with their installed versions and conditions, followed
 /// by the Bundles that no BundleDeployment created.
@@ -29,21 +29,12 @@ pub(crate) struct Arguments {
     /// Accepted as in kubectl, without effect: the objects are cluster-scoped
     #[arg(short = 'A', long)]
     pub(crate) all_namespaces: bool,
-    /// Print tables without column names
-    #[arg(long, help_heading = "Output options")]
-    pub(crate) no_headers: bool,
     /// Print metadata.managedFields with -o json and -o yaml
     #[arg(long)]
     pub(crate) show_managed_fields: bool,
-    /// Output format
-    #[arg(
-        short,
-        long,
-        value_name = "FORMAT",
-        value_enum,
-        help_heading = "Output options"
-    )]
-    pub(crate) output: Option<TableFormat>,
+    /// Output flags.
+    #[command(flatten)]
+    pub(crate) list: ListFlags,
     /// Cluster flags.
     #[command(flatten)]
     pub(crate) kube: ClusterFlags,
@@ -55,9 +46,9 @@ impl Arguments {
         Ok(Get {
             names: self.names,
             watch: self.watch,
-            no_headers: self.no_headers,
+            no_headers: self.list.no_headers,
             show_managed_fields: self.show_managed_fields,
-            format: self.output.map(Into::into),
+            format: self.list.output.map(Into::into),
             cluster: self.kube.settings(environment)?,
         })
     }

@@ -4,13 +4,14 @@ use clap::Args;
 
 use super::History;
 use crate::failure::Outcome;
-use crate::flags::{ClusterFlags, Environment, TableFormat};
+use crate::flags::{ClusterFlags, Environment, ListFlags};
 
 /// List the revisions of a BundleDeployment: the installed content and former content that is kept,
 /// oldest first.
 ///
 /// A revision gets its number when its content is installed. If former content is installed again,
 /// it gets a new number. spec.rollout.history is the number of former revisions that are kept.
+/// -o name prints the Bundles of the revisions.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -28,18 +29,9 @@ pub(crate) struct Arguments {
     /// Describe only this revision: a number, or the name of its Bundle
     #[arg(long, value_name = "REVISION")]
     pub(crate) revision: Option<String>,
-    /// Print the table without column names
-    #[arg(long, help_heading = "Output options")]
-    pub(crate) no_headers: bool,
-    /// Output format; name prints the Bundles
-    #[arg(
-        short,
-        long,
-        value_name = "FORMAT",
-        value_enum,
-        help_heading = "Output options"
-    )]
-    pub(crate) output: Option<TableFormat>,
+    /// Output flags.
+    #[command(flatten)]
+    pub(crate) list: ListFlags,
     /// Cluster flags.
     #[command(flatten)]
     pub(crate) kube: ClusterFlags,
@@ -51,8 +43,8 @@ impl Arguments {
         Ok(History {
             name: self.name,
             revision: self.revision,
-            no_headers: self.no_headers,
-            format: self.output.map(Into::into),
+            no_headers: self.list.no_headers,
+            format: self.list.output.map(Into::into),
             cluster: self.kube.settings(environment)?,
         })
     }
