@@ -60,7 +60,7 @@ pub(crate) async fn wait(shared: &Shared) -> Result<(), ServerTooOld> {
 }
 
 fn check(version: &ServerVersion) -> Result<(), ServerTooOld> {
-    if version.minor() >= OLDEST_SERVER {
+    if version.is_supported() {
         return Ok(());
     }
     Err(ServerTooOld {

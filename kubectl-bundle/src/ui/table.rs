@@ -34,7 +34,7 @@ impl Table {
 
     /// Returns the table without its column names if `no_headers` is true, as for `--no-headers` of
     /// kubectl.
-    pub(crate) fn headers(mut self, no_headers: bool) -> Self {
+    pub(crate) fn omit_headers(mut self, no_headers: bool) -> Self {
         if no_headers && !self.rows.is_empty() {
             self.rows.remove(0);
         }
@@ -83,7 +83,7 @@ mod tests {
             "NAME          READY\nweb           True\na-long-name   <none>\n"
         );
         assert_eq!(
-            table.headers(true).render(),
+            table.omit_headers(true).render(),
             "web           True\na-long-name   <none>\n"
         );
     }

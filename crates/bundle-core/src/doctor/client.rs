@@ -76,7 +76,7 @@ pub fn kubernetes(reported: Observed<String>, newest: Minor) -> CheckResult {
         Ok(version) => version,
         Err(finding) => return CheckResult::of(CHECK, finding.about(SUBJECT)),
     };
-    if version.minor() < OLDEST_SERVER {
+    if !version.is_supported() {
         let finding = Finding::error(
             codes::cluster::SERVER_TOO_OLD,
             format!("{version} is older than {OLDEST_SERVER}, which bundle-webhook requires"),

@@ -40,6 +40,11 @@ pub struct ObjectId {
 }
 
 impl ObjectId {
+    /// Returns true if the object is a Namespace of the core group.
+    pub fn is_namespace(&self) -> bool {
+        self.group.is_empty() && self.kind == "Namespace"
+    }
+
     /// Returns the `apiVersion`: `v1` or `apps/v1`.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {

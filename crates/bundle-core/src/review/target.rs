@@ -47,10 +47,9 @@ pub fn in_reserved_namespaces<'a>(
 /// Returns the namespace of the object. For a Namespace, returns its own name. For other
 /// cluster-scoped objects, returns `None`.
 fn affected_namespace(id: &ObjectId) -> Option<&String> {
-    let is_namespace = id.group.is_empty() && id.kind == "Namespace";
     id.namespace
         .as_ref()
-        .or_else(|| is_namespace.then_some(&id.name))
+        .or_else(|| id.is_namespace().then_some(&id.name))
 }
 
 /// Returns the default state namespace of a webhook.

@@ -53,6 +53,11 @@ impl ServerVersion {
         })
     }
 
+    /// Returns true if the server has the fields that bundle-webhook requires.
+    pub fn is_supported(&self) -> bool {
+        self.minor() >= OLDEST_SERVER
+    }
+
     /// Returns the text that the server reported.
     pub fn as_reported(&self) -> &str {
         &self.text

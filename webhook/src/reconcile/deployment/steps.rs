@@ -135,19 +135,15 @@ impl<'a> DeploymentReconcile<'a> {
     /// Returns true if the installation `key` waits for a phase, and its rollout has begun for this
     /// generation of the spec. Otherwise a new attempt begins the rollout with its deadline.
     fn waits_for_phase(&self, key: &str) -> bool {
-        let generation = self.object.metadata.generation.unwrap_or_default();
-        let is_begun = self
-            .inventory
-            .record
-            .as_ref()
-            .is_some_and(|record| record.rollout.of_generation(generation).is_some());
-        is_begun && self.ctx.states.phase_progress(&self.name, key).is_some()
+        let rollout = self.rollout_record();
+        rollout.of_generation(self.generation()).is_some()
+            && self.ctx.states.phase_progress(&self.name, key).is_some()
     }
 
     /// Returns the key of an installation attempt: content, settings and admission. A new key
     /// starts an immediate attempt. A write of the spec and a new requester change the key.
     fn attempt_key(&self, content: &str) -> String {
-        let generation = self.object.metadata.generation.unwrap_or_default();
+        let generation = self.generation();
         let admitted = self.object.annotations().get(names::ANNOTATION_ADMIT);
         format!("{content} {generation} {admitted:?}")
     }
@@ -238,11 +234,11 @@ impl<'a> DeploymentReconcile<'a> {
                         Some(authorized) => authorized,
                         None => self.authorize_install(request, items(), is_first).await?,
                     };
-                    let is_return = !std::ptr::eq(self.object, self.requested.object);
                     let mode = ApplyMode {
                         is_watched,
                         is_first,
-                        is_gated: self.spec.rollout.wait_for_ready && observed.is_gated(is_return),
+                        is_gated: self.spec.rollout.wait_for_ready
+                            && observed.is_gated(self.is_return()),
                     };
                     let outcome = self.apply(request, items(), mode, authorized).await?;
                     let ApplyOutcome::Complete(applied) = outcome else {

@@ -24,10 +24,9 @@ impl DeploymentReconcile<'_> {
         items: &[PreparedObject],
         awaited: AwaitedPhase,
     ) -> bool {
+        // Expired Jobs are not in `items`.
         let runs = &self.inventory.job_runs;
-        let mut failed_jobs = runs.failed(request.digest());
-        if failed_jobs.any(|key| awaited.waits_for(key, false)) {
-            // A Job that failed before it expired is not in `items`.
+        if awaited.failed_jobs(runs, request.digest()).next().is_some() {
             return false;
         }
         let states = &self.ctx.states;

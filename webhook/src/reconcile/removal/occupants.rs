@@ -3,9 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use bundle_core::plan::occupants::{
-    NamespaceObject, in_use, is_counted_owner, is_namespace, is_transient,
-};
+use bundle_core::plan::occupants::{NamespaceObject, in_use, is_counted_owner, is_transient};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::discovery::ApiResource;
@@ -33,8 +31,6 @@ struct NamespacedKinds {
     listed: Vec<Kind>,
     /// Group and kind of all namespaced kinds.
     all: BTreeSet<(String, String)>,
-    /// Group and kind of the kinds in `listed`, for owner references.
-    listed_names: BTreeSet<(String, String)>,
     /// Reasons why some kinds could not be discovered.
     unlisted: Vec<String>,
 }
@@ -45,7 +41,7 @@ impl NamespacedKinds {
         for resource in list.resources {
             let key = (group.to_owned(), resource.kind.clone());
             let is_object = resource.namespaced && !resource.name.contains('/');
-            if !is_object || !self.all.insert(key.clone()) {
+            if !is_object || !self.all.insert(key) {
                 continue;
             }
             // Objects that cannot be deleted, such as metrics of Pods, disappear with their source.
@@ -58,7 +54,6 @@ impl NamespacedKinds {
                     .push(format!("there are more than {MAX_KINDS} kinds"));
                 return;
             }
-            self.listed_names.insert(key);
             self.listed.push(Kind {
                 resource: ApiResource {
                     group: group.to_owned(),
@@ -76,8 +71,8 @@ impl NamespacedKinds {
 /// The foreign objects of one kind that were found.
 #[derive(Default)]
 struct OccupantList {
-    /// The number of objects.
-    count: usize,
+    /// True if the namespace contains foreign objects of the kind.
+    is_occupied: bool,
     unlisted: Option<String>,
 }
 
@@ -89,7 +84,7 @@ impl Remover<'_> {
         objects: &[Present],
     ) -> Result<Vec<KeptObject>, ReconcileError> {
         let mut namespaces = Vec::new();
-        for present in objects.iter().filter(|present| is_namespace(&present.id)) {
+        for present in objects.iter().filter(|present| present.id.is_namespace()) {
             let found = self.observe(&present.kind, &present.id).await;
             let found =
                 found.map_err(|error| self.failed(&format!("read {}", present.id), &error))?;
@@ -101,9 +96,14 @@ impl Remover<'_> {
             return Ok(Vec::new());
         }
         let kinds = self.namespaced_kinds().await?;
+        let listed = kinds.listed.iter().map(|kind| {
+            let resource = &kind.resource;
+            (resource.group.clone(), resource.kind.clone())
+        });
+        let listed = listed.collect();
         let mut kept = Vec::new();
         for present in namespaces {
-            if let Some(why) = self.use_of(&present.id.name, &kinds).await? {
+            if let Some(why) = self.use_of(&present.id.name, &kinds, &listed).await? {
                 kept.push(KeptObject {
                     id: present.id.clone(),
                     why: why.into(),
@@ -114,22 +114,24 @@ impl Remover<'_> {
     }
 
     /// Returns the reason why the namespace is in use; `None` if it contains no foreign objects.
-    /// The search ends soon after the first foreign object.
+    /// The search ends soon after the first foreign object. `listed` has group and kind of the listed
+    /// kinds, for owner references.
     async fn use_of(
         &self,
         namespace: &str,
         kinds: &NamespacedKinds,
+        listed: &BTreeSet<(String, String)>,
     ) -> Result<Option<String>, ReconcileError> {
         let mut found = BTreeSet::new();
         let mut unlisted = kinds.unlisted.clone();
         for some in kinds.listed.chunks(KINDS_AT_ONCE) {
             let lists = some.iter().map(|kind| async move {
-                let list = self.list_in(namespace, kind, &kinds.listed_names).await;
+                let list = self.list_in(namespace, kind, listed).await;
                 (kind, list)
             });
             for (kind, list) in crate::reconcile::api::parallel::ordered(lists).await {
                 let list = list?;
-                if list.count > 0 {
+                if list.is_occupied {
                     found.insert(kind.resource.kind.clone());
                 }
                 unlisted.extend(list.unlisted);
@@ -189,8 +191,8 @@ impl Remover<'_> {
         Ok(kinds)
     }
 
-    /// Counts objects of `kind` that prevent the deletion of the namespace. Ends after the first page
-    /// with such objects.
+    /// Searches for objects of `kind` that prevent the deletion of the namespace. Ends after the
+    /// first page with such an object.
     async fn list_in(
         &self,
         namespace: &str,
@@ -219,10 +221,10 @@ impl Remover<'_> {
                 }
             };
             for occupant in &page.items {
-                found.count += usize::from(self.keeps_namespace(kind, occupant, listed));
+                found.is_occupied |= self.keeps_namespace(kind, occupant, listed);
             }
             let next = page.metadata.continue_.filter(|token| !token.is_empty());
-            let Some(token) = next.filter(|_| found.count == 0) else {
+            let Some(token) = next.filter(|_| !found.is_occupied) else {
                 return Ok(found);
             };
             parameters.continue_token = Some(token);

@@ -8,7 +8,6 @@ use std::collections::HashSet;
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::consent::{ConsentRule, ObjectAction};
 use bundle_core::plan::inventory::Inventory;
-use bundle_core::plan::occupants::is_namespace;
 use bundle_core::plan::removal::{REFUSED, RemovalFailure};
 use bundle_core::review::Requester;
 use kube::Client;
@@ -83,7 +82,7 @@ impl Removal<'_> {
         }
         (self.namespaces, self.objects) = present
             .into_iter()
-            .partition(|present| is_namespace(&present.id));
+            .partition(|present| present.id.is_namespace());
         Ok(())
     }
 
@@ -149,7 +148,8 @@ impl Removal<'_> {
         &mut self,
         left: &mut Inventory,
     ) -> Result<(), ReconcileError> {
-        // Namespaces that must not be deleted anyway are reported by the deletion.
+        // The deletion checks this again, because the search takes time, and reports namespaces that
+        // must not be deleted.
         let asked = ordered_removal::not_held(&self.namespaces);
         let undeletable = self.deletions().undeletable(&asked).await?;
         let deletable = self.namespaces.iter();

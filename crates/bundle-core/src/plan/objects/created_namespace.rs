@@ -39,7 +39,7 @@ pub fn created_namespace(
 /// Returns true if the content contains the namespace `name`.
 pub fn has_namespace(objects: &[Manifest], name: &str) -> bool {
     let mut ids = objects.iter().map(|object| &object.id);
-    ids.any(|id| id.group.is_empty() && id.kind == "Namespace" && id.name == name)
+    ids.any(|id| id.is_namespace() && id.name == name)
 }
 
 /// Returns the id of the namespace `name`.

@@ -3,16 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::object::ObjectId;
 use crate::plan::conditions::some_of;
 
 /// Largest number of kinds in a message.
 const NAMED: usize = 5;
-
-/// Returns true if the object is a Namespace of the core group.
-pub fn is_namespace(id: &ObjectId) -> bool {
-    id.group.is_empty() && id.kind == "Namespace"
-}
 
 /// Object in a namespace.
 #[derive(Debug, Clone, Copy)]

@@ -43,9 +43,7 @@ pub fn reserved<'a>(
     system: &str,
     state: &str,
 ) -> Vec<&'a ObjectId> {
-    let namespaces = unwanted
-        .into_iter()
-        .filter(|id| Phase::of(&id.group, &id.kind) == Phase::Namespaces);
+    let namespaces = unwanted.into_iter().filter(|id| id.is_namespace());
     in_reserved_namespaces(namespaces, allowed, system, state)
 }
 

@@ -63,14 +63,14 @@ impl Get {
             for item in &found.deployments {
                 listing::add(&mut table, item, &corrections, wide, Timestamp::now());
             }
-            ui.text(&table.headers(self.no_headers).render())?;
+            ui.text(&table.omit_headers(self.no_headers).render())?;
         }
         if !found.bundles.is_empty() {
             if !found.deployments.is_empty() {
                 ui.data("")?;
             }
             let table = listing::bundles(&found.bundles, Timestamp::now());
-            ui.text(&table.headers(self.no_headers).render())?;
+            ui.text(&table.omit_headers(self.no_headers).render())?;
         }
         if self.watch {
             let header = found.deployments.is_empty() && !self.no_headers;

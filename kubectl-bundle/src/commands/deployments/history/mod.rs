@@ -73,7 +73,7 @@ impl History {
             return Ok(());
         }
         let table = table(&all, self.format == Some(Format::Wide), Timestamp::now());
-        ui.text(&table.headers(self.no_headers).render())
+        ui.text(&table.omit_headers(self.no_headers).render())
     }
 }
 

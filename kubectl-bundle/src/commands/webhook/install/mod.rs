@@ -229,7 +229,7 @@ async fn check_server(cluster: &Cluster) -> Outcome {
 
 fn check_version(server: &str, reported: &str) -> Outcome {
     let version = ServerVersion::parse(reported)?;
-    if version.minor() >= OLDEST_SERVER {
+    if version.is_supported() {
         return Ok(());
     }
     Err(Finding::error(

@@ -29,7 +29,13 @@ impl DeploymentReconcile<'_> {
         record.map_or_else(RolloutRecord::default, |record| record.rollout.clone())
     }
 
-    fn generation(&self) -> i64 {
+    /// Returns true if former content is being installed in place of the content of the spec.
+    pub(super) fn is_return(&self) -> bool {
+        !std::ptr::eq(self.object, self.requested.object)
+    }
+
+    /// Returns the generation of the BundleDeployment.
+    pub(super) fn generation(&self) -> i64 {
         self.object.metadata.generation.unwrap_or_default()
     }
 

@@ -144,12 +144,9 @@ impl InstalledStates {
             for key in missing.map(|(key, _)| key).filter(is_awaited) {
                 unhealthy.insert(key.clone(), "is missing".to_owned());
             }
-            // Such a Job does not exist any more, and is not created again for this content.
             let runs = &state.inventory.job_runs;
-            for key in runs.failed(digest_in(content_key)) {
-                if keys.contains(key) {
-                    unhealthy.insert(key.to_owned(), EXPIRED_JOB_FAILED.to_owned());
-                }
+            for key in awaited.failed_jobs(runs, digest_in(content_key)) {
+                unhealthy.insert(key.to_owned(), EXPIRED_JOB_FAILED.to_owned());
             }
             Some(PhaseProgress {
                 title: awaited.title(),

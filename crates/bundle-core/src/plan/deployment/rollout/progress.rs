@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use crate::object::GroupKind;
 use crate::plan::conditions::some_of;
 use crate::plan::health::has_health;
+use crate::plan::jobs::JobRuns;
 use crate::plan::phases::{Phase, can_gate};
 
 /// Largest number of unready objects in the message about a phase.
@@ -67,6 +68,17 @@ impl AwaitedPhase {
         Phase::of(&kind.group, &kind.kind) == self.phase
             && can_gate(&kind.group, &kind.kind)
             && (has_probe || has_health(&kind.group, &kind.kind))
+    }
+
+    /// Returns the keys of the Jobs of the phase that failed before they expired, in the content
+    /// with this digest. They do not exist any more, and hold the next phase.
+    pub fn failed_jobs<'a>(
+        &self,
+        runs: &'a JobRuns,
+        digest: &'a str,
+    ) -> impl Iterator<Item = &'a str> {
+        let failed = runs.failed(digest);
+        failed.filter(|key| self.waits_for(key, false))
     }
 
     /// Returns the name of the phase: `phase 2 of 4`.
@@ -195,6 +207,23 @@ mod tests {
             let found = awaited.progress(keys, &unhealthy(unready));
             assert_eq!(found.as_deref(), expected);
         }
+    }
+
+    #[test]
+    fn jobs_of_the_phase_that_failed_and_expired_are_returned() {
+        let (failed, done) = ("Job.batch/a/failed", "Job.batch/a/done");
+        let mut runs = JobRuns::default();
+        runs.applied("new", [failed, done]);
+        runs.expire(failed, true);
+        runs.expire(done, false);
+        let found = |phase, digest| -> Vec<&str> {
+            AwaitedPhase::new(phase, [phase])
+                .failed_jobs(&runs, digest)
+                .collect()
+        };
+        assert_eq!(found(Phase::Deploy, "new"), [failed]);
+        assert!(found(Phase::Deploy, "old").is_empty());
+        assert!(found(Phase::Configuration, "new").is_empty());
     }
 
     #[test]
