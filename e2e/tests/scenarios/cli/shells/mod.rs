@@ -1,6 +1,6 @@
-//! Completion of `kubectl bundle` in interactive sessions of bash, zsh and fish: the shell runs
-//! kubectl's completion, kubectl runs the program that `completion install` has written, and that
-//! runs the plugin.
+//! Completion of `kubectl bundle` in interactive sessions of bash, zsh and fish. The shell runs
+//! kubectl's completion. kubectl runs the program that `completion install` has written, and this
+//! program runs the plugin.
 
 use std::time::Duration;
 
