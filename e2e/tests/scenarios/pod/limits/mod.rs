@@ -112,7 +112,7 @@ fn deployment(name: &str, reference: &str) -> Value {
     })
 }
 
-/// The phase of a Bundle and the message of its condition `Unpacked`.
+/// Returns the phase of a Bundle, and the message of its condition `Unpacked`.
 async fn phase(cluster: &Cluster, name: &str) -> (String, String) {
     let text = kubectl(cluster, &format!("get bundle {name} -o json")).await;
     let object: Value = serde_json::from_str(&text).unwrap();

@@ -40,7 +40,8 @@ fn publish_object(registry: &Registry, name: &str, object: &Value) -> String {
     publish(registry, name, &tar([file])).0
 }
 
-/// Returns the number of existing CRDs that are never established.
+/// Returns the number of existing CRDs of this user's installations. These CRDs are never
+/// established.
 async fn begun(cluster: &Cluster, user: &str) -> usize {
     let found = kubectl(cluster, "get crd -o name").await;
     found.matches(&format!("/{user}held")).count()
