@@ -168,6 +168,7 @@ impl ImagePlan<'_> {
 
     /// Returns the configuration of an image that is never run.
     ///
+    /// The specification requires a platform, and tools that unpack images select the image of
     /// their own platform. The platform is the platform of the base image, or `linux/amd64` without
     /// a base image, because it is the most common platform. Without a source date the field
     /// `created` is absent, because the current time would change the digest of each build.

@@ -90,7 +90,7 @@ impl Scene {
             .unwrap();
     }
 
-    /// Signs by certificate with these claims; without claims by the key `cosign.key`.
+    /// Signs by certificate with these claims. Without claims, signs by the key `cosign.key`.
     async fn sign(
         &self,
         cosign: Cosign,

@@ -12,7 +12,7 @@ use e2e::webhook::shared;
 
 /// Script that types into a shell.
 const DRIVER: &str = include_str!("type.zsh");
-/// Far above the time of one completion.
+/// Time limit of a session, far above the time of one completion.
 const SESSION: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread")]

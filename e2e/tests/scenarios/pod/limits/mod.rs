@@ -31,7 +31,7 @@ const MEMORY_LIMIT: u64 = 128 << 20;
 /// Longest accepted duration of a probe. A longer probe means that the probe waits for the attack.
 /// Shorter times are printed and not asserted, because other scenarios use the same processors.
 const ALIVE_WITHIN: Duration = Duration::from_secs(5);
-/// A public key that has signed nothing.
+/// A public key whose private key has signed nothing.
 const KEY: &str = "-----BEGIN PUBLIC KEY-----
 MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE8efOuCl/zfKKRcVPyHdrowlViDNt
 xT0xFrSuwZ4Jw7OBikUwxExff8eNw1ubatu9oZrMjuvBDhTi81JWEUW+gQ==

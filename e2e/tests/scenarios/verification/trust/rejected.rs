@@ -67,7 +67,7 @@ async fn versions_of_a_rejected_refresh_are_kept() {
         state["targets"]["signers"] = json!(["eve"]);
     });
     scene.refuses("0/1 valid signatures").await;
-    // Another timestamp without valid metadata does not change this.
+    // A further timestamp with an invalid snapshot does not change the lowest accepted versions.
     scene.offer(|state| {
         versions(state, 10, 9);
         state["snapshot"]["signers"] = json!(["eve"]);

@@ -14,7 +14,8 @@ const HELD: usize = 12;
 /// Maximum number of concurrent reconciles of the first and of the second requester: half of the
 /// slots, and half of the rest (`RECONCILE_SLOTS` in webhook/src/reconcile/slots.rs).
 const PER_REQUESTER: [usize; 2] = [4, 2];
-/// Well below the 30 s after which the first of the waiting installations releases its slot.
+/// Time limit for the other tenant's installation. It is well below the 30 s after which the first
+/// of the waiting installations releases its slot.
 const SOON: Duration = Duration::from_secs(20);
 
 /// Returns a CRD with this plural name and the kind `Slot`, which another CRD already defines.

@@ -68,8 +68,8 @@ async fn plan_has_the_steps_of_the_upgrade_and_none_after_it() {
     upgraded.success().unwrap();
     assert_eq!(steps(&plan(&cluster, "web", 0).await), steps(&installed));
 
-    // Without permission for the inventory, the plan starts from the status. A user without
-    // permission for the objects gets the failed check.
+    // Without permission to read the inventory, the plan starts from the status. For a user without
+    // permission to write the objects, the plan contains a failed check.
     for line in [
         "create clusterrole reader --verb get,list --resource bundledeployments.core.rukpak.io,bundles.core.rukpak.io,provisionerclasses.core.rukpak.io",
         "create clusterrolebinding reader --clusterrole reader --user vera",
