@@ -13,8 +13,8 @@ use rcgen::{
 /// First address of the Service range: the Service of the API server.
 const FIRST_SERVICE_IP: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 96, 0, 1));
 
-/// X.520 organizationName under a second type. A certificate with two groups needs two values, and
-/// rcgen keeps one value per type.
+/// Object identifier of organizationName (X.520), as a second type for rcgen. A certificate with
+/// two groups needs two values of organizationName, and rcgen keeps one value per type.
 const SECOND_ORGANIZATION: [u64; 4] = [2, 5, 4, 10];
 
 /// Certificate authority. Its key is only in memory.

@@ -131,7 +131,7 @@ impl Blob {
     /// Returns the bytes from `offset` to the end.
     ///
     /// The stream has exactly the length in the descriptor, or ends in an error. The stream does
-    /// not compare the digest. The caller has to compare it.
+    /// not check the digest of the bytes: the caller has to check it.
     pub fn open(&self, offset: u64) -> ByteStream {
         let length = self.descriptor.size.saturating_sub(offset);
         let digest = self.descriptor.digest.clone();
@@ -246,7 +246,8 @@ pub(crate) fn changed_content(expected: &Digest, found: &str) -> Finding {
     .hint("the content changed after it was read; build or pull it again")
 }
 
-/// Reads a file on a blocking thread, before the consumer requests the next piece.
+/// Reads a file on a blocking thread. The thread reads ahead: it reads the next pieces before the
+/// consumer requests them.
 fn file_pieces(part: FilePart, offset: u64, length: u64) -> ByteStream {
     stream::once(async move { ahead(part, offset, length) })
         .flatten()

@@ -47,8 +47,8 @@ pub fn read(folder: &Path, limits: &Limits) -> Result<Files, Findings> {
             reading.take(METADATA);
         }
     }
-    // Reads only the paths that `bundle.yaml` names. Resources have layers of their own, of any
-    // size.
+    // Reads only the paths that `bundle.yaml` names. Resources are not read here, because each
+    // resource has its own layer and can have any size.
     for path in package.iter().flat_map(Package::named_paths) {
         reading.take(path.trim_end_matches('/'));
     }

@@ -47,9 +47,9 @@ pub struct Limits {
     pub total: u64,
     /// Number of entries of all layers.
     pub entries: usize,
-    /// Maximum ratio of unpacked to compressed size. It is checked only above 8 MiB of unpacked
-    /// size. A tar of thousands of small files compresses about 50 times, a decompression bomb 1000
-    /// times.
+    /// Maximum ratio of unpacked to compressed size. The ratio is checked only if the unpacked size
+    /// is above 8 MiB. The ratio of a tar with thousands of small files is about 50, the ratio of a
+    /// decompression bomb is about 1000.
     pub ratio: u64,
 }
 
@@ -67,8 +67,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Returns the limits for images of workloads. Such images contain whole systems. They are
-    /// streamed to disk and never held in memory.
+    /// Returns the limits for images of workloads. Such an image can contain a whole root file
+    /// system. Its layers are streamed to disk and never held in memory.
     pub fn for_images() -> Self {
         Self {
             layer: 64 << 30,

@@ -20,7 +20,8 @@ use crate::json;
 /// Maximum length of the annotation, in bytes. All annotations of an object together may have 256
 /// KiB.
 pub const LIMIT: usize = 64 << 10;
-/// Maximum unpacked size in bytes. Signatures are text, which gzip reduces to a tenth at most.
+/// Maximum unpacked size, in bytes. Signatures are text, which gzip compresses about ten times at
+/// most.
 const UNPACKED: u64 = 1 << 20;
 /// Maximum memory of the parsed proof, in bytes: the texts of the proof, and a few short texts for
 /// each signature.
@@ -244,7 +245,7 @@ mod tests {
         STANDARD.encode(writer.finish().unwrap())
     }
 
-    /// Returns a proof whose signatures are `count` lists of nested maps.
+    /// Returns a proof with `count` signatures. Each signature is a map with 100 nested levels.
     fn nested_maps(count: usize) -> String {
         let nested = format!("{}0{}", r#"{"":"#.repeat(100), "}".repeat(100));
         let signatures = vec![nested; count].join(",");

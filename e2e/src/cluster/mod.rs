@@ -56,8 +56,8 @@ pub struct Cluster {
     processes: Vec<Process>,
     node: Option<Node>,
     existing: Option<ExistingCluster>,
-    // The last field, because fields are dropped in order: the janitor clears the folder after no
-    // process writes to the folder any more.
+    // The last field, because fields are dropped in order: the janitor may clear the folder only
+    // after all processes that write to the folder have ended.
     janitor: Janitor,
 }
 
@@ -262,13 +262,14 @@ impl Cluster {
     }
 
     /// Returns the completed requests as audit events (`verb`, `requestURI`, `user.username`,
-    /// `responseStatus.code` …). Requires [`Builder::audit`]. A watch is listed after it has ended.
+    /// `responseStatus.code` …). Requires [`Builder::audit`]. A watch request is included only
+    /// after it has ended.
     pub fn audit(&self) -> Result<Vec<Value>> {
         self.audit_since(0)
     }
 
-    /// Like [`Cluster::audit`], without the requests before [`Cluster::audit_position`] had this
-    /// value.
+    /// Like [`Cluster::audit`], but without the requests before `position`, an earlier result of
+    /// [`Cluster::audit_position`].
     pub fn audit_since(&self, position: u64) -> Result<Vec<Value>> {
         let mut file = fs_err::File::open(control_plane::audit_log(&self.root))?;
         file.seek(SeekFrom::Start(position))?;
@@ -283,7 +284,7 @@ impl Cluster {
             .collect()
     }
 
-    /// Returns the length of the audit log.
+    /// Returns the length of the audit log, in bytes.
     pub fn audit_position(&self) -> Result<u64> {
         Ok(fs_err::metadata(control_plane::audit_log(&self.root))?.len())
     }

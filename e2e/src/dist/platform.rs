@@ -37,8 +37,9 @@ impl DistPlatform {
     /// the Rust target.
     const fn facts(self) -> (&'static str, &'static str, &'static str) {
         match self {
-            // The program of a release runs with every C library: static musl. Static glibc loads
-            // libraries of the machine to resolve names, and requires their version.
+            // The program of a release runs with every C library: static musl. Static glibc is not
+            // used, because it loads libraries of the machine to resolve names, and requires their
+            // exact version.
             Self::LinuxAmd64 => ("linux", "amd64", "x86_64-unknown-linux-musl"),
             Self::LinuxArm64 => ("linux", "arm64", "aarch64-unknown-linux-musl"),
             Self::DarwinAmd64 => ("darwin", "amd64", "x86_64-apple-darwin"),

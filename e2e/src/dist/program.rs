@@ -13,8 +13,8 @@ use crate::programs::has_interpreter;
 
 /// Folders of the libraries that every macOS has.
 const MACOS_LIBRARIES: [&str; 2] = ["/usr/lib/", "/System/Library/Frameworks/"];
-/// Libraries that every supported Windows has, without `.dll`. Names of the C runtime and of API
-/// sets begin with the last name in this list.
+/// Libraries that every supported Windows has, without `.dll`. The names of further such libraries
+/// begin with [`WINDOWS_API_SET`].
 const WINDOWS_LIBRARIES: [&str; 16] = [
     "advapi32",
     "bcrypt",

@@ -79,7 +79,8 @@ impl Janitor {
     }
 
     /// Runs a shell command line after this process has ended, before processes are killed. The
-    /// command line removes objects outside of this machine.
+    /// command line removes objects that are not in the folder, such as objects of a cluster or
+    /// cgroups. A later command line replaces an earlier one.
     pub(crate) fn at_the_end(&self, line: &str) -> Result<()> {
         self.order(&format!("last {line}"))
     }

@@ -24,7 +24,7 @@ pub const IDENTITY_TOKEN: &str = "e2e-identity";
 const ISSUER: &str = "e2e-tokens";
 const SERVICE: &str = "e2e-registry";
 const KEY_ID: &str = "e2e";
-/// Larger than any request of a client.
+/// Maximum size of a request, in bytes. Requests of clients are smaller.
 const LIMIT: usize = 64 << 10;
 
 /// Running token server; it ends when dropped.

@@ -28,7 +28,7 @@ const CONVERGENCE: Duration = Duration::from_secs(120);
 /// Maximum pause between two actions, in milliseconds.
 const PACE: u64 = 300;
 
-/// Parameters of a soak.
+/// Parameters of a soak test.
 #[derive(Debug, Clone, Copy)]
 pub struct SoakOptions {
     /// Seed of all random choices. The same seed does not repeat the timing of the cluster.

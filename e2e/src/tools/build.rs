@@ -17,8 +17,8 @@ use crate::host::process::Process;
 
 /// Interval of progress messages during a build.
 const PROGRESS_EVERY: Duration = Duration::from_secs(20);
-/// Version, commit and time for the Kubernetes programs. These values are constant, so that the
-/// same input produces the same bytes.
+/// Commit and time in the Kubernetes programs. These values are constant, so that the same input
+/// produces the same bytes.
 const BUILD_DATE: &str = "2026-01-01T00:00:00Z";
 const BUILD_COMMIT: &str = "0000000000000000000000000000000000000000";
 

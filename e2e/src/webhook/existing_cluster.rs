@@ -1,5 +1,5 @@
 //! The webhook in an existing cluster. Existing objects of the cluster are not changed. Objects of
-//! the tests are removed at the end, admission registrations first.
+//! the tests are removed at the end.
 
 use std::sync::atomic::Ordering;
 
@@ -78,8 +78,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Removes all objects of the tests from an existing cluster: admission registrations first,
-    /// then installed content while the webhook still runs, then the product itself. Continues
+    /// Removes all objects of the tests from an existing cluster: first the BundleDeployments while
+    /// the webhook still runs, then the admission registrations, then the product itself. Continues
     /// after a failure, and reports all failures. In other clusters this function does nothing.
     pub async fn leave(&self, webhook: Option<Webhook>) -> Result<()> {
         match self.existing() {

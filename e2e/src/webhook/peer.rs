@@ -68,7 +68,7 @@ impl Cluster {
 }
 
 impl Peer {
-    /// Ends the process. Its registrations have the name `noop-webhook`.
+    /// Ends the process. Its registrations remain in the cluster, with the name `noop-webhook`.
     pub fn kill(mut self) -> Result<()> {
         self.process.kill()
     }

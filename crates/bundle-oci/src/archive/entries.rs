@@ -17,7 +17,8 @@ const BLOCK: u64 = 512;
 /// The first bytes of a gzip stream.
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// Returns `true` if the first header has the magic bytes of a tar archive and a valid checksum.
+/// Returns `true` if the file begins with a tar header that has a valid checksum, or with the magic
+/// bytes of gzip. [`read`] rejects a gzip file with an error that explains the cause.
 pub(super) fn is_tar(path: &Path) -> io::Result<bool> {
     if !fs_err::metadata(path)?.is_file() {
         return Ok(false);

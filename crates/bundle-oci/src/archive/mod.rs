@@ -28,7 +28,8 @@ struct EntryLocation {
     size: u64,
 }
 
-/// Returns `true` if the first header of the file has the magic bytes of a tar archive.
+/// Returns `true` if the file begins with the header of a tar archive, or with the magic bytes of
+/// gzip. [`Archive::open`] rejects a gzip file.
 pub fn is_archive(path: &Path) -> bool {
     entries::is_tar(path).unwrap_or(false)
 }
@@ -36,7 +37,8 @@ pub fn is_archive(path: &Path) -> bool {
 impl Archive {
     /// Reads the headers of all entries, but no content.
     ///
-    /// Returns an error for entries other than regular files and folders, and for duplicate names.
+    /// Returns an error for entries other than regular files and folders, for duplicate names, and
+    /// for an archive without the file `oci-layout`.
     pub fn open(path: &Path) -> Result<Self, Finding> {
         let bad = |why: &str| bad(path, why);
         let file = fs_err::File::open(path).map_err(|error| bad(&error.to_string()))?;

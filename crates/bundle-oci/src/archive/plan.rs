@@ -49,8 +49,8 @@ impl ArchivePlan {
         }
     }
 
-    /// Writes headers, padding and `index.json`. The bytes of blobs are zero until the blobs are
-    /// written.
+    /// Writes headers, padding, `oci-layout` and `index.json`. The bytes of blobs are zero until
+    /// the blobs are written.
     pub fn begin(&self, file: &mut File) -> io::Result<()> {
         file.set_len(self.end)?;
         for (name, content) in [

@@ -13,16 +13,16 @@ use bundle_core::yaml;
 
 use crate::limits::{Limits, format_size};
 
-/// Maximum size of all files and folders, in bytes. For a packed dependency, the size of its
-/// uncompressed archive is added too.
+/// Maximum size of all files and folders, in bytes. The size includes the uncompressed archive of
+/// each packed dependency.
 const TOTAL: u64 = 24 << 20;
 /// Maximum number of files.
 const FILES: usize = 5_000;
-/// Number of bytes that are counted for each folder.
+/// Number of bytes that each folder adds to the size.
 const FOLDER: u64 = 4 << 10;
 /// Maximum depth of folders.
 const DEPTH: usize = 32;
-/// Maximum number of packed dependencies that contain each other.
+/// Maximum depth of packed dependencies: packed dependencies within packed dependencies.
 const NESTING: usize = 4;
 /// Folder of the dependencies of a chart.
 const DEPENDENCIES: &str = "charts";
@@ -124,8 +124,9 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Counts a file and its folders. With a `nesting` above 0, the file comes from a packed
-    /// dependency, and the archive of this dependency is already counted.
+    /// Counts a file and its folders. With a `nesting` above 0, the file comes from the archive of
+    /// a packed dependency. The size of this archive is already counted, so the size of the file is
+    /// not added.
     fn count(&mut self, path: &str, length: usize, nesting: usize) -> Result<(), Findings> {
         let above = path.match_indices('/').map(|(at, _)| &path[..at]);
         if above.clone().count() > DEPTH {
@@ -152,8 +153,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Checks that each chart in a folder `charts` has another name. With two charts of the same
-    /// name, helm would choose the templates of one chart at random.
+    /// Checks that the charts in a folder `charts` have different names. If two charts have the
+    /// same name, helm uses the templates of only one of them, chosen at random.
     fn check_name(&mut self, path: &str, text: &[u8]) -> Result<(), Findings> {
         let mut parts = path.rsplitn(3, '/');
         let (Some(CHART), Some(_), Some(above)) = (parts.next(), parts.next(), parts.next()) else {

@@ -38,8 +38,8 @@ struct IndexDocument {
     subject: Option<Descriptor>,
     #[serde(default, deserialize_with = "null_as_default")]
     annotations: BTreeMap<String, String>,
-    /// Never read. With this field, a document that is both an index and a manifest is detected and
-    /// rejected.
+    /// Never read. This field and `layers` exist to detect and reject a document that is both an
+    /// index and a manifest.
     #[serde(default)]
     config: Option<serde::de::IgnoredAny>,
     #[serde(default)]
@@ -47,8 +47,8 @@ struct IndexDocument {
 }
 
 impl ImageIndex {
-    /// Parses an index. Returns an error, one sentence, if the media type in the document differs
-    /// from `content_type`.
+    /// Parses an index. Returns an error, one sentence, if the document is invalid, or if its media
+    /// type differs from `content_type`.
     pub fn parse(bytes: &[u8], content_type: Option<&str>) -> Result<Self, String> {
         let document: IndexDocument =
             json::read(bytes).map_err(|error| format!("it is not an index: {error}"))?;

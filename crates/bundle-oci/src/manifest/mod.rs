@@ -89,8 +89,8 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// Parses a manifest. Returns an error, one sentence, if the media type in the document differs
-    /// from `content_type`.
+    /// Parses a manifest. Returns an error, one sentence, if the document is invalid, or if its
+    /// media type differs from `content_type`.
     pub fn parse(bytes: Bytes, content_type: Option<&str>) -> Result<Self, String> {
         let document: ManifestDocument =
             json::read(&bytes).map_err(|error| format!("it is not an image manifest: {error}"))?;
@@ -168,7 +168,7 @@ struct DocumentKind {
 }
 
 impl RawManifest {
-    /// Returns the document with its digest. The media type defaults to the media type in the
+    /// Returns the document with its digest. `media_type` defaults to the media type in the
     /// document.
     pub fn new(media_type: Option<&str>, bytes: impl Into<Bytes>) -> Result<Self, String> {
         let bytes = bytes.into();
@@ -250,8 +250,9 @@ impl ParsedManifest {
     }
 }
 
-/// Returns the media type of the document. If both the document and its source contain a media
-/// type, the two must be equal. `None` if neither contains a media type.
+/// Returns the media type of a document. `inside` is the media type in the document, `outside` is
+/// the media type that the registry or layout declares. If both are set, they must be equal. `None`
+/// if neither is set.
 fn agreed_media_type(
     schema_version: u32,
     inside: Option<String>,

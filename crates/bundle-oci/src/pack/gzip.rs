@@ -17,7 +17,7 @@ pub(super) const CHUNK: usize = 1 << 20;
 const COMPRESSION_LEVEL: u32 = 6;
 /// Maximum number of threads. More threads are not faster, because the disk is the limit.
 const MAX_THREADS: usize = 8;
-/// Header for deflate: no flags, no time, no level, unknown operating system.
+/// gzip header: deflate, no flags, no time, no level, unknown operating system.
 const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
 
 /// A compressed chunk and the checksum of its uncompressed bytes.
@@ -118,7 +118,8 @@ impl<W: Write> Gzip<W> {
 
 impl<W: Write> Write for Gzip<W> {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        // The last chunk ends differently, so a full chunk is kept until more content follows.
+        // Only the last chunk ends the deflate stream. Therefore a full chunk is kept until more
+        // content follows.
         if self.chunk.len() == CHUNK && !buffer.is_empty() {
             self.send_chunk()?;
         }

@@ -169,8 +169,8 @@ impl ImagePlan<'_> {
     /// Returns the configuration of an image that is never run.
     ///
     /// The specification requires a platform, and tools that unpack images select the image of
-    /// their own platform. The platform is the platform of the base image. Without a base image the
-    /// platform is `linux/amd64`, the most common platform. Without a source date the field
+    /// their own platform. The platform is the platform of the base image, or `linux/amd64` without
+    /// a base image, because it is the most common platform. Without a source date the field
     /// `created` is absent, because the current time would change the digest of each build.
     fn config(&self, own: &[Layer]) -> Result<Vec<u8>, Finding> {
         let diff_ids: Vec<&Digest> = own.iter().map(|layer| &layer.diff_id).collect();

@@ -21,7 +21,7 @@ pub trait MemoryReservation: fmt::Debug + Send + Sync {
     fn grow(&self, bytes: u64) -> BoxFuture<'_, bool>;
 }
 
-/// Returns an error if `bytes` more exceed the limit.
+/// Reserves `bytes` more bytes. Returns an error if they exceed the limit.
 pub(super) async fn reserve(memory: &dyn MemoryReservation, bytes: u64) -> Result<(), Reason> {
     if memory.grow(bytes).await {
         Ok(())

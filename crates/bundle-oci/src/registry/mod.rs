@@ -165,7 +165,8 @@ impl Client {
         }
     }
 
-    /// Returns a client with another deadline for every call. An admission review has only seconds.
+    /// Returns a client with another deadline for every call, for admission reviews, which have
+    /// only seconds.
     #[must_use]
     pub fn with_deadline(&self, deadline: Duration) -> Self {
         Self {
@@ -188,7 +189,7 @@ impl Client {
         }
     }
 
-    /// Returns a client that reserves `memory` before it holds documents and signatures.
+    /// Returns a client that reserves bytes from `memory` before it holds documents and signatures.
     #[must_use]
     pub fn with_memory(&self, memory: Arc<dyn MemoryReservation>) -> Self {
         Self {

@@ -154,8 +154,9 @@ impl Client {
         (|| self.attempt(ask))
             .retry(backoff)
             .when(|failed: &FailedAttempt| {
-                // A registry may have stored a part of a partly sent upload. The caller checks that
-                // before a retry, unless the registry rejected the request.
+                // The registry may have stored a part of an upload, so the caller checks the upload
+                // before a retry. This check is not needed if the registry requested a wait: it has
+                // rejected the whole request.
                 let clean = ask.part.is_none() || failed.wait.is_some();
                 clean && matches!(failed.reason, Reason::Busy { status, .. } if status != 501)
             })

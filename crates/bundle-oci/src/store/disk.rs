@@ -228,7 +228,8 @@ impl DiskLayout {
         Ok(self.referring()?.get(subject).cloned().unwrap_or_default())
     }
 
-    /// Returns the manifest with a tag of the form `sha256-….sig`.
+    /// Returns the manifest under this tag, which has the form `sha256-….sig`. `None` if the layout
+    /// does not contain the tag.
     pub fn tagged(&self, tag: &str) -> Result<Option<RawManifest>, Finding> {
         let entry = self.entries.iter().find(|entry| {
             let name = entry.annotations.get(layout::NAME);
@@ -319,7 +320,8 @@ impl DiskLayout {
         Ok(found)
     }
 
-    /// Returns the file called `name` and its size in bytes. Only regular files are accepted.
+    /// Returns the file called `name` and its size in bytes. `None` if the layout does not contain
+    /// it. Only regular files are accepted.
     fn part(&self, name: &str) -> Result<Option<(FilePart, u64)>, Finding> {
         match &self.shape {
             LayoutKind::Archive(archive) => Ok(archive.part(name)),

@@ -360,8 +360,8 @@ impl GraphBuilder<'_> {
     }
 
     /// Returns `true` if the source has the manifest of `descriptor`. A layout that was written for
-    /// selected platforms lacks further entries of an index. For a registry the result is always
-    /// `true`: the later read returns an error if the registry lacks the manifest.
+    /// selected platforms does not have the manifests of other platforms. For a registry the result
+    /// is always `true`: the later read returns an error if the registry lacks the manifest.
     fn is_there(&self, descriptor: &Descriptor) -> Result<bool, Finding> {
         match self.source {
             ImageSource::Disk(disk) => disk.holds(&descriptor.digest),

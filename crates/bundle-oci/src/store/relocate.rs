@@ -10,8 +10,9 @@ use bundle_core::reference::{Digest, Reference};
 
 /// A registry and path below which images are stored by their original reference.
 ///
-/// `registry.example.com/team/web` becomes `PREFIX/registry.example.com/team/web`. A port follows
-/// an underscore. Hosts cannot contain underscores, so two registries never share a path.
+/// `registry.example.com/team/web` becomes `PREFIX/registry.example.com/team/web`. An underscore
+/// separates the host and its port. Hosts cannot contain underscores, so two registries never share
+/// a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Relocation {
     registry: String,

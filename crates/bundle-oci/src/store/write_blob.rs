@@ -36,8 +36,8 @@ impl WriteError {
     }
 }
 
-/// Writes a blob at the file's position, on a separate thread. Returns true if the content matches
-/// its digest.
+/// Writes a blob at the file's position, on a separate thread. Returns an error if the content does
+/// not match its digest and size.
 pub(super) async fn write_blob(
     blob: Blob,
     mut file: fs_err::File,
@@ -106,7 +106,7 @@ async fn feed(
             }
         }
     }
-    // If the thread that writes has stopped, it returns its own error.
+    // An error means that the thread that writes has stopped. The thread returns its own error.
     drop(batches.send(batch).await);
     Ok(())
 }

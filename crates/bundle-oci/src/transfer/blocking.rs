@@ -12,9 +12,9 @@ const BUFFERED_PIECES: usize = 4;
 
 /// Runs `work` on a new thread, with the stream as a reader.
 ///
-/// Returns the result of `work`. Also returns the error that ended the stream, if there was an
-/// error: `work` sees only truncated content. The result is `None` if the thread ended early. If
-/// this future is dropped, the reader of `work` reports the end of its input.
+/// Returns the result of `work`, and the error that ended the stream, if there was an error. `work`
+/// cannot detect this error: it sees only truncated content. The result is `None` if the thread
+/// panicked. If this future is dropped, the reader of `work` reports the end of its input.
 pub async fn on_thread<T: Send + 'static, E>(
     pieces: impl Stream<Item = Result<Bytes, E>>,
     work: impl FnOnce(StreamReader) -> T + Send + 'static,

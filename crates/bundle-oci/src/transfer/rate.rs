@@ -11,7 +11,7 @@ pub struct MinimumRate {
     pub window: Duration,
 }
 
-/// A transfer below its minimum rate.
+/// Error: a transfer was below its minimum rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooSlow {
     /// Bytes that arrived.

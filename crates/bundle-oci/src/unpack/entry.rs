@@ -25,8 +25,8 @@ const BUNDLE: PathRules = PathRules {
     backslash: false,
 };
 
-/// Images of workloads hold whole systems, with names such as
-/// `system-systemd\\x2dcryptsetup.slice`.
+/// Rules for paths in images of workloads. Such an image can contain the root file system of an
+/// operating system, with names such as `system-systemd\x2dcryptsetup.slice`.
 pub(super) const IMAGE: PathRules = PathRules {
     longest: 4096,
     deepest: 128,
@@ -179,8 +179,8 @@ pub(super) fn normalise(
     Ok(rest.to_owned())
 }
 
-/// Checks a path of a bundle. The path must be relative, and have only plain components that no
-/// other operating system interprets. The error is the end of a sentence that begins with the path.
+/// Checks a path of a bundle. The path must be relative, and each component must be an ordinary
+/// name on every operating system. The error is the end of a sentence that begins with the path.
 pub fn check(path: &str) -> Result<(), &'static str> {
     check_path(path, BUNDLE)
 }

@@ -168,7 +168,8 @@ fn token(shared: &Shared, query: &Query, authorization: Option<&str>) -> Respons
         .into_response()
 }
 
-/// Returns the response with status 401; `None` if the request has the required login.
+/// Returns the response with status 401. `None` if the request has the required login, or if the
+/// registry requires no login.
 fn refuse(
     shared: &Shared,
     rest: &str,

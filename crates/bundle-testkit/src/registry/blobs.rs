@@ -125,7 +125,7 @@ impl Drop for SlowTransfer {
     }
 }
 
-/// Returns a body that sends the bytes in pieces, with a pause before each.
+/// Returns a body that sends the bytes in pieces, with a pause before each piece.
 fn slowly(
     shared: &Arc<Shared>,
     bytes: Bytes,

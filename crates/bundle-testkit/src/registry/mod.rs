@@ -83,7 +83,7 @@ struct Shared {
     fault: Mutex<Option<Fault>>,
     seen: Mutex<Vec<Seen>>,
     spared: Mutex<BTreeSet<String>>,
-    /// Number of sent bytes above the correct length.
+    /// Number of bytes of oversized responses that were sent so far.
     sent: AtomicU64,
     /// Number of slow transfers in progress.
     slow: AtomicU64,

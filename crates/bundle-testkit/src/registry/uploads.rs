@@ -217,13 +217,13 @@ impl Upload<'_> {
             lock(&self.shared.store).finish(id);
         }
         // The panic ends the task that serves the connection. Therefore the connection closes
-        // without an answer.
+        // without a response.
         std::panic::resume_unwind(Box::new("cut"))
     }
 }
 
-/// Reads a body to its end before it sends the error response, like proxies. An earlier response
-/// could be lost when the connection closes.
+/// Reads a body to its end, before the caller sends the error response. Proxies do the same,
+/// because a response before the end of the body could be lost when the connection closes.
 async fn drain(body: Body) {
     let mut body = body.into_data_stream();
     while body.next().await.is_some_and(|piece| piece.is_ok()) {}

@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 use crate::statement::LONGEST_TYPE;
 use crate::{dsse, json};
 
-/// Maximum size of a predicate, in bytes. Together with the envelope and the evidence, the
-/// predicate must not exceed the limit for one signature.
+/// Maximum size of a predicate, in bytes. The limit leaves room for the envelope and the evidence,
+/// which together with the predicate must not exceed the limit for one signature.
 pub const MAX_PREDICATE: usize = 700 * 1024;
 /// Predicate type of cosign for predicates without a type of their own. cosign wraps the content in
 /// the field `Data`.
@@ -173,7 +173,8 @@ impl Predicate {
             return Ok(Self { kind, text, value });
         }
         let value = json!({ "Data": text, "Timestamp": now });
-        // A text within JSON text is longer, because it is escaped.
+        // Checks the size again: as a text within JSON, the predicate is escaped and therefore
+        // longer.
         let text = value.to_string();
         fits(text.len())?;
         Ok(Self { kind, text, value })

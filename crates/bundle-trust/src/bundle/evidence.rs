@@ -141,7 +141,8 @@ impl LogEntry {
     }
 
     /// Checks the format of the body. Lists are accepted only where the format has lists of
-    /// signatures. A parser could read the fields of an object from another list by position.
+    /// signatures. Any other list is rejected, because a parser could read the fields of an object
+    /// from a list by position.
     pub(super) fn check_body(&self) -> Result<(), Rejection> {
         const DAMAGED: &str = "its log entry is damaged";
         let bytes = dsse::decode(&self.canonicalized_body).ok_or_else(|| unreadable(DAMAGED))?;

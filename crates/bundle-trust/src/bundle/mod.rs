@@ -163,8 +163,8 @@ impl Bundle {
 }
 
 impl CertificateChain {
-    /// Checks that the chain is not empty and that each certificate is base64. The root certificate
-    /// comes from the trust root, never from the bundle.
+    /// Checks that the chain is not empty, that each certificate is base64, and that no certificate
+    /// is a root certificate. Only a trust root may define root certificates.
     fn check(&self) -> Result<(), Rejection> {
         if self.certificates.is_empty() {
             return Err(unreadable("its list of certificates is empty"));

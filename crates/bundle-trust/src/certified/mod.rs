@@ -156,7 +156,8 @@ fn fault(fault: Fault, why: &dyn std::fmt::Display) -> Rejection {
     }
 }
 
-/// Maps an error of the verifier to a [`Fault`]. Errors without a mapping are rejections too.
+/// Maps an error of the verifier to a [`Fault`]. Errors without their own fault are
+/// [`Fault::Unreadable`].
 fn kind(error: &Error) -> Fault {
     match error {
         Error::SignatureInvalid(_) => Fault::Forged,

@@ -131,8 +131,8 @@ impl SigningConfig {
     }
 }
 
-/// Returns the valid services of the highest supported version, and only the newest service of each
-/// operator.
+/// Returns the valid services of the highest supported version. Only the newest service of each
+/// operator is used. Returns as many services as `selection` requires, the newest first.
 fn choose<'a>(
     services: &'a [Service],
     selection: &Selection,

@@ -54,7 +54,8 @@ impl PublicKey {
             return Err(unreadable("it is longer than 64 KiB"));
         }
         let blocks = pem::parse_many(pem).map_err(|_| unreadable("its PEM encoding is damaged"))?;
-        // Other parsers may accept a block without an end.
+        // Counts the beginnings of blocks: a parser may accept a block without an end, which
+        // `parse_many` ignores.
         let begun = pem.matches("-----BEGIN").count();
         let block = match blocks.as_slice() {
             [_] if begun > 1 => return Err(unreadable("a PEM block begins inside of another one")),

@@ -241,8 +241,8 @@ impl Entry {
                 ),
             });
         }
-        // Only the key of the log can have several lines, because a witness signs once and its key
-        // is not tried.
+        // Each further signature by the key of the log costs operations. A witness signs only once,
+        // and its key is not tried.
         let repeated: usize = by_key.values().map(|count| count - 1).sum();
         let checkpoint = if by_key.is_empty() {
             0

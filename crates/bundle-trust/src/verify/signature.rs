@@ -163,8 +163,9 @@ impl TrustMaterial {
                 if envelope.payload_type != dsse::PAYLOAD {
                     return Err(Rejection::PayloadType(envelope.payload_type.clone()));
                 }
-                // This digest is only used in the message. The subject of the statement is checked
-                // below.
+                // The verifier compares the subject of the statement only with itself. The subject
+                // is compared with the digest of the content below, which returns an error that
+                // names the other digest.
                 statement::claimed_digest(envelope.payload.as_bytes())
             }
             _ => None,

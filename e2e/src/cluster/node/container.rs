@@ -73,7 +73,7 @@ impl Container {
         let first = self.processes.first().context("it has no process")?;
         let path = format!("/proc/{}/stat", first.as_raw_nonzero());
         let stat = fs_err::read_to_string(&path)?;
-        // The second field is the name, in parentheses. The 22nd is the start.
+        // The second field is the name, in parentheses. The 22nd field is the start time.
         let fields = stat.rsplit_once(')').map(|(_, fields)| fields);
         let ticks =
             fields.and_then(|fields| fields.split_whitespace().nth(19)?.parse::<f64>().ok());

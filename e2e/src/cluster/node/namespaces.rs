@@ -109,8 +109,8 @@ impl Namespaces {
     }
 }
 
-/// Shell command that ends the processes in the cgroups `group`, and removes the cgroups. The
-/// kernel does not end the processes and does not remove the cgroups.
+/// Returns a shell command that ends the processes in the cgroups `group`, and removes the cgroups.
+/// The kernel does neither when this process ends.
 fn remove_cgroups(group: &str) -> String {
     format!(
         "for n in $(seq 100); do \

@@ -65,7 +65,7 @@ async fn console_blocks_of_the_guides_have_the_shown_output() {
         .await
         .unwrap();
     push_images(&cluster).await;
-    // A link in the PATH of the shells.
+    // Creates a link to helm in the PATH of the shells.
     cluster.tool(Tool::Helm).await.unwrap();
     let host = |number| cluster.registry(number).unwrap().host();
     let variables = [("REGISTRY", host(0)), ("MIRROR", host(1))];

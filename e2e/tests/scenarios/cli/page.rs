@@ -34,7 +34,7 @@ pub(super) async fn follow(
     variables: &[(&str, String)],
     path: &Path,
 ) -> Result<usize> {
-    // Both calls create a link to the program in the first folder of the shell's PATH.
+    // Creates links to kubectl and the plugin in the first folder of the shell's PATH.
     cluster.plugin().await?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let steps = read(&fs_err::read_to_string(path)?);
@@ -129,8 +129,8 @@ fn commands(block: &[(usize, &str)], steps: &mut Vec<Step>) {
     }
 }
 
-/// Returns `true` if `is` matches `pattern`: a line `...` matches any number of lines, `[..]`
-/// for any text within a line.
+/// Returns `true` if `is` matches `pattern`. In `pattern`, a line `...` matches any number of
+/// lines, and `[..]` matches any text within a line.
 fn matches(pattern: &str, is: &str) -> bool {
     let pattern: Vec<_> = pattern.lines().collect();
     let is: Vec<_> = is.lines().collect();

@@ -73,7 +73,7 @@ impl Caller {
         (status, response.bytes().await.unwrap().to_vec())
     }
 
-    /// Returns the status of the response to GET, which has a text.
+    /// Returns the status of the response to GET.
     async fn status(&self, webhook: &Webhook, path: &str) -> u16 {
         self.get(webhook, path, None).await.0
     }

@@ -78,7 +78,8 @@ async fn apply_as_ci(cluster: &Cluster, object: &Value) {
     apply_with_kubeconfig(cluster, object, &kubeconfig.unwrap()).await;
 }
 
-/// Uploads until the replica is the leader.
+/// Uploads content, and retries until the replica is the leader. Returns status and text of the
+/// response.
 async fn upload(ci: &Caller, webhook: &Webhook, name: &str, bytes: &[u8]) -> (u16, String) {
     let path = format!("/uploads/{name}.tgz");
     wait::until(LONG, "the leader receives uploads", || async {
@@ -179,7 +180,7 @@ async fn content_is_uploaded_once_and_survives_a_restart() {
 #[tokio::test(flavor = "multi_thread")]
 async fn other_users_cannot_upload_content_of_a_bundle() {
     let (cluster, webhook, ci) = stage().await;
-    // The administrator requests it.
+    // The administrator is the requester of this Bundle.
     apply(&cluster, &bundle("web")).await;
     until_reason(&cluster, "bundle web", "Unpacked", "UnpackPending").await;
     let bytes = content("first");
@@ -259,7 +260,7 @@ async fn other_users_cannot_upload_content_in_a_class_that_decides() {
     apply(&cluster, &class).await;
     let mut bundle = bundle("web");
     bundle["spec"]["provisionerClassName"] = "delegated".into();
-    // The administrator requests it.
+    // The administrator is the requester of this Bundle.
     apply(&cluster, &bundle).await;
     until_reason(&cluster, "bundle web", "Unpacked", "UnpackPending").await;
     let (status, told) = upload(&ci, &webhook, "web", &content("first")).await;

@@ -142,7 +142,7 @@ async fn content_lists_and_writes_the_files_of_unpacked_bundles_only() {
     let report: serde_json::Value = serde_json::from_str(&report.success().unwrap()).unwrap();
     assert_eq!(report["files"][1]["path"], "manifests/all.yaml");
 
-    // The archive is binary, so a pipe reads it.
+    // The archive is binary, so tar reads it from a pipe.
     let line = format!(
         "kubectl bundle content {bundle} -o tar --content-url {} | tar -xzO manifests/all.yaml",
         scene.url()

@@ -31,7 +31,8 @@ fn without_schemas(rendered: &str) -> String {
     kept.join("\n---\n")
 }
 
-/// Each entry: additional values, and texts that the result must and must not contain.
+/// Returns the combinations: name, additional values, and texts that the result must and must not
+/// contain.
 fn combinations() -> Vec<(&'static str, Value, Vec<&'static str>, Vec<&'static str>)> {
     let certificate = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n";
     vec![

@@ -105,8 +105,8 @@ impl Scene {
 async fn copies_signatures_of_every_kind_with_the_artifact() {
     let scene = Scene::new().await;
     let (reference, digest) = scene.signed().await;
-    // Four copies: to a registry without the referrers API, to a registry with it, through a file,
-    // and below a prefix.
+    // Four copies: to a registry without the referrers API, to a registry with the referrers API,
+    // through a file, and below a prefix.
     let served = scene.crane.reference("copied/greeting:1.0.0");
     scene
         .run_plugin(&format!("copy {reference} {served}"))

@@ -47,7 +47,7 @@ fn breaking() -> Value {
     set(&format!("{SPEC}/required"), &json!(["litres"]))
 }
 
-/// Returns the change that adds a version with the schema of the others.
+/// Returns the change that adds a version with the schema of the existing version.
 fn new_version() -> Value {
     let spec = definition("kegs", &json!({"type": "integer"}))["spec"].take();
     let mut version = spec["versions"][0].clone();
@@ -121,7 +121,8 @@ async fn unsafe_updates_of_installed_definitions_are_rejected_and_of_others_admi
     allowed(&cluster, "kegs", &maximum).await;
     allowed(&cluster, "kegs", &new_version()).await;
 
-    // E68: an unsafe one, also if it removes the label, and by another ServiceAccount.
+    // E68: an unsafe update is rejected, also if it removes the label, and by another
+    // ServiceAccount.
     let message = rejected(&cluster, &breaking(), None).await;
     for text in [
         r#"failed to validate safety of UPDATE for CRD "kegs.crdguard.example.com" (NOTE: to disable this validation, set the "core.rukpak.io/safe-crd-upgrade-validation" annotation to "false"): "#,
@@ -156,7 +157,7 @@ async fn unsafe_updates_of_installed_definitions_are_rejected_and_of_others_admi
     let message = rejected(&cluster, &renamed, None).await;
     assert!(message.contains("v1alpha1"), "{message}");
 
-    // An exception of the BundleDeployment holds for updates by others too.
+    // An exception of the BundleDeployment is also valid for updates by other users.
     let exception =
         json!({"crd": "kegs.crdguard.example.com", "check": "Required", "reason": "no kegs exist"});
     let exceptions = json!({"spec": {"crdUpgrades": {"exceptions": [exception]}}}).to_string();

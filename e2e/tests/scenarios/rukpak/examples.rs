@@ -161,7 +161,7 @@ async fn examples_of_each_source_and_format_reach_installed() {
     apply(&cluster, &deployment("my-ahoy", PLAIN, &source)).await;
     until_installed(&cluster, "my-ahoy").await;
 
-    // A ConfigMap of the system namespace, made as the documentation does.
+    // A ConfigMap of the system namespace, created with the commands of the documentation.
     let manifests = folder.join("manifests");
     fs_err::create_dir(&manifests).unwrap();
     fs_err::write(manifests.join("all.yaml"), object("local", "hello")).unwrap();

@@ -61,7 +61,7 @@ fn image(reference: &str) -> Value {
     json!({"type": "image", "image": {"ref": reference}})
 }
 
-/// Returns a ConfigMap as a bundle has it.
+/// Returns the manifest of a ConfigMap for a bundle.
 fn object(name: &str, text: &str) -> String {
     format!(
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: default}}\ndata: {{text: {text}}}\n"

@@ -109,7 +109,7 @@ async fn cosign_verifies_signatures_of_the_plugin() {
             .await
             .success()
             .unwrap();
-        // The version is inside what was signed.
+        // The signed statement contains the version.
         assert!(claims.contains(version), "{claims}");
         let refused = bench
             .cosign_verifies(&format!("{other}.pub"), &pinned)

@@ -21,7 +21,8 @@ enum SignatureLocation {
     /// Referrers API. cosign 2 needs a flag (`--registry-referrers-mode oci-1-1`). cosign 3 always
     /// uses the referrers API.
     Api,
-    /// A tag: cosign 2's `sha256-….sig`, cosign 3's list `sha256-…` without that API.
+    /// A tag: `sha256-….sig` for cosign 2, and for cosign 3 the fallback tag `sha256-…` of a
+    /// registry without the referrers API.
     Tag,
 }
 
@@ -89,7 +90,7 @@ impl Scene {
             .unwrap();
     }
 
-    /// Signs by certificate with these claims; without claims by the key `cosign.key`.
+    /// Signs by certificate with these claims. Without claims, signs by the key `cosign.key`.
     async fn sign(
         &self,
         cosign: Cosign,

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::registry::auth::login::Login;
 
-/// Determines if the credential helpers in a file are run.
+/// States if the credential helpers that a file names are run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::registry) enum HelperUse {
     Asked,
@@ -68,9 +68,9 @@ impl CredentialFile {
         }
     }
 
-    /// Returns the entry with the longest matching name. podman writes names such as
-    /// `REGISTRY/NAMESPACE`. If several names are equal, docker's older form
-    /// (`https://REGISTRY/v1/`) has the lowest priority.
+    /// Returns the entry with the longest name that matches the repository. podman writes names
+    /// such as `REGISTRY/NAMESPACE`. Entries in docker's older form (`https://REGISTRY/v1/`) are
+    /// used only if no other name matches.
     fn entry(&self, registry: &str, path: &str) -> Option<&Value> {
         let auths = self.auths.as_ref()?;
         let mut name = format!("{registry}/{path}");

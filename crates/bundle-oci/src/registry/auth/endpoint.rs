@@ -56,8 +56,8 @@ impl Endpoints {
         let (endpoint, sure) = if self.plain.contains(registry) {
             ping(http, plain).await?
         } else if is_loopback(&secure) {
-            // The request is sent without TLS first, because it contains no secrets. A server with
-            // TLS responds with 400 or closes the connection.
+            // For loopback, the first request has no TLS. This is safe, because the request
+            // contains no secrets. A server with TLS responds with 400 or closes the connection.
             match ping(http, plain).await {
                 Ok((endpoint, sure)) if sure => (endpoint, sure),
                 Err(reason @ (Reason::Unreachable { .. } | Reason::Stalled { .. })) => {
@@ -98,7 +98,8 @@ impl Endpoints {
         is_loopback(url) || self.plain.contains(&host) || self.tolerated.contains(&host)
     }
 
-    /// Replaces the stored challenge of a registry. `None` if the registry has no cached endpoint.
+    /// Replaces the cached challenge of a registry, and returns the changed endpoint. `None` if the
+    /// registry has no cached endpoint.
     pub(in crate::registry) fn update(
         &self,
         registry: &str,

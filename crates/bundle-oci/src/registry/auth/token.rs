@@ -1,4 +1,4 @@
-//! Returns `Authorization` headers for the challenge of a registry and a login. Tokens are cached.
+//! `Authorization` headers for the challenge of a registry and a login, with a cache of tokens.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -31,8 +31,8 @@ const EXPIRY_MARGIN: Duration = Duration::from_secs(10);
 /// Key of a cached token: registry, repository, write access, and a second repository to read from.
 type TokenKey = (String, String, bool, Option<String>);
 
-/// User name that docker's credential helpers use for an identity token. It is for services that
-/// support only user names and passwords.
+/// User name with which docker's credential helpers mark an identity token. It is sent to token
+/// services that support only user names and passwords.
 const TOKEN_USER: &str = "<token>";
 
 /// Access for which a token is needed.
@@ -205,8 +205,8 @@ pub(in crate::registry) fn secret(text: &str) -> Result<HeaderValue, Reason> {
     Ok(value)
 }
 
-/// Returns the URL of the token service. The URL must use TLS, unless the registry itself uses
-/// plain HTTP.
+/// Returns the URL of the token service. Returns an error if the URL has no TLS and the registry
+/// has TLS, or if the URL is in a nearer network zone than the registry.
 fn trusted_realm(realm: &str, endpoint: &Endpoint) -> Result<Url, Reason> {
     let url = Url::parse(realm).map_err(|_| {
         Reason::Malformed(format!(
@@ -244,7 +244,8 @@ impl TokenRequest<'_> {
         let response = match self.login {
             Some(Login::IdentityToken(token)) => {
                 let response = http.send_from(self.post_request(token), self.reach).await?;
-                // The service supports only the older flow with names and passwords.
+                // With 404 or 405, the service supports only the older flow with user name and
+                // password.
                 if matches!(response.status().as_u16(), 404 | 405) {
                     http.send_from(self.get_request()?, self.reach).await?
                 } else {

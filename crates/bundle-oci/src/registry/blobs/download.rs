@@ -26,7 +26,7 @@ const MAX_RETRIES: u32 = 5;
 const PROGRESS_BYTES: u64 = 4 << 20;
 
 /// Verified bytes of a blob, as a stream. The last piece is returned only after the digest and the
-/// size match. Therefore a caller that reads to the end without an error has the content.
+/// size match. Therefore a caller that reads to the end without an error has verified content.
 pub struct BlobReader {
     pieces: BoxStream<'static, Result<Bytes, RegistryError>>,
 }
@@ -157,7 +157,7 @@ pub(in crate::registry) struct Download {
     repository: Repository,
     descriptor: Descriptor,
     hasher: Option<Hasher>,
-    /// Bytes that were returned.
+    /// Number of received bytes, without skipped bytes.
     offset: u64,
     response: Option<Response>,
     /// `true` if the registry has sent a response at least once.
@@ -342,7 +342,7 @@ impl Download {
 }
 
 /// Returns the offset of the first byte in the response, and the size of the whole blob. `None` if
-/// the header is missing, or if the response does not contain all bytes up to the end.
+/// the header is missing or invalid, or if the response ends before the end of the blob.
 fn content_range(response: &Response) -> Option<(u64, u64)> {
     let text = response.headers().get(CONTENT_RANGE)?.to_str().ok()?;
     let (range, size) = text.trim().strip_prefix("bytes")?.trim().split_once('/')?;

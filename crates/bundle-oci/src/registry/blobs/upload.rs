@@ -100,7 +100,8 @@ impl Client {
         Ok(UploadResult::Sent)
     }
 
-    /// Requests a mount of the blob from another repository. Without success, the blob is sent.
+    /// Requests a mount of the blob from another repository. If the registry does not mount the
+    /// blob, the caller sends the blob.
     async fn mount(
         &self,
         repository: &Repository,
@@ -191,7 +192,8 @@ impl Client {
         }
     }
 
-    /// Returns `true` if the registry has the blob that it acknowledged.
+    /// Returns an error if the registry does not have the blob after the upload, or if the registry
+    /// returned another digest.
     async fn verify_stored(
         &self,
         repository: &Repository,
@@ -309,7 +311,8 @@ impl BlobUpload<'_> {
             .await
     }
 
-    /// Returns `true` if the registry rejects this upload method and another upload method exists.
+    /// Switches to another upload method if the registry rejects the current method. Returns
+    /// `false` if `reason` is another error, or if no other method exists.
     fn switch_method(&mut self, reason: &Reason) -> bool {
         let next = match (self.method, reason) {
             (
@@ -414,7 +417,7 @@ fn session_of(answer: &Response, repository: &Repository) -> Result<Option<Uploa
     }))
 }
 
-/// Returns the URL in `Location`, which may be relative.
+/// Returns the URL in `Location`, which may be relative. `None` if the header is missing.
 fn location(answer: &Response) -> Result<Option<Url>, Reason> {
     let Some(text) = answer.headers().get(LOCATION) else {
         return Ok(None);
@@ -437,8 +440,9 @@ fn location(answer: &Response) -> Result<Option<Url>, Reason> {
     }
 }
 
-/// Returns the number of bytes of an upload that the registry has: `Range: 0-N`. If the header is
-/// missing or is `0-0`, the result is 0, because registries use `0-0` for no byte and for one byte.
+/// Returns the number of bytes of an upload that the registry has, from the header `Range: 0-N`.
+/// `None` if the header is missing or invalid, or is `0-0`: registries use `0-0` for no byte and
+/// for one byte.
 fn stored_bytes(headers: &HeaderMap) -> Option<u64> {
     let text = headers.get(RANGE)?.to_str().ok()?.trim();
     let (first, last) = text

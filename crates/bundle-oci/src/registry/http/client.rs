@@ -93,7 +93,8 @@ impl HttpClient {
         outcome
     }
 
-    /// Sends one request with a part of a blob. The request has no deadline while bytes are sent.
+    /// Sends one request with a part of a blob. The request has no deadline as long as bytes are
+    /// sent.
     pub(in crate::registry) async fn send_watched(
         &self,
         request: reqwest::Request,
@@ -122,7 +123,7 @@ impl HttpClient {
             let sent = before == part.length;
             let mut after = self.deadlines.stall;
             if sent {
-                // The registry has all bytes and stores them.
+                // The registry has received all bytes and needs time to store them.
                 after += Duration::from_secs(part.length / MIN_STORE_RATE);
             }
             match tokio::time::timeout(after, answer.as_mut()).await {

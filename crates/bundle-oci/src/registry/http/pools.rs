@@ -1,6 +1,6 @@
-//! Connection pools. One pool uses proxies, one pool is for loopback, and two pools are for
-//! redirects. Hosts with their own certificates have their own clients. No pool follows redirects
-//! automatically.
+//! Connection pools. One pool uses proxies. Two pools are for loopback, with and without TLS. Two
+//! pools are for redirects. Hosts with their own certificates have their own clients. No pool
+//! follows redirects automatically.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -28,8 +28,9 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
 /// connections. With this size, the map keeps at most eight clients.
 const CLIENT_BYTES: usize = 16 << 10;
 
-/// All pools of a registry client. The pools are created at first use, because reading the system's
-/// certificate authorities takes milliseconds that `--help` does not need.
+/// All pools of a registry client. Each pool is created at its first use, because reading the
+/// certificate authorities of the system takes milliseconds, and commands such as `--help` send no
+/// request.
 pub(super) struct ConnectionPools {
     trust: TlsSettings,
     user_agent: String,
@@ -268,7 +269,7 @@ impl ConnectionPools {
             })
     }
 
-    /// Returns `true` if this host may receive a client certificate.
+    /// Returns `true` if a client certificate is configured for this host.
     pub(super) fn shows_certificate(&self, host: &str) -> bool {
         (self.trust.identity.is_some() && lock(&self.registries).get(host).is_some())
             || matches!(self.trust.of(host), Ok(Some(own)) if own.identity.is_some())

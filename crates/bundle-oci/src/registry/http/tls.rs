@@ -113,7 +113,7 @@ fn entries(folder: &Path) -> io::Result<(Vec<PathBuf>, Vec<PathBuf>)> {
         paths.push(entry?.path());
     }
     paths.sort();
-    // In a mounted Secret, hidden folders are next to the links to their files.
+    // Ignores hidden names. A mounted Secret has hidden folders next to the links to its files.
     paths.retain(|path| {
         !path
             .file_name()

@@ -47,7 +47,7 @@ impl NetworkZone {
     }
 
     fn of_v6(address: Ipv6Addr) -> Self {
-        // An IPv6 address can contain an IPv4 address: mapped, or translated by NAT64.
+        // An IPv6 address can contain an IPv4 address: IPv4-mapped, IPv4-compatible, 6to4 or NAT64.
         if let Some(inner) = address.to_ipv4_mapped() {
             return Self::of_v4(inner);
         }
@@ -62,7 +62,8 @@ impl NetworkZone {
             let [c, d] = low.to_be_bytes();
             return Self::of_v4(Ipv4Addr::new(a, b, c, d));
         }
-        // The addresses are the metadata service of a cloud, and local-use NAT64 (RFC 8215).
+        // The first range contains the metadata service of a cloud. The second range is local-use
+        // NAT64 (RFC 8215).
         if matches!(segments, [0xfd00, 0x0ec2, ..] | [0x64, 0xff9b, 1, ..]) {
             return Self::Local;
         }
@@ -195,7 +196,7 @@ mod tests {
             assert_eq!(from.refuses(&inside).is_some(), inside_refused);
             assert_eq!(from.refuses(&name), None);
         }
-        // These URLs have other notations of the same addresses.
+        // These URLs contain the loopback address in other notations.
         assert!(
             NetworkZone::Public
                 .refuses(&url("http://2130706433/"))

@@ -88,7 +88,7 @@ pub enum HttpFileReason {
     Address {
         /// Host and port.
         to: String,
-        /// Reason, as a relative clause.
+        /// Reason, such as `the target is in a private network`.
         why: &'static str,
     },
     /// The URL or a redirect has no TLS, and the settings do not list the host.

@@ -42,7 +42,8 @@ pub struct HttpFileRequest {
 
 impl HttpFileRequest {
     /// Creates a request. Without `private_addresses` the request connects only to public
-    /// addresses. A redirect to a nearer zone than the zone of the server is rejected.
+    /// addresses. A redirect to a network zone that is nearer than the zone of the server is
+    /// rejected.
     pub fn new(
         url: &str,
         login: Option<&Login>,

@@ -185,8 +185,8 @@ impl Client {
     }
 }
 
-/// Returns the configuration of an image with these layers. cosign compares the number of layers
-/// when it adds a layer.
+/// Returns the configuration of an image with these layers. It has one `diff_id` and one history
+/// entry for each layer, because cosign compares these numbers when it adds a layer.
 fn config(layers: &[Descriptor]) -> String {
     let digests: Vec<&str> = layers.iter().map(|layer| layer.digest.as_str()).collect();
     let created = "0001-01-01T00:00:00Z";

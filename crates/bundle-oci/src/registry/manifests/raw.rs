@@ -45,7 +45,8 @@ impl Client {
         .await
     }
 
-    /// Returns the digest of the manifest or index with this name, or `None` if it does not exist.
+    /// Returns the digest of the manifest or index with this tag or digest, or `None` if it does
+    /// not exist.
     pub async fn manifest_exists(
         &self,
         repository: &Repository,
@@ -83,14 +84,15 @@ impl Client {
     /// Returns all referrers of the digest: from the referrers API and from the list under the
     /// fallback tag.
     ///
-    /// An empty list means that both were read and contain no referrer. Every failure is an error.
+    /// An empty list means that both sources were read and contain no referrer. Every failure is an
+    /// error.
     pub async fn referrers(
         &self,
         repository: &Repository,
         subject: &Digest,
     ) -> Result<Vec<Descriptor>, RegistryError> {
-        // The future is on the heap because it has space for every kind of response, and callers
-        // nest it.
+        // The future is on the heap, because it is large: it has space for every kind of response,
+        // and callers nest it in their own futures.
         let work = Box::pin(self.referrers_of(repository, subject));
         self.run(
             "list the referrers of",

@@ -55,8 +55,9 @@ pub(super) fn is_absent(reason: &Reason) -> bool {
 }
 
 /// Returns `true` if the response is a web page. Some registries without the referrers API return a
-/// web page for every unknown path. A login page of a proxy is also the response for the fallback
-/// tag, where a web page is an error.
+/// web page for every unknown path. A proxy returns its login page for every request. This case is
+/// detected later: the proxy also returns its login page for the fallback tag, where a web page is
+/// an error.
 pub(super) fn is_page(response: &reqwest::Response) -> bool {
     media_type(response) == "text/html"
 }

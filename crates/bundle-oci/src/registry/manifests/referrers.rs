@@ -71,8 +71,8 @@ impl Client {
                     self.cosign_locations(repository, subject),
                 )?;
                 let mut budget = SignatureBudget::new();
-                // The number of entries after an incomplete list is unknown, but there is at least
-                // one.
+                // If the list is incomplete, the number of further entries is unknown. At least one
+                // entry is counted.
                 budget.add_beyond(usize::from(!listed.ended));
                 let mut listed = listed.entries;
                 // Not all entries may be read, so likely signatures are sorted first. The sort is
@@ -85,8 +85,8 @@ impl Client {
                         .map(|entry| self.referrer(repository, subject, entry))
                         .buffered(AT_ONCE)
                 );
-                // Reads manifests in order and one at a time. The layers of one manifest that
-                // exceed the budget are dropped before the next manifest is read.
+                // Handles the manifests in order and one at a time. The layers of a manifest that
+                // exceed the budget are dropped before the next manifest is handled.
                 while let Some(held) = manifests.try_next().await? {
                     match held {
                         ReferrerContent::Layers(layers) => {

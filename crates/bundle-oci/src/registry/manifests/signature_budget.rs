@@ -122,8 +122,8 @@ impl SignatureBudget {
         }
     }
 
-    /// Skips a manifest or layer of signatures that exceeds the size limit. Returns `None` if it is
-    /// only counted.
+    /// Skips a manifest or layer of signatures that exceeds the size limit. Returns `None` if the
+    /// skipped signature is only counted.
     pub(in crate::registry) fn too_large(
         &mut self,
         bytes: u64,

@@ -1,5 +1,5 @@
-//! Parser of registries.conf version 2 (containers-registries.conf(5)). It reads the fields for
-//! pulls by full name.
+//! Parser of registries.conf version 2 (containers-registries.conf(5)). The parser reads only the
+//! fields for pulls by full name.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use super::{MirrorRule, RegistryRule};
 use crate::limits::CREDENTIAL_BYTES;
 use crate::registry::bounded_file::read_bounded;
 
-/// Fields for short names, credential helpers and aliases are ignored.
+/// The document. Fields for short names, credential helpers and aliases are ignored.
 #[derive(Deserialize)]
 struct RegistriesConf {
     #[serde(default)]

@@ -91,7 +91,7 @@ impl Mirrors {
         })
     }
 
-    /// Returns only the rules that block registries.
+    /// Returns a configuration with only the rules that block registries.
     pub(super) fn blocking_only(&self) -> Self {
         let mut rules = self.rules.clone();
         rules.retain(|rule| rule.blocked);

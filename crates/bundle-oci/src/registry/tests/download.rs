@@ -37,7 +37,8 @@ async fn resumes_a_broken_download_at_its_offset() {
     let registry = Registry::honest().await.unwrap();
     let (repository, blob) = stored(&registry, 1_000_000).await;
     for ranges in [Ranges::Kept, Ranges::Ignored] {
-        // Each response is incomplete. Without support for ranges, the last response is complete.
+        // The first three responses break off after 300,000 bytes. The fourth response contains all
+        // bytes that were requested.
         registry.set_fault(Some(Fault::BrokenBlob {
             after: 300_000,
             times: 3,

@@ -330,7 +330,7 @@ async fn missing_content_denied_access_and_unreachable_registry_differ() {
     let error = loop {
         match client.resolve(&down).await {
             Err(error) if matches!(error.reason, Reason::Unreachable { .. }) => break error,
-            // The task that listens on the port ends at its next poll.
+            // The port may still be open: the task that listens on it ends only at its next poll.
             _ => tokio::task::yield_now().await,
         }
     };

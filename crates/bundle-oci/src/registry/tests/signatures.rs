@@ -47,7 +47,7 @@ pub(super) fn put_tag(
     registry.put_manifest(TEAM, &tag, media::MANIFEST, manifest.to_string().as_bytes());
 }
 
-/// Returns a layer of this size with the media type of a signature.
+/// Stores a blob with these bytes. Returns its descriptor as a layer with this media type.
 pub(super) fn layer(registry: &Registry, media_type: &str, bytes: &[u8]) -> serde_json::Value {
     let digest = registry.put_blob(TEAM, bytes.to_vec());
     json!({ "mediaType": media_type, "digest": digest, "size": bytes.len() })
@@ -62,7 +62,8 @@ pub(super) fn put_referrer(
     put_referrer_saying(registry, pinned, layers, &json!({}));
 }
 
-/// Puts a referrer with annotations. Returns its entry in a list without annotations.
+/// Stores a referrer with these annotations. Returns its entry for a list of referrers. The entry
+/// has no annotations.
 pub(super) fn put_referrer_saying(
     registry: &Registry,
     pinned: &PinnedReference,

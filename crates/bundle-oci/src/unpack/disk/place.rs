@@ -32,7 +32,7 @@ enum TargetState {
 
 impl TargetFolder {
     /// Prepares `target`. The target must not exist, or must be an empty folder. With `replace`, it
-    /// can be any folder that does not contain the current folder.
+    /// can be any folder that does not contain the current folder or the home folder.
     pub fn prepare(target: &Path, replace: bool) -> Result<Self, Finding> {
         let how = match fs_err::symlink_metadata(target) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => TargetState::New,
@@ -135,7 +135,7 @@ fn parent(target: &Path) -> &Path {
     }
 }
 
-/// Returns an error for the current folder and its parents.
+/// Returns an error if the target is or contains the current folder or the home folder.
 fn replaceable(target: &Path) -> Result<(), Finding> {
     let real = fs_err::canonicalize(target).map_err(|error| unwritable(target, &error))?;
     let here = std::env::current_dir().and_then(fs_err::canonicalize);

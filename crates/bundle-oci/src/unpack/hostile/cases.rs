@@ -19,7 +19,8 @@ fn refused(name: &'static str, entries: &[Vec<u8>], why: &'static str) -> Attack
     }
 }
 
-/// Returns a case that only unpacking to disk accepts, for images of workloads.
+/// Returns a case that unpacking into memory rejects. Unpacking to disk, for images of workloads,
+/// has another result.
 fn foreign(
     name: &'static str,
     layers: Vec<CompressedLayer>,
@@ -76,7 +77,7 @@ fn names() -> Vec<AttackCase> {
             "control character",
         ),
         // The record overrides the header. The record announces 4096 bytes, and the archive ends
-        // before.
+        // earlier.
         refused(
             "PAX size that is larger",
             &[pax(T::XHeader, "size", "4096"), file("a", b"x")],
@@ -105,7 +106,8 @@ fn names() -> Vec<AttackCase> {
 }
 
 impl AttackCase {
-    /// Images of workloads may have deeper folders than bundles.
+    /// Expects success of unpacking to disk: images of workloads may have deeper folders than
+    /// bundles.
     fn disk_only_path(mut self, _: &[&str]) -> Self {
         self.disk = Ok(&[]);
         self

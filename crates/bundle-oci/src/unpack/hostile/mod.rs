@@ -23,7 +23,7 @@ struct CompressedLayer {
     media_type: &'static str,
 }
 
-/// A valid layer of these entries.
+/// Returns a valid layer of these entries.
 fn layer(entries: &[Vec<u8>]) -> CompressedLayer {
     let tar = archive(entries);
     CompressedLayer {
@@ -33,7 +33,7 @@ fn layer(entries: &[Vec<u8>]) -> CompressedLayer {
     }
 }
 
-/// A link from one path to another.
+/// Returns the tar entry of a link from one path to another.
 fn link(name: &str, kind: T, target: &str) -> Vec<u8> {
     let mut header = Header::new_gnu();
     header.as_mut_bytes()[..name.len()].copy_from_slice(name.as_bytes());
@@ -45,7 +45,7 @@ fn link(name: &str, kind: T, target: &str) -> Vec<u8> {
     header.as_bytes().to_vec()
 }
 
-/// A PAX header with one record for the next entry.
+/// Returns a PAX header with one record for the next entry.
 fn pax(kind: T, key: &str, value: &str) -> Vec<u8> {
     let bare = format!(" {key}={value}\n");
     let mut length = bare.len() + 1;

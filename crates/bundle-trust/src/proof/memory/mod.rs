@@ -150,7 +150,7 @@ impl Memory {
         conclude_examined(reference, &examined, class)
     }
 
-    /// Returns the number of examinations that were not cached.
+    /// Returns the number of performed examinations. Results from the cache are not counted.
     pub fn made(&self) -> u64 {
         self.cached().made
     }
@@ -177,8 +177,8 @@ impl Memory {
                 return Some(found.clone());
             }
             self.abandon(key, &cell);
-            // The task that verified the signatures was cancelled. The waiting tasks have their own
-            // deadlines.
+            // The task that verified the signatures was cancelled. This task waited for the result,
+            // and has its own deadline, so it tries again.
             if !go_on() {
                 return None;
             }

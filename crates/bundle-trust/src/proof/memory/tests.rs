@@ -96,8 +96,8 @@ fn caches_examination_per_digest_keys_roots_and_signatures() {
     assert!(!lets_in(&memory, &found, &[], NOW));
     assert!(!lets_in(&memory, &found, &[by_key(&other)], NOW));
     assert_eq!(memory.made(), 3);
-    // The content has another digest, or a signature has another byte, other annotations or another
-    // type.
+    // A cached result is not used for another digest of the content, or if a byte, an annotation,
+    // the type or the read state of a signature differs.
     let replayed = memory.decide(
         pinned(&Digest::of(b"other")),
         &found,
@@ -324,7 +324,7 @@ fn decision_stops_before_the_signature_at_which_its_bundle_is_gone() {
     };
     let refusal = decide(3).unwrap_err();
     assert!(refusal.cannot_tell, "{}", refusal.findings);
-    // `go_on` was called before each of four signatures, and before another attempt.
+    // `go_on` was called before each of four signatures, and before the retry.
     assert_eq!((asked.get(), memory.made()), (5, 0));
     assert!(decide(usize::MAX).is_ok());
     assert_eq!(memory.made(), 1);

@@ -1,9 +1,13 @@
 //! Detects files whose top level is a JSON list. serde and other parsers read the fields of an
 //! object from a list by position.
 
-/// Returns `true` if a list could be read by position as a manifest or a payload. A manifest has a
-/// number, then objects or lists. A payload has an object with `image`, or only lists. `content`
-/// begins with the list. Only the part before the first syntax error is used.
+/// Returns `true` if a parser could read the list at the beginning of `content` by position, as a
+/// manifest or as a payload. These lists are detected:
+/// - A number, and later an object: a manifest.
+/// - An object whose key `image` has an object or a list: a payload.
+/// - A list in the list: a manifest or a payload.
+///
+/// The syntax is not checked, because some parsers accept the text before a syntax error.
 pub(super) fn is_read_by_position(content: &[u8]) -> bool {
     let mut scan = Scan::default();
     let mut at = 0;
@@ -37,7 +41,7 @@ struct Scan {
     key: Key,
 }
 
-/// Key of an element that is an object.
+/// State of the current key, in an object that is an element of the list.
 #[derive(Default, PartialEq)]
 enum Key {
     #[default]

@@ -1,7 +1,7 @@
-//! Models of other JSON parsers for tests: as a JSON value, as Go's `encoding/json`, and by
-//! position as serde. Each model returns `true` if the parser accepts the file as content that is
-//! signed for an image. The models follow the documentation of the parsers, and accept more input
-//! than the parsers.
+//! Models of other JSON parsers, for tests. A model reads the file as a JSON value, or like Go's
+//! `encoding/json`, or by position like serde. Each model returns `true` if the parser accepts the
+//! file as content that is signed for an image. The models follow the documentation of the parsers,
+//! and accept more input than the parsers.
 
 use std::fmt;
 

@@ -41,7 +41,8 @@ fn flood_checkpoint(entry: &mut Value, count: usize, number: usize) {
     *note = json!(flooded);
 }
 
-/// Returns a bundle of 15 entries. Each checkpoint has 31 invalid signatures, the maximum number.
+/// Returns a bundle of 15 entries. Each checkpoint has 31 invalid signatures before the valid
+/// signature: together the maximum number.
 fn flooded(good: &Value, number: usize) -> RawSignature {
     let mut bundle = good.clone();
     let entries = entries(&mut bundle);
@@ -56,8 +57,8 @@ fn flooded(good: &Value, number: usize) -> RawSignature {
     raw(&bundle)
 }
 
-/// Returns a Sigstore bundle with one entry. Its checkpoint has 7 invalid signatures by one key,
-/// the maximum number.
+/// Returns a Sigstore bundle with one entry. Its checkpoint has 7 invalid signatures before the
+/// valid signature: together the maximum number for one key.
 fn costly(good: &Value, number: usize) -> RawSignature {
     let mut bundle = good.clone();
     flood_checkpoint(&mut entries(&mut bundle)[0], 7, number);

@@ -27,7 +27,7 @@ pub(super) struct Sigstore {
     authority: KeyPair,
     params: CertificateParams,
     certificate: Vec<u8>,
-    /// Intermediate certificate; `None` if the root issues the certificates.
+    /// Intermediate certificate. Empty if the root issues the certificates.
     intermediate: Vec<u8>,
     promises: KeyPair,
     log: KeyPair,
@@ -311,7 +311,7 @@ impl Sigstore {
         self.bundle_of(certificate, payload, signature, &|_| {})
     }
 
-    /// Returns a Sigstore bundle with this body in its log entry, instead of the correct body.
+    /// Returns a Sigstore bundle in which `change` changed the body of the log entry.
     fn bundle_of(
         &self,
         certificate: &[u8],
@@ -383,7 +383,7 @@ impl Sigstore {
         })
     }
 
-    /// Signs with a new key. The log entry has this body instead of the correct body.
+    /// Signs with a new key. `change` changes the body of the log entry.
     pub(super) fn entered(
         &self,
         wanted: &Wanted,

@@ -15,7 +15,8 @@ const FINALIZER_BYTES: usize = 8;
 const FIELD_BYTES: usize = 18;
 /// Maximum size of an object, below the 1.5 MiB that API servers store.
 const OBJECT_BYTES: usize = 1_380_000;
-/// Larger than the largest object that the webhook reads.
+/// Number of finalizers with which an object is larger than the largest object that the webhook
+/// reads.
 const FINALIZERS: usize = 158_000;
 
 pub(super) async fn deployments(cluster: &Cluster) -> Api<DynamicObject> {

@@ -16,7 +16,7 @@ mod parallel_writes;
 const CLASS: &str = "core-rukpak-io-plain";
 const STAMP: &str = "core.rukpak.io/stamp";
 const LONG: Duration = Duration::from_secs(90);
-/// Time that is longer than the maximum age of a stamp at the time of its write.
+/// Seconds after which a stamp is too old for a write.
 const STALE: i64 = 16;
 const MALLORY: &str = "mallory";
 

@@ -1,6 +1,6 @@
-//! Completion of `kubectl bundle` in interactive sessions of bash, zsh and fish: the shell runs
-//! kubectl's completion, kubectl runs the program that `completion install` has written, and that
-//! runs the plugin.
+//! Completion of `kubectl bundle` in interactive sessions of bash, zsh and fish. The shell runs
+//! kubectl's completion. kubectl runs the program that `completion install` has written, and this
+//! program runs the plugin.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use e2e::webhook::shared;
 
 /// Script that types into a shell.
 const DRIVER: &str = include_str!("type.zsh");
-/// Far above the time of one completion.
+/// Time limit of a session, far above the time of one completion.
 const SESSION: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread")]

@@ -155,8 +155,8 @@ fn is_blocked(object: &Value) -> bool {
         .any(|reason| status.contains(reason))
 }
 
-/// An APIService that is not available, or a custom resource whose condition `Ready` has an invalid
-/// status.
+/// Returns `true` for an APIService that is not available, and for a custom resource whose
+/// condition `Ready` has an invalid status.
 fn is_unavailable(object: &Value) -> bool {
     match object["kind"].as_str() {
         Some("APIService") => !has(object, "Available", "True"),

@@ -64,7 +64,7 @@ impl Matrix {
     }
 }
 
-/// Value of a missing field.
+/// Value of a field. One value means that the field is omitted.
 trait Leaves {
     fn leaves_out(&self) -> bool;
 }

@@ -43,9 +43,9 @@ async fn evict(cluster: &Cluster, pod: &str) {
     created.output().await.unwrap().success().unwrap();
 }
 
-/// The replacement of an evicted pod has no other node in this cluster. Therefore the drain evicts
-/// one pod, and the PodDisruptionBudget protects the other pod until the first pod is replaced.
-/// Then the other pod is evicted.
+/// The cluster has one node, so the replacement of an evicted pod cannot start during the drain.
+/// Therefore the drain evicts one pod, and the PodDisruptionBudget protects the other pod until the
+/// first pod is replaced. Then the other pod is evicted.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "runs for minutes: cargo xtask soak availability runs it"]
 async fn node_drain_evicts_one_replica_after_the_other_and_fails_no_review() {

@@ -12,9 +12,9 @@ use super::{
     until_ready,
 };
 
-/// Time after which the API server has new connections to the remaining replicas: the API server
-/// opens no new connection while a connection is open, and detects a silent peer by unanswered
-/// pings after 30 + 15 s.
+/// Time after which the API server has new connections to the remaining replicas. The API server
+/// opens no new connection while a connection is open. It detects a silent peer by unanswered
+/// pings, after 30 + 15 s.
 const SILENT_PEER: Duration = Duration::from_secs(60);
 /// Time in which the API server detects that a replica has ended.
 const GAP: Duration = Duration::from_secs(5);

@@ -31,7 +31,7 @@ const MEMORY_LIMIT: u64 = 128 << 20;
 /// Longest accepted duration of a probe. A longer probe means that the probe waits for the attack.
 /// Shorter times are printed and not asserted, because other scenarios use the same processors.
 const ALIVE_WITHIN: Duration = Duration::from_secs(5);
-/// A public key that has signed nothing.
+/// A public key whose private key has signed nothing.
 const KEY: &str = "-----BEGIN PUBLIC KEY-----
 MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE8efOuCl/zfKKRcVPyHdrowlViDNt
 xT0xFrSuwZ4Jw7OBikUwxExff8eNw1ubatu9oZrMjuvBDhTi81JWEUW+gQ==
@@ -112,7 +112,7 @@ fn deployment(name: &str, reference: &str) -> Value {
     })
 }
 
-/// The phase of a Bundle and the message of its condition `Unpacked`.
+/// Returns the phase of a Bundle, and the message of its condition `Unpacked`.
 async fn phase(cluster: &Cluster, name: &str) -> (String, String) {
     let text = kubectl(cluster, &format!("get bundle {name} -o json")).await;
     let object: Value = serde_json::from_str(&text).unwrap();

@@ -115,7 +115,7 @@ async fn fields_that_controllers_and_the_api_server_set_are_not_drift() {
     apply(&cluster, &deployment("web", &one, &json!({}))).await;
     installed(&cluster, "web").await;
 
-    // Like cert-manager's injector.
+    // Sets the `caBundle`, like cert-manager's injector.
     let authority = authority(&cluster);
     let patch =
         json!([{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": authority}]);

@@ -42,7 +42,8 @@ fn cached(cluster: &Cluster, webhook: &e2e::Webhook, extension: &str) -> Vec<Pat
         .collect()
 }
 
-/// Returns content from a ConfigMap. The content is lost if that ConfigMap and the cache are lost.
+/// Returns the ConfigMap with the content. The content is lost if this ConfigMap and the cache are
+/// lost.
 fn source() -> Value {
     let object = |name: &str| {
         format!(
@@ -120,8 +121,8 @@ async fn drifted_object_is_restored_without_its_content_unless_its_rendered_copy
     kubectl(&cluster, "delete bundledeployment single-restore").await;
 }
 
-/// Each request of the pod about ConfigMaps of this namespace: its verb, its user, and `true` if it
-/// is a dry run.
+/// Returns each request of the pod about ConfigMaps of this namespace: its verb, its user, and
+/// `true` if it is a dry run.
 fn requests(events: &[Value], namespace: &str) -> Vec<(String, String, bool)> {
     let path = format!("/api/v1/namespaces/{namespace}/configmaps");
     let text = |event: &Value, pointer: &str| {
@@ -168,8 +169,8 @@ async fn one_read_one_dry_run_and_one_apply_restore_an_object_of_a_small_and_a_l
         let events = cluster.audit().unwrap();
         let found = requests(&events[before..], name);
         let request = |verb: &str, user: &str, dry_run| (verb.to_owned(), user.to_owned(), dry_run);
-        // Read as the installer, dry run as the requester (permissions and admission policies), and
-        // applied.
+        // The pod reads the object as the installer, sends a dry run as the requester (permissions
+        // and admission policies), and applies the object as the installer.
         let expected = [
             request("get", INSTALLER, false),
             request("patch", "admin", true),

@@ -11,8 +11,8 @@ use crate::scenarios::reconcile::{
     apply, bundle_of, deployment, get, installed, kubectl, publish, stage,
 };
 
-/// Content of one version in two namespaces. `last` is the name of an additional object of another
-/// kind for each version.
+/// Returns the content of one version, with objects in two namespaces. `last` is the kind of an
+/// additional object, which differs for each version.
 fn content(last: &str) -> String {
     format!(
         "apiVersion: v1
@@ -118,7 +118,7 @@ async fn applyset_of_a_deployment_selects_exactly_the_installed_objects() {
         installed(&cluster, "web").await;
         assert_eq!(members(&cluster).await, objects(last));
     }
-    // Definitions of parents have a label too.
+    // The CRDs of the parent kinds have a label too.
     let definition = "crd bundledeployments.core.rukpak.io";
     let definition = get(&cluster, definition).await.unwrap();
     let labels = &definition["metadata"]["labels"];

@@ -26,7 +26,7 @@ mod foreign_objects;
 /// Labels of objects that `bundle-webhook` installs for BundleDeployment `web`.
 const LABELS: &str = "core.rukpak.io/owner-kind=BundleDeployment core.rukpak.io/owner-name=web";
 
-/// A ConfigMap in namespace `mallory` with the labels of `web` and a finalizer.
+/// Creates a ConfigMap in namespace `mallory`, with the labels of `web` and a finalizer.
 async fn foreign_labelled_object(cluster: &Cluster, web: &Value) {
     kubectl(cluster, "create namespace mallory").await;
     let labels = &web["metadata"]["labels"];

@@ -135,7 +135,7 @@ async fn unsafe_upgrade_of_a_definition_is_rejected_until_an_exception_allows_it
     let definition = get(&cluster, DEFINITION).await.unwrap();
     assert_eq!(definition.pointer(required), None);
 
-    // A name that is no check is rejected by admission.
+    // Admission rejects a name that is not the name of a check.
     let object = deployment("crdup", &four, &except(&["NoFieldRemoved"]));
     let refused = crate::scenarios::objects::apply_as(&cluster, &object, None).await;
     let refused = refused.failure(1).unwrap();
@@ -201,7 +201,7 @@ async fn unsafe_upgrade_of_a_definition_with_existing_objects_is_rejected() {
         until(&cluster, "bundledeployment crdup", "Installed", "False").await
     };
 
-    // An exception allows the change, and its reason is wrong.
+    // An exception allows the change of the schema. Its reason is wrong: jugs exist.
     let found = message(&except(&["Maximum"])).await;
     let begin = r#"error validating existing CRs against new CRD's schema for "jugs.crdup.example.com": existing custom object crdup/large failed validation for new schema version v1: ^.spec.litres: maximum; existing custom objects in other namespaces (1) failed validation for new schema version v1: ^.spec.litres: maximum (to allow the upgrade, "#;
     assert!(found.starts_with(begin), "{found}");
@@ -244,7 +244,7 @@ async fn unsafe_upgrade_of_a_definition_with_existing_objects_is_rejected() {
     let definition = get(&cluster, DEFINITION).await.unwrap();
     assert_eq!(definition.pointer(maximum), Some(&json!(9)));
 
-    // With an exception from the validation.
+    // With an exception from the validation of existing objects, the upgrade is allowed.
     let three = push(3, "{type: integer, maximum: 5}").await;
     let all = except(&["Maximum", "ExistingCustomResources"]);
     apply(&cluster, &deployment("crdup", &three, &all)).await;

@@ -131,7 +131,7 @@ async fn only_versions_that_the_package_can_replace_are_upgraded_and_none_is_dow
     set(&never_installed, true).await;
     installed(&cluster, name).await;
     assert_eq!(version_of(&cluster, name).await, "1.4.0");
-    // A former revision is not a downgrade.
+    // A return to a former revision is not a downgrade.
     set(&first, false).await;
     installed(&cluster, name).await;
     assert_eq!(version_of(&cluster, name).await, "1.2.0");

@@ -32,7 +32,7 @@ async fn succeeds(cluster: &Cluster, line: &str) -> String {
     plugin(cluster, line).await.success().unwrap()
 }
 
-/// Returns the spec of the ConfigMaps without fields that every write changes.
+/// Returns names, labels and data of the ConfigMaps, without fields that every write changes.
 async fn config_maps(cluster: &Cluster) -> Value {
     let mut list = get(
         cluster,

@@ -262,7 +262,7 @@ async fn until_failed(cluster: &Cluster, name: &str, expected: &str) -> String {
     .unwrap()
 }
 
-/// Starts a webhook with helm, a server, and a class for charts of it.
+/// Starts a webhook with helm, a server, and a class that allows charts from this server.
 async fn http_stage(folder: &Path) -> (Cluster, Webhook, FileServer) {
     let helm = CountedHelm::new(folder);
     let (cluster, webhook, server) = http::stage(helm.options()).await;
@@ -368,7 +368,7 @@ async fn archive_of_a_chart_is_installed_and_bad_ones_are_rejected_with_the_reas
     ] {
         apply(&cluster, &install(name, &files)).await;
         let message = until_failed(&cluster, name, expected).await;
-        // Each message has a next step.
+        // Each message names a next step.
         assert!(message.contains(" ("), "{message}");
         let objects = kubectl(&cluster, "get secret,job,configmap -n team-a -o name").await;
         assert!(!objects.contains(&format!("/{name}")), "{objects}");

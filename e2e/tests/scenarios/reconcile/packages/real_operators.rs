@@ -65,8 +65,8 @@ async fn published_operator_is_installed_and_removed_and_one_for_its_own_namespa
     let deployment = "deployment etcd-operator -n real-etcd";
     assert!(get(&cluster, deployment).await.is_some());
 
-    // The next version has definitions in an API version that is no longer served. The command does
-    // not wait.
+    // The next version has definitions in an API version that is no longer served. The command
+    // reports this without waiting for its timeout.
     let next = publish(&cluster, "real/etcd-operator:0.9.0", |folder| {
         write(&bundles.join("0.8"), folder)
     })

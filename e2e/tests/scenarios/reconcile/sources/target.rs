@@ -182,7 +182,8 @@ metadata: {name: beside, namespace: default}
         bundle_of(folder, "state", manifests)
     })
     .await;
-    // The inventory then lists what earlier versions installed under every class.
+    // The class allows the namespace only during the installation. This creates an inventory like
+    // those of earlier versions, which installed such namespaces under every class.
     class_with(json!(["*", "bundle-system-state"])).await;
     let adopting = json!({"collision": "Adopt"});
     apply(&cluster, &deployment("state", &reference, &adopting)).await;

@@ -90,7 +90,8 @@ async fn reads_passwords_from_files_helpers_and_standard_input() {
     scene.docker(&json!({ "auths": { &host: auth(USER, PASSWORD) } }));
     scene.run(&push).await.success().unwrap();
 
-    // podman's file, by namespace: the longest name wins.
+    // In podman's file, an entry can name a namespace. The entry with the longest matching name is
+    // used.
     scene.docker(&json!({}));
     let namespaced = json!({ "auths": {
         &host: auth(USER, "guess"),

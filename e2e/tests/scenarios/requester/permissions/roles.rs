@@ -3,8 +3,8 @@
 use crate::scenarios::content::unchecked::push_unchecked;
 use crate::scenarios::requester::*;
 
-/// Permission to write every role and binding of the cluster. For a tenant these are roles without
-/// additional permissions.
+/// Returns the permission to write every role and binding of the cluster. With this permission
+/// alone, a tenant can write only roles that grant no further permissions.
 fn roles_of_the_cluster() -> Value {
     json!([{
         "apiGroups": [RBAC],

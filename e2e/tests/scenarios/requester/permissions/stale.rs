@@ -220,7 +220,7 @@ async fn result_for_an_object_is_not_cached_after_the_object_has_changed() {
         );
         try_kubectl(&cluster, &line).await.success().unwrap();
     };
-    // The object is applied again, and this is admitted.
+    // The reconciler applies the object again, and the policy admits this.
     mode("Report").await;
     until(&cluster, user, "Installed", "True").await;
     let theirs = json!({"metadata": {"labels": {"lock": "yes"}}, "data": {"a": "theirs"}});

@@ -6,8 +6,8 @@ mod mutations;
 mod no_dry_run;
 mod rejected;
 
-/// A ValidatingAdmissionPolicy and its binding, for one scenario's namespace (or all cluster-scoped
-/// objects of the resource).
+/// Returns a ValidatingAdmissionPolicy and its binding, for one scenario's namespace (or all
+/// cluster-scoped objects of the resource).
 pub(super) fn policy(name: &str, rule: &Value, scenario: &str, expression: &str) -> [Value; 2] {
     let kind = |kind: &str, spec: &Value| {
         json!({

@@ -120,8 +120,7 @@ async fn existing_target_namespace_is_neither_written_nor_removed() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     let (user, target) = ("createns-there", "createns-there-target");
-    // Without permission to create namespaces, no namespace is created. The user has permission to
-    // read existing namespaces.
+    // The user has no permission to create namespaces, but can read existing namespaces.
     let read = json!({"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]});
     creator_with(&cluster, user, vec![read]).await;
     put(&cluster, &[namespace(target)]).await;
@@ -165,7 +164,7 @@ async fn requester_without_permission_to_create_namespaces_gets_none() {
     .await;
     let other = until_refused(&cluster, "createns-hidden").await;
     assert_eq!(other.replace(hidden, target), message);
-    // The namespace must be named.
+    // `createNamespace` requires `targetNamespace`.
     let reference = publish(&cluster, user, &[settings()]).await;
     let unnamed = json!({"createNamespace": true});
     let unnamed = deployment("createns-unnamed", &reference, &unnamed);

@@ -20,8 +20,7 @@ async fn until_gone(cluster: &Cluster, what: &str) {
     .unwrap();
 }
 
-/// Returns the Namespace, which must exist, must not be in deletion and must not have an owner
-/// label.
+/// Checks that the Namespace exists, is not in deletion, and has no owner label.
 async fn released(cluster: &Cluster, name: &str) {
     let found = get(cluster, &format!("namespace {name}")).await.unwrap();
     let metadata = &found["metadata"];

@@ -245,7 +245,7 @@ pub(super) fn by_key(
     all
 }
 
-/// Payloads in cosign 2's format that the right key signed as a file.
+/// Returns payloads in cosign 2's format that the right key signed as a file.
 fn payloads(statement: &Value, key: &PrivateKey) -> Vec<Forgery> {
     let hex = statement.pointer("/subject/0/digest/sha256").unwrap();
     let digest = format!("sha256:{}", hex.as_str().unwrap());

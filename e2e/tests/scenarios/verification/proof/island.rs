@@ -40,8 +40,8 @@ async fn proof_annotation_admits_without_network() {
     assert!(message.contains("1 passed"), "{message}");
 }
 
-/// Content signed by the key of the policy, by another key, and unsigned; each with and without
-/// proof.
+/// Creates content that is signed by the key of the policy, by another key, or not at all. Each
+/// object exists with and without proof.
 async fn make_objects(bench: &Workbench) {
     let run_plugin = async |arguments: &str| -> String {
         let plugin = bench.plugin().await.unwrap();

@@ -54,7 +54,7 @@ impl Scene {
         folders.next().unwrap().unwrap().path()
     }
 
-    /// Changes the cache as if the repository had been read at that time.
+    /// Changes the cache as if the repository had last been read at the time `at`.
     fn asked(&self, at: &str) {
         let text = json!({ "at": at }).to_string();
         fs_err::write(self.kept().join("asked.json"), text).unwrap();

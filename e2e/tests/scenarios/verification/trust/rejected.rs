@@ -51,13 +51,14 @@ async fn versions_of_a_rejected_refresh_are_kept() {
         state["snapshot"]["signers"] = json!(["eve"]);
     });
     scene.refuses("0/1 valid signatures").await;
-    // Metadata before that timestamp is a rollback now, even though no later refresh was complete.
+    // Metadata that is older than this timestamp is a rollback now, although no refresh with this
+    // timestamp was complete.
     for version in [5, 6] {
         scene.offer(|state| versions(state, version, version));
         let why = format!("has version {version}, older than the trusted version 7");
         scene.refuses(&why).await;
     }
-    // The metadata of the last complete refresh is a rollback too.
+    // Targets that are older than the targets of the last complete refresh are a rollback too.
     scene.offer(|state| versions(state, 8, 4));
     scene.refuses("targets.json").await;
     // Timestamp and snapshot are valid, and the targets are not.
@@ -66,7 +67,7 @@ async fn versions_of_a_rejected_refresh_are_kept() {
         state["targets"]["signers"] = json!(["eve"]);
     });
     scene.refuses("0/1 valid signatures").await;
-    // Another timestamp without valid metadata does not change this.
+    // A further timestamp with an invalid snapshot does not change the lowest accepted versions.
     scene.offer(|state| {
         versions(state, 10, 9);
         state["snapshot"]["signers"] = json!(["eve"]);

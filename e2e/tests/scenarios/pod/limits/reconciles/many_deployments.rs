@@ -8,7 +8,7 @@ use serde_json::json;
 use super::*;
 
 const DEPLOYMENTS: usize = 80;
-/// Just below the limit that admission has for one object.
+/// Number of maps in one object, whose size is just below the limit of admission for one object.
 const MAPS: usize = 2_000;
 
 fn deployment_of_maps(name: &str, reference: &str, maps: usize) -> Value {
@@ -39,7 +39,7 @@ async fn many_deployments_with_many_small_values_do_not_exhaust_memory() {
         let objects: Vec<_> = (0..DEPLOYMENTS / 2)
             .map(|number| deployment_of_maps(&format!("{user}-{number}"), &absent, MAPS))
             .collect();
-        // A call of kubectl has a deadline.
+        // A call of kubectl has a deadline, so each call creates only a few objects.
         for some in objects.chunks(10) {
             create_as(&cluster, user, some).await;
         }

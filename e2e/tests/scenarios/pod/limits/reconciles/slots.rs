@@ -14,7 +14,8 @@ const HELD: usize = 12;
 /// Maximum number of concurrent reconciles of the first and of the second requester: half of the
 /// slots, and half of the rest (`RECONCILE_SLOTS` in webhook/src/reconcile/slots.rs).
 const PER_REQUESTER: [usize; 2] = [4, 2];
-/// Well below the 30 s after which the first of the waiting installations releases its slot.
+/// Time limit for the other tenant's installation. It is well below the 30 s after which the first
+/// of the waiting installations releases its slot.
 const SOON: Duration = Duration::from_secs(20);
 
 /// Returns a CRD with this plural name and the kind `Slot`, which another CRD already defines.
@@ -40,7 +41,8 @@ fn publish_object(registry: &Registry, name: &str, object: &Value) -> String {
     publish(registry, name, &tar([file])).0
 }
 
-/// Returns the number of existing CRDs that are never established.
+/// Returns the number of existing CRDs of this user's installations. These CRDs are never
+/// established.
 async fn begun(cluster: &Cluster, user: &str) -> usize {
     let found = kubectl(cluster, "get crd -o name").await;
     found.matches(&format!("/{user}held")).count()

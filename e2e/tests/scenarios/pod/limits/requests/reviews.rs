@@ -13,8 +13,9 @@ const PARALLEL: usize = 6;
 /// Memory that reviews with empty groups may add, in KiB. The pod can receive one body of 8 MiB
 /// while it parses another one.
 const GROUPS_GROWTH: u64 = 24 << 10;
-/// Access reviews of a dry run that names ConfigMaps without permission to read them, with those of
-/// the controllers at the same time.
+/// Maximum number of access reviews during a dry run. The dry run names ConfigMaps that its user
+/// has no permission to read. The number includes the access reviews of controllers during this
+/// time.
 const ACCESS_REVIEWS: u64 = 32;
 
 #[tokio::test(flavor = "multi_thread")]

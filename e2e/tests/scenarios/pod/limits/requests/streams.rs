@@ -44,8 +44,8 @@ async fn parallel_requests_of_clients_without_the_path_use_little_memory_and_rev
     let (cluster, mut webhook) = stage().await;
     let client = cluster.client().await.unwrap();
     let (target, url) = Target::of(&cluster).await;
-    // The first request waits until the tokens were read again. The second request is rejected
-    // immediately.
+    // A request to the first URL waits until the pod has read the tokens again. A request to the
+    // second URL is rejected immediately.
     let unknown = unknown_url(&url);
     let other = format!("https://{}/x", url.authority().unwrap());
     let urls = [unknown, other.parse().unwrap()];
@@ -96,7 +96,8 @@ async fn unfinished_bodies_of_a_client_that_knows_the_path_stay_within_the_limit
     survived(&attack, &mut webhook, probe).await;
 }
 
-/// The path may have been rotated in the meantime: the connection stays open.
+/// A single wrong token does not close the connection of a client that has used the correct path,
+/// because the path may have been rotated in the meantime. Many wrong tokens close it.
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_tokens_of_a_client_that_knew_the_path_use_little_memory_and_close_its_connections() {
     let (cluster, mut webhook) = stage().await;

@@ -151,7 +151,8 @@ async fn event(cluster: &Cluster, reason: &str) -> String {
     .unwrap()
 }
 
-/// Waits until the former content is installed in place of the failed content.
+/// Waits until the former content is installed in place of the failed content, and returns the
+/// BundleDeployment.
 async fn returned(cluster: &Cluster) -> Value {
     let message = until_reason(cluster, NAME, "Ready", "RolledBack").await;
     assert!(message.ends_with("[BUNDLE-INSTALL-121]"), "{message}");
@@ -242,7 +243,7 @@ async fn failed_upgrade_returns_once_to_exactly_the_former_objects() {
             (&json!("False"), &json!("RolledBack"))
         );
     }
-    // The spec belongs to its requesters.
+    // The rollback does not change the spec, because the spec belongs to its requesters.
     assert_eq!(object["spec"]["config"], json!({"text": "second"}));
     let note = event(&cluster, "BUNDLE-INSTALL-121").await;
     assert!(note.contains("Deployment.apps/team-a/web"), "{note}");
@@ -261,7 +262,7 @@ async fn failed_upgrade_returns_once_to_exactly_the_former_objects() {
     let object = returned(&cluster).await;
     assert_eq!(states(&object), [("1.0.0", "Active"), ("2.0.0", "Failed")]);
 
-    // A write of the spec tries it again, with the same end.
+    // A write of the spec causes another attempt, which fails in the same way.
     let longer = json!({"deadline": "3s", "onFailure": "RollBack"});
     apply(&cluster, &web(&two, &longer, "second")).await;
     until_reason(&cluster, NAME, "Progressing", "WaitingForHealth").await;
@@ -283,7 +284,7 @@ async fn failed_configuration_returns_to_the_former_configuration() {
     let back = json!({"deadline": "2s", "onFailure": "RollBack", "history": 0});
     install_healthy(&cluster, &web(&one, &back, "first")).await;
     let before = objects(&cluster).await;
-    // The Deployment counts as changed, as if its Pods had failed with the configuration.
+    // The Deployment becomes unavailable, as if its Pods had failed with the new configuration.
     let patch = r#"{"status":{"availableReplicas":0,"readyReplicas":0}}"#;
     let line =
         format!("patch deployment web -n team-a --subresource=status --type=merge -p {patch}");
@@ -361,7 +362,8 @@ async fn return_is_refused_without_the_permissions_for_the_former_content() {
     let object = get(&cluster, NAME).await.unwrap();
     assert_eq!(object["status"]["installed"]["version"], "2.0.0");
 
-    // The permission alone starts no return, and the new content can still become healthy.
+    // The restored permission alone starts no rollback, so the new content can still become
+    // healthy.
     kubectl(
         &cluster,
         "create rolebinding secrets -n team-a --role secrets --user ana@example.com",

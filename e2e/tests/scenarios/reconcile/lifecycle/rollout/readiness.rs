@@ -1,5 +1,5 @@
-//! Phases that wait until the former phase is healthy, and probes of a package. No controllers run,
-//! so the scenarios write the status of objects.
+//! Phases that wait until the previous phase is healthy, and probes of a package. No controllers
+//! run, so the scenarios write the status of objects.
 
 use e2e::{Cluster, Webhook, wait};
 use serde_json::{Value, json};
@@ -252,7 +252,8 @@ async fn deadline_passes_while_an_installation_waits_between_phases() {
     assert_eq!(host(&cluster).await, "v1.example.com");
     assert_eq!(object["status"]["installed"]["version"], "1.0.0");
 
-    // With Hold, the content waits further, and it is installed when it is healthy.
+    // With `Hold`, the installation continues to wait, and is completed when the Deployment is
+    // healthy.
     let hold = json!({"waitFor": "Ready", "deadline": "2s"});
     apply(&cluster, &web(&two, &hold)).await;
     let message = until_reason(&cluster, NAME, "Ready", "ProgressDeadlineExceeded").await;

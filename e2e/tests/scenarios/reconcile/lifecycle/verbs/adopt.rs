@@ -60,7 +60,7 @@ async fn plan_has_the_steps_of_the_upgrade_and_none_after_it() {
         assert!(names.contains(&step), "{step}: {names:?}");
     }
     assert_eq!(upgrade["objects"][0]["change"], "configured");
-    // A configuration of the same content needs no check of the package.
+    // A deployment of the installed content needs no check of the package.
     let former = plan(&cluster, &format!("web {one}"), 0).await;
     assert_eq!(steps(&former), steps(&installed));
 
@@ -68,8 +68,8 @@ async fn plan_has_the_steps_of_the_upgrade_and_none_after_it() {
     upgraded.success().unwrap();
     assert_eq!(steps(&plan(&cluster, "web", 0).await), steps(&installed));
 
-    // Without permission for the inventory, the plan starts from the status. A user without
-    // permission for the objects gets the failed check.
+    // Without permission to read the inventory, the plan starts from the status. For a user without
+    // permission to write the objects, the plan contains a failed check.
     for line in [
         "create clusterrole reader --verb get,list --resource bundledeployments.core.rukpak.io,bundles.core.rukpak.io,provisionerclasses.core.rukpak.io",
         "create clusterrolebinding reader --clusterrole reader --user vera",
@@ -103,7 +103,7 @@ async fn objects_of_kubectl_and_helm_are_adopted_and_stay_after_unmanage() {
         &existing("web", json!({"text": "hello", "old": "x"})),
     )
     .await;
-    // A field of another manager.
+    // Another field manager sets a field.
     kubectl(
         &cluster,
         "patch configmap web -n team-a --type merge --field-manager team -p {\"data\":{\"team\":\"a\"}}",
@@ -194,7 +194,7 @@ async fn adoption_requires_the_permission_to_update_the_objects() {
     let adopted = plugin.args(["adopt", "web", &one, "--yes"]).output().await;
     let message = adopted.unwrap().failure(3).unwrap();
     assert!(message.contains("[BUNDLE-CLUSTER-021]"), "{message}");
-    // Without the preview of the plugin.
+    // The same adoption, without the preview of the plugin.
     let object = deployment("web", &one, &json!({"collision": "Adopt"}));
     crate::scenarios::reconcile::apply_with_kubeconfig(&cluster, &object, &ana).await;
     crate::scenarios::reconcile::until(&cluster, "bundledeployment web", "Authorized", "False")

@@ -75,7 +75,8 @@ impl Repository {
         self.write(&format!("{name}/manifests/all.yaml"), &object);
     }
 
-    /// Commits all files in place of the last commit if `amend` is set, and pushes branch and tag.
+    /// Commits all files, and pushes branch and tag. With `amend`, replaces the last commit.
+    /// Returns the hash of the commit.
     pub(in crate::scenarios) async fn push(&self, amend: bool) -> String {
         self.git("add --all").await;
         let amend = if amend { " --amend" } else { "" };
