@@ -112,8 +112,8 @@ impl WriteSettings {
         Ok(written.filter(|_| self.dry_run == DryRun::None))
     }
 
-    /// Does the same as [`apply`](Self::apply), with `word` for a change in kubectl's line. Also
-    /// returns the result of a dry run of the API server.
+    /// Does the same as [`apply`](Self::apply). `word` replaces kubectl's word for a changed
+    /// object. Also returns the result of a dry run of the API server.
     pub(super) async fn apply_as<K>(
         &self,
         ui: &mut Ui,

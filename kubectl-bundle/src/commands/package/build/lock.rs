@@ -86,7 +86,7 @@ fn entry(found: &FoundImage, image: &ImageReference, answer: &RawManifest) -> Lo
                 .manifests
                 .iter()
                 .filter_map(|entry| entry.platform.as_ref())
-                // Some image builders store attestations as entries with this platform.
+                // Some image builders store attestations as entries with the platform `unknown`.
                 .filter(|platform| platform.os != "unknown")
                 .map(ToString::to_string)
                 .collect();
