@@ -92,8 +92,8 @@ fn wait_for_output(
 ) -> Result<CommandOutput, ProcessError> {
     let end = Instant::now() + limits.time;
     if let (Some(mut stdin), Some(input)) = (child.stdin.take(), input) {
-        // The input is written on a thread. A command that does not read its input would block the
-        // write.
+        // The input is written on a thread, because the write would block if the command did not
+        // read its input.
         thread::spawn(move || drop(stdin.write_all(&input)));
     }
     let (sender, received) = mpsc::channel();

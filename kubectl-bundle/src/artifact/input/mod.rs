@@ -126,8 +126,8 @@ pub(crate) fn gather(path: &Path) -> Outcome<Files> {
 }
 
 /// Adds `manifests/` and its subfolders to `files` if they are empty. Images can contain empty
-/// folders, for which the reconciler reports an error like RukPak. With these entries, `build`
-/// reports the same error. Empty folders are therefore never packed.
+/// folders, for which the reconciler and RukPak report an error. With these entries, `build`
+/// reports the same error, so empty folders are never packed.
 fn empty_folders(path: &Path, files: &mut Files) {
     let has = |files: &Files, folder: &str| files.keys().any(|path| path.starts_with(folder));
     let manifests = path.join("manifests");

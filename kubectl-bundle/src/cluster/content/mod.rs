@@ -190,9 +190,9 @@ impl ContentService {
         Ok(found)
     }
 
-    /// Sends a request to the pods, one after the other, and repeats this until a pod responds
-    /// other than with status 429 or 503. Fails after [`SEARCH_TIMEOUT`], or after [`MAX_FAILURES`]
-    /// rounds with a failed connection.
+    /// Sends a request to the pods, one after the other, and retries until a pod responds with
+    /// another status than 429 or 503. Fails after [`SEARCH_TIMEOUT`], or after [`MAX_FAILURES`]
+    /// rounds that end with a failed connection.
     async fn send(&self, request: &ContentRequest) -> Outcome<ContentResponse> {
         let deadline = Instant::now() + SEARCH_TIMEOUT;
         let mut failures = 0;

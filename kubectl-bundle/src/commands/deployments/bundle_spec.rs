@@ -96,7 +96,8 @@ impl ResolvedImage {
 }
 
 impl BundleContent {
-    /// Pins the reference, prints the digest, and reads the signatures for the proof annotation.
+    /// Returns the reference for the spec. Unless `keep_tag` is set, pins the reference and prints
+    /// the digest. If `with_proof` is also set, reads the signatures for the proof annotation.
     pub(super) async fn describe(&self, ui: &mut Ui) -> Outcome<ResolvedImage> {
         let (mut proof, mut known) = (None, None);
         let reference = if self.keep_tag {

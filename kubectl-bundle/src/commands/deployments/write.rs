@@ -43,7 +43,8 @@ pub(super) struct WriteOutcome {
 }
 
 impl WriteOutcome {
-    /// Returns the failure that the deployment had before, if its spec did not change.
+    /// Returns the failure that the deployment had before the write, if the write did not change
+    /// the spec.
     pub(super) fn known_failure(&self) -> Option<String> {
         let before = self.applied.before.as_ref()?;
         let generation = |object: &Value| object["metadata"]["generation"].as_i64();

@@ -236,7 +236,7 @@ async fn until(bench: &Bench<'_>, prefix: &str, expected: usize, began: Instant)
     Ok(began.elapsed().as_secs_f64())
 }
 
-/// Counts the processes that serve a repository, again and again, and keeps the highest number.
+/// Samples the number of processes that serve a repository, and keeps the highest number.
 struct Sessions {
     peak: Arc<AtomicUsize>,
     is_done: Arc<AtomicBool>,

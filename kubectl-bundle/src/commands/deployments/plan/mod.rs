@@ -139,6 +139,7 @@ impl Plan {
     }
 
     /// Returns the Bundle of the current template, if the plan is for the content of the template.
+    /// Also returns `None` without permission to list Bundles.
     async fn bundle(
         &self,
         cluster: &Cluster,

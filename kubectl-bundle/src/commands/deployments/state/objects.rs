@@ -179,8 +179,9 @@ pub(crate) fn live(kind: &Kind, metadata: &ObjectMeta, object: &Value) -> LiveOb
     }
 }
 
-/// Returns `true` if bundle-webhook applied the object. Any user with write access to the object
-/// can forge this entry. Labels alone are not enough, because controllers copy them.
+/// Returns `true` if `managedFields` has an entry for an apply by bundle-webhook. Any user with
+/// write access to the object can forge this entry. Labels alone are not enough, because
+/// controllers copy them.
 fn is_applied_by_webhook(metadata: &ObjectMeta) -> bool {
     metadata.managed_fields.iter().flatten().any(|entry| {
         entry.manager.as_deref() == Some(names::FIELD_MANAGER)

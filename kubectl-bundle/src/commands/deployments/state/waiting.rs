@@ -14,8 +14,8 @@ use crate::cluster::wait::{Wait, WaitState, deleted_error, timeout_error};
 use crate::failure::{Failure, Outcome};
 use crate::ui::Ui;
 
-/// A failure from before the command that the command did not resolve occurs again within this
-/// time, because the reconciler retries within 30 s.
+/// Time for which the failure from before the command is ignored. The reconciler retries within 30
+/// s, so a failure that the command resolved is no longer reported after this time.
 const RECURRENCE_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// Returns the message of the failure that the object has before it is written.
@@ -25,8 +25,8 @@ pub(crate) fn known_failure(before: &BundleDeployment) -> Option<String> {
 
 /// Waits until the BundleDeployment `name` reaches `goal`. Returns an error for a permanent
 /// failure. Also returns an error for a timeout, with the unmet conditions. `known` is the failure
-/// before the command. The command may have resolved this failure, so the failure ends the wait
-/// only when it occurs again.
+/// before the command. The command may have resolved this failure, so the same failure ends the
+/// wait only after [`RECURRENCE_TIMEOUT`].
 pub(crate) async fn wait_until(
     ui: &mut Ui,
     cluster: &Cluster,

@@ -62,9 +62,10 @@ impl Unmanage {
 }
 
 impl Unmanage {
-    /// Deletes the BundleDeployment, but only a version of it with `spec.deletion.objects: Orphan`.
-    /// If the object changed between the patch and the deletion, both are repeated. Such changes
-    /// are frequent: the pod updates the status, and another user can change `spec.deletion`.
+    /// Deletes the BundleDeployment, but only a version that has `spec.deletion.objects: Orphan`.
+    /// If the object changes between the patch and the deletion, the object is read again, and
+    /// patched again if necessary. For example, the pod updates the status, or another user changes
+    /// `spec.deletion`.
     async fn delete(
         &self,
         ui: &mut Ui,

@@ -10,6 +10,7 @@ use crate::flags::{Environment, OutputFlags, RegistryFlags};
 
 /// Describe a bundle: package, layers, images, objects, the permissions that an installation
 /// requires, and signatures.
+///
 /// The source is a reference in a registry, an OCI layout or archive, or a folder of manifests. A
 /// path that exists is read as a path. Only the manifest and the small layers that contain
 /// manifests are read. Images and indexes that are not bundles can be described too. Signatures are

@@ -126,7 +126,8 @@ fn is_bundle(entry: &Descriptor) -> bool {
     kind.starts_with(media::SIGSTORE_BUNDLE_PREFIX)
 }
 
-/// Returns the entry with the annotations of its manifest; `None` if the manifest was deleted.
+/// Returns the entry with the artifact type and the annotations of its manifest; `None` if the
+/// manifest was deleted.
 async fn read_entry(
     source: &ImageSource,
     mut entry: Descriptor,

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::manifests::EmbeddedManifest;
 
-/// Returns one line for each binding.
+/// Returns a heading, and one line for each subject of each binding.
 pub(super) fn of(manifests: &[EmbeddedManifest]) -> Vec<String> {
     let mut lines = vec!["the installation grants these permissions:".to_owned()];
     for manifest in manifests {
