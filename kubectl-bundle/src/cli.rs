@@ -161,7 +161,8 @@ verbs! {
 
 /// Returns clap's command.
 pub(crate) fn command() -> clap::Command {
-    // Helm's flag `--password-stdin` is an alias for verbs that have no flag with this name.
+    // Helm's flag name `--password-stdin` is an alias of `--registry-password-stdin`, for verbs
+    // that have no other flag `--password-stdin`.
     Cli::command().mut_subcommands(|verb| {
         let has = |id: &str| verb.get_arguments().any(|argument| argument.get_id() == id);
         if has("registry_password_stdin") && !has("password_stdin") {

@@ -14,7 +14,8 @@ use crate::failure::{Failure, Outcome};
 use crate::ui::Ui;
 use crate::ui::password::PasswordSource;
 
-/// Every signature that is read is verified.
+/// The client returns at most as many signatures as the verification examines. Therefore every
+/// signature that is read is verified.
 const _: () = assert!(bundle_oci::limits::REFERRERS <= bundle_trust::verify::MAX_SIGNATURES);
 
 /// Settings for registries.

@@ -235,7 +235,7 @@ fn lifecycles(text: &str, lives: &mut BTreeMap<String, Life>) -> Result<()> {
                 let [group, version, kind] = quoted[..] else {
                     bail!("not a replacement: {body}");
                 };
-                // One marker in the sources is on the list type.
+                // One replacement in the sources names the list type.
                 let kind = kind.strip_suffix("List").unwrap_or(kind);
                 life.replacement = Some(if group.is_empty() {
                     format!("{version}/{kind}")

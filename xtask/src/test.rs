@@ -165,8 +165,8 @@ fn step(steps: &mut Vec<Step>, name: &'static str, work: impl FnOnce() -> Result
     });
 }
 
-/// With `ring` in addition to aws-lc-rs, rustls could not select a provider and would panic at the
-/// first connection.
+/// Returns an error if a package depends on `ring`. With both `ring` and aws-lc-rs, rustls could
+/// not select a provider and would panic at the first connection.
 fn one_provider() -> Result<()> {
     let tree = Command::new(cargo_program())
         .args([

@@ -195,7 +195,7 @@ pub enum AllowDeny {
     Deny,
 }
 
-/// Observed state of an object that can be used or not, such as a class.
+/// Observed state of a ProvisionerClass or a SignaturePolicy.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReadyStatus {

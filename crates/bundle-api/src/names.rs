@@ -37,7 +37,7 @@ pub const STATUS_MANAGER: &str = "bundle-webhook-status";
 pub const LABEL_OWNER_KIND: &str = "core.rukpak.io/owner-kind";
 /// Label on Bundles and installed objects with the name of the owner.
 pub const LABEL_OWNER_NAME: &str = "core.rukpak.io/owner-name";
-/// Label on a Bundle of a template with the hash of the template.
+/// Label on a Bundle that the pod created from a template: the hash of the template.
 pub const LABEL_TEMPLATE_HASH: &str = "core.rukpak.io/bundle-template-hash";
 /// Label on a template and its Bundle: the first digits of the digest of the archive that
 /// `kubectl bundle run` uploads.
@@ -58,8 +58,7 @@ pub const ANNOTATION_APPLYSET_NAMESPACES: &str = "applyset.kubernetes.io/additio
 
 /// Field manager of `status.admission` of this project's kinds.
 pub const SEAL_MANAGER: &str = "bundle-webhook-seal";
-/// Field manager of the conditions of an object of this project's kinds that is too large to be
-/// read.
+/// Field manager of the conditions that the pod sets on an object that is too large to be read.
 pub const UNREADABLE_MANAGER: &str = "bundle-webhook-unreadable";
 
 /// Annotation with the admission stamp: the requester of this spec, with a MAC. Only the pod has
@@ -76,8 +75,9 @@ pub const ANNOTATION_PROOF: &str = "core.rukpak.io/proof";
 /// other clients created under the same name. The pod reads the mark only if it does not know
 /// whether its own request created the object.
 pub const ANNOTATION_CREATION_MARK: &str = "core.rukpak.io/creation-mark";
-/// Annotation of a Secret in an operator's content: name of the Service in the same namespace for
-/// which the pod issues its certificate and key.
+/// Annotation of a Secret in an operator's content. The value is the name of a Service in the same
+/// namespace. The pod issues a certificate for this Service, and writes the certificate and its key
+/// into the Secret.
 pub const ANNOTATION_SERVING_CERTIFICATE: &str = "core.rukpak.io/serving-certificate";
 /// Annotation of a webhook configuration or CustomResourceDefinition in an operator's content. The
 /// value is `NAMESPACE/NAME` of a Service. The pod writes the certificate authorities of this

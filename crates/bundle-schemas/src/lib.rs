@@ -1,7 +1,7 @@
-//! The OpenAPI schemas of Kubernetes' own kinds, of one release for each supported minor version.
-//! The schemas are a compressed table in the program. Only `kubectl-bundle` contains this table,
-//! because the API server makes these checks for the pod. `bundle_core::check` compares objects
-//! with schemas.
+//! The OpenAPI schemas of Kubernetes' own kinds, of one release for each supported minor version,
+//! as a compressed table. `bundle_core::check` compares objects with these schemas. Only
+//! `kubectl-bundle` contains the table. The pod needs no table, because the API server validates
+//! the objects that the pod applies.
 
 use std::collections::HashMap;
 use std::io::Read as _;
@@ -21,18 +21,20 @@ const TABLE: &[u8] = include_bytes!("table.json.gz");
 struct Stored {
     /// Kubernetes releases, oldest first: `1.36.3`.
     versions: Vec<String>,
-    /// Number of the definition in each release, by `GROUP/VERSION/KIND`.
+    /// For each `GROUP/VERSION/KIND`: the index in `definitions` for each release, or `None` if the
+    /// release does not have the kind.
     kinds: HashMap<String, Vec<Option<usize>>>,
-    /// Schemas. `$ref` is the number of another schema. A schema with `$ref` can have a default.
+    /// Schemas. The value of `$ref` is the index of another schema. A schema with `$ref` can have a
+    /// default.
     definitions: Vec<Value>,
 }
 
-/// Table with the requested definitions.
+/// The table, and its definitions with resolved references.
 #[derive(Debug)]
 struct Table {
     stored: Stored,
     minors: Vec<Minor>,
-    /// Definitions without references.
+    /// Definitions with resolved references. A definition is resolved when it is first requested.
     expanded: Vec<OnceLock<Value>>,
 }
 
@@ -63,7 +65,7 @@ pub fn newest_release() -> &'static str {
     LOADED.stored.versions.last().map_or("", String::as_str)
 }
 
-/// Schemas of the table.
+/// The schemas of Kubernetes' own kinds, from the table.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct BuiltinSchemas;
 
@@ -110,8 +112,8 @@ impl Table {
                     .map(|(key, value)| (key.clone(), self.inline(value)));
                 Value::Object(fields.collect())
             }
-            // The lists in these schemas contain only texts and numbers, and no alternatives.
-            // Therefore they contain no references.
+            // The table has no `oneOf`, `anyOf` or `allOf`, so lists contain only texts and
+            // numbers, and never references.
             other => other.clone(),
         }
     }

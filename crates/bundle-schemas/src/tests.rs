@@ -57,7 +57,7 @@ fn has_enumerations_keys_and_only_what_the_server_requires() {
     );
 }
 
-/// Maps that only a status contains.
+/// Names of maps that occur only in the status of objects.
 const OF_STATUS: &[&str] = &[
     "allocatable",
     "allocatedResourceStatuses",

@@ -36,7 +36,7 @@ pub(crate) struct CheckedFolder {
 
 /// A bundle in memory.
 pub(crate) struct BuiltBundle {
-    /// Image.
+    /// Packed image.
     pub(crate) packed: PackedImage,
     /// Parsed content.
     pub(crate) content: Content,
@@ -88,15 +88,16 @@ pub(crate) fn open(ui: &mut Ui, path: &Path, options: BuildOptions) -> Outcome<C
     let mut all = packing.content(&input.files)?;
     let content = input.content(&all, &target).map_err(located)?;
     let warnings = content.warnings.iter().cloned().map(|mut finding| {
-        // In a folder, the author can write the lock file again, so these warnings are errors. A
-        // built bundle cannot be changed.
+        // In a folder, these warnings become errors, because the author can write the lock file
+        // again. For a built bundle they stay warnings, because a built bundle cannot be changed.
         if [codes::images::NOT_LOCKED, codes::images::UNKNOWN_LOCKED].contains(&finding.code) {
             finding.severity = Severity::Error;
         }
         finding
     });
     let mut found: Findings = warnings.collect();
-    // The git checkout and other files of a packed chart are in its parent folder.
+    // `path` is a file if it is a packed chart. Its git checkout and other files are then in the
+    // parent folder.
     let folder = match path.parent() {
         Some(parent) if path.is_file() => parent,
         _ => path,
@@ -180,7 +181,7 @@ pub(crate) fn build(ui: &mut Ui, path: &Path) -> Outcome<BuiltBundle> {
     open(ui, path, BuildOptions::default())?.pack(ui)
 }
 
-/// Returns the packed folder at this location.
+/// Builds the folder at this location, and returns the packed image.
 pub(crate) fn packed(ui: &mut Ui, location: &ArtifactLocation) -> Outcome<PackedImage> {
     let path = match location {
         ArtifactLocation::Folder(path)

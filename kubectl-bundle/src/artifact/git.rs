@@ -166,8 +166,9 @@ fn run(folder: &Path, arguments: &[&str]) -> io::Result<Option<String>> {
         .map(|text| text.trim_end().to_owned()))
 }
 
-/// Returns the URL that is the same for every protocol of the clone. It has no credentials. `https`
-/// replaces ssh on the default port of ssh. `None` if the address has no public form.
+/// Returns the public URL of a remote, without credentials and query. Remotes with ssh on its
+/// default port become `https` URLs, so that clones with either protocol record the same URL.
+/// Returns `None` if the address has no public form.
 fn public(address: &str) -> Option<String> {
     let plain = |text: &str| !text.chars().any(|c| c.is_control() || c.is_whitespace());
     if !plain(address) {

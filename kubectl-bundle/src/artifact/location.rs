@@ -171,8 +171,8 @@ impl fmt::Display for ArtifactLocation {
     }
 }
 
-/// Returns the existing path and the selected image. If several parts of the text are existing
-/// paths, the longest path is used.
+/// Returns the existing path at the beginning of the text, and the selected image. If several
+/// beginnings of the text are existing paths, the longest path is used.
 fn on_disk(text: &str) -> Option<(PathBuf, ImageSelector)> {
     if Path::new(text).exists() {
         return Some((text.into(), ImageSelector::Only));
@@ -197,7 +197,7 @@ fn pick(text: &str) -> Option<ImageSelector> {
 
 /// Splits `PATH:NAME` or `PATH@DIGEST`. `PATH` need not exist.
 fn split(text: &str) -> (PathBuf, ImageSelector) {
-    // A drive letter such as `C:` is not a path.
+    // The colon of a drive letter (`C:\`) is part of the path.
     let from = if text
         .get(1..3)
         .is_some_and(|rest| rest == ":\\" || rest == ":/")

@@ -83,7 +83,7 @@ impl Packing {
     }
 }
 
-/// Records the git origin, unless `bundle.yaml` contains an origin.
+/// Adds source and commit of the git checkout to the annotations. Existing annotations are kept.
 fn record(
     ui: &mut Ui,
     folder: &Path,

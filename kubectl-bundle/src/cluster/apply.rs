@@ -45,7 +45,7 @@ pub(crate) enum Change {
 }
 
 impl Change {
-    /// Returns kubectl's word.
+    /// Returns kubectl's word for the result.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Created => "created",

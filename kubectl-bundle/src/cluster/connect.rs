@@ -55,7 +55,8 @@ impl Cluster {
                     &error,
                 )
             })?
-            // This layer is the innermost layer, so that each attempt is logged.
+            // This layer is the innermost of these layers, so that it logs each attempt of the
+            // retry layer.
             .with_layer(&RequestLogLayer::new(&server))
             // Retried requests must be cloned, which kube's own stack does not support.
             .with_layer(&BufferLayer::new(64))

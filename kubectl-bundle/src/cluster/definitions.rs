@@ -1,5 +1,5 @@
 //! Upgrades of CustomResourceDefinitions: the checks that bundle-webhook runs before it applies new
-//! content. The user of the command reads definitions and custom resources.
+//! content. The command reads definitions and custom resources with the permissions of its user.
 
 use bundle_cluster::error;
 use bundle_cluster::object::custom_resources::ResourceValidation;

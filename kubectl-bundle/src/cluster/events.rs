@@ -1,5 +1,5 @@
-//! Events of bundle-webhook. The reason of a Warning is the diagnostic code of the failure in a
-//! condition.
+//! Events of bundle-webhook. The reason of a Warning is the diagnostic code of a failure. A
+//! condition contains the message of the same failure.
 
 use bundle_cluster::namespaced;
 use bundle_core::diagnostic::{Code, all_codes};

@@ -71,8 +71,8 @@ fn denied_by_webhook(status: &Status) -> bool {
     status.message.contains("admission webhook \"") && status.message.contains("denied the request")
 }
 
-/// Returns exit code 3 for a denial, and 4 for an error of the server. Returns 1 for all other
-/// errors, such as "not found" and conflicts.
+/// Returns exit code 3 for a denial, and 4 for a server that failed or is overloaded (status 5xx or
+/// 429). Returns 1 for all other errors, such as "not found" and conflicts.
 pub(crate) fn exit(status: &Status) -> Exit {
     // The webhook of this project responds with 5xx or 429 if it could not decide.
     match status.code {

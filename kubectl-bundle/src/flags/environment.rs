@@ -144,7 +144,7 @@ impl Environment {
         self.stdin_is_terminal && self.stderr_is_terminal && !self.ci
     }
 
-    /// Returns the default source of an identity token.
+    /// Returns the source of an identity token in the environment, if there is one.
     pub(crate) fn token_source(&self) -> Option<TokenSource> {
         self.token.clone()
     }

@@ -240,7 +240,8 @@ fn simple_signing(bytes: Vec<u8>) -> RawSignature {
     }
 }
 
-/// Returns the time for verification. A tolerance is added for services with clocks that are ahead.
+/// Returns the time for verification: 5 minutes after the current time, because the clocks of
+/// services can be ahead.
 fn now() -> Timestamp {
     Timestamp::now() + Duration::from_secs(300)
 }

@@ -24,7 +24,8 @@ impl CommandLookup {
     }
 }
 
-/// Searches for a command. `name` has no file extension, which some operating systems require.
+/// Searches for a command. `name` has no file extension. The search adds the extension that the
+/// operating system requires.
 pub(crate) fn find(name: &str) -> CommandLookup {
     let folders: Vec<PathBuf> = env::var_os("PATH")
         .map(|path| env::split_paths(&path).collect())

@@ -1,5 +1,5 @@
-//! Runs all external commands with limits on time and output. After a command, none of its
-//! processes is running.
+//! Runs all external commands with limits on time and output. A command that exceeds a limit is
+//! killed. Its child processes are killed too, if the command has its own process group.
 
 use std::io::{self, Read, Write as _};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -92,8 +92,8 @@ fn wait_for_output(
 ) -> Result<CommandOutput, ProcessError> {
     let end = Instant::now() + limits.time;
     if let (Some(mut stdin), Some(input)) = (child.stdin.take(), input) {
-        // The input is written on a thread. A command that does not read its input would block the
-        // write.
+        // The input is written on a thread, because the write would block if the command did not
+        // read its input.
         thread::spawn(move || drop(stdin.write_all(&input)));
     }
     let (sender, received) = mpsc::channel();
@@ -138,7 +138,7 @@ fn wait_for_output(
 
 /// Reads a pipe on a thread, because a full pipe would block the command. From stdout, at most
 /// `limit` bytes and one more byte are read. Stderr is read to its end, and bytes above the limit
-/// are discarded. Returns the bytes, and `true` if they are from stdout.
+/// are discarded. Sends the bytes, and `true` if they are from stdout.
 fn read(
     pipe: impl Read + Send + 'static,
     limit: u64,

@@ -79,8 +79,8 @@ impl Ui {
         }
     }
 
-    /// Sets the verb. If a hint names a flag that this verb does not have, the hint then also names
-    /// the verb with this flag.
+    /// Sets the current verb. If a hint names a flag that only another verb has, the hint then also
+    /// names this other verb.
     pub(crate) fn set_verb(&mut self, verb: VerbFlags) {
         self.verb = Some(verb);
     }

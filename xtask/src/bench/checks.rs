@@ -13,7 +13,8 @@ use super::table::Table;
 const OBJECTS: usize = 500;
 const ROUNDS: usize = 15;
 
-/// Supported range of the package, and its number of versions in the table.
+/// For each case: the versions of the table that the package supports, as text, and the supported
+/// range of the package.
 const CASES: &[(&str, &str)] = &[
     ("no version of the table", "<1.30"),
     ("the newest version", ">=1.36 <1.37"),

@@ -96,7 +96,7 @@ fn milliseconds(time: Duration) -> String {
     format!("{:.0} ms", time.as_secs_f64() * 1_000.0)
 }
 
-/// A ProvisionerClass. Its review needs no other object.
+/// Returns a ProvisionerClass. Its review needs no other object.
 fn class(number: usize) -> Value {
     json!({
         "apiVersion": "core.rukpak.io/v1alpha1",
@@ -157,8 +157,8 @@ async fn until_ready(node: &NodeRelease, replicas: usize) -> Result<()> {
     .await
 }
 
-/// Kills a container, and returns the time from the start of its replacement until `/readyz`
-/// succeeds.
+/// Kills the container of the follower. Returns the time from the start of its replacement until
+/// `/readyz` succeeds.
 async fn start(node: &NodeRelease) -> Result<Duration> {
     until_ready(node, 2).await?;
     let leader = node.holder().await?;

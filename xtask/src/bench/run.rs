@@ -19,7 +19,8 @@ pub(super) struct Cost {
     pub(super) mebibytes: f64,
 }
 
-/// Returns a command in a clean environment. Its words need no quoting.
+/// Returns a command in a clean environment. The words of `line` are separated by spaces, and need
+/// no quoting.
 pub(super) fn command(program: &Path, home: &Path, line: &str) -> Command {
     let mut command = Command::new(program);
     command

@@ -170,7 +170,8 @@ fn module(version: &str) -> Result<PathBuf> {
     Ok(Path::new(folder).to_owned())
 }
 
-/// Returns an error if the newest version in the table is not the version that the tests build.
+/// Returns a message if the newest version in the table is not the version that the tests build,
+/// else `None`.
 pub(crate) fn stale() -> Result<Option<String>> {
     let version = crate::apis::version()?;
     let fresh = bundle_schemas::newest_release() == version;

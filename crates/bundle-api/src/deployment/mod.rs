@@ -227,9 +227,9 @@ pub struct Rollout {
     /// spec changes. Default: `Hold`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_failure: Option<OnFailure>,
-    /// Condition for the next phase of an installation of new content. `Applied` applies the objects
-    /// of the next phase as soon as the objects of a phase are applied. `Ready` also waits until
-    /// they are healthy. Default: `Applied`.
+    /// Condition under which the next phase starts when new content is installed. `Applied`: all
+    /// objects of the current phase are applied. `Ready`: these objects are also healthy. Default:
+    /// `Applied`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_for: Option<WaitFor>,
     /// Number of earlier revisions that are kept. Default: 5.
@@ -277,9 +277,9 @@ pub enum OnFailure {
     RollBack,
 }
 
-/// Condition for the next phase of an installation of new content. `Applied` applies the objects of
-/// the next phase as soon as the objects of a phase are applied. `Ready` also waits until they are
-/// healthy. Default: `Applied`.
+/// Condition under which the next phase starts when new content is installed. `Applied`: all
+/// objects of the current phase are applied. `Ready`: these objects are also healthy. Default:
+/// `Applied`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum WaitFor {
     /// The objects of the phase are applied.
@@ -361,7 +361,8 @@ pub struct CrdUpgradeException {
     /// `NoStoredVersionRemoved`, `NoConversionRemoved`, `NoExistingFieldRemoved`,
     /// `ServedVersionValidator`, `ExistingCustomResources`, `Enum`, `Required`, `Maximum`,
     /// `MaxItems`, `MaxLength`, `MaxProperties`, `Minimum`, `MinItems`, `MinLength`,
-    /// `MinProperties`, `Default`, `Type`, `UnknownChange`. `ChangeValidator` covers `Enum` and all checks after `Enum` in this list.
+    /// `MinProperties`, `Default`, `Type`, `UnknownChange`. `ChangeValidator` covers `Enum` and all
+    /// checks after `Enum` in this list.
     pub check: String,
     /// Reason for the exception. `status.warnings` shows this reason instead of the result of the
     /// check.

@@ -125,10 +125,9 @@ pub(crate) fn gather(path: &Path) -> Outcome<Files> {
     Ok(files)
 }
 
-/// Adds `manifests/` and its folders to `files` if they are empty. Images can contain empty
-/// folders, and the reconciler reports them like RukPak.
-///
-/// Empty folders are never packed, because each empty folder is an error.
+/// Adds `manifests/` and its subfolders to `files` if they are empty. Images can contain empty
+/// folders, for which the reconciler and RukPak report an error. With these entries, `build`
+/// reports the same error, so empty folders are never packed.
 fn empty_folders(path: &Path, files: &mut Files) {
     let has = |files: &Files, folder: &str| files.keys().any(|path| path.starts_with(folder));
     let manifests = path.join("manifests");
@@ -176,7 +175,7 @@ pub(crate) enum MetadataError {
     Wrong(Findings),
 }
 
-/// Returns the package for these files.
+/// Returns the package metadata for these files, from the content, the flags and the defaults.
 pub(crate) fn described(files: &Files, known: &FallbackMetadata) -> Result<Package, MetadataError> {
     let wrong = MetadataError::Wrong;
     let flag = |flag: &str, finding: Finding| MetadataError::Wrong(finding.at_field(flag).into());

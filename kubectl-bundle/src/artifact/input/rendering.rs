@@ -13,7 +13,8 @@ use bundle_oci::chart::{self, CommandFiles};
 use super::program;
 use crate::failure::{Failure, Outcome};
 
-/// Returns the standard output of the command. The command runs twice if its output may be random.
+/// Returns the standard output of the command. If the output may be random, the command runs twice,
+/// and the outputs are compared.
 pub(super) fn run(command: &RenderCommand, files: &Files) -> Outcome<Vec<u8>> {
     let unwritable = |error| unwritable(command.program, &error);
     let folder = tempfile::tempdir().map_err(unwritable)?;

@@ -81,7 +81,8 @@ impl ContentAddress {
         let is_needed = from_flag.is_none();
         let registration = match Registration::read(cluster).await {
             Ok(Some(found)) => found,
-            // Users without permission to read the registration can pass these values with flags.
+            // If the flag sets the authorities, the registration is not required. Users without
+            // permission to read the registration can therefore use the command.
             Ok(None) | Err(Failure::Server(_)) if !is_needed => Registration::default(),
             Ok(None) => {
                 return Err(unknown(
@@ -116,9 +117,9 @@ impl ContentAddress {
 }
 
 impl Cluster {
-    /// Returns the namespace of the inventories: `selected`, or the default one for the namespace
-    /// of bundle-webhook in its registration. Without a registration, or without permission to read
-    /// it, bundle-webhook is in its default namespace.
+    /// Returns the namespace of the inventories: `selected`, or the default state namespace for the
+    /// system namespace. The system namespace comes from the webhook registration. If the
+    /// registration cannot be read, the default system namespace is used.
     pub(crate) async fn state_namespace(&self, selected: Option<&KubeName>) -> String {
         if let Some(selected) = selected {
             return selected.to_string();
@@ -146,7 +147,7 @@ impl Registration {
         }))
     }
 
-    /// Returns the Service of the pods.
+    /// Returns the Service of the pods. `is_read` is `true` if the registration was read.
     fn pods(self, settings: &ContentServiceSettings, is_read: bool) -> Outcome<PodService> {
         let (namespace, name) = match self.service {
             Some(found) => found,
@@ -177,8 +178,8 @@ impl PodService {
         format!("{}.{}.svc", self.name, self.namespace)
     }
 
-    /// Returns the running pods. Pods that are ready are first. Only the leader has content, and
-    /// most users have no permission to read which pod is the leader.
+    /// Returns the running pods. Pods that are ready are first. The caller tries all pods: only the
+    /// leader has content, and most users have no permission to read which pod is the leader.
     pub(super) async fn pods(&self, cluster: &Cluster) -> Outcome<Vec<WebhookPod>> {
         let services: Api<Service> = Api::namespaced(cluster.client.clone(), &self.namespace);
         let service = cluster.ask(ByName(&services).get(&self.name)).await?;

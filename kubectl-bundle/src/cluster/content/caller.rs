@@ -102,7 +102,7 @@ pub(super) async fn token(settings: &KubeSettings) -> Outcome<HeaderValue> {
     let Some(layer) = config.auth_layer().map_err(|error| unusable(&error))? else {
         return Err(none());
     };
-    // The layer adds the header to a request, and this test service returns the header.
+    // The layer adds the header to a request, and this service returns the headers of the request.
     let echo = tower::service_fn(async |request: Request<Body>| {
         let mut response = Response::new(());
         *response.headers_mut() = request.into_parts().0.headers;

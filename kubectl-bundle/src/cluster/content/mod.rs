@@ -36,11 +36,12 @@ pub(crate) use caller::act_as;
 const SEARCH_TIMEOUT: Duration = Duration::from_secs(60);
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Number of failed connections after which the command fails.
+/// Number of rounds that end with a failed connection, after which the command fails. In one round,
+/// the command tries every pod.
 const MAX_FAILURES: u32 = 3;
 /// Time limit of a connection, and of a response without its content.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Time without any bytes after which a download ends.
+/// Maximum time between two chunks of a download. After this time, the download fails.
 const STALL: Duration = Duration::from_secs(30);
 /// Minimum rate of an upload, in bytes per second. The pod requires the same rate.
 const MIN_RATE: u64 = 32 << 10;
@@ -96,7 +97,7 @@ struct ContentResponse {
 
 /// Reason why a pod did not respond.
 enum AttemptError {
-    /// Another pod can succeed, or a later attempt.
+    /// This pod cannot respond now. Another pod or a later attempt can succeed.
     Busy(Failure),
     /// The connection failed.
     Unreachable(Failure),
@@ -189,7 +190,9 @@ impl ContentService {
         Ok(found)
     }
 
-    /// Sends a request to the pods, one after the other, until a pod responds that has the content.
+    /// Sends a request to the pods, one after the other, and retries until a pod responds with
+    /// another status than 429 or 503. Fails after [`SEARCH_TIMEOUT`], or after [`MAX_FAILURES`]
+    /// rounds that end with a failed connection.
     async fn send(&self, request: &ContentRequest) -> Outcome<ContentResponse> {
         let deadline = Instant::now() + SEARCH_TIMEOUT;
         let mut failures = 0;
@@ -342,7 +345,8 @@ async fn unreachable(
     }
 }
 
-/// Returns the finding for a response that does not change with another attempt.
+/// Returns the finding for an error response that is not retried. `done` is the verb in the
+/// message: `uploaded` or `downloaded`.
 fn rejection(status: StatusCode, text: &str, done: &str) -> Finding {
     let hint = match status {
         StatusCode::UNAUTHORIZED => {
@@ -383,7 +387,8 @@ fn entity_digest(response: &Response) -> Option<Digest> {
     tag.trim_matches('"').parse().ok()
 }
 
-/// Returns the pieces of a response, within the limits of the content of a bundle.
+/// Returns the chunks of the body. Fails if the body exceeds the size limit for the content of a
+/// bundle.
 fn pieces(response: Response) -> impl Stream<Item = Result<Bytes, Failure>> {
     // Compressed content is at most slightly larger than its tar.
     let most = Limits::default().total + (1 << 20);

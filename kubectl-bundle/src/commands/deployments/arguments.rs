@@ -1,4 +1,4 @@
-//! Flags of content and of writes, which `deploy`, `create` and `rollback` share.
+//! Flags of content and of writes, which several verbs share.
 
 use clap::{Args, ValueEnum};
 

@@ -61,7 +61,7 @@ pub(super) struct ResolvedImage {
     reference: String,
     /// Pinned reference, if the digest is known.
     pinned: Option<PinnedReference>,
-    /// Format of the package, once it was read.
+    /// Format of the package. The cell is empty until the format is read.
     format: OnceCell<Format>,
     /// Annotation with manifest and signatures, if requested and small enough.
     proof: Option<String>,
@@ -75,7 +75,7 @@ impl ResolvedImage {
     }
 
     /// Returns the metadata of the object. The proof annotation of the existing object is kept if
-    /// the image is the same.
+    /// its image is the same. `image` is the JSON pointer to the image reference in the object.
     pub(super) fn metadata(&self, name: &str, before: Option<&Value>, image: &str) -> Value {
         let same = |before: &&Value| {
             before
@@ -96,7 +96,8 @@ impl ResolvedImage {
 }
 
 impl BundleContent {
-    /// Pins the reference, prints the digest, and reads the signatures for the proof annotation.
+    /// Returns the reference for the spec. Unless `keep_tag` is set, pins the reference and prints
+    /// the digest. If `with_proof` is also set, reads the signatures for the proof annotation.
     pub(super) async fn describe(&self, ui: &mut Ui) -> Outcome<ResolvedImage> {
         let (mut proof, mut known) = (None, None);
         let reference = if self.keep_tag {
@@ -125,8 +126,8 @@ impl BundleContent {
         })
     }
 
-    /// Sets image, class and pull secret in `kept`, which is the spec of a Bundle. The image is
-    /// `described`.
+    /// Sets image, pull secret and class in `kept`, the spec of a Bundle that is applied. `before`
+    /// is the spec of the existing object. The image is `described`.
     pub(super) async fn put(&self, described: &ResolvedImage, before: &Value, kept: &mut Value) {
         let mut image = json!({"ref": described.reference});
         let secret = match &self.pull_secret {
@@ -141,8 +142,8 @@ impl BundleContent {
         self.put_class(described, before, kept).await;
     }
 
-    /// Sets class and template of `spec`, the spec of the BundleDeployment `name`, and returns its
-    /// metadata.
+    /// Sets class and template of `spec`, the spec of the BundleDeployment `name`. Returns the
+    /// metadata of the BundleDeployment.
     pub(super) async fn put_template(
         &self,
         described: &ResolvedImage,
@@ -159,8 +160,8 @@ impl BundleContent {
     }
 
     /// Returns the format of the package from the annotations of its manifest. Returns the plain
-    /// format if the manifest has no such annotation, or if the registry does not respond in time.
-    /// With a wrong format, the reconciler rejects the content.
+    /// format if the manifest has no such annotation, or if the manifest cannot be read in time. If
+    /// this default is wrong, the reconciler rejects the content.
     async fn format(&self, described: &ResolvedImage) -> Format {
         // The future is on the heap, because it contains all requests to the registry.
         let request = Box::pin(async {

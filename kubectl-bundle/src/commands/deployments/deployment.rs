@@ -144,7 +144,8 @@ impl DeploymentWrite {
         })
     }
 
-    /// Returns the consequence of changing the class of an existing object.
+    /// Returns a note about the permissions that a change of the class requires. Returns `None` if
+    /// the class does not change.
     fn class_change_note(&self, wanted: &str, before: &Value) -> Option<String> {
         let old = before["spec"]["provisionerClassName"].as_str()?;
         (old != wanted).then(|| {

@@ -1,4 +1,4 @@
-//! Flags of a BundleDeployment, which `deploy` and `run` share.
+//! Flags of a BundleDeployment, which `deploy`, `adopt` and `run` share.
 
 use bundle_api::deployment::{Collision, DeleteCustomResources, DeleteObjects, DriftMode, Replace};
 use clap::{Args, ValueEnum};

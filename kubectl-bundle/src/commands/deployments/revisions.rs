@@ -42,8 +42,8 @@ pub(super) fn not_found(name: &str) -> Failure {
     }))
 }
 
-/// Returns the Bundles that were created for a BundleDeployment. Other users can change labels, so
-/// the Bundles of revisions that have other labels are read by their names.
+/// Returns the Bundles that were created for a BundleDeployment. They are listed by label. Other
+/// users can change labels, so a Bundle of a revision that is not in this list is read by its name.
 pub(super) async fn bundles(cluster: &Cluster, item: &BundleDeployment) -> Outcome<Vec<Bundle>> {
     let name = item.metadata.name.as_deref().unwrap_or_default();
     let parameters = ListParams::default().labels(&format!(
@@ -203,7 +203,7 @@ mod tests {
                 Some("abcdef"),
             ),
             (json!({names::ANNOTATION_STAMP: stamp("u-2")}), None),
-            // The stamp of a Bundle of a person.
+            // The stamp of a Bundle that a user created.
             (
                 json!({names::ANNOTATION_STAMP: r#"{"kind": "Bundle"}"#}),
                 None,

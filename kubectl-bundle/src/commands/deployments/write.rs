@@ -43,7 +43,8 @@ pub(super) struct WriteOutcome {
 }
 
 impl WriteOutcome {
-    /// Returns the failure that the deployment had before, if its spec did not change.
+    /// Returns the failure that the deployment had before the write, if the write did not change
+    /// the spec.
     pub(super) fn known_failure(&self) -> Option<String> {
         let before = self.applied.before.as_ref()?;
         let generation = |object: &Value| object["metadata"]["generation"].as_i64();
@@ -112,8 +113,8 @@ impl WriteSettings {
         Ok(written.filter(|_| self.dry_run == DryRun::None))
     }
 
-    /// Does the same as [`apply`](Self::apply), with `word` for a change in kubectl's line. Also
-    /// returns the result of a dry run of the API server.
+    /// Does the same as [`apply`](Self::apply). `word` replaces kubectl's word for a changed
+    /// object. Also returns the result of a dry run of the API server.
     pub(super) async fn apply_as<K>(
         &self,
         ui: &mut Ui,

@@ -15,7 +15,8 @@ use crate::system::files;
 /// Maximum size in bytes of a file that is held in memory. Keys that sign the content instead of
 /// its digest need the file in memory.
 const MAX_IN_MEMORY: u64 = 32 << 20;
-/// Maximum size in bytes of a payload of cosign that is held in memory for its check.
+/// Maximum size in bytes of a JSON file that is held in memory. A JSON file can be a payload that
+/// cosign signs for an image, which `sign` must recognize.
 const MAX_PAYLOAD: u64 = 128 << 20;
 /// Number of bytes in one read.
 const PIECE: usize = 1 << 20;
@@ -106,8 +107,8 @@ impl HashedFile {
         }
     }
 
-    /// Returns the bytes that determine the type of the file: all bytes if the file could be a
-    /// payload for an image, otherwise the beginning.
+    /// Returns the bytes that determine the type of the file: the whole content if the file is held
+    /// in memory, otherwise only the beginning.
     pub(super) fn payload(&self) -> &[u8] {
         &self.bytes
     }

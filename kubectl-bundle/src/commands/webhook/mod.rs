@@ -9,7 +9,8 @@ use bundle_core::diagnostic::{Finding, codes};
 
 use crate::failure::Outcome;
 
-/// Rejects names of bundles, because other tools install packages with this verb.
+/// Returns an error if the name of a bundle was passed, because `install NAME` of other tools
+/// installs a package.
 fn reject_names(names: &[String], verb: &str, command: &str) -> Outcome {
     let Some(name) = names.first() else {
         return Ok(());

@@ -79,8 +79,8 @@ pub(super) fn send_request(
     let arguments = arguments(key, deadline, question).to_string();
     let mut command = Command::new(program);
     command.args([VERSION, &arguments]);
-    // The plugin needs the credentials of its service, so the protocol keeps them in the
-    // environment.
+    // The plugin needs the credentials of its service, and gets them from the environment.
+    // Therefore only the secrets of this program are removed.
     crate::system::secrets::remove_own_secrets(&mut command);
     // If a user is present, the plugin may use the terminal.
     let group = if key.attended {

@@ -23,7 +23,7 @@ const LOGIN_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of concurrent connections. Browsers open additional connections.
 const MAX_CONNECTIONS: usize = 16;
-/// Maximum size of the beginning of a request, in bytes.
+/// Maximum size of the request line and the headers, in bytes.
 const MAX_REQUEST_BYTES: usize = 16 * 1024;
 const PATH: &str = "/auth/callback";
 
@@ -161,8 +161,8 @@ impl ExpectedRedirect {
         if method != "GET" || !version.starts_with("HTTP/1.") || !target.starts_with('/') {
             return None;
         }
-        // Only host names of this machine are accepted. A web page with another host name could
-        // resolve it to this address, and send requests through the browser (DNS rebinding).
+        // Only host names of this machine are accepted. Otherwise a web page could make its own
+        // host name resolve to this address, and send requests through the browser (DNS rebinding).
         let mut hosts = lines.filter_map(|line| {
             let (name, value) = line.split_once(':')?;
             name.eq_ignore_ascii_case("host")

@@ -13,8 +13,8 @@ pub(crate) struct Opener {
 }
 
 impl Opener {
-    /// Returns the command for this platform. On Linux, `graphical` must be `true`: a display is
-    /// available.
+    /// Returns the command for this platform. `graphical` is `true` if a display is available. On
+    /// platforms other than Windows and macOS, returns `None` without a display.
     pub(crate) fn find(graphical: bool) -> Option<Self> {
         let (name, before) = if cfg!(windows) {
             ("rundll32", Some("url.dll,FileProtocolHandler"))

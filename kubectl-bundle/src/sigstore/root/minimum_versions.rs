@@ -39,8 +39,8 @@ impl MinimumVersions {
         versions
     }
 
-    /// Adds a timestamp, and a snapshot that is used only if the timestamp refers to it. Expired
-    /// metadata is used too.
+    /// Adds the versions in timestamp metadata. Also adds the versions in snapshot metadata, if the
+    /// timestamp metadata refers to it. Expired metadata is included.
     fn add(&mut self, root: &[u8], timestamp: &[u8], snapshot: Option<&[u8]>) {
         let Ok(mut trusted) = TrustedMetadataSet::from_root(root) else {
             return;
@@ -65,13 +65,15 @@ impl MinimumVersions {
         }
     }
 
-    /// Returns an error if the timestamp of `newer` is older.
+    /// Returns an error if the timestamp metadata in `newer` has a lower version, or names a lower
+    /// version of the snapshot metadata.
     pub(super) fn check_timestamp(&self, newer: &Self) -> Result<(), Error> {
         check_rollback("timestamp", self.timestamp, newer.timestamp)?;
         check_rollback("snapshot (via timestamp)", self.snapshot, newer.snapshot)
     }
 
-    /// Returns an error if the snapshot of `newer` is older.
+    /// Returns an error if the snapshot metadata in `newer` names a lower version of any targets
+    /// metadata.
     pub(super) fn check_snapshot(&self, newer: &Self) -> Result<(), Error> {
         if newer.targets.is_empty() {
             return Ok(());

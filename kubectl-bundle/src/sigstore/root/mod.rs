@@ -31,7 +31,7 @@ const REFRESH_INTERVAL: SignedDuration = SignedDuration::from_hours(24);
 pub(crate) struct TrustRootSettings {
     /// File from a flag.
     pub(crate) file: Option<PathBuf>,
-    /// `true` if no repository is read.
+    /// `true` if the repository is not refreshed, and only its stored metadata is used.
     pub(crate) offline: bool,
     /// Folders for the selected repository and its metadata; `None` without a home folder.
     pub(crate) folders: Option<Folders>,
@@ -168,8 +168,8 @@ impl TrustRootSettings {
         source.chosen(material)
     }
 
-    /// Returns a trust root that is only used for signing times. No repository is read. If the
-    /// stored trust root is invalid, the built-in trust root is used.
+    /// Returns a trust root that is only used for signing times. The repository is not refreshed.
+    /// If the stored trust root is invalid, the built-in trust root is used.
     pub(crate) async fn open_for_times(mut self, ui: &mut Ui) -> Outcome<SelectedRoot> {
         self.offline = true;
         if self.file.is_some() {

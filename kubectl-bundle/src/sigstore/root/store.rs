@@ -207,8 +207,8 @@ impl MetadataUpdate {
     }
 
     /// Stores the valid metadata of a rejected refresh: the timestamp or, with `with_snapshot`, the
-    /// snapshot with its timestamp. Each is stored in its own file, because a later timestamp does
-    /// not contain the versions of targets.
+    /// timestamp and its snapshot. The two cases have separate files, so that a later timestamp
+    /// without a snapshot does not replace the versions of targets in the snapshot.
     pub(super) fn keep_rejected(&self, with_snapshot: bool) -> Result<(), Error> {
         let changes = self.changes();
         let text = |name: &str| {

@@ -28,7 +28,7 @@ fn reports_signatures_and_attestations_that_are_not_accepted() {
     for key in ["release", "other"] {
         let public = format!("{key}.pub");
         let output = context.run(&["verify", &web, "--key", &public, "-o", "json"]);
-        // Hints of keys are random.
+        // Key hints are random.
         let hints = output
             .split(['"', ' ', ')', ','])
             .filter(|word| word.len() == 44);

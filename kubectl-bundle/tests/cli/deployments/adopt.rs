@@ -1,4 +1,5 @@
-//! Adoption of existing objects, and its end. e2e tests both with a real API server.
+//! `adopt` and `unmanage` for existing objects. The e2e tests run both commands with a real API
+//! server.
 
 use axum::http::Method;
 use bundle_testkit::registry::Registry;
@@ -250,7 +251,7 @@ fn unmanage_deletes_only_the_version_that_keeps_the_objects() {
             "Precondition failed: ResourceVersion in precondition",
         )
     };
-    // Another client sets the former treatment before the deletion.
+    // Another client resets `spec.deletion` before the deletion.
     let applied = cluster(
         &mut context,
         vec![

@@ -15,7 +15,7 @@ fn signer() -> Context {
     context
 }
 
-/// Replaces the random hint of a key by the name of its file.
+/// Replaces the random key hint in outputs by `name`.
 fn name_key(context: &mut Context, reference: &str, name: &str) {
     let said = context.stdout(&["verify", reference, "--key", "bundle.pub", "-o", "json"]);
     let report: serde_json::Value = serde_json::from_str(&said).unwrap();

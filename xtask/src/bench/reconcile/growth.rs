@@ -12,7 +12,8 @@ use super::super::run::{mebibytes, peak_kib};
 use super::super::table::Table;
 use super::{MEMORY, Sizes, deletions};
 
-/// Rounds of an installation with at most this number of objects.
+/// Maximum number of objects of an installation that is repeated [`ROUNDS`] times. Larger
+/// installations run once.
 const REPEATED: usize = 1_000;
 const ROUNDS: usize = 3;
 

@@ -29,7 +29,7 @@ const DEPLOYMENTS: &str = "/apis/core.rukpak.io/v1alpha1/bundledeployments";
 const IN_FLIGHT: usize = 16;
 /// Time between two lists of the BundleDeployments.
 const POLL: Duration = Duration::from_millis(500);
-/// Time after which no further BundleDeployment is expected to become installed.
+/// Maximum time until all BundleDeployments are installed.
 const DEADLINE: Duration = Duration::from_secs(3_600);
 /// Time after the last installation, in which the pod finishes its work.
 const SETTLE: Duration = Duration::from_secs(15);
@@ -121,7 +121,7 @@ fn flux(cluster: &Cluster, program: &Path, count: usize) -> Result<Cost> {
 }
 
 /// Creates `count` BundleDeployments. Returns the seconds from the first create until all are
-/// installed. Their content exists before.
+/// installed. The ConfigMaps with their content are created before the measurement.
 async fn deployments(client: &Client, count: usize) -> Result<f64> {
     let prefix = format!("bundle-{count}-");
     create_all(client, count, |number| {

@@ -28,7 +28,7 @@ pub(super) struct Sizes {
     growth: Vec<usize>,
     /// Objects that are deleted from each installed bundle.
     deletions: usize,
-    /// Numbers of BundleDeployments that are created together, one step after the other.
+    /// Each number is one step, in which this number of BundleDeployments is created.
     deployments: Vec<usize>,
     /// Duration of the measurement of idle programs.
     idle: Duration,

@@ -99,7 +99,7 @@ async fn prepare(bench: &Bench<'_>, kind: Kind) -> Result<()> {
         .try_for_each_concurrent(IN_FLIGHT, |number| async move {
             let name = format!("{}-{number}", kind.name());
             match kind {
-                // `write_folders` wrote them.
+                // `write_folders` has written the content of all Bundles.
                 Kind::Git => {}
                 Kind::ConfigMaps => {
                     let config_map = json!({
@@ -236,7 +236,7 @@ async fn until(bench: &Bench<'_>, prefix: &str, expected: usize, began: Instant)
     Ok(began.elapsed().as_secs_f64())
 }
 
-/// The highest number of processes that serve a repository.
+/// Samples the number of processes that serve a repository, and keeps the highest number.
 struct Sessions {
     peak: Arc<AtomicUsize>,
     is_done: Arc<AtomicBool>,

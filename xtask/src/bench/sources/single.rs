@@ -132,7 +132,8 @@ async fn bundles(
     Ok(median(costs))
 }
 
-/// Uploads an archive in each round, from the request to the unpacked Bundle.
+/// Uploads an archive in each round, and returns the median from the upload until the Bundle is
+/// unpacked.
 async fn uploads(bench: &Bench<'_>) -> Result<Cost> {
     let sizes = bench.sizes;
     let token = bench.upload_token().await?;

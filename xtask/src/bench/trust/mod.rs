@@ -1,6 +1,6 @@
 //! Signatures: a decision from a proof compared with plain verifications, `verify` compared with
-//! cosign 3, and a thousand references and referrers. The loop in one process is
-//! `crates/bundle-trust/examples/decide.rs`; `run` measures the commands.
+//! cosign 3, and a thousand references and referrers. The decisions run in the process
+//! `crates/bundle-trust/examples/decide.rs`. `run` measures the commands.
 
 mod thousand;
 
@@ -89,7 +89,7 @@ impl Scene {
         })
     }
 
-    /// Measures decisions in one process, without network.
+    /// Measures decisions in the process of `decide`, without network.
     async fn verdicts(&self, sizes: Sizes) -> Result<Table> {
         let folder = self.bench.folder().join("cases");
         fs_err::create_dir_all(&folder)?;
@@ -231,7 +231,7 @@ async fn proof(bench: &Workbench, pinned: &str) -> Result<String> {
         .context("deploy created no proof")
 }
 
-/// Returns the output of the loop, one measurement per line.
+/// Runs `decide`, and returns its output: one measurement per line.
 fn decided(folder: &Path, count: usize) -> Result<Vec<Value>> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = std::process::Command::new(cargo)

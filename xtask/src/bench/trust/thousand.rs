@@ -200,7 +200,7 @@ async fn sign_many(first: &PinnedReference, key: &PrivateKey, count: usize) -> R
         .await
 }
 
-/// Adds signatures by unrelated keys to one artifact, and measures.
+/// Adds signatures by other keys to one artifact, and measures `verify` for this artifact.
 pub(super) async fn referrers(count: usize) -> Result<Table> {
     let bench = Workbench::new()?;
     let terms = RegistryOptions {

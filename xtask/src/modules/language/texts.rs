@@ -42,7 +42,8 @@ impl SourceTexts {
     fn read(&mut self, tokens: TokenStream) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         let mut at = 0;
-        // `Some(true)` after a line of an inner doc comment, `Some(false)` after one of an outer.
+        // `Some(true)` after a line of an inner doc comment, `Some(false)` after a line of an outer
+        // doc comment, otherwise `None`.
         let mut open_doc = None;
         while let Some(token) = tokens.get(at) {
             if is_mark(&tokens, at, '#') && is_test_only(&tokens, at) {

@@ -14,12 +14,12 @@ const MAX_NAMED: usize = 5;
 /// Objects that an adoption takes over.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct AdoptedObjects {
-    /// Keys by tool; `None` without a mark of a tool.
+    /// Keys of the objects, by the tool that manages them. `None` if no tool has marked the object.
     by_origin: BTreeMap<Option<ObjectOrigin>, Vec<String>>,
 }
 
 /// Returns the objects that the BundleDeployment `name` adopts. Fails if an object cannot be
-/// adopted, or if no object needs to be.
+/// adopted, or if no object needs adoption.
 pub(super) fn adopted(name: &str, preview: &Preview) -> Result<AdoptedObjects, Findings> {
     let mut findings = Findings::default();
     let mut by_origin: BTreeMap<Option<ObjectOrigin>, Vec<String>> = BTreeMap::new();

@@ -136,7 +136,7 @@ impl Content {
     }
 }
 
-/// Returns the reason why a Bundle has no content.
+/// Returns the reason why a Bundle has no content. Returns `None` if its content is unpacked.
 fn without_content(bundle: &Bundle) -> Option<String> {
     let Some(status) = &bundle.status else {
         return Some("no provisioner has reconciled it".to_owned());

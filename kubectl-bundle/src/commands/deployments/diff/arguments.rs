@@ -10,11 +10,11 @@ use crate::flags::{ClusterFlags, Environment, ObjectFormat, RegistryFlags};
 
 /// Print the changes of an upgrade, or the drift of the installed objects.
 ///
-/// The command sends each object of the content to the API server as a dry run, as you, with the
-/// field manager of bundle-webhook. It compares the result with the live object. Without REF, the
-/// command uses the content of the current template, so that the differences are drift. Values of
-/// Secrets are masked. Changes of permissions, images and CustomResourceDefinitions are summarized
-/// on stderr.
+/// The command sends each object of the content to the API server as a dry run, with your
+/// permissions and the field manager of bundle-webhook. It compares the result with the live
+/// object. Without REF, the command uses the content of the current template, so that the
+/// differences are drift. Values of Secrets are masked. Changes of permissions, images and
+/// CustomResourceDefinitions are summarized on stderr.
 ///
 /// Exit codes: 0 no differences, 1 differences, 2 or more: the command failed.
 /// KUBECTL_EXTERNAL_DIFF selects another program for the differences, as for `kubectl diff`.

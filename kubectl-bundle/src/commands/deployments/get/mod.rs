@@ -191,7 +191,8 @@ impl Get {
                 let mut table = listing::deployments(false);
                 listing::add(&mut table, &item, &corrections, false, now);
                 let text = table.render();
-                // The columns have the widths of the first row, as in kubectl.
+                // Each row is a table of its own, so its columns have the widths of this row, as in
+                // kubectl.
                 let rows = usize::from(!header);
                 header = false;
                 for line in text.lines().skip(rows) {
@@ -203,7 +204,7 @@ impl Get {
 }
 
 /// Returns `true` for a Bundle that no BundleDeployment created. Any user with write access can set
-/// the label. It affects only this list.
+/// the label, but the label affects only this list.
 fn is_standalone(bundle: &Bundle) -> bool {
     let labels = bundle.metadata.labels.as_ref();
     let owner = labels.and_then(|labels| labels.get(names::LABEL_OWNER_KIND));

@@ -10,10 +10,11 @@ use crate::flags::{ClusterFlags, Environment, OutputFlags, RegistryFlags, StateN
 /// Print what the reconciler would do: its steps, the changes of the objects, and the checks that
 /// would stop it.
 ///
-/// Without REF, the plan is that of the current template. With REF, it is the plan after an upgrade
-/// to this content. The steps come from the planner of bundle-webhook, and the changes from the
-/// dry runs of `kubectl bundle diff`, as you. The plan does not verify signatures or the rules of
-/// the package: `kubectl bundle check` and `kubectl bundle verify` do.
+/// Without REF, the plan is for the content of the current template. With REF, it is for an upgrade
+/// to this content. The steps come from the planner of bundle-webhook. The changes come from dry
+/// runs with your permissions, as in `kubectl bundle diff`. The plan does not verify signatures,
+/// and does not check the rules for packages: use `kubectl bundle verify` and `kubectl bundle
+/// check`.
 ///
 /// Exit codes: 0 no check fails, 3 a check fails, 4 the result of a check is unknown.
 #[derive(Debug, Args)]

@@ -172,7 +172,7 @@ impl CheckFacts<'_> {
             some_of(&forbidden, MAX_NAMED)
         );
         match self.class {
-            // The class is sufficient; only the preview is incomplete.
+            // The permissions of the class are sufficient. Only the preview is incomplete.
             ClassState::Known(class) if class.authorization == Authorization::Class => {
                 let message = format!("the class authorizes the content, but {message}");
                 (CheckResult::Unknown, message)
@@ -207,7 +207,8 @@ impl CheckFacts<'_> {
             .collect()
     }
 
-    /// Returns a failed check with the remarks of this effect.
+    /// Returns the result of a check that fails if a change has a note with this effect. The
+    /// message contains these notes.
     fn notes(&self, effect: NoteEffect, what: &str) -> (CheckResult, String) {
         let notes: Vec<String> = self
             .preview

@@ -16,7 +16,7 @@ use crate::commands::deployments::state::conditions;
 pub(super) enum InventoryFact {
     /// The recorded inventory; empty before the first installation.
     Known(Box<Inventory>),
-    /// The user has no permission to read it: the status replaces it.
+    /// The user has no permission to read the inventory. The facts come from the status instead.
     Unread,
 }
 
@@ -24,13 +24,13 @@ pub(super) enum InventoryFact {
 pub(super) struct KnownObjects<'a> {
     /// BundleDeployment as read.
     pub(super) object: &'a Value,
-    /// The same, parsed.
+    /// The BundleDeployment, parsed.
     pub(super) item: &'a BundleDeployment,
-    /// Its spec.
+    /// Spec of the BundleDeployment.
     pub(super) spec: &'a CheckedDeploymentSpec,
-    /// Its class, if it is known.
+    /// Class of the BundleDeployment, if the class is known.
     pub(super) class: Option<&'a Class>,
-    /// Digest of the content, if its location has one.
+    /// Digest of the content, if the location of the content has one.
     pub(super) digest: Option<&'a str>,
     /// Name of the Bundle of the current template, if the content is that of the template.
     pub(super) bundle: Option<&'a str>,
@@ -85,8 +85,8 @@ impl KnownObjects<'_> {
         }
     }
 
-    /// Returns the facts in the status, which bundle-webhook does not trust itself. Content that is
-    /// installed counts as authorized.
+    /// Returns the facts in the status. bundle-webhook itself decides by the inventory, because
+    /// other users can write the status. Installed content counts as authorized.
     fn reported(&self) -> ObservedDeployment {
         let status = self.item.status.as_ref();
         let installed = status.and_then(|status| status.installed.as_ref());
@@ -176,7 +176,7 @@ mod tests {
         assert!(!other.is_installed && !other.was_installed);
         assert_eq!(other.in_place, AppliedContent::Other);
         assert!(other.installation().contains(&InstallStep::Apply));
-        // The status alone does not count.
+        // Content that is only in the status, and not in the inventory, is not installed.
         let empty = InventoryFact::Known(Box::new(Inventory::new("web")));
         assert!(!observed(&object(false), OLD, &empty).is_installed);
     }

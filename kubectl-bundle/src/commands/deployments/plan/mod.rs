@@ -40,7 +40,7 @@ const MAX_PAGES: usize = 20;
 pub(crate) struct Plan {
     /// Name of the BundleDeployment.
     pub(crate) name: String,
-    /// Location of the content; `None` for that of the current template.
+    /// Location of the content; `None` means the content of the current template.
     pub(crate) location: Option<ArtifactLocation>,
     /// Registry settings.
     pub(crate) registry: RegistrySettings,
@@ -139,6 +139,7 @@ impl Plan {
     }
 
     /// Returns the Bundle of the current template, if the plan is for the content of the template.
+    /// Also returns `None` without permission to list Bundles.
     async fn bundle(
         &self,
         cluster: &Cluster,
@@ -182,8 +183,8 @@ impl Plan {
     }
 }
 
-/// Returns names and effects of all steps: those of the installation, then those of the
-/// maintenance.
+/// Returns names and effects of all steps: first the steps of the installation, then the steps of
+/// the maintenance.
 fn steps(observed: &ObservedDeployment) -> Vec<(String, &'static str)> {
     let install = observed.installation();
     let outcome = InstallOutcome {
@@ -275,7 +276,7 @@ fn is_accepted(approval: &BundleApproval, item: &BundleDeployment, digest: &str)
             .any(|condition| condition.status == "True")
 }
 
-/// Returns the cause for which the Bundle is not unpacked.
+/// Returns the cause for which the Bundle is not unpacked. Returns `None` if it is unpacked.
 fn not_unpacked(bundle: &Bundle) -> Option<String> {
     let conditions = bundle.status.iter().flat_map(|status| &status.conditions);
     let mut unpacked = conditions.filter(|found| found.type_ == names::condition::UNPACKED);

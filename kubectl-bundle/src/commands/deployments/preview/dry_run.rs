@@ -1,4 +1,4 @@
-//! Dry runs of applies: the object before and after.
+//! Server-side dry runs of applies. Each dry run returns the object before and after the apply.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,8 @@ const VOLATILE: [&str; 6] = [
     "selfLink",
     "uid",
 ];
-/// Annotations that are not part of the content. The second annotation repeats the whole object.
+/// Annotations that are not part of the content. The annotation of kubectl repeats the whole
+/// object.
 const HIDDEN_ANNOTATIONS: [&str; 2] = [
     names::ANNOTATION_CREATION_MARK,
     "kubectl.kubernetes.io/last-applied-configuration",
@@ -45,10 +46,11 @@ pub(super) struct DryRuns<'a> {
     cluster: &'a Cluster,
     spec: &'a CheckedDeploymentSpec,
     applyset: &'a str,
-    /// `true` if the content is installed. A Job with a TTL that is missing has then expired.
+    /// `true` if the content is installed. In this case, a missing Job with a TTL has expired, and
+    /// is not created again.
     is_installed: bool,
-    /// `true` if the BundleDeployment has installed any content. Objects that bundle-webhook applied
-    /// and that have no labels then belong to the BundleDeployment.
+    /// `true` if the BundleDeployment has installed any content. In this case, an object without
+    /// labels that bundle-webhook applied belongs to the BundleDeployment.
     has_content: bool,
     /// Namespaces that the content creates.
     created: BTreeSet<&'a str>,
@@ -192,8 +194,8 @@ impl<'a> DryRuns<'a> {
     }
 
     /// Returns the object after its adoption: `after`, the result of an apply, without the fields
-    /// that only former managers own. The API server sets removed fields to their defaults; if it
-    /// rejects the dry run, they are missing.
+    /// that only former managers own. A second dry run sets the removed fields to their defaults.
+    /// If the API server rejects this dry run, the result has no values for these fields.
     async fn adopted(
         &self,
         api: &Api<DynamicObject>,
@@ -216,7 +218,7 @@ impl<'a> DryRuns<'a> {
         }
     }
 
-    /// Returns the values that the webhook applies: without fields that other actors own.
+    /// Returns the object as the webhook applies it: without fields that other actors own.
     async fn values(&self, object: &WantedObject, live: &DynamicObject, before: &Value) -> Value {
         let mut values = object.value.clone();
         if object.has_certificate {

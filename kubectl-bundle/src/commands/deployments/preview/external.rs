@@ -1,5 +1,5 @@
-//! The program of `$KUBECTL_EXTERNAL_DIFF`. It is run like `kubectl diff` does: with a folder of
-//! files before the change, and a folder of files after the change.
+//! The program of `$KUBECTL_EXTERNAL_DIFF`. It gets two arguments, as from `kubectl diff`: a folder
+//! with the files before the change, and a folder with the files after the change.
 
 use std::path::Path;
 use std::process::Command;
@@ -33,7 +33,8 @@ impl ExternalDiff {
         })
     }
 
-    /// Returns the program for a variable that may be unset.
+    /// Returns the program that the value of the variable names. Returns `None` if the variable is
+    /// unset or empty.
     pub(crate) fn of(variable: Option<&str>) -> Option<Self> {
         variable.and_then(Self::parse)
     }

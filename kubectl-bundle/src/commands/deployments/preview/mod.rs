@@ -55,7 +55,7 @@ pub(super) enum ChangeKind {
 }
 
 impl ChangeKind {
-    /// Returns kubectl's word.
+    /// Returns kubectl's word for the change.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Created => "created",
@@ -104,7 +104,7 @@ pub(super) enum NoteEffect {
     Adoption,
     /// The installation fails.
     Failure,
-    /// The check of CustomResourceDefinitions fails, if the installation includes it.
+    /// The check of CustomResourceDefinitions fails, if the installation includes this check.
     UnsafeDefinition,
 }
 

@@ -129,7 +129,8 @@ fn gvk(id: &ObjectId) -> GroupVersionKind {
     (group.to_owned(), version.to_owned(), kind.to_owned())
 }
 
-/// Returns the kinds of the objects. Discovery overrides definitions in the content.
+/// Returns the kind of each object, with `true` if the API server serves the kind. Returns `None`
+/// for an unknown kind. A kind from API discovery overrides a definition in the content.
 async fn served_kinds(
     cluster: &Cluster,
     objects: &[Manifest],

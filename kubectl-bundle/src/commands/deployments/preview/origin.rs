@@ -26,7 +26,7 @@ pub(in super::super) enum ObjectOrigin {
 }
 
 impl ObjectOrigin {
-    /// Returns the tool; `None` without a mark.
+    /// Returns the tool. Returns `None` if no label, annotation or field manager names a tool.
     pub(super) fn of(metadata: &ObjectMeta) -> Option<Self> {
         let label = |name: &str| metadata.labels.as_ref()?.get(name).cloned();
         let annotation = |name: &str| metadata.annotations.as_ref()?.get(name).cloned();

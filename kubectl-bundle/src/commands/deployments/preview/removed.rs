@@ -67,7 +67,9 @@ pub(super) async fn add(
     }
 }
 
-/// Returns the deletion of an object. An object that is kept has a remark instead of a change.
+/// Returns the deletion of an object; `None` if the object does not exist. `kept` is the reason for
+/// which the object is not deleted. An object with such a reason stays unchanged, with the reason
+/// as a note.
 async fn deletion(
     cluster: &Cluster,
     apis: &Apis,

@@ -1,5 +1,5 @@
-//! Content to preview for an existing BundleDeployment: the content of an argument, or that of the
-//! current template.
+//! Content to preview for an existing BundleDeployment: the content of an argument, or the content
+//! of the current template.
 
 use bundle_api::{BundleDeployment, names};
 use bundle_core::diagnostic::{Finding, codes};
@@ -24,7 +24,7 @@ pub(in super::super) struct PreviewSource {
 }
 
 impl PreviewSource {
-    /// Returns the source for `location`; for `None`, the source of the current template.
+    /// Returns the source for `location`. For `None`, returns the source of the current template.
     pub(in super::super) async fn find(
         ui: &mut Ui,
         cluster: &Cluster,

@@ -107,7 +107,7 @@ impl Rollback {
         }
     }
 
-    /// Returns the revision that the flags name.
+    /// Returns the revision that `--to` names. Without `--to`, returns the previous revision.
     async fn target<'a>(
         &self,
         cluster: &Cluster,
@@ -127,8 +127,7 @@ impl Rollback {
         revisions::previous(item, |revision| Some(&revision.bundle) == wanted)
     }
 
-    /// Returns the Bundle of a revision. Returns `None` if the Bundle no longer exists or has other
-    /// content.
+    /// Returns the Bundle of a revision. Fails if the Bundle no longer exists or has other content.
     async fn bundle(
         &self,
         cluster: &Cluster,
@@ -161,7 +160,8 @@ impl Rollback {
             let why = format!("labels or annotations of Bundle {name} were changed");
             return Err(lost(&why).into());
         }
-        // Other users can write the status, so the Bundle must have the same digest.
+        // Other users can write the status. The Bundle must therefore have the digest of the
+        // revision.
         let digest = &target.revision.digest;
         let image = typed.spec.source.image.as_ref();
         let pinned = image.and_then(|image| image.reference.parse::<Reference>().ok());

@@ -211,8 +211,8 @@ impl Run {
     }
 }
 
-/// Returns the Bundle for the template with this hash, if the reconciler waits for the content of
-/// the Bundle or has the content.
+/// Returns the Bundle for the template with this hash. Returns `None` until the reconciler has set
+/// the phase of the Bundle.
 async fn find(
     cluster: &Cluster,
     deployment: &BundleDeployment,
@@ -235,7 +235,7 @@ async fn find(
 }
 
 /// Returns the Bundle that the pod created for the deployment. If the usual name is in use, the pod
-/// chooses another name.
+/// chooses another name. A Bundle without a phase is ignored.
 fn choose(bundles: Vec<Bundle>, deployment: &BundleDeployment, hash: &str) -> Option<Bundle> {
     let usual = format!("{}-{hash}", deployment.name_any());
     let is_owned = |bundle: &Bundle| {

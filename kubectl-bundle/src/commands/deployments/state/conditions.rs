@@ -119,8 +119,8 @@ pub(crate) fn first_cause(item: &BundleDeployment) -> Option<String> {
 }
 
 /// Returns the messages of conditions that are not met, without duplicates. Conditions with status
-/// False are before conditions with status Unknown. Health is included only if `health_counts` is
-/// `true`.
+/// Unknown are included only if no other condition is unmet. Health is included only if
+/// `health_counts` is `true`.
 pub(crate) fn obstacles(item: &BundleDeployment, health_counts: bool) -> Vec<String> {
     let conditions = item.status.iter().flat_map(|status| &status.conditions);
     let mut found: Vec<&Condition> = conditions

@@ -57,8 +57,8 @@ impl InstalledObjects {
     }
 }
 
-/// Returns the causes for which objects could not be read, and whether permissions are missing:
-/// missing permissions in the syntax of `kubectl auth can-i`, then other causes.
+/// Returns the causes for which objects could not be read, and `true` if permissions are missing.
+/// Missing permissions are first, in the syntax of `kubectl auth can-i`. Other causes follow.
 pub(crate) fn unread_causes<'a>(
     unread: impl IntoIterator<Item = &'a UnreadList>,
 ) -> (Vec<String>, bool) {
@@ -155,7 +155,7 @@ pub(crate) fn has_health_of(kind: &Kind) -> bool {
     has_health(&kind.resource.group, &kind.resource.kind)
 }
 
-/// Returns the object with these metadata.
+/// Returns the [`LiveObject`] for an object of this kind with these metadata.
 pub(crate) fn live(kind: &Kind, metadata: &ObjectMeta, object: &Value) -> LiveObject {
     let group_kind = kind.group_kind();
     let name = metadata.name.as_deref().unwrap_or_default();
@@ -179,8 +179,9 @@ pub(crate) fn live(kind: &Kind, metadata: &ObjectMeta, object: &Value) -> LiveOb
     }
 }
 
-/// Returns `true` if bundle-webhook applied the object. Any user with write access to the object
-/// can forge this entry. Labels alone are not enough, because controllers copy them.
+/// Returns `true` if `managedFields` has an entry for an apply by bundle-webhook. Any user with
+/// write access to the object can forge this entry. Labels alone are not enough, because
+/// controllers copy them.
 fn is_applied_by_webhook(metadata: &ObjectMeta) -> bool {
     metadata.managed_fields.iter().flatten().any(|entry| {
         entry.manager.as_deref() == Some(names::FIELD_MANAGER)
@@ -273,8 +274,8 @@ pub(crate) async fn served_kinds(
     served
 }
 
-/// Lists each kind in the whole cluster. Without permission for the whole cluster, lists the kind
-/// in each namespace of the ApplySet.
+/// Lists each kind in the whole cluster, or in the only namespace of the ApplySet. Without
+/// permission for the whole cluster, lists the kind in each namespace of the ApplySet.
 async fn list_all(
     cluster: &Cluster,
     kinds: Vec<&Kind>,
@@ -395,7 +396,7 @@ async fn list_kind(
     Ok((objects, next.is_some_and(|token| !token.is_empty())))
 }
 
-/// Returns an object whose metadata was read.
+/// Returns the [`LiveObject`] for an object of which only the metadata was read.
 pub(crate) fn live_metadata(kind: &Kind, item: &PartialObjectMeta<DynamicObject>) -> LiveObject {
     let value = serde_json::json!({"metadata": item.metadata});
     live(kind, &item.metadata, &value)

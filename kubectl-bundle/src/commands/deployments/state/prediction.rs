@@ -107,7 +107,8 @@ pub(crate) fn reported_failure(item: &BundleDeployment) -> Option<ReportedFailur
     })
 }
 
-/// Evaluates the conditions and the `code` of [`reported_failure`], if known.
+/// Predicts from the conditions whether the BundleDeployment reaches `goal`. `code` is the code of
+/// the [`reported_failure`], if known.
 pub(crate) fn predict(item: &BundleDeployment, goal: Goal, code: Option<Code>) -> Prediction {
     let is_true = |kind| find(item, kind).is_some_and(|found| found.status == "True");
     match goal {

@@ -14,8 +14,8 @@ use crate::cluster::wait::{Wait, WaitState, deleted_error, timeout_error};
 use crate::failure::{Failure, Outcome};
 use crate::ui::Ui;
 
-/// Maximum time in which a failure from before the command occurs again, if the command did not
-/// resolve it. The reconciler retries within 30 s.
+/// Time for which the failure from before the command is ignored. The reconciler retries within 30
+/// s, so a failure that the command resolved is no longer reported after this time.
 const RECURRENCE_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// Returns the message of the failure that the object has before it is written.
@@ -23,9 +23,10 @@ pub(crate) fn known_failure(before: &BundleDeployment) -> Option<String> {
     reported_failure(before).map(|failed| failed.message.to_owned())
 }
 
-/// Waits until the BundleDeployment `name` reaches `goal`. The command may resolve a failure that
-/// was `known` before, so this failure ends the wait only when it occurs again. Returns an error
-/// for a permanent failure. Also returns an error for a timeout, with the unmet conditions.
+/// Waits until the BundleDeployment `name` reaches `goal`. Returns an error for a permanent
+/// failure. Also returns an error for a timeout, with the unmet conditions. `known` is the failure
+/// before the command. The command may have resolved this failure, so the same failure ends the
+/// wait only after [`RECURRENCE_TIMEOUT`].
 pub(crate) async fn wait_until(
     ui: &mut Ui,
     cluster: &Cluster,

@@ -92,7 +92,7 @@ impl Status {
     }
 }
 
-/// Returns a text such as `1.1.0, not installed completely: 3 of 20 objects are of it`.
+/// Returns a text such as `1.1.0, not installed completely: 3 of 20 objects are applied`.
 fn upgrade(upgrade: &Upgrade) -> String {
     let version = listing::upgraded(upgrade);
     match (upgrade.applied, upgrade.objects) {

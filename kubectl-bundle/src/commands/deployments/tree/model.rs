@@ -172,8 +172,8 @@ impl ChildKind {
     }
 }
 
-/// Returns the kinds of the objects that objects of this kind own. An operator can create each of
-/// these kinds for a custom resource.
+/// Returns the kinds of the objects that objects of the kind `owner` own. For a custom resource,
+/// returns all kinds, because an operator can create each of them.
 pub(super) fn child_kinds(owner: &GroupKind) -> &'static [ChildKind] {
     use ChildKind::{DaemonSet, Deployment, Job, Pod, ReplicaSet, StatefulSet};
     match (owner.group.as_str(), owner.kind.as_str()) {
@@ -189,7 +189,7 @@ pub(super) fn child_kinds(owner: &GroupKind) -> &'static [ChildKind] {
     }
 }
 
-/// Returns the kinds to list in each namespace: those of owned objects at all depths.
+/// Returns the kinds to list in each namespace: the kinds of owned objects at all depths.
 pub(super) fn child_lists<'a>(
     owners: impl Iterator<Item = (&'a GroupKind, &'a str)>,
 ) -> std::collections::BTreeSet<(String, ChildKind)> {
@@ -208,7 +208,7 @@ pub(super) fn child_lists<'a>(
 }
 
 /// Adds owned objects below their owners, by uid and namespace. A kind that could not be listed
-/// gets a node without a name below each built-in owner.
+/// gets a node without a name below each owner, except below custom resources.
 pub(super) fn add_children(nodes: &mut [TreeNode], children: &[LiveObject], unread: &[UnreadList]) {
     let mut by_owner: BTreeMap<String, Vec<TreeNode>> = BTreeMap::new();
     for object in children {
@@ -234,7 +234,8 @@ fn attach(
     if depth == 0 || node.uid.is_empty() {
         return;
     }
-    // The objects are removed from the map, so that a cycle of owners ends.
+    // The owned objects are removed from the map, so that owners that form a cycle cause no endless
+    // recursion.
     let owned = by_owner.remove(&node.uid).unwrap_or_default();
     let is_near = |child: &TreeNode| node.namespace.is_none() || child.namespace == node.namespace;
     node.children = owned.into_iter().filter(is_near).collect();

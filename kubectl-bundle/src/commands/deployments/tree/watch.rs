@@ -23,7 +23,8 @@ const WATCH_SECONDS: u32 = 290;
 const FALLBACK_PERIOD: Duration = Duration::from_secs(10);
 /// Time within which several changes cause one read.
 const DEBOUNCE: Duration = Duration::from_millis(300);
-/// Delay of the read after a watch has ended. A watch can fail each time.
+/// Delay of the next read after a watch has ended. The delay limits the rate of reads if watches
+/// always fail.
 const REOPEN_DELAY: Duration = Duration::from_secs(2);
 
 type Changes = SelectAll<BoxStream<'static, Option<ObjectMeta>>>;
@@ -58,7 +59,7 @@ pub(super) async fn wait_for_change(cluster: &Cluster, tree: &ObservedTree) {
                 return;
             }
         }
-        // Without a watch.
+        // This line is reached only if no watch could be opened.
         tokio::time::sleep(FALLBACK_PERIOD).await;
     };
     if is_complete {

@@ -62,8 +62,10 @@ impl Unmanage {
 }
 
 impl Unmanage {
-    /// Deletes exactly the object that keeps its objects. The status changes often, and another user
-    /// can set another treatment before the deletion: the object is then read again.
+    /// Deletes the BundleDeployment, but only a version that has `spec.deletion.objects: Orphan`.
+    /// If the object changes between the patch and the deletion, the object is read again, and
+    /// patched again if necessary. For example, the pod updates the status, or another user changes
+    /// `spec.deletion`.
     async fn delete(
         &self,
         ui: &mut Ui,
@@ -80,7 +82,8 @@ impl Unmanage {
             }
             let mut parameters = DeleteParams::background();
             parameters.dry_run = self.dry_run == DryRun::Server;
-            // A dry run of the patch has stored no version.
+            // A dry run of the patch stores nothing, so the deletion then requires no resource
+            // version.
             let is_stored = self.dry_run == DryRun::None;
             parameters.preconditions = Some(Preconditions {
                 uid: before.metadata.uid.clone(),

@@ -19,7 +19,7 @@ const MAX_CONCURRENT: usize = 8;
 const MAX_PLATFORMS: usize = 64;
 
 /// Resolves the digest of every image. Different spellings of one image need one request. A
-/// probable image is skipped with a note if the registry does not have the image.
+/// probable image is skipped with a warning if the registry does not have the image.
 pub(crate) async fn resolve(ui: &mut Ui, client: &Client, opened: &CheckedFolder) -> Outcome<Lock> {
     let found = &opened.content.images;
     let mut wanted = BTreeMap::<String, (ImageReference, Vec<&FoundImage>)>::new();
@@ -86,7 +86,7 @@ fn entry(found: &FoundImage, image: &ImageReference, answer: &RawManifest) -> Lo
                 .manifests
                 .iter()
                 .filter_map(|entry| entry.platform.as_ref())
-                // Some image builders store attestations as entries with this platform.
+                // Some image builders store attestations as entries with the platform `unknown`.
                 .filter(|platform| platform.os != "unknown")
                 .map(ToString::to_string)
                 .collect();

@@ -25,7 +25,8 @@ use crate::ui::{Ui, safe};
 
 pub(crate) use arguments::Arguments;
 
-/// Maximum number of images that are listed on stderr. `--format` and `inspect` list all images.
+/// Maximum number of images that are listed on stderr. `-o json`, `-o yaml` and `inspect` list all
+/// images.
 const LISTED: usize = 50;
 
 /// Settings of `build`.

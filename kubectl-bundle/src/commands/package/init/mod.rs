@@ -105,8 +105,10 @@ impl Init {
         Some(name.to_owned())
     }
 
-    /// Returns a package. The name comes from the flag, the kustomization, the label of most
-    /// objects, or the folder.
+    /// Returns a package of the plain format. The name comes from the first of these sources: the
+    /// flag, the kustomization, the label `app.kubernetes.io/part-of` of most objects, the folder.
+    /// The version comes from the flag or the most frequent label `app.kubernetes.io/version`. The
+    /// default version is 0.1.0.
     fn named(&self, objects: Option<&[Manifest]>) -> Outcome<Package> {
         let objects = objects.unwrap_or_default();
         let folder = || {
@@ -237,7 +239,8 @@ fn normalized_name(text: &str) -> String {
     text.trim_matches('-').to_owned()
 }
 
-/// Returns kinds of API groups that are neither built in nor defined by the content.
+/// Returns `GROUP/VERSION/KIND` of the objects whose API group is neither built in nor defined by
+/// the content.
 fn foreign_apis(objects: &[Manifest]) -> Vec<String> {
     let defined: Vec<&str> = objects
         .iter()

@@ -13,7 +13,7 @@ use crate::flags::{Environment, OutputFlags, RegistryFlags};
 ///
 /// The source is a reference in a registry, an OCI layout or archive, or a folder of manifests. A
 /// path that exists is read as a path. Only the manifest and the small layers that contain
-/// manifests are read. Other images and indexes are described as images and indexes. Signatures are
+/// manifests are read. Images and indexes that are not bundles can be described too. Signatures are
 /// counted, but not verified. To verify signatures, use `verify`.
 #[derive(Debug, Args)]
 #[command(after_help = "\

@@ -181,7 +181,8 @@ impl ReadArtifact {
     }
 
     /// Handles content that is not a bundle. If the image has the annotations of a bundle, returns
-    /// an error. Otherwise adds a note that the image is not a bundle.
+    /// an error, except for a chart that is not rendered. Otherwise adds a warning that the layers
+    /// contain no bundle.
     fn not_a_bundle(&mut self, findings: Findings, is_marked: bool) -> Outcome {
         // The objects of a chart are unknown before it is rendered.
         let unrendered = |finding: &Finding| finding.code == codes::format::NOT_RENDERED;

@@ -11,7 +11,8 @@ use bundle_oci::store::ImageSource;
 use futures::{StreamExt as _, stream};
 use serde::Serialize;
 
-/// Maximum number of entries without a type that are read to determine their type.
+/// Maximum number of referrers without a type in the referrers list whose manifests are read to
+/// determine their type.
 const MAX_READ: usize = 16;
 /// Maximum number of concurrent requests.
 const MAX_CONCURRENT: usize = 8;
@@ -102,8 +103,10 @@ pub(super) async fn of(source: &ImageSource, subject: &Digest) -> Result<Referre
     Ok(summary)
 }
 
-/// Returns `true` if the list contains the type of the entry. For entries of cosign 3, the list
-/// contains the type of the empty configuration instead.
+/// Returns `true` if `artifactType` of this descriptor in the referrers list is the type of the
+/// referrer. For artifacts of cosign 3, `artifactType` is the media type of the empty config
+/// instead. The manifest must be read in this case, and for a Sigstore bundle without a predicate
+/// type.
 fn has_type(entry: &Descriptor) -> bool {
     entry
         .artifact_type
@@ -112,7 +115,8 @@ fn has_type(entry: &Descriptor) -> bool {
         && !is_untyped_bundle(entry)
 }
 
-/// Returns `true` for a Sigstore bundle without a predicate type in the list.
+/// Returns `true` for a Sigstore bundle whose descriptor in the referrers list has no predicate
+/// type.
 fn is_untyped_bundle(entry: &Descriptor) -> bool {
     is_bundle(entry) && !entry.annotations.contains_key(PREDICATE)
 }
@@ -122,7 +126,8 @@ fn is_bundle(entry: &Descriptor) -> bool {
     kind.starts_with(media::SIGSTORE_BUNDLE_PREFIX)
 }
 
-/// Returns the entry with the annotations of its manifest; `None` if the manifest was deleted.
+/// Returns the entry with the artifact type and the annotations of its manifest; `None` if the
+/// manifest was deleted.
 async fn read_entry(
     source: &ImageSource,
     mut entry: Descriptor,

@@ -28,7 +28,8 @@ pub(crate) struct Arguments {
     /// Reference, OCI layout or archive, or folder of manifests
     #[arg(value_name = "REF|LAYOUT|ARCHIVE|DIR")]
     pub(crate) source: String,
-    /// Name of the BundleDeployment, for the labels and the release of a chart [default: the name of the package]
+    /// Name of the BundleDeployment, for the labels and the release of a chart [default: the name
+    /// of the package]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
     /// Namespace of objects without a namespace, and of an operator bundle [default: none, and the

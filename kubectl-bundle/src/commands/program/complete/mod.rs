@@ -48,7 +48,7 @@ enum Candidates {
 }
 
 impl Complete {
-    /// Prints the candidates with the prefix of the last word, and a directive.
+    /// Prints the candidates that begin with the last word, and a directive.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let last = self.words.last().cloned().unwrap_or_default();
         let before = &self.words[..self.words.len().saturating_sub(1)];

@@ -38,7 +38,8 @@ pub(crate) struct Install {
 }
 
 impl Install {
-    /// Writes the program, unless the program exists.
+    /// Writes the program. Changes nothing if the file is already this program. Fails if the file
+    /// is another program, a folder or a link.
     pub(crate) fn run(self, ui: &mut Ui) -> Outcome {
         let folder = match self.to {
             Some(folder) => folder,

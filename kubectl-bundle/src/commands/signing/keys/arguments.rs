@@ -119,8 +119,9 @@ impl PublicArguments {
 /// password, mode 0600) and PREFIX.pub.
 ///
 /// The key is an unencrypted ECDSA P-256 or Ed25519 key in the format PKCS#8. A P-256 key can also
-/// have the format SEC 1. The new password comes from the same sources as for `keys generate`. With
-/// --key - the prompt is on the terminal. Existing files are never overwritten.
+/// have the format SEC 1. The new password comes from the same sources as for `keys generate`. If
+/// --key reads standard input, the prompt for the password is on the terminal. Existing files are
+/// never overwritten.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

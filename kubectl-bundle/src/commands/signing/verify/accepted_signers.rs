@@ -97,8 +97,9 @@ impl LoadedSigners {
             .collect())
     }
 
-    /// Returns the signers of a file. With a predicate type: returns the signers that attested this
-    /// type.
+    /// Returns the signer of a file. With a predicate type: returns the signer that attested this
+    /// type. The Sigstore bundle of a file contains one attestation, so several different types are
+    /// an error.
     pub(crate) fn of_file(
         &self,
         kinds: &[PredicateType],

@@ -84,7 +84,7 @@ fn texts(data: &Value) -> BTreeMap<String, String> {
 fn secret(name: &str, secret: &Value) -> Named {
     let mut data: BTreeMap<String, Vec<u8>> = BTreeMap::new();
     for (entry, text) in texts(&secret["data"]) {
-        // Line breaks in a YAML block become white space.
+        // base64 in a YAML block can contain line breaks.
         let text: String = text.split_whitespace().collect();
         let Ok(bytes) = STANDARD.decode(text) else {
             return Named::Missing(format!("entry `{entry}` of Secret {name} is not base64"));

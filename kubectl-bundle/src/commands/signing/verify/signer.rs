@@ -65,7 +65,7 @@ impl Signer {
         }
     }
 
-    /// Returns the subject of the certificate, or the hint of the key.
+    /// Returns the subject of the certificate, or the key hint.
     pub(crate) fn short(&self) -> String {
         match (&self.identity, &self.key) {
             (Some(name), _) => name.subject.clone(),

@@ -26,7 +26,7 @@ use crate::failure::Failure;
 /// Result of the lookup of an image: its metadata, or the reason why the lookup failed.
 type ImageLookup = Result<Arc<ImageMetadata>, Finding>;
 
-/// The image lookups of one review, with the result of the lookup.
+/// The image of one review: looks up the image, and keeps the result of the lookup.
 pub(super) struct ReviewedImage<'a> {
     lookup: &'a ClusterFacts,
     lookup_result: Mutex<Option<ImageLookup>>,
@@ -42,7 +42,7 @@ pub(super) struct ContentFindings {
 }
 
 impl<'a> ReviewedImage<'a> {
-    /// Returns the lookups for content, based on `lookup`.
+    /// Returns the image lookups of one review, which use `lookup`.
     pub(super) fn new(lookup: &'a ClusterFacts) -> Self {
         Self {
             lookup,
@@ -119,8 +119,9 @@ impl<'a> ReviewedImage<'a> {
                         .push(format!("{reference}: the objects in it")),
                 }
             }
-            // The review did not need the registry, because the object has a proof annotation. The
-            // image may be pushed to the registry later.
+            // In two cases this is no finding. Either the cause is not transient, and the review
+            // reports the cause itself. Or the review needed no registry, because the object has a
+            // proof annotation. The image may then be pushed to the registry later.
             Err(ContentError::Image(why))
                 if why.code.outcome != Meaning::CannotTell
                     || !was_looked_up && matches!(verdict, Verdict::Admit { .. }) =>

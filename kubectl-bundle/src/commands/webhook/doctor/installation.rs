@@ -189,14 +189,15 @@ async fn policy(
     }
 }
 
-/// Returns the end of the validity of a trust root.
+/// Returns the end of the validity of a trust root in Unix seconds, if the validity is limited.
 fn validity(text: &str, now: Timestamp) -> Result<Option<i64>, Finding> {
     let root = Root::from_text(text)?;
     root.check(now)?;
     Ok(root.valid_until().map(Timestamp::as_second))
 }
 
-/// Returns status and message of the condition Ready of the current generation.
+/// Returns the condition Ready of the current generation: `true` if its status is True, and its
+/// message.
 fn ready_condition(object: &DynamicObject) -> Option<(bool, String)> {
     let conditions = Vec::<Condition>::deserialize(&object.data["status"]["conditions"]).ok()?;
     let ready = conditions.into_iter().find(|one| one.type_ == "Ready")?;

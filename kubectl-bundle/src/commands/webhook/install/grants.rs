@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::manifests::EmbeddedManifest;
 
-/// Returns one line for each binding.
+/// Returns a heading, and one line for each subject of each binding.
 pub(super) fn of(manifests: &[EmbeddedManifest]) -> Vec<String> {
     let mut lines = vec!["the installation grants these permissions:".to_owned()];
     for manifest in manifests {
@@ -30,7 +30,8 @@ pub(super) fn of(manifests: &[EmbeddedManifest]) -> Vec<String> {
     lines
 }
 
-/// Returns the risk of a role that includes impersonation.
+/// Returns a remark about the risk of a role that includes impersonation. The text is empty for
+/// other roles.
 fn risk(role: &Value, manifests: &[EmbeddedManifest]) -> &'static str {
     if role["kind"] == "ClusterRole" && role["name"] == "cluster-admin" {
         return "; by default, the pod uses this role only within the permissions of the requester";

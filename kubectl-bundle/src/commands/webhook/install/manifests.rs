@@ -58,7 +58,7 @@ pub(crate) enum InstallPhase {
     Permissions,
     /// ProvisionerClasses. They precede the registrations that review ProvisionerClasses.
     Classes,
-    /// Pods and their objects.
+    /// The Deployment, and the other objects for its pods.
     Workload,
     /// Admission registrations.
     Registrations,

@@ -1,5 +1,6 @@
 //! `install`: creates the pod and its API from the manifests in this program. Existing CRDs are
-//! upgraded, and other existing objects are not changed. `uninstall` removes the same objects.
+//! upgraded, and other existing objects are not changed. `uninstall` removes the objects that
+//! `install` created.
 
 mod arguments;
 mod existing_objects;
@@ -102,8 +103,8 @@ impl Install {
         Ok(())
     }
 
-    /// Sends each object as a server-side dry run. Returns the titles of objects that depend on a
-    /// missing object.
+    /// Sends each object as a server-side dry run. Skips objects whose namespace or kind does not
+    /// exist yet, and returns their titles.
     async fn dry_run_all(
         &self,
         target: &InstallTarget,

@@ -74,7 +74,7 @@ impl InstallTarget {
     }
 
     /// Applies the object. Unknown fields are errors. With `force`, the apply also sets fields of
-    /// other managers.
+    /// other managers. Returns `false` if the API server does not serve the kind.
     pub(crate) async fn apply(
         &self,
         manifest: &EmbeddedManifest,

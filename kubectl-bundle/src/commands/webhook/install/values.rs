@@ -214,7 +214,7 @@ impl ChartValues {
         }
     }
 
-    /// Flags of bundle-webhook that differ from its defaults.
+    /// Returns the flags of bundle-webhook that differ from its defaults.
     fn arguments(&self) -> Vec<String> {
         let mut arguments = Vec::new();
         for (flag, value, default) in [

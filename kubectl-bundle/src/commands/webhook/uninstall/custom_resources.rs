@@ -1,6 +1,6 @@
 //! Objects of this project's kinds. BundleDeployments are removed first, as the flags select.
-//! Bundles are next. The names of all other objects are printed, and these objects are removed with
-//! their kinds.
+//! Bundles are next. The names of all other objects are printed. These objects are deleted together
+//! with their CRDs.
 
 use bundle_api::{Bundle, BundleApproval, BundleDeployment, ProvisionerClass, SignaturePolicy};
 use bundle_cluster::ByName;
@@ -25,8 +25,8 @@ const NAMED: usize = 5;
 const PAGE: u32 = 500;
 
 /// Removes BundleDeployments and Bundles, and lists all objects that are deleted together with
-/// their kind. If `removes_kinds` is false, only BundleDeployments are read, because all other
-/// objects are kept.
+/// their CRDs. If `removes_kinds` is false, the CRDs and all other objects are kept, so only
+/// BundleDeployments are read.
 pub(super) async fn remove(
     ui: &mut Ui,
     target: &InstallTarget,

@@ -100,8 +100,8 @@ impl Uninstall {
         }
     }
 
-    /// Returns the parameters of deletions. Pods are deleted with their Deployment, before their
-    /// permissions.
+    /// Returns the parameters of deletions. The Deployment is deleted in the foreground, so that
+    /// its pods are deleted before their permissions.
     fn parameters(&self, phase: InstallPhase) -> DeleteParams {
         let mut parameters = DeleteParams::background();
         if phase == InstallPhase::Workload {

@@ -16,7 +16,7 @@ use bundle_core::object::GroupKind;
 const MAX_NAMESPACES: usize = 50;
 /// Maximum number of Events in a tree.
 const MAX_EVENTS: usize = 20;
-/// Maximum age of an Event. API servers keep Events as long by default.
+/// Maximum age of an Event. By default, API servers keep Events for the same time.
 const PERIOD: SignedDuration = SignedDuration::from_hours(1);
 /// Maximum number of concurrent requests.
 const IN_FLIGHT: usize = 8;

@@ -5,7 +5,8 @@ use bundle_core::plan::inventory::{Inventory, ObjectRecord};
 /// Records of an inventory.
 #[derive(Debug, Default)]
 pub(super) struct RecordedObjects {
-    /// Key and uid of each object; no uid while it is created or adopted.
+    /// Key and uid of each object. The uid is `None` while bundle-webhook creates or adopts the
+    /// object.
     pub(super) objects: Vec<(String, Option<String>)>,
 }
 

@@ -226,7 +226,8 @@ impl TreeReader<'_> {
         Ok(read)
     }
 
-    /// Returns the objects with owners of these kinds and namespaces.
+    /// Lists the kinds in `wanted`, each in its namespace, and returns the objects that have an
+    /// owner.
     pub(super) async fn owned(
         &self,
         wanted: &BTreeSet<(String, ChildKind)>,

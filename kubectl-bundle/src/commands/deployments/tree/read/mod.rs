@@ -59,7 +59,8 @@ impl TreeReader<'_> {
         let api: Api<BundleDeployment> = Api::all(self.cluster.client.clone());
         let mut tree = ObservedTree::default();
         if self.watches {
-            // The version of one object can be too old for a watch.
+            // The resource version of a single object can be too old for a watch. The resource
+            // version of a list is current.
             let one = ListParams::default().limit(1);
             let list = self.cluster.ask(api.list_metadata(&one)).await.ok();
             tree.version = list.and_then(|list| list.metadata.resource_version);
@@ -95,7 +96,8 @@ impl TreeReader<'_> {
         Ok(tree)
     }
 
-    /// Returns the records of the inventory. Without permission to read it, the tree has none.
+    /// Returns the records of the inventory. Returns no records if the user has no permission to
+    /// read the inventory.
     async fn recorded(
         &self,
         item: &BundleDeployment,
@@ -140,7 +142,8 @@ impl TreeReader<'_> {
     }
 }
 
-/// Objects of one kind that could not be read, and exceeded limits.
+/// Result of reads apart from the objects: what could not be read, the exceeded limits, and the
+/// lists that a watch can follow.
 #[derive(Debug, Default)]
 struct UnreadObjects {
     unread: Vec<UnreadList>,
