@@ -77,8 +77,8 @@ pub const MUTATING: &[ExpectedWebhook] = &[
 ];
 
 /// The webhooks of the ValidatingWebhookConfiguration that review objects of other API groups. The
-/// trust in the project's own objects does not depend on these webhooks. Therefore, an administrator
-/// may remove them.
+/// trust in the project's own objects does not depend on these webhooks. Therefore, an
+/// administrator may remove them.
 pub const GUARDS: &[ExpectedWebhook] = &[ExpectedWebhook {
     name: "vcustomresourcedefinitions.core.rukpak.io",
     group: "apiextensions.k8s.io",

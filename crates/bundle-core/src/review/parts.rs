@@ -122,7 +122,8 @@ impl ChangedParts {
         Self {
             class: changed("provisionerClassName", |old, new| old.class == new.class),
             template: changed("template", |old, new| {
-                // Labels and annotations are read as they are written.
+                // Labels and annotations need no parsing, so the comparison of the written values
+                // covers them.
                 old.template.bundle == new.template.bundle
             }) || changed("targetNamespace", |old, new| {
                 old.target_namespace == new.target_namespace

@@ -69,7 +69,7 @@ pub(crate) fn fill_within(schema: &Value, value: &mut Value, left: &mut usize) -
     Filled::Complete
 }
 
-/// Subtracts the size of a default. Returns false if it is larger than what is left.
+/// Subtracts the size of a default from `left`. Returns false if the size exceeds `left`.
 fn spend(default: &Value, left: &mut usize) -> bool {
     let size = match default {
         Value::String(text) => text.len() / 64 + 1,

@@ -43,8 +43,7 @@ pub fn is_full_quota(message: &str) -> bool {
     message.contains("is forbidden: exceeded quota: ") && !concerns_rights(message, false)
 }
 
-/// Returns true if the creation of an object of this kind depends on resources that the former
-/// object uses.
+/// Returns true for a Service. Its creation can need node ports that the former object still uses.
 pub fn is_service(id: &ObjectId) -> bool {
     (id.group.as_str(), id.kind.as_str()) == ("", "Service")
 }

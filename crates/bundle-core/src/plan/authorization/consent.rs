@@ -21,7 +21,7 @@ pub enum ObjectAction {
     Remove,
 }
 
-/// ServiceAccount of the request, and the permissions that the request may use.
+/// Permission of the requesters to use the ServiceAccount that sends the requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ActingAccount {
     /// The class names the ServiceAccount. Or `spec.serviceAccount` names it, and all requesters
@@ -94,11 +94,18 @@ impl ConsentRule {
     }
 
     /// Returns the required authorization of `act` on the object.
+    /// Returns as follows.
+    /// Denied:
+    /// - if a requester lost the permission to impersonate the ServiceAccount
+    /// - if the object to install is outside of the targets of the class
     ///
-    /// A class delegates only to a ServiceAccount that the class or the spec names, and only for
-    /// objects inside its targets. A class delegates the restore or deletion of an installed object
-    /// if the class authorized the installation of that object. In all other cases the requesters
-    /// need the permissions, which a dry run checks as well.
+    /// Delegated, if the class delegates (`authorization: Class`) and all of this is true:
+    /// - the class or the spec names the ServiceAccount
+    /// - the object is inside of the targets
+    /// - for a restore or deletion: the class authorized the installation of the object
+    ///
+    /// In all other cases the requesters need the permissions. They are checked by a dry run too,
+    /// unless a class with `authorization: Requester` sets another check.
     pub fn consent(&self, act: ObjectAction, id: &ObjectId) -> Consent {
         if let ActingAccount::Withdrawn(why) = &self.account {
             return Consent::Denied(DenialReason::AccountWithdrawn(why.clone()));

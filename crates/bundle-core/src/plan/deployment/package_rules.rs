@@ -138,7 +138,8 @@ impl PackageRules {
     }
 }
 
-/// Returns the rules that exclude the installed version. An unknown version matches no rule.
+/// Returns the rules that the installed version does not satisfy. An unknown version satisfies no
+/// rule.
 fn unmet_upgrades(upgrades: &Upgrades, installed: Option<&Version>) -> Vec<String> {
     let from = upgrades.from.as_ref().filter(|from| {
         let is_in = |version: &Version| from.contains(numbers(version));

@@ -102,7 +102,8 @@ fn unmet_condition(object: &Value, kind: &str, status: &str) -> Option<String> {
     })
 }
 
-/// Returns true if a field has the value `wanted`. Numbers and booleans have their JSON text.
+/// Returns true if a field has the value `wanted`. Numbers and booleans are compared by their JSON
+/// text.
 fn is_equal(found: &Value, wanted: &str) -> bool {
     match found {
         Value::String(text) => text == wanted,
@@ -112,8 +113,8 @@ fn is_equal(found: &Value, wanted: &str) -> bool {
     }
 }
 
-/// Returns the value of a field for a message. Values outside of `/status` are omitted, because they
-/// can be secret, and more users can read a BundleDeployment than its objects.
+/// Returns the value of a field for a message. Values outside of `/status` are omitted, because
+/// they can be secret, and more users can read a BundleDeployment than its objects.
 fn shown(field: &str, value: &Value) -> Option<String> {
     if !field.starts_with("/status/") {
         return None;

@@ -63,7 +63,7 @@ pub struct InstalledContent {
     pub account_namespace: String,
     /// Name of the ServiceAccount that applied the objects.
     pub account_name: String,
-    /// Requesters of the content.
+    /// Requesters of the content, as text for users.
     pub requested_by: String,
     /// Approver of the content, if the class requires approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]

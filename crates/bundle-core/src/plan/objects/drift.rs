@@ -13,9 +13,9 @@ use crate::version::apis;
 /// Hash of this project's entry in `managedFields` and of its labels.
 ///
 /// With server-side apply, a field that another actor changes or removes disappears from the entry
-/// of this project. An apply under the same manager name changes the time of the entry. The
-/// fingerprint misses two cases: the time has whole seconds, and any user with write permission can
-/// write `managedFields`. [`ObjectRevision`] covers both cases.
+/// of this project. An apply under the same manager name changes the time of the entry, in whole
+/// seconds. The fingerprint misses a second apply under this name in the same second, and a change
+/// by a user who also restores `managedFields`. [`ObjectRevision`] covers both cases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; 16]);
 
@@ -182,7 +182,7 @@ pub struct ObjectState {
     /// Fingerprint of the object; `None` if the object has no entry of this project in
     /// `managedFields`.
     pub fingerprint: Option<Fingerprint>,
-    /// Hash that changes with every other write of the object.
+    /// Hash that changes with every write of the object, except status updates.
     pub revision: ObjectRevision,
 }
 

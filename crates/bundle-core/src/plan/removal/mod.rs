@@ -105,8 +105,9 @@ fn next_step<'a>(
         .unwrap_or_default()
 }
 
-/// Returns true if an object can be deleted as soon as the objects of `going` are deleted. For
-/// example, finalizers can block the objects of `going`.
+/// Returns true if the deletion of at least one object waits only for objects that are being
+/// deleted. `going` returns true for objects that are being deleted. Finalizers can block their
+/// deletion.
 fn waits_for<'a>(
     objects: impl IntoIterator<Item = &'a ObjectId>,
     going: impl Fn(&ObjectId) -> bool,

@@ -103,9 +103,9 @@ fn find<'v>(
     Some(here)
 }
 
-/// Returns a message for each part of `rules`, in the order of `spec.drift.ignore`, that has no
-/// effect on these objects. If the maximum number of comparisons is reached, the last message
-/// reports this.
+/// Returns a message for each rule, and each part of a rule, that has no effect on these objects.
+/// The messages are in the order of `spec.drift.ignore`. If the maximum number of comparisons is
+/// reached, the last message reports this.
 pub fn without_effect(rules: &[Rule], objects: &[(&ObjectId, &Value)]) -> Vec<String> {
     let mut lines = Vec::new();
     let mut left = COMPARISONS;

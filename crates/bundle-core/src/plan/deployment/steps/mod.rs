@@ -221,8 +221,8 @@ impl ObservedDeployment {
         if self.is_first() || !self.has_installed_config {
             steps.extend([InstallStep::CheckSource, InstallStep::Verify]);
         }
-        // Users must always be able to return from an incomplete upgrade. Therefore the former
-        // content is not checked.
+        // Users must always be able to return from an incomplete upgrade. Therefore the package
+        // rules are not checked for the former content.
         if self.is_first() && !self.was_installed {
             steps.push(InstallStep::CheckPackageRules);
         }

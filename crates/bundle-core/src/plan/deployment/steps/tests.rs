@@ -253,7 +253,8 @@ fn installation_steps_depend_on_observed_facts() {
             "uwidc",
             steps(&[&BEGIN, &[Authorize, Prune, RecordInstalled, WatchAll]]),
         ),
-        // Objects of an interrupted installation are not compared. These objects are deleted.
+        // An installation of other content was interrupted. Its objects are not compared, but
+        // pruned.
         (
             "uwidaf",
             steps(&[&BEGIN, &[Authorize, Prune, RecordInstalled, WatchAll]]),
