@@ -10,9 +10,9 @@ use kube::{Client, api::DynamicObject};
 
 use crate::{ByName, namespaced};
 
-/// Reason why a ServiceAccount that is a requester has lost its permissions: no ServiceAccount has
-/// its name and the recorded uid. A new ServiceAccount with the same name does not inherit the
-/// permissions.
+/// Reason why a requester that is a ServiceAccount has lost its permissions: no ServiceAccount has
+/// both the name of the requester and the recorded uid. A new ServiceAccount with the same name
+/// does not inherit the permissions.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DepartedAccount {
     /// No ServiceAccount has the recorded name, or the ServiceAccount is being deleted.

@@ -1,5 +1,5 @@
-//! Required content of the webhook registrations, so that the API server requests a review of every
-//! write: names, resources and operations. The address, token and certificate authority of an
+//! Names, resources and operations that the webhook registrations must contain, so that the API
+//! server requests a review of every write. The address, token and certificate authority of an
 //! installation are not included.
 
 use bundle_api::names::{GROUP, LABEL_OWNER_KIND, VERSION};

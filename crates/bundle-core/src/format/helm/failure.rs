@@ -117,9 +117,9 @@ fn entry_of(field: &str, entry: &str) -> (String, String) {
     }
 }
 
-/// Returns the file of the bundle that the message names, with its line; `None` if the message
-/// names no file. helm writes `CHART/templates/a.yaml:3:8`, or `CHART/templates/a.yaml` without a
-/// line.
+/// Returns the file of the bundle that the message names, with its line. Returns `None` if the
+/// message names no file. helm writes `CHART/templates/a.yaml:3:8`, or `CHART/templates/a.yaml`
+/// without a line.
 fn template(command: &RenderCommand, message: &str) -> Option<(String, Option<usize>)> {
     let is_path = |letter: char| letter.is_alphanumeric() || "/._-+".contains(letter);
     let words = message.split(|letter: char| !is_path(letter) && letter != ':');

@@ -6,9 +6,9 @@ use serde_json::Value;
 use crate::object::ObjectId;
 use crate::rights::concerns_rights;
 
-/// Removes from a Service the node ports that the existing Service `live` of the same name uses:
-/// these ports are not free until `live` is deleted. Other ports are not removed, because the dry
-/// run checks that they are free.
+/// Removes those node ports of a Service that the existing Service `live` of the same name uses,
+/// because these ports are not free until `live` is deleted. Other ports are not removed, because
+/// the dry run checks that they are free.
 ///
 /// Cluster IPs are not removed, because a dry run does not check cluster IPs. Sources:
 /// `pkg/registry/core/service/{portallocator,ipallocator}` of Kubernetes.

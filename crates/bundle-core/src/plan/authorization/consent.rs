@@ -77,8 +77,8 @@ struct Terms {
 
 impl ConsentRule {
     /// Returns the rule for `class`, which is `None` if the class does not exist, is invalid or
-    /// belongs to another provisioner. `decided` contains the objects that this class authorized
-    /// with its current terms when they were installed.
+    /// belongs to another provisioner. `decided` contains the objects whose installation this class
+    /// authorized with its current terms.
     pub fn new(class: Option<&Class>, account: ActingAccount, decided: DecidedObjects) -> Self {
         let class = class.map(|class| Terms {
             authorization: class.authorization,
@@ -94,18 +94,19 @@ impl ConsentRule {
     }
 
     /// Returns the required authorization of `act` on the object.
-    /// Returns as follows.
-    /// Denied:
+    ///
+    /// The action is denied:
     /// - if a requester lost the permission to impersonate the ServiceAccount
     /// - if the object to install is outside of the targets of the class
     ///
-    /// Delegated, if the class delegates (`authorization: Class`) and all of this is true:
+    /// The class delegates its permissions if it has `authorization: Class`, and all of this is
+    /// true:
     /// - the class or the spec names the ServiceAccount
     /// - the object is inside of the targets
     /// - for a restore or deletion: the class authorized the installation of the object
     ///
-    /// In all other cases the requesters need the permissions. They are checked by a dry run too,
-    /// unless a class with `authorization: Requester` sets another check.
+    /// In all other cases the requesters need the permissions. A class with `authorization:
+    /// Requester` selects the check. Otherwise a dry run is part of the check.
     pub fn consent(&self, act: ObjectAction, id: &ObjectId) -> Consent {
         if let ActingAccount::Withdrawn(why) = &self.account {
             return Consent::Denied(DenialReason::AccountWithdrawn(why.clone()));
@@ -130,8 +131,8 @@ impl ConsentRule {
         }
     }
 
-    /// Returns true if the requesters need permissions for the object only because it is outside of
-    /// the targets of a class that delegates.
+    /// Returns true if the requesters need permissions for the object only because the object is
+    /// outside of the targets of a class that delegates.
     pub fn exceeds_delegation(&self, id: &ObjectId) -> bool {
         self.account == ActingAccount::Granted
             && self.class.as_ref().is_some_and(|class| {

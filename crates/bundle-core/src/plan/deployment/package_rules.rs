@@ -89,8 +89,8 @@ impl PackageRules {
     }
 
     /// Returns the findings against an upgrade from the `installed` package to content with this
-    /// digest. There are none if the content is of another package, or is the installed content
-    /// itself.
+    /// digest. There are no findings if `installed` is another package, or if its content has the
+    /// same digest.
     pub fn upgrade_refusals(
         &self,
         installed: &InstalledPackage,

@@ -20,8 +20,8 @@ pub fn has_probe(probes: &[Probe], kind: &GroupKind, namespace: Option<&str>, na
 }
 
 /// Returns the health of `object` by the probes that select it and by the rules of its kind. For a
-/// custom resource, the probes replace the rules of conditions. Without a matching probe, the
-/// result is that of [`health`].
+/// custom resource, the probes replace these rules, except the rules about `observedGeneration` and
+/// about deletion. Without a matching probe, the result is that of [`health`].
 pub fn probed_health(
     kind: &GroupKind,
     (namespace, name): (Option<&str>, &str),

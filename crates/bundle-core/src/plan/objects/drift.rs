@@ -62,8 +62,9 @@ pub fn last_writer<'a>(
 
 impl Fingerprint {
     /// Returns the fingerprint of an object's metadata. Returns `None` unless `manager` has exactly
-    /// one `Apply` entry for the object itself: other managers own all of its fields, the API
-    /// server stores no entries, or another client wrote a second entry under the same name.
+    /// one `Apply` entry for the object itself. There is no entry if other managers own all of its
+    /// fields, or if the API server stores no entries. There are two entries if another client
+    /// wrote one of them under the same name.
     pub fn of<'a>(
         manager: &str,
         entries: impl IntoIterator<Item = FieldsEntry<'a>>,
@@ -224,8 +225,8 @@ const FIRST_PAUSE_MS: u64 = 500;
 const LONGEST_PAUSE_MS: u64 = 60_000;
 
 /// Returns the pause in milliseconds before the next verification of an object that was verified
-/// `times` times in a row without drift. Other controllers may write their own fields of the object
-/// as often as they want.
+/// `times` times in a row without drift. The pause grows, because other controllers may write their
+/// own fields of the object as often as they want.
 pub fn verification_pause_ms(times: u32) -> u64 {
     match times {
         0 => 0,

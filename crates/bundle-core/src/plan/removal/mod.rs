@@ -66,8 +66,8 @@ impl Obstacle {
 /// following objects remain too:
 /// - The namespace of an object with an obstacle.
 /// - All objects except custom resources, if a custom resource of a definition among `objects` has
-///   an obstacle. A controller must handle the finalizers of this custom resource, and the deletion
-///   of its definition would delete it.
+///   an obstacle. A controller must handle the finalizers of this custom resource. The deletion of
+///   its definition would delete this custom resource.
 /// - All objects of earlier phases except custom resources, if an admission registration or an
 ///   aggregated API has an obstacle. Without its backend, such an object blocks other requests.
 fn next_step<'a>(

@@ -298,11 +298,11 @@ pub fn is_written_with(stamp: &Stamp, written: i64) -> bool {
     window(stamp).contains(&written)
 }
 
-/// Returns `true` if the object was observed so early that the update with `stamp` must have been
-/// made between the stamp and now. This evidence is used if `managedFields` has no time for the
-/// update: Kubernetes removes the entry of a manager without fields, and does not track updates
-/// after the list was emptied. An entry with a later time belongs to a later write, for which the
-/// stamp is invalid.
+/// Returns `true` if the object was observed so soon after the stamp that the update with `stamp`
+/// must have been made in between. This evidence replaces a time in `managedFields`, which can be
+/// missing: Kubernetes removes the entry of a manager without fields, and does not track updates
+/// after the list was emptied. Returns `false` if an entry has a later time, because this entry
+/// belongs to a later write. The stamp is invalid for the later write.
 fn is_observed_with(stamp: &Stamp, object: &StoredObject<'_>, moment: &SealMoment) -> bool {
     let window = window(stamp);
     let is_later = |written: i64| written > *window.end();

@@ -1,6 +1,6 @@
-//! Changes to `metadata.managedFields` before an apply, so that the apply also removes fields that
-//! the content does not have: server-side apply removes a field only if no other manager owns it.
-//! `webhook::reconcile::apply` sends these changes.
+//! Changes to `metadata.managedFields` before an apply. Server-side apply removes a field that the
+//! content does not have only if no other manager owns the field. After these changes, the apply
+//! removes such fields too. `webhook::reconcile::apply` sends the changes.
 
 use serde_json::{Map, Value, json};
 
@@ -187,8 +187,8 @@ pub fn remove_former_fields(object: &mut Value) {
     remove_unowned(object, &former, &fields(others));
 }
 
-/// Removes the fields of `former` that are not in `kept`. A field with fields below it is removed
-/// only if nothing is left in it.
+/// Removes the fields of `former` from `target`, except the fields in `kept`. A field with fields
+/// below it is removed only if nothing is left in it.
 fn remove_unowned(target: &mut Value, former: &Map<String, Value>, kept: &Map<String, Value>) {
     let none = Map::new();
     for (key, inner) in former {

@@ -226,7 +226,8 @@ impl<'a> ExistingObjects<'a> {
         }
     }
 
-    /// Returns the violations of an object as the API server would read it.
+    /// Returns the violations of an object, in the form in which the API server would read the
+    /// object.
     fn violations(&mut self, object: &Value, name: &str) -> Vec<Violation> {
         let schema = version(&self.new["spec"], name).map_or(&Value::Null, root);
         let mut object = object.clone();
