@@ -69,7 +69,7 @@ impl PartRequesters {
         distinct
     }
 
-    /// Returns the requesters after `writer` has changed the parts in `changes`.
+    /// Returns the requesters after `writer` has changed the parts in `changed`.
     #[must_use]
     pub fn changed_by(&self, writer: &Requester, changed: ChangedParts) -> Self {
         let of = |changed: bool, before: &Requester| if changed { writer } else { before }.clone();

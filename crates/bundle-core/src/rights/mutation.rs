@@ -11,7 +11,7 @@ use crate::version::apis;
 
 /// Maximum number of fields that one comparison returns.
 const MAX_FIELDS: usize = 1_000;
-/// Maximum total length of the paths of these fields, except the last path, in bytes.
+/// Maximum total length of the paths of the returned fields, except the last path, in bytes.
 const MAX_PATHS: usize = 256 << 10;
 
 /// Difference of one field between two objects.

@@ -82,7 +82,8 @@ fn comparison(operator: &str, version: &str) -> String {
         return format!("{operator}{release}");
     }
     // A prerelease precedes its release, and equals no release. Helm ignores the prerelease of a
-    // version without a patch number. For `!=`, Helm ignores it only without a minor number.
+    // version without a patch number. Only for `!=`, Helm compares such a prerelease if the version
+    // has a minor number.
     let numbers = release
         .split('.')
         .take_while(|part| part.trim_start_matches('v').parse::<u64>().is_ok())

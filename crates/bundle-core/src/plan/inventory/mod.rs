@@ -29,8 +29,8 @@ pub const MAX_BYTES: usize = 8 * 1024 * 1024;
 const COUNTED_BYTES: usize = 1024;
 /// Version of the encoding of an inventory.
 const VERSION: u32 = 1;
-/// Tolerance for clock differences in seconds: an object may have been created this long before its
-/// intent, by the clock of the API server.
+/// Tolerance for clock differences, in seconds. The creation time of an object is from the clock of
+/// the API server, and may be this much earlier than the time of the intent.
 const CLOCK_TOLERANCE: i64 = 2;
 
 /// Record of one object.

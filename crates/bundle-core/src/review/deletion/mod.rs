@@ -81,8 +81,8 @@ pub struct DeletionFacts {
 }
 
 impl<'a> Deletion<'a> {
-    /// Returns `true` if the requester is a Kubernetes controller that only executes deletions.
-    /// Other users requested these deletions.
+    /// Returns `true` if the requester is a Kubernetes controller that only executes deletions that
+    /// other users requested.
     fn is_by_controller(&self) -> bool {
         let user = self.requester.user.as_str();
         GARBAGE_COLLECTORS.contains(&user) || user == NAMESPACE_CONTROLLER

@@ -37,8 +37,8 @@ impl Rule {
 const COMPARISONS: usize = 10_000_000;
 
 /// Changes the fields of `desired` that the rules name. A field receives the value from `live`, the
-/// object on the cluster. A field that `live` does not have is removed. Then all fields are removed
-/// that managers in the rules own. The order of the rules has no effect.
+/// object on the cluster. A field that `live` does not have is removed. The fields that managers in
+/// the rules own are removed afterwards. The order of the rules has no effect.
 pub fn apply_rules(
     desired: &mut Value,
     live: &Value,

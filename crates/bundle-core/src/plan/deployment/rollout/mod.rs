@@ -1,6 +1,6 @@
 //! Rollout of new content. If its objects are not healthy by `spec.rollout.deadline`, the content
-//! is held, or the content that was healthy before is installed again. The result depends only on
-//! the record in the inventory and on observed facts; the time is an argument.
+//! stays installed, or the content that was healthy before is installed again. The result depends
+//! only on the record in the inventory and on observed facts; the time is an argument.
 
 mod messages;
 mod progress;

@@ -31,7 +31,7 @@ struct State {
     now: i64,
     /// Number of decisions to return in this generation.
     returns: u8,
-    /// Number of applies of the content of the spec after such a decision.
+    /// Number of applies of the content of the spec after a decision to return.
     retries: u8,
     events: u8,
 }

@@ -202,7 +202,7 @@ impl RolloutRecord {
 
     /// Records that the rollout of `content` begins. The caller records this before it applies the
     /// first object. The rollout of an earlier spec ends. A repeated call for the same content has
-    /// no effect. A call has also no effect while the former content replaces the content of this
+    /// no effect. A call also has no effect while the former content replaces the content of this
     /// generation.
     pub fn begin(&mut self, generation: i64, content: &RolloutContent, now: i64) {
         if self.replacement(generation).is_some() {
