@@ -13,8 +13,8 @@ use k8s_openapi::api::authorization::v1::{
 use kube::Client;
 use kube::api::{Api, PostParams};
 
-/// Returns true if `requester` has a permission. `client` needs verb `create` on
-/// `subjectaccessreviews`.
+/// Returns true if `requester` has the permission that `question` asks for. `client` needs verb
+/// `create` on `subjectaccessreviews`.
 pub async fn has_permission(
     client: &Client,
     requester: &Requester,
@@ -37,7 +37,7 @@ pub async fn has_permission(
     Ok(is_allowed(answer.status.as_ref()))
 }
 
-/// Returns true if the identity of `client` has a permission.
+/// Returns true if the identity of `client` has the permission that `question` asks for.
 pub async fn has_own_permission(client: &Client, question: &Question) -> Result<bool, kube::Error> {
     let (resource_attributes, non_resource_attributes) = attributes(question);
     let review = SelfSubjectAccessReview {

@@ -1,5 +1,5 @@
-//! Existence of a requester that is a ServiceAccount. The name of a ServiceAccount can be reused,
-//! but its uid is unique.
+//! Checks whether a requester that is a ServiceAccount still exists. The name of a ServiceAccount
+//! can be reused, but its uid is unique.
 
 use bundle_core::review::Requester;
 use bundle_core::service_account::ServiceAccount;
@@ -10,9 +10,9 @@ use kube::{Client, api::DynamicObject};
 
 use crate::{ByName, namespaced};
 
-/// Reason why a ServiceAccount that is a requester has lost its permissions: no ServiceAccount has
-/// its name and the recorded uid. A new ServiceAccount with the same name does not inherit the
-/// permissions.
+/// Reason why a requester that is a ServiceAccount has lost its permissions: no ServiceAccount has
+/// both the name of the requester and the recorded uid. A new ServiceAccount with the same name
+/// does not inherit the permissions.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DepartedAccount {
     /// No ServiceAccount has the recorded name, or the ServiceAccount is being deleted.
@@ -33,8 +33,8 @@ pub enum DepartedAccount {
 }
 
 /// Returns the reason if `requester` is a ServiceAccount that was deleted or recreated since the
-/// request. Returns `None` for all other users. `client` needs verb `get` on `serviceaccounts`.
-/// Each call reads the ServiceAccount from the API server.
+/// request. Returns `None` for an existing ServiceAccount, and for all other users. `client` needs
+/// verb `get` on `serviceaccounts`. Each call reads the ServiceAccount from the API server.
 ///
 /// Access reviews and impersonation use only user name and groups, and do not compare the uid. Call
 /// this function before access reviews and impersonation.
@@ -81,8 +81,8 @@ mod tests {
 
     const PATH: &str = "/api/v1/namespaces/team-a/serviceaccounts/deployer";
 
-    /// Returns the result for a requester on a server that returns `response`, and the number of
-    /// requests.
+    /// Returns the result for a requester, and the number of requests. The server responds with
+    /// `status` and `body`.
     async fn result(
         user: &str,
         uid: &str,

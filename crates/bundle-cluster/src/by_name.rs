@@ -36,7 +36,7 @@ impl<K: Clone + DeserializeOwned + Debug> ByName<'_, K> {
         self.0.get_metadata_opt(&object_name(name)?).await
     }
 
-    /// Patches the object, or creates it if the patch is an apply.
+    /// Patches the object. An apply patch creates the object if it does not exist.
     pub async fn patch<P: Serialize + Debug>(
         &self,
         name: &str,

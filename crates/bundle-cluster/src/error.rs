@@ -51,8 +51,8 @@ fn describe(error: &(dyn Error + 'static)) -> String {
     }
 }
 
-/// Returns true if the API server may have rejected the request because of the state of the object:
-/// it was deleted or replaced, or it exists although it must not exist.
+/// Returns true if the state of the object can be the reason for the rejection: the object was
+/// deleted or replaced, or it exists although it must not exist.
 pub fn is_conflict(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if matches!(status.code, 409 | 422))
 }
@@ -112,8 +112,8 @@ pub fn error_message(error: &kube::Error) -> String {
     }
 }
 
-/// Returns the message of a rejection. For immutable fields, the message does not contain the
-/// values that the API server repeats. Otherwise it is the message of the API server.
+/// Returns the message of the API server. For immutable fields, returns a message without the
+/// values that the API server repeats.
 pub fn rejection_message(status: &Status) -> String {
     immutable(status).map_or_else(
         || status.message.clone(),

@@ -56,9 +56,9 @@ fn relisting<K: Send + 'static>(
     )
 }
 
-/// Returns true if an event was received that does not parse. Without this check, the watcher would
-/// ignore the change in this event. If a line does not parse as the object of an event, the client
-/// tries to parse it as a [`kube::core::Status`].
+/// Returns true if a received event does not parse. Without this check, the watcher would ignore
+/// the change in this event. The client tries to parse such an event as a [`kube::core::Status`],
+/// so the error can also be `Api`.
 fn is_lost_event(error: &watcher::Error) -> bool {
     matches!(
         error,

@@ -1,5 +1,5 @@
-//! Required content of the webhook registrations, so that the API server requests a review of every
-//! write: names, resources and operations. The address, token and certificate authority of an
+//! Names, resources and operations that the webhook registrations must contain, so that the API
+//! server requests a review of every write. The address, token and certificate authority of an
 //! installation are not included.
 
 use bundle_api::names::{GROUP, LABEL_OWNER_KIND, VERSION};
@@ -77,8 +77,8 @@ pub const MUTATING: &[ExpectedWebhook] = &[
 ];
 
 /// The webhooks of the ValidatingWebhookConfiguration that review objects of other API groups. The
-/// trust in the project's own objects does not depend on these webhooks. Therefore, an administrator
-/// may remove them.
+/// trust in the project's own objects does not depend on these webhooks. Therefore, an
+/// administrator may remove them.
 pub const GUARDS: &[ExpectedWebhook] = &[ExpectedWebhook {
     name: "vcustomresourcedefinitions.core.rukpak.io",
     group: "apiextensions.k8s.io",

@@ -63,8 +63,8 @@ const SMALLER: u32 = 4;
 #[derive(Debug, Clone, Copy)]
 pub struct KeepFields;
 
-/// Request extension: a page of a list needs little memory when it is parsed, because its reader
-/// parses whole objects.
+/// Request extension: reduces the memory limit of each object and page of a list to `OWN_LIMIT`,
+/// because the caller parses whole objects.
 #[derive(Debug, Clone, Copy)]
 pub struct SmallPages;
 

@@ -5,7 +5,7 @@ use bundle_core::names::{KubeName, NameKind};
 use super::ServiceAccount;
 
 /// If the API server rejected the impersonation of `account`, adds commands to the message of
-/// `error` that permit this impersonation.
+/// `error`. These commands permit the impersonation.
 ///
 /// The Role in the shipped manifests permits only the ServiceAccount of the installer. Each other
 /// ServiceAccount needs a Role in its own namespace.

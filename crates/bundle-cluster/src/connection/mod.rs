@@ -95,8 +95,8 @@ impl Clients {
         }
     }
 
-    /// Returns clients that send their requests through `wrap`. The clients share the connections
-    /// of `self`.
+    /// Returns clients that send their requests through the client that `wrap` returns. `wrap`
+    /// receives the own client of `self`, so the connections are shared.
     #[must_use]
     pub fn through(&self, wrap: impl FnOnce(Client) -> Client) -> Self {
         Self {
@@ -134,7 +134,8 @@ impl Clients {
     }
 }
 
-/// Sends all requests through `base`, as `user`. The server adds the groups of a ServiceAccount.
+/// Returns a client that sends all requests through `base`, as `user`. The API server adds the
+/// groups of a ServiceAccount.
 fn impersonating(base: Client, user: HeaderValue) -> Client {
     let namespace = base.default_namespace().to_owned();
     let service = service_fn(move |mut request: Request<Body>| {

@@ -54,7 +54,7 @@ pub struct DryRunAnswer {
 /// Requested part of the resulting object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
-    /// Only the metadata of the object. The caller does not read it.
+    /// Only the metadata of the object, for callers that do not read the object.
     Metadata,
     /// The whole object.
     Object,

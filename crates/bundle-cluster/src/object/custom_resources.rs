@@ -17,8 +17,8 @@ use crate::clock;
 use crate::heavy;
 use crate::url::parse;
 
-/// Validation of the custom resources of all definitions of a content. The limits are for all of
-/// them together.
+/// Validation of the custom resources of all CustomResourceDefinitions in one content. The limits
+/// apply to all of these definitions together.
 pub struct ResourceValidation<'a> {
     client: &'a Client,
     limits: ValidationLimits,
@@ -43,7 +43,8 @@ struct PageMetadata {
 }
 
 impl<'a> ResourceValidation<'a> {
-    /// Starts the time of the validation. The user of `client` reads the objects.
+    /// Returns a validation whose time limit starts now. `client` reads the custom resources, with
+    /// the permissions of its user.
     pub fn new(client: &'a Client, limits: ValidationLimits) -> Self {
         Self {
             client,
@@ -54,8 +55,9 @@ impl<'a> ResourceValidation<'a> {
         }
     }
 
-    /// Validates the objects in `lists` of the definition `live` under the `new` definition.
-    /// `can_be_named` decides by the namespace of an object whether messages may contain its name.
+    /// Validates the objects of the definition `live` against the definition `new`. `lists`
+    /// contains the versions to read. `can_be_named` receives the namespace of an object, and
+    /// returns true if messages may contain the name of the object.
     pub async fn validate<'d>(
         &mut self,
         live: &Value,
@@ -156,8 +158,9 @@ mod tests {
         time: Duration::from_secs(30),
     };
 
-    /// Returns a client of an API server with `count` jugs, every tenth of which has too many
-    /// litres, and the queries that the server receives.
+    /// Returns a client of an API server with `count` jugs (custom resources of kind `Jug`), and
+    /// the queries that the server receives. Every tenth jug is invalid, because it has too many
+    /// litres. `size` is the number of bytes of additional text in each jug.
     fn jugs(count: usize, size: usize) -> (Client, Arc<Mutex<Vec<String>>>) {
         let queries = Arc::new(Mutex::new(Vec::new()));
         let seen = queries.clone();

@@ -155,8 +155,8 @@ pub async fn observe(
     }
 }
 
-/// Returns one whole object, if it exists and is not too large. Returns `None` if the server does
-/// not serve the kind.
+/// Returns one whole object. Returns `None` if the object or its kind does not exist. Fails if the
+/// object is too large.
 pub async fn read(
     client: &Client,
     kind: &Kind,

@@ -116,7 +116,8 @@ impl ObjectText {
         Ok(Self(bytes))
     }
 
-    /// Parses all of `texts` for `work`, while no other large object is parsed.
+    /// Parses all `texts` and passes the objects to `work`. If a text is large, no other large
+    /// object is parsed at the same time.
     pub async fn with_parsed<T>(
         texts: &[&Self],
         work: impl FnOnce(&[DryRunObject]) -> T,

@@ -225,11 +225,12 @@ mod tests {
 
     use super::*;
 
-    /// Cluster in which `allowed` decides about access reviews by name. The name is `None` for the
-    /// access review of the kind.
+    /// Fake API server. `allowed` returns the result of each access review. Its argument is the
+    /// ConfigMap name in the review, or `None` for the review of all ConfigMaps.
     struct Fake {
         allowed: fn(Option<&str>) -> bool,
-        /// Names in the access reviews that were sent.
+        /// ConfigMap names in the access reviews that were sent; `None` for a review of all
+        /// ConfigMaps.
         asked: Mutex<Vec<Option<String>>>,
         examinations: proof::Memory,
     }

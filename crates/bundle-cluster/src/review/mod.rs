@@ -37,7 +37,7 @@ pub trait ReviewLookups: Sync {
     fn server(&self) -> Option<ServerVersion>;
     /// Returns a class by name.
     fn class(&self, name: &KubeName) -> impl Future<Output = ClassFact> + Send;
-    /// Returns true if `requester` has a permission.
+    /// Checks whether `requester` has the permission that `question` asks for.
     fn has_permission(
         &self,
         requester: &Requester,
@@ -95,8 +95,8 @@ pub trait ImageLookups: Sync {
     fn verification_slot(
         &self,
     ) -> impl Future<Output = Result<Self::VerificationSlot, Finding>> + Send;
-    /// Returns the deadline of the review, after which no signature is verified. `None` without a
-    /// limit.
+    /// Returns the deadline of the review, or `None` if the review has no deadline. No verification
+    /// of signatures starts after the deadline.
     fn until(&self) -> Option<Instant>;
 }
 

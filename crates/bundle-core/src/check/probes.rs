@@ -32,7 +32,7 @@ pub(super) fn check(content: &Content, findings: &mut Findings) {
     }
 }
 
-/// Returns a text for what the selector selects.
+/// Returns the message that the content has no object that `selector` selects.
 fn description(selector: &ProbeSelector) -> String {
     let kind = selector.kind_text();
     let name = selector.name.as_deref();

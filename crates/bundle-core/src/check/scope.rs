@@ -105,7 +105,8 @@ fn defines(object: &Manifest) -> Option<((&str, &str), bool)> {
     Some(((text("/group")?, text("/names/kind")?), namespaced))
 }
 
-/// Warns about the first object in a namespace that the bundle does not create.
+/// Warns about `object` if its namespace is reserved or is not created by the bundle. The caller
+/// passes only the first object in each namespace.
 fn foreign(object: &Manifest, namespace: &str, created: &BTreeSet<&str>, findings: &mut Findings) {
     if RESERVED.contains(&namespace) {
         findings.push(

@@ -26,14 +26,14 @@ pub const FIELD: &str = "spec.config";
 /// Maximum size of a configuration as JSON, in bytes. The limit applies to `spec.config`, and to
 /// the result after the merge with the default of the package.
 pub const MAX_BYTES: usize = 64 << 10;
-/// Memory of a configuration, its validation and the values in the objects, in bytes. The memory of
-/// the schema and the default is not included: it is counted like that of other files.
+/// Memory of a configuration, its validation and the values in the objects, in bytes. The schema
+/// and the default are not included, because their memory is counted with the other files.
 pub const MEMORY: u64 = 16 << 20;
 
-/// Returns the configuration of an installation: `given` merged over the default of the package
-/// (RFC 7386: a map is merged by its keys, null removes a key, and any other value replaces the
-/// default). Returns an error for each value that does not match the schema. `None` means that the
-/// configuration is unknown: the function returns the default without validation.
+/// Returns the configuration of an installation: `given`, merged over the default of the package by
+/// RFC 7386. A map is merged by its keys, null removes a key, and any other value replaces the
+/// default. Returns an error for each value that does not match the schema. If `given` is `None`,
+/// the configuration is unknown. In this case, returns the default without validation.
 pub fn resolve(
     config: &Config,
     files: &Files,

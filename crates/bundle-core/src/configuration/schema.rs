@@ -28,12 +28,12 @@ const DEPTH: usize = 100;
 const COMPILED_PATTERN: usize = 32 << 10;
 /// Maximum size of the cache of a pattern, in bytes.
 const PATTERN_CACHE: usize = 64 << 10;
-/// Maximum product of the number of values in the schema and the number of values in the
-/// configuration, for a validation: each value of the schema can be compared with each value of the
-/// configuration.
+/// Maximum number of comparisons of a validation: the number of values in the schema, multiplied by
+/// the number of values in the configuration. Each value of the schema can be compared with each
+/// value of the configuration.
 const COMPARISONS: u64 = 50_000_000;
-/// Maximum of the same product for a list of errors, because each comparison can result in an
-/// error.
+/// Like `COMPARISONS`, but the maximum for a validation that lists all errors. Each comparison can
+/// result in an error.
 const LISTED_COMPARISONS: u64 = 30_000;
 /// Supported values of `$schema`, with or without `#`. In older drafts, other keywords change the
 /// base of references.

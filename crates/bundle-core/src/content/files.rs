@@ -19,8 +19,8 @@ impl FileIndex {
         self.0.insert(path, hash);
     }
 
-    /// Returns the digest of these files: the sha256 of a header line and, in the order of the
-    /// paths, one line for each file as `sha256sum` writes it.
+    /// Returns the digest of these files: the sha256 of a text. The text has a header line, and one
+    /// line for each file in the order of the paths, in the format of `sha256sum`.
     pub fn digest(&self) -> Digest {
         let mut text = HEADER.to_owned();
         for (path, hash) in &self.0 {

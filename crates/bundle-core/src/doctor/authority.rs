@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::{CheckResult, Observed};
 use crate::diagnostic::{Finding, codes};
 
-/// The check warns if the last certificate authority ends in less than this time, in seconds.
-/// bundle-webhook normally renews an authority a year before its end.
+/// The check warns if the remaining validity of the last certificate authority is shorter than this
+/// time, in seconds. bundle-webhook normally renews an authority a year before its end.
 const SOON: i64 = 30 * 24 * 3600;
 
 /// `caBundle` of one webhook.

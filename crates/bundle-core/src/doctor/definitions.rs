@@ -147,7 +147,8 @@ fn version(definition: &Value) -> Option<&Value> {
     versions.iter().find(|version| version["name"] == VERSION)
 }
 
-/// Adds the rules of each field by its path. Descriptions are not compared.
+/// Adds the schema rules of each field to `nodes`, by the path of the field. Descriptions are not
+/// compared.
 fn collect(schema: &Value, path: &str, depth: usize, nodes: &mut BTreeMap<String, Value>) {
     let Some(fields) = schema.as_object().filter(|_| depth > 0) else {
         return;

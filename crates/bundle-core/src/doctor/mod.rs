@@ -159,8 +159,8 @@ impl<T> Observed<T> {
         Observed::Found(values)
     }
 
-    /// Returns the value. If there is no value, returns the result of the check: the finding of
-    /// `missing` for an object that does not exist, otherwise an unknown result.
+    /// Returns the value. If there is no value, returns the result of the check. This result is the
+    /// finding of `missing` if the object does not exist, and otherwise an unknown result.
     fn found_or(
         self,
         check: &'static str,

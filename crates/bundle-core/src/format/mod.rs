@@ -104,8 +104,8 @@ pub fn dependencies(format: Format) -> RenderDependencies {
     renderer(format).dependencies()
 }
 
-/// Returns the different keys under which rendered objects can be cached for `target`, of all
-/// formats.
+/// Returns the keys under which objects rendered for `target` can be cached: one key for each
+/// format, without duplicates.
 pub fn cache_keys(target: &RenderTarget) -> BTreeSet<Digest> {
     FORMATS
         .map(|format| dependencies(format).key(target))

@@ -23,7 +23,7 @@ pub(super) const FOLDER: &str = "manifests/";
 pub(super) struct PlainV0;
 
 impl ContentFormat for PlainV0 {
-    /// Returns `true` for files that have no other format.
+    /// Returns `true`, because files without another format are plain manifests.
     fn is_format_of(&self, _: &Files) -> bool {
         true
     }
@@ -138,8 +138,8 @@ fn no_manifests() -> Finding {
     .hint("create the folder `manifests` next to bundle.yaml, and move the YAML files into it")
 }
 
-/// Returns `true` if the file is a kustomization. Objects of other kinds in a file of the same name
-/// have metadata.
+/// Returns the error about the kustomization at `path`. The caller recognizes it by the file name
+/// and the missing metadata, because objects of other kinds have metadata.
 fn kustomization(path: &str, line: usize) -> Finding {
     Finding::error(
         codes::format::MISSING_FIELD,
@@ -162,7 +162,8 @@ fn passed_over(mut finding: Finding) -> Finding {
     finding
 }
 
-/// Returns the first subfolder, and the first path in this subfolder.
+/// Returns the error about `folder`, a subfolder of `manifests/`. `first` is the first path in this
+/// subfolder, relative to `manifests/`.
 fn subfolder(folder: &str, first: &str) -> Finding {
     let hint = if first.ends_with('/') {
         "remove the empty folder".to_owned()

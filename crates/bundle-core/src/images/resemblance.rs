@@ -76,8 +76,8 @@ fn is_address(value: &str) -> bool {
 }
 
 /// Returns `true` for names of variables such as `RELATED_IMAGE_PROXY`, `IMAGE` and
-/// `SIDECAR_IMAGE`: the first or last word is `IMAGE`, or the name begins with `RELATED_IMAGE`.
-/// Returns `false` for `IMAGE_PULL_POLICY`.
+/// `SIDECAR_IMAGE`: the last word is `IMAGE`, or the name begins with `RELATED_IMAGE_`. Returns
+/// `false` for `IMAGE_PULL_POLICY`.
 fn names_image(name: &str, separator: char) -> bool {
     let name = name.to_ascii_lowercase();
     let mut words = name.split(separator);

@@ -16,12 +16,11 @@ use serde_json::{Map, Value};
 
 use crate::footprint;
 
-/// Maximum memory of a parsed document, in bytes. The longest signed list of components has 700 KiB
+/// Maximum memory of a parsed document, in bytes. The largest known SBOM attestation has 700 KiB
 /// and about 50,000 values, which need up to 10 MiB.
 pub const MAX_MEMORY: u64 = 12 << 20;
-/// Maximum memory of a parsed document for each of its bytes. Manifests need up to ten bytes. Lists
-/// of components and statements of vulnerabilities need up to 24 bytes. Nested objects can need
-/// more than a hundred bytes.
+/// Maximum memory of a parsed document for each of its bytes. Manifests need up to ten bytes. SBOMs
+/// and VEX documents need up to 24 bytes. Nested objects can need more than a hundred bytes.
 const MEMORY_PER_BYTE: u64 = 32;
 /// Memory that a document can need in addition to [`MEMORY_PER_BYTE`], so that every short document
 /// can be parsed, also with the maximum nesting.

@@ -13,8 +13,8 @@ use crate::{
     yaml::Document,
 };
 
-/// Maximum length of an object name in findings, in bytes. The name is truncated one time for all
-/// findings.
+/// Maximum length of an object name in findings, in bytes. The name is truncated once, and all
+/// findings of the object use the truncated name.
 const SUBJECT: usize = 1 << 10;
 
 /// Parses one document as an object. All errors are added to `findings`. Returns `None` if the

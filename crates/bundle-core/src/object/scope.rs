@@ -1,5 +1,5 @@
-//! Removal of namespaces from cluster-scoped objects, as in the API server, so that all later rules
-//! see the same object.
+//! Removal of namespaces from cluster-scoped objects, as in the API server. All later rules then
+//! see the identity that the object has in the cluster.
 
 use std::collections::BTreeSet;
 
@@ -11,8 +11,8 @@ use crate::{
     version::apis,
 };
 
-/// Removes the namespace of cluster-scoped objects, by the built-in kinds or by a CRD among the
-/// objects, with a warning for each.
+/// Removes the namespace of each cluster-scoped object, with a warning. The scope is known for
+/// built-in kinds, and for kinds that a CRD in `objects` defines.
 pub fn drop_namespaces(objects: &mut [Manifest], findings: &mut Findings) {
     let defined: BTreeSet<(String, String)> = objects.iter().filter_map(cluster_scoped).collect();
     for object in objects {

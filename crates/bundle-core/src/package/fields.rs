@@ -53,7 +53,7 @@ impl File<'_> {
         self.findings.borrow_mut().push(finding);
     }
 
-    /// Returns the text, or an error if it exceeds the length limit.
+    /// Returns the text. If the text exceeds the length limit, adds an error and returns `None`.
     fn bounded<'t>(&self, path: &str, text: &'t str) -> Option<&'t str> {
         let length = text.chars().count();
         if length <= MAX_TEXT {
@@ -237,7 +237,8 @@ impl<'a> Fields<'a> {
         self.fields(key)
     }
 
-    /// Returns a field that is a list of maps.
+    /// Returns the items of a field that is a list of maps. `read` parses each map. Invalid items
+    /// are omitted.
     pub(super) fn list<T>(&self, key: &str, read: impl Fn(&Fields<'a>) -> Option<T>) -> Vec<T> {
         let Some(FieldType::Maps(shape)) = self.shape.field(key).map(|field| &field.holds) else {
             return Vec::new();
@@ -247,7 +248,8 @@ impl<'a> Fields<'a> {
             .collect()
     }
 
-    /// Returns a field that is a list of texts, each parsed with `parse`.
+    /// Returns the items of a field that is a list of texts, each parsed with `parse`. Errors get
+    /// the location of the item.
     pub(super) fn texts_as<T>(
         &self,
         key: &str,

@@ -85,7 +85,8 @@ impl ProbeSelector {
     }
 
     /// Returns true if the object with this id in a manifest is selected. An object without a
-    /// namespace can be installed into each namespace.
+    /// namespace can be installed into each namespace. Therefore its missing namespace matches each
+    /// namespace of the selector.
     pub fn selects_manifest(&self, id: &ObjectId) -> bool {
         let namespace = id.namespace.as_deref().or(self.namespace.as_deref());
         let kind = GroupKind::new(id.group.as_str(), id.kind.as_str());

@@ -50,7 +50,7 @@ pub enum Unread {
     },
 }
 
-/// Signatures could not be fetched. This is never the same as "no signatures".
+/// Reason why signatures could not be fetched. The caller must not treat this as "no signatures".
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unavailable(pub Finding);
 

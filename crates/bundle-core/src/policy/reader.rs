@@ -45,7 +45,8 @@ impl Reader {
         Some(map)
     }
 
-    /// Returns the text of an optional field.
+    /// Returns the text of an optional field. Returns `None` if the field is absent, or if it has
+    /// another type, which is reported.
     pub(super) fn text<'v>(
         &mut self,
         path: &str,

@@ -123,7 +123,7 @@ pub enum Rejection {
     OtherKey(KeyId),
     /// The signature is not valid with any accepted key, and has no key hint.
     NoSuchKey,
-    /// The signature is not valid with the accepted key that its hint names: the signature was
+    /// The signature is not valid with the accepted key that its key hint names: the signature was
     /// altered or forged.
     Forged(KeyId),
     /// The statement has another version.

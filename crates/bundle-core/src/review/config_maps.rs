@@ -1,5 +1,6 @@
 //! Rules that protect ConfigMaps to which Bundles refer, with the texts of RukPak
-//! (`internal/webhook/configmaps.go`): such a ConfigMap is created immutable, and is not deleted.
+//! (`internal/webhook/configmaps.go`): such a ConfigMap must be created as immutable, and must not
+//! be deleted.
 
 use serde_json::Value;
 

@@ -25,8 +25,8 @@ pub fn owners_digest(object: &Value) -> Option<Digest> {
     (!distinct.is_empty()).then(|| canonical::spec_digest(&json!(distinct)))
 }
 
-/// Returns the error for a write by which another user becomes a requester of the BundleDeployment
-/// `name`, if `new` has an owner reference.
+/// Returns an error if `new` has an owner reference. The caller uses this function only for a write
+/// that makes another user a requester of the BundleDeployment `name`.
 ///
 /// A user who may delete the owner could otherwise delete content of another requester. The creator
 /// of a BundleDeployment may set owners, as controllers do for objects that they generate.

@@ -69,7 +69,7 @@ impl PartRequesters {
         distinct
     }
 
-    /// Returns the requesters after `writer` has changed the parts in `changes`.
+    /// Returns the requesters after `writer` has changed the parts in `changed`.
     #[must_use]
     pub fn changed_by(&self, writer: &Requester, changed: ChangedParts) -> Self {
         let of = |changed: bool, before: &Requester| if changed { writer } else { before }.clone();
@@ -122,7 +122,8 @@ impl ChangedParts {
         Self {
             class: changed("provisionerClassName", |old, new| old.class == new.class),
             template: changed("template", |old, new| {
-                // Labels and annotations are read as they are written.
+                // Labels and annotations need no parsing, so the comparison of the written values
+                // covers them.
                 old.template.bundle == new.template.bundle
             }) || changed("targetNamespace", |old, new| {
                 old.target_namespace == new.target_namespace

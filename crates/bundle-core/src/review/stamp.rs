@@ -119,8 +119,8 @@ impl Stamp {
     }
 
     /// Returns the BundleDeployment that a Bundle was generated for, without a check of the MAC.
-    /// For clients, which do not have the key: admission replaces or rejects each stamp that another
-    /// client writes, as long as the registrations exist.
+    /// Only for clients, which do not have the key. As long as the registrations exist, admission
+    /// replaces or rejects each stamp that another client writes.
     pub fn unverified_generated_for(annotation: &str) -> Option<GeneratedFor> {
         let stamp: Value = serde_json::from_str(annotation).ok()?;
         GeneratedFor::deserialize(stamp.get("generated_for")?).ok()

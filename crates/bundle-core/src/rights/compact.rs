@@ -46,7 +46,7 @@ impl fmt::Display for ScopedRule {
     }
 }
 
-/// Merges permissions into few rules, in three steps:
+/// Merges permissions into few rules, in three steps. The steps merge:
 /// - the verbs of equal resources and names
 /// - the names of equal verbs
 /// - the resources and groups of equal verbs and names

@@ -94,10 +94,10 @@ pub fn concerns_rights(message: &str, by_rbac: bool) -> bool {
         || (message.contains("is forbidden") && !FOR_EVERYBODY.iter().any(contains))
 }
 
-/// Substrings in messages that reject a write because of its user, in this order: messages of
+/// Substrings in messages that reject a write because of its user. The order is: messages of
 /// admission webhooks, messages of admission policies, and messages of the API server about one
-/// field. An example of such a field is `paramKind` of a ValidatingAdmissionPolicy, if the user has
-/// no permission to read the parameters.
+/// field. For example, the API server rejects the field `paramKind` of a ValidatingAdmissionPolicy
+/// if the user has no permission to read the parameters.
 const DENIED: [&str; 3] = ["denied the request", "denied request", ": Forbidden: user "];
 
 /// Substrings in messages with status 403 that do not depend on the user.

@@ -11,7 +11,7 @@ use crate::version::apis;
 
 /// Maximum number of fields that one comparison returns.
 const MAX_FIELDS: usize = 1_000;
-/// Maximum total length of the paths of these fields, except the last path, in bytes.
+/// Maximum total length of the paths of the returned fields, except the last path, in bytes.
 const MAX_PATHS: usize = 256 << 10;
 
 /// Difference of one field between two objects.
@@ -181,13 +181,15 @@ impl MutatedKinds {
     /// Returns `true` if objects of this kind may be mutated.
     ///
     /// With `matchPolicy: Equivalent`, the default, a rule also matches requests of other groups
-    /// and versions that store the same objects under the same resource name. Versions and
-    /// `matchPolicy` are therefore ignored, and a rule that names the resource matches every group.
-    /// A rule for all resources matches the groups that may be equivalent to its own: built-in
-    /// groups for each other (Ingress is in `extensions` and `networking.k8s.io`), and any other
-    /// group for itself, because a CustomResourceDefinition has one group. A rule for all
-    /// subresources also matches the resource itself. Sources: `Matcher.resource` and
-    /// `EquivalentResourceRegistry` of `k8s.io/apiserver`.
+    /// and versions that store the same objects under the same resource name. Therefore:
+    /// - Versions and `matchPolicy` are ignored.
+    /// - A rule that names the resource matches every group.
+    /// - A rule for all resources of a built-in group matches all built-in groups (Ingress is in
+    ///   `extensions` and `networking.k8s.io`). For another group, the rule matches only this
+    ///   group, because a CustomResourceDefinition has one group.
+    ///
+    /// A rule for all subresources also matches the resource itself. Sources: `Matcher.resource`
+    /// and `EquivalentResourceRegistry` of `k8s.io/apiserver`.
     pub fn contains(&self, group: &str, resource: &str) -> bool {
         self.everything
             || self.rules.iter().any(|(groups, resources)| {

@@ -44,9 +44,9 @@ impl Provided {
         provided
     }
 
-    /// Returns `true` if this object depends on another object of the content: its CRD, the role or
-    /// policy that it binds, or an object that a Pod refers to. Namespaces are not considered,
-    /// because the API server reports missing namespaces.
+    /// Returns `true` if this object depends on another object of the content. The other object can
+    /// be its CRD, the role or policy that it binds, or an object that a Pod refers to. Namespaces
+    /// are not considered, because the API server reports missing namespaces.
     pub fn precedes(&self, id: &ObjectId, value: &Value) -> bool {
         if self.kinds.contains(&(id.group.clone(), id.kind.clone())) {
             return true;

@@ -72,8 +72,8 @@ pub struct Grant {
     /// Access review for verb `escalate` on a role, or `bind` on the role of a binding. If this
     /// permission is allowed, the requester needs no other permission.
     pub shortcut: Question,
-    /// Role whose rules are checked if `shortcut` is denied: in the namespace of the object, or for
-    /// the whole cluster if the object has no namespace.
+    /// Role whose rules are checked if `shortcut` is denied. The rules are checked in the namespace
+    /// of the object, or for the whole cluster if the object has no namespace.
     pub role: RoleRef,
     /// `true` for a binding, `false` for the role itself.
     pub is_binding: bool,

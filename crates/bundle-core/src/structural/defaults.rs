@@ -19,8 +19,8 @@ pub(crate) fn fill(schema: &Value, value: &mut Value) {
     fill_within(schema, value, &mut left);
 }
 
-/// Like [`fill`]. The defaults have at most `left` nodes: a long list of short objects could
-/// otherwise become very large.
+/// Like [`fill`], with at most `left` nodes in all defaults together. `left` decreases by each
+/// default. Without this limit, a long list of short objects could become very large.
 pub(crate) fn fill_within(schema: &Value, value: &mut Value, left: &mut usize) -> Filled {
     match value {
         Value::Object(map) => {
@@ -69,7 +69,7 @@ pub(crate) fn fill_within(schema: &Value, value: &mut Value, left: &mut usize) -
     Filled::Complete
 }
 
-/// Subtracts the size of a default. Returns false if it is larger than what is left.
+/// Subtracts the size of a default from `left`. Returns false if the size exceeds `left`.
 fn spend(default: &Value, left: &mut usize) -> bool {
     let size = match default {
         Value::String(text) => text.len() / 64 + 1,

@@ -24,7 +24,8 @@ impl Pattern {
         Self::within(text, SIZE)
     }
 
-    /// Compiles a pattern that needs at most `size` bytes, and as many to evaluate it.
+    /// Compiles a pattern. The compiled pattern and its evaluation may need at most `size` bytes
+    /// each.
     pub(crate) fn within(text: &str, size: usize) -> Result<Self, PatternError> {
         let text = translate(text)?;
         RegexBuilder::new(&text)

@@ -6,10 +6,10 @@ use super::{Pattern, PatternError};
 
 /// Maximum number of patterns in a limited cache.
 const MAX_PATTERNS: usize = 64;
-/// Maximum size of a pattern in a limited cache, in bytes. Compiled, and to evaluate it.
+/// Maximum memory of a compiled pattern in a limited cache, and of its evaluation, in bytes each.
 const MAX_SIZE: usize = 128 << 10;
-/// Steps that count for the compilation of a pattern in a limited cache. It takes as long as these
-/// steps of a validation.
+/// Number of validation steps that one compilation counts as in a limited cache. A compilation
+/// takes about as long as this number of steps.
 const STEPS: usize = 10_000;
 
 /// Compiled patterns by their text.
@@ -34,7 +34,8 @@ impl Patterns {
         self.is_limited
     }
 
-    /// Returns the compiled pattern, and the steps that its compilation counts.
+    /// Returns the compiled pattern, and the number of steps that its compilation counts as. The
+    /// number is 0 if the pattern was already compiled, or if the cache is not limited.
     pub(super) fn get(&mut self, text: &str) -> (&Result<Pattern, PatternError>, usize) {
         static ABSENT: Result<Pattern, PatternError> = Err(PatternError::Bad(String::new()));
         let mut steps = 0;

@@ -117,7 +117,7 @@ impl<'v, 'r> Walk<'v, 'r> {
         self.alternatives(schema, value);
     }
 
-    /// Counts the steps of a fast operation on so many bytes or items.
+    /// Counts the steps of a fast operation on `length` bytes or items.
     fn spend(&mut self, length: usize) {
         self.left = self.left.saturating_sub(length / 64);
     }

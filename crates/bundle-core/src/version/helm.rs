@@ -1,10 +1,10 @@
 //! Parser for the version constraints of Helm in `kubeVersion` of `Chart.yaml`
 //! (`github.com/Masterminds/semver/v3`), converted to a [`Range`].
 //!
-//! Helm has more operators (`=>`, `=<`, `~>`) and compares prerelease suffixes. This project
-//! compares only major, minor and patch. Therefore a constraint with a suffix becomes the range of
-//! the releases that Helm admits: `>=1.31.0-rc.1` admits 1.31.0, and `<1.31.0-rc.1` does not admit
-//! 1.31.0.
+//! Helm also has the operators `=>`, `=<` and `~>`, and compares prereleases. This project compares
+//! only major, minor and patch. Therefore a constraint with a prerelease is converted to a range
+//! without prereleases that contains the same releases: `>=1.31.0-rc.1` contains 1.31.0, and
+//! `<1.31.0-rc.1` does not contain 1.31.0.
 
 use super::Range;
 use crate::diagnostic::Finding;
@@ -15,8 +15,9 @@ pub fn range(constraint: &str) -> Result<Range, Finding> {
     Range::parse(&alternatives.join(" || "))
 }
 
-/// Range that no version satisfies, and range that every version satisfies.
+/// Range that no version satisfies.
 const NONE: &str = "<0";
+/// Range that every version satisfies.
 const ALL: &str = ">=0";
 
 /// Parses comparisons that must all be satisfied. Unknown text is kept, so that [`Range::parse`]
@@ -80,9 +81,9 @@ fn comparison(operator: &str, version: &str) -> String {
     if version[release.len()..].starts_with('+') {
         return format!("{operator}{release}");
     }
-    // A prerelease precedes its release, and equals no release. Helm ignores the suffix of a
-    // version without a patch. For `!=`, Helm ignores the suffix of a version without a minor
-    // version.
+    // A prerelease precedes its release, and equals no release. Helm ignores the prerelease of a
+    // version without a patch number. Only for `!=`, Helm compares such a prerelease if the version
+    // has a minor number.
     let numbers = release
         .split('.')
         .take_while(|part| part.trim_start_matches('v').parse::<u64>().is_ok())
@@ -130,7 +131,7 @@ mod tests {
     #[test]
     fn constraints_with_suffixes_and_hyphens_admit_versions_that_helm_admits() {
         for (constraint, inside, outside) in [
-            // Without a patch version, the suffix does not change the range.
+            // Without a patch version, the prerelease does not change the range.
             (">1.31-0", &[[1, 32, 0]][..], &[[1, 31, 5]][..]),
             ("<=1.31-0", &[[1, 31, 5]], &[[1, 32, 0]]),
             // The comparison matches only the prerelease itself, and no release.

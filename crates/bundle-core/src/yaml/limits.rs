@@ -65,7 +65,8 @@ pub(super) fn text<'a>(bytes: &'a [u8], file: &str) -> Result<&'a str, Finding> 
 ///
 /// To expand merge keys, the parser stores all keys of each map and all entries of merged maps. To
 /// find duplicate keys, the parser would store the keys as well. Therefore the visitor finds
-/// duplicate keys (`tree::read`). A list or map that is a key is stored as a whole (`keys::check`).
+/// duplicate keys (`tree::read`). The parser also stores a whole list or map that is a key.
+/// Therefore `keys::check` rejects such keys in large documents.
 pub(super) fn options(text: &str) -> Options {
     let merges = has_merge_key(text);
     let (nodes, unfolded) = if merges {

@@ -401,7 +401,7 @@ impl Reducer {
         true
     }
 
-    /// Returns true if the next map is an object.
+    /// Returns true if a map that begins here is one of the objects in the response.
     fn is_before_object(&self) -> bool {
         let key = |at: usize, key: &str| {
             let container = self.open.get(at);

@@ -115,7 +115,8 @@ impl Check<'_> {
         }
     }
 
-    /// Checks the approval annotation that groups of the Kubernetes community require.
+    /// Checks the annotation `api-approved.kubernetes.io`. The API groups of the Kubernetes
+    /// community, such as `k8s.io`, require this annotation.
     fn approval(&mut self, object: &Manifest, group: &str) {
         let protected = ["k8s.io", "kubernetes.io"]
             .iter()

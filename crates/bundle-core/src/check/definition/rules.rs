@@ -79,8 +79,9 @@ impl Walk<'_> {
         }
     }
 
-    /// Compiles the rules of a structural schema. `atomic` is the outermost enclosing list without
-    /// keys, in which old and new items cannot be correlated.
+    /// Compiles the rules of a structural schema. `atomic` is the path of the outermost enclosing
+    /// atomic map or list without keys. In such a map or list, old and new values cannot be
+    /// correlated.
     pub(super) fn expressions(&mut self, schema: &Value, path: &str, atomic: Option<&str>) {
         let rules = schema
             .get("x-kubernetes-validations")

@@ -68,8 +68,8 @@ pub(super) fn command(
     let mut extra_files = Vec::new();
     let config = package.and_then(|package| package.config.as_ref());
     if let Some(default) = config.and_then(|config| config.default.as_ref()) {
-        // The file name that the author chose is not passed to helm. helm splits a file name at
-        // commas into several paths, which could be outside of the content.
+        // The file name in the package is not passed to helm, because helm splits a file name at
+        // commas into several paths. These paths could be outside of the content.
         let values = files.get(default.as_str()).cloned().unwrap_or_default();
         extra_files.push(("values.yaml", values));
     }

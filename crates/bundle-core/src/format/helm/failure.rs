@@ -13,7 +13,8 @@ const MAX_MESSAGE: usize = 1000;
 const MAX_VALUES: usize = 50;
 /// Line before the list of values that do not match a schema.
 const SCHEMA_HEAD: &str = "values don't meet the specifications of the schema";
-/// Messages about a call of the function that replaces `lookup` and `now` (`super::files`).
+/// Messages of helm about a call of `fail`, which replaces `lookup` and `now` in templates
+/// (`super::files`).
 const LOOKUP_CALL: &str = "wrong number of args for fail: want 1 got 4";
 const NOW_CALL: &str = "wrong number of args for fail: want 1 got 0";
 
@@ -116,9 +117,9 @@ fn entry_of(field: &str, entry: &str) -> (String, String) {
     }
 }
 
-/// Returns the file of the bundle that the message names, with its line; `None` if the message
-/// names no file. helm writes `CHART/templates/a.yaml:3:8`, or `CHART/templates/a.yaml` without a
-/// line.
+/// Returns the file of the bundle that the message names, with its line. Returns `None` if the
+/// message names no file. helm writes `CHART/templates/a.yaml:3:8`, or `CHART/templates/a.yaml`
+/// without a line.
 fn template(command: &RenderCommand, message: &str) -> Option<(String, Option<usize>)> {
     let is_path = |letter: char| letter.is_alphanumeric() || "/._-+".contains(letter);
     let words = message.split(|letter: char| !is_path(letter) && letter != ':');
@@ -156,7 +157,7 @@ fn quoted(text: &str) -> String {
     bounded(&escaped(&message), MAX_MESSAGE)
 }
 
-/// Returns the text without control characters.
+/// Returns the text with escaped control characters.
 fn escaped(text: &str) -> String {
     let letters = text.chars().map(|letter| {
         if letter.is_control() {

@@ -41,8 +41,9 @@ pub struct ChartFiles {
 }
 
 impl ChartFiles {
-    /// Prepares the chart in `folder` of a bundle, which is empty or ends with `/`. `ignored` is
-    /// the content of its `.helmignore`.
+    /// Creates the files of the chart in `folder` of a bundle. `folder` is empty or ends with `/`.
+    /// `ignored` is the content of the chart's `.helmignore`. Returns an error if `ignored` is
+    /// invalid.
     pub fn new(folder: &str, ignored: Option<&[u8]>) -> Result<Self, Findings> {
         Ok(Self {
             folder: folder.to_owned(),
@@ -126,7 +127,7 @@ impl ChartFiles {
     }
 }
 
-/// Returns the path of a file in the chart or dependency that it belongs to.
+/// Returns the path of a file relative to the chart or dependency that contains the file.
 fn without_dependencies(mut path: &str) -> &str {
     while let Some((_, inner)) = path
         .strip_prefix(DEPENDENCIES)

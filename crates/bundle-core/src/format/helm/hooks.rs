@@ -22,8 +22,9 @@ const INSTALLS: [&str; 5] = [
     "post-upgrade",
 ];
 
-/// Returns the objects to install. Objects of installs and upgrades are ordinary objects, unless
-/// they run a program once. All other hooks are errors.
+/// Returns the objects to install. Hooks of installs and upgrades become ordinary objects, unless
+/// they run a program once (Job or Pod). Hooks of `helm test` are omitted. All other hooks are
+/// errors.
 pub(super) fn without_hooks(objects: Vec<Manifest>, findings: &mut Findings) -> Vec<Manifest> {
     let mut kept = Vec::with_capacity(objects.len());
     for object in objects {
@@ -51,7 +52,7 @@ pub(super) fn without_hooks(objects: Vec<Manifest>, findings: &mut Findings) -> 
     kept
 }
 
-/// Returns `true` if `helm test` alone creates this object.
+/// Returns `true` if only `helm test` creates this object.
 pub(super) fn is_test(object: &Value) -> bool {
     events(object).is_some_and(|events| are_tests(&events))
 }

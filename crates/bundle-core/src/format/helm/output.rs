@@ -46,15 +46,15 @@ pub(super) fn read(
     objects
 }
 
-/// Maximum size of an object of a test, in bytes. Larger objects of tests are compared like other
-/// objects.
+/// Maximum size of an object of `helm test` that [`compare`] ignores, in bytes. Larger objects of
+/// `helm test` are compared like other objects.
 const TEST_BYTES: usize = 64 << 10;
 
 /// The name of a template, and the text of one object that it renders.
 type Source<'a> = (&'a [u8], &'a [u8]);
 
 /// Returns an error with the first template whose objects differ in two outputs of `command`. The
-/// order of the objects is ignored. Objects of tests are ignored too, because they are not
+/// order of the objects is ignored. Objects of `helm test` are also ignored, because they are not
 /// installed.
 pub fn compare(command: &RenderCommand, first: &[u8], second: &[u8]) -> Result<(), Finding> {
     if first == second {

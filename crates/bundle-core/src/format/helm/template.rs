@@ -13,8 +13,8 @@ pub(super) enum Impurity {
     Random,
 }
 
-/// Functions of helm whose results can differ between two renderings. `keys` and `values` have no
-/// order. Functions of dates use the clock for an argument that is no date.
+/// Functions of helm whose results can differ between two renderings. The results of `keys` and
+/// `values` have no order. Date functions read the clock if their argument is not a date.
 const RANDOM: [&str; 27] = [
     "ago",
     "bcrypt",
@@ -114,7 +114,7 @@ fn quoted(text: &[u8], mut at: usize, quote: u8) -> usize {
     text.len()
 }
 
-/// Letters of other alphabets can be part of a name too.
+/// Returns `true` if the byte can be part of a name. Names can contain letters of other alphabets.
 fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii()
 }

@@ -36,7 +36,8 @@ pub(super) struct OperatorConfig {
 }
 
 /// Returns the configuration of an operator that runs in `namespace`. `None` means that the
-/// configuration is unknown. In this case the objects show the structure of an installation.
+/// configuration is unknown. In this case, returns an example, so that the objects can be listed
+/// without an installation.
 pub(super) fn resolve(
     given: Option<&Value>,
     modes: &SupportedModes<'_>,

@@ -252,7 +252,7 @@ fn merge(into: &mut Value, from: Value) {
 }
 
 /// Converts an object other than the ClusterServiceVersion. A namespaced object is placed in the
-/// operator's namespace. Returns `None` for an unsupported kind, which is added to `findings`.
+/// operator's namespace. For an unsupported kind, returns `None` and adds an error to `findings`.
 fn placed(mut object: Manifest, namespace: &str, findings: &mut Findings) -> Option<Manifest> {
     let known = OTHERS.iter().find(|(kind, _)| *kind == object.id.kind);
     let Some((_, namespaced)) = known else {

@@ -78,7 +78,7 @@ pub(super) struct Deployment {
     pub(super) name: String,
     pub(super) label: BTreeMap<String, String>,
     pub(super) spec: Value,
-    /// Annotations of the Deployment that the configuration adds.
+    /// Annotations that the configuration adds to the Deployment.
     #[serde(skip)]
     pub(super) annotations: Map<String, Value>,
 }

@@ -213,8 +213,8 @@ fn parts(
     ))
 }
 
-/// Returns the name of the package from the annotations. Returns `None` if the name is missing or
-/// invalid, which is added to `findings`.
+/// Returns the name of the package from the annotations. If the name is missing or invalid, returns
+/// `None` and adds an error to `findings`.
 fn package_name(files: &Files, findings: &mut Findings) -> Option<String> {
     let Some(text) = files.get(ANNOTATIONS) else {
         findings.push(

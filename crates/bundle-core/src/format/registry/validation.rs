@@ -46,7 +46,7 @@ impl CsvFindings<'_> {
     }
 }
 
-/// Adds the location of the ClusterServiceVersion.
+/// Adds the location of the ClusterServiceVersion to `finding`.
 pub(super) fn at(csv: &Csv, finding: Finding) -> Finding {
     finding
         .in_file(&csv.place.0)
@@ -228,8 +228,8 @@ fn webhooks(found: &mut CsvFindings<'_>) {
     }
 }
 
-/// Checks the rules of an admission webhook. A rule must not match webhook configurations or
-/// objects of this project and of the Operator Lifecycle Manager.
+/// Checks the rules of an admission webhook. A rule must not match webhook configurations, objects
+/// of this project, or objects of the Operator Lifecycle Manager.
 fn rules(found: &mut CsvFindings<'_>, webhook: &WebhookDefinition, field: &str) {
     let name = &webhook.generate_name;
     let hint = "limit the rule to the API groups and resources of the operator";

@@ -21,7 +21,7 @@ pub enum ObjectAction {
     Remove,
 }
 
-/// ServiceAccount of the request, and the permissions that the request may use.
+/// Permission of the requesters to use the ServiceAccount that sends the requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ActingAccount {
     /// The class names the ServiceAccount. Or `spec.serviceAccount` names it, and all requesters
@@ -77,8 +77,8 @@ struct Terms {
 
 impl ConsentRule {
     /// Returns the rule for `class`, which is `None` if the class does not exist, is invalid or
-    /// belongs to another provisioner. `decided` contains the objects that this class authorized
-    /// with its current terms when they were installed.
+    /// belongs to another provisioner. `decided` contains the objects whose installation this class
+    /// authorized with its current terms.
     pub fn new(class: Option<&Class>, account: ActingAccount, decided: DecidedObjects) -> Self {
         let class = class.map(|class| Terms {
             authorization: class.authorization,
@@ -95,10 +95,18 @@ impl ConsentRule {
 
     /// Returns the required authorization of `act` on the object.
     ///
-    /// A class delegates only to a ServiceAccount that the class or the spec names, and only for
-    /// objects inside its targets. A class delegates the restore or deletion of an installed object
-    /// if the class authorized the installation of that object. In all other cases the requesters
-    /// need the permissions, which a dry run checks as well.
+    /// The action is denied:
+    /// - if a requester lost the permission to impersonate the ServiceAccount
+    /// - if the object to install is outside of the targets of the class
+    ///
+    /// The class delegates its permissions if it has `authorization: Class`, and all of this is
+    /// true:
+    /// - the class or the spec names the ServiceAccount
+    /// - the object is inside of the targets
+    /// - for a restore or deletion: the class authorized the installation of the object
+    ///
+    /// In all other cases the requesters need the permissions. A class with `authorization:
+    /// Requester` selects the check. Otherwise a dry run is part of the check.
     pub fn consent(&self, act: ObjectAction, id: &ObjectId) -> Consent {
         if let ActingAccount::Withdrawn(why) = &self.account {
             return Consent::Denied(DenialReason::AccountWithdrawn(why.clone()));
@@ -123,8 +131,8 @@ impl ConsentRule {
         }
     }
 
-    /// Returns true if the requesters need permissions for the object only because it is outside of
-    /// the targets of a class that delegates.
+    /// Returns true if the requesters need permissions for the object only because the object is
+    /// outside of the targets of a class that delegates.
     pub fn exceeds_delegation(&self, id: &ObjectId) -> bool {
         self.account == ActingAccount::Granted
             && self.class.as_ref().is_some_and(|class| {

@@ -58,7 +58,7 @@ pub struct ObservedBundle {
     /// step.
     pub sealed: Option<SealedRecord>,
     /// Result of [`BundleStep::CheckAdmission`]: true if the source always refers to the same
-    /// content, such as a digest.
+    /// content, for example by a digest.
     pub is_source_fixed: bool,
     /// Completed steps.
     pub done: BTreeSet<BundleStep>,

@@ -154,7 +154,8 @@ impl BundleOutcome<'_> {
     }
 
     /// Returns true if the source must be resolved again after an interval. Returns false for a
-    /// fixed source, and while a comparison runs, because its end triggers a reconcile.
+    /// fixed source. Also returns false while a comparison runs, because the end of the comparison
+    /// triggers a reconcile.
     pub fn compares_source_again(&self, is_source_fixed: bool) -> bool {
         let is_answered = matches!(
             self,

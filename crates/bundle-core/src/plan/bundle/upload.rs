@@ -93,8 +93,9 @@ fn impersonated_groups(requester: &Requester) -> impl Iterator<Item = &str> {
         .map(String::as_str)
 }
 
-/// Returns `true` if `caller` is `requester`. A user who has left a group since then is still the
-/// same user. But this user cannot act as the requester ([`missing_groups`]).
+/// Returns `true` if `caller` is `requester`. A user who has left a group since the request is
+/// still the same user. But without the group, this user cannot act as the requester
+/// ([`missing_groups`]).
 pub fn is_same_user(caller: &Requester, requester: &Requester) -> bool {
     caller.user == requester.user && caller.uid == requester.uid
 }

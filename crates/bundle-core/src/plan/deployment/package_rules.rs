@@ -89,8 +89,8 @@ impl PackageRules {
     }
 
     /// Returns the findings against an upgrade from the `installed` package to content with this
-    /// digest. There are none if the content is of another package, or is the installed content
-    /// itself.
+    /// digest. There are no findings if `installed` is another package, or if its content has the
+    /// same digest.
     pub fn upgrade_refusals(
         &self,
         installed: &InstalledPackage,
@@ -138,7 +138,8 @@ impl PackageRules {
     }
 }
 
-/// Returns the rules that exclude the installed version. An unknown version matches no rule.
+/// Returns the rules that the installed version does not satisfy. An unknown version satisfies no
+/// rule.
 fn unmet_upgrades(upgrades: &Upgrades, installed: Option<&Version>) -> Vec<String> {
     let from = upgrades.from.as_ref().filter(|from| {
         let is_in = |version: &Version| from.contains(numbers(version));

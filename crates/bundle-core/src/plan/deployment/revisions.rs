@@ -26,8 +26,9 @@ pub struct InstalledRevision<'a> {
     pub config: &'a Value,
 }
 
-/// Returns the history after `new` is installed. `new` is the first revision, and no other revision
-/// is active. The newest `history` former revisions follow: superseded, or failed as before.
+/// Returns the history after `new` is installed. The first revision is `new`, which is the only
+/// active revision. At most `history` former revisions follow, newest first. They are superseded,
+/// except revisions that failed.
 pub fn installed(
     revisions: &[Revision],
     new: &InstalledRevision<'_>,

@@ -13,8 +13,8 @@ pub const ROUND: usize = 100;
 /// Step of one round. A round applies up to [`ROUND`] objects of one phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RoundStep {
-    /// Check that the objects of the previous phase are healthy. If they are not, the installation
-    /// ends, and it starts again when they are healthy.
+    /// Check that all objects of the previous phase are healthy. If an object is not healthy, the
+    /// installation ends. It starts again when all of these objects are healthy.
     CheckReady,
     /// Watch all kinds of the content. At this time, the server already serves the kinds that the
     /// content defines.
@@ -31,7 +31,7 @@ pub enum RoundStep {
     /// Dry-run, as the requesters, the objects of the round that depend on objects of earlier
     /// phases.
     DryRun,
-    /// Check that the namespaces of the round are the same as at the permission check.
+    /// Check that the namespaces of the round are unchanged since the permission check.
     CheckNamespaces,
     /// Apply and record the objects of the round.
     Apply,
@@ -109,8 +109,8 @@ pub struct Preconditions<'a> {
 }
 
 impl Preconditions<'_> {
-    /// Returns true if an installation with these preconditions may continue with the facts `now`;
-    /// `None` if the BundleDeployment does not exist any more.
+    /// Returns true if an installation with these preconditions may continue. `now` has the current
+    /// facts, and is `None` if the BundleDeployment does not exist any more.
     pub fn are_unchanged(&self, now: Option<&Self>) -> bool {
         now.is_some_and(|now| self == now && !now.is_deleted && now.class.is_some())
     }

@@ -20,8 +20,8 @@ pub fn has_probe(probes: &[Probe], kind: &GroupKind, namespace: Option<&str>, na
 }
 
 /// Returns the health of `object` by the probes that select it and by the rules of its kind. For a
-/// custom resource, the probes replace the rules of conditions. Without a matching probe, the
-/// result is that of [`health`].
+/// custom resource, the probes replace these rules, except the rules about `observedGeneration` and
+/// about deletion. Without a matching probe, the result is that of [`health`].
 pub fn probed_health(
     kind: &GroupKind,
     (namespace, name): (Option<&str>, &str),
@@ -102,7 +102,8 @@ fn unmet_condition(object: &Value, kind: &str, status: &str) -> Option<String> {
     })
 }
 
-/// Returns true if a field has the value `wanted`. Numbers and booleans have their JSON text.
+/// Returns true if a field has the value `wanted`. Numbers and booleans are compared by their JSON
+/// text.
 fn is_equal(found: &Value, wanted: &str) -> bool {
     match found {
         Value::String(text) => text == wanted,
@@ -112,8 +113,8 @@ fn is_equal(found: &Value, wanted: &str) -> bool {
     }
 }
 
-/// Returns the value of a field for a message. Values outside of `/status` are omitted, because they
-/// can be secret, and more users can read a BundleDeployment than its objects.
+/// Returns the value of a field for a message. Values outside of `/status` are omitted, because
+/// they can be secret, and more users can read a BundleDeployment than its objects.
 fn shown(field: &str, value: &Value) -> Option<String> {
     if !field.starts_with("/status/") {
         return None;

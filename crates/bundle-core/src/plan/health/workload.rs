@@ -5,7 +5,8 @@ use serde_json::Value;
 use super::Health;
 use super::rules::{condition, condition_is, observed, reason_and_message};
 
-/// `spec.progressDeadlineSeconds` of a Deployment for which the controller reports no progress.
+/// Value of `spec.progressDeadlineSeconds` that disables the deadline. With this value, the
+/// Deployment controller removes the condition `Progressing`.
 const NO_DEADLINE: i64 = i32::MAX as i64;
 
 fn count(object: &Value, field: &str) -> i64 {

@@ -24,13 +24,13 @@ pub const MAX_OBJECTS: usize = 25_000;
 pub const MAX_NAMESPACES: usize = 10_000;
 /// Largest encoding in bytes, before compression.
 pub const MAX_BYTES: usize = 8 * 1024 * 1024;
-/// Version of the encoding of an inventory.
 /// Bytes of recorded templates and configurations that count as one object. Their parsed form can
 /// need ten times as much memory, and one object has 8 KiB.
 const COUNTED_BYTES: usize = 1024;
+/// Version of the encoding of an inventory.
 const VERSION: u32 = 1;
-/// Tolerance for clock differences in seconds: an object may have been created this long before its
-/// intent, by the clock of the API server.
+/// Tolerance for clock differences, in seconds. The creation time of an object is from the clock of
+/// the API server, and may be this much earlier than the time of the intent.
 const CLOCK_TOLERANCE: i64 = 2;
 
 /// Record of one object.
@@ -82,8 +82,8 @@ pub struct Inventory {
     /// the first installation.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub installation: String,
-    /// True if the deletion of the BundleDeployment was reviewed, or was admitted afterwards. Never
-    /// reset to false.
+    /// True after the reconciler accepted the deletion of the BundleDeployment: the webhook
+    /// reviewed the deletion, or a user admitted it afterwards. Never reset to false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_deletion_accepted: bool,
     /// Record of the installation; `None` before the first installation, and in inventories of
@@ -264,7 +264,8 @@ impl Inventory {
     }
 
     /// Returns the ownership of the object `key`, which exists as `live`. For an intent, the object
-    /// must have the creation mark. No other client knows the mark before the object exists.
+    /// must have the creation mark, and must not be older than the intent. No other client knows
+    /// the mark before the object exists.
     pub fn claim(&self, key: &str, live: LiveObject<'_>) -> Claim {
         match self.objects.get(key) {
             Some(ObjectRecord::Uid(uid)) if !uid.is_empty() && uid == live.uid => Claim::Ours,
@@ -311,8 +312,9 @@ impl Inventory {
         }
     }
 
-    /// Returns the reservation of the object `key` with this uid, if it exists. Until an
-    /// installation is recorded, its objects are intents without a known uid.
+    /// Returns the reservation of the object `key`; `None` if the object is not reserved. `uid` is
+    /// the uid of the object on the cluster. An intent reserves an object with any uid, because the
+    /// uid of the created object is not recorded yet.
     pub fn reserves(&self, key: &str, uid: &str) -> Option<Reservation> {
         match self.objects.get(key)? {
             ObjectRecord::Uid(recorded) | ObjectRecord::Adoption(recorded) => {
@@ -340,8 +342,8 @@ impl Inventory {
     }
 
     /// Returns the number of objects that count for the limits of installed objects: the recorded
-    /// objects, and one object for each KiB of the recorded templates and configurations, which stay
-    /// in memory too.
+    /// objects, and one object for each KiB of the recorded templates and configurations, which
+    /// stay in memory too.
     pub fn counted_objects(&self) -> usize {
         let record = self.record.as_ref();
         self.len() + record.map_or(0, InstallationRecord::request_bytes) / COUNTED_BYTES

@@ -63,7 +63,7 @@ pub struct InstalledContent {
     pub account_namespace: String,
     /// Name of the ServiceAccount that applied the objects.
     pub account_name: String,
-    /// Requesters of the content.
+    /// Requesters of the content, as text for users.
     pub requested_by: String,
     /// Approver of the content, if the class requires approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -125,9 +125,9 @@ impl InstallationRecord {
         self.seals.get(uid)
     }
 
-    /// Records the seals of these objects, keeps the recorded seals of the installed Bundle and of
-    /// the Bundle that was healthy last, and removes all other seals. Seals that exceed the size
-    /// limit are not recorded.
+    /// Records the seals of these objects. Keeps the recorded seals of the installed Bundle, and of
+    /// the Bundle that was healthy last. Removes all other seals. Seals that exceed the size limit
+    /// are not recorded.
     pub fn remember<'a>(&mut self, objects: impl IntoIterator<Item = (&'a str, RememberedSeals)>) {
         let installed = self
             .installed

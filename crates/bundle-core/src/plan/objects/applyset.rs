@@ -1,4 +1,4 @@
-//! Identifiers and lists of the ApplySet specification (KEP-3659), from which other tools read the
+//! Identifiers and lists of the ApplySet specification (KEP-3659). With these, other tools find the
 //! objects of a BundleDeployment. Label and annotation names are in `bundle_api::names`.
 
 use std::collections::BTreeSet;

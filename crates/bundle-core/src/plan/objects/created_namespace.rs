@@ -1,5 +1,5 @@
-//! Target namespace that `spec.createNamespace` creates: the rule that decides whether the namespace
-//! is an object of the installation.
+//! Target namespace that `spec.createNamespace` creates: the rule that decides whether the
+//! namespace is an object of the installation.
 
 use serde_json::json;
 

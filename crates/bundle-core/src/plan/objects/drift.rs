@@ -13,9 +13,9 @@ use crate::version::apis;
 /// Hash of this project's entry in `managedFields` and of its labels.
 ///
 /// With server-side apply, a field that another actor changes or removes disappears from the entry
-/// of this project. An apply under the same manager name changes the time of the entry. The
-/// fingerprint misses two cases: the time has whole seconds, and any user with write permission can
-/// write `managedFields`. [`ObjectRevision`] covers both cases.
+/// of this project. An apply under the same manager name changes the time of the entry, in whole
+/// seconds. The fingerprint misses a second apply under this name in the same second, and a change
+/// by a user who also restores `managedFields`. [`ObjectRevision`] covers both cases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; 16]);
 
@@ -62,8 +62,9 @@ pub fn last_writer<'a>(
 
 impl Fingerprint {
     /// Returns the fingerprint of an object's metadata. Returns `None` unless `manager` has exactly
-    /// one `Apply` entry for the object itself: other managers own all of its fields, the API
-    /// server stores no entries, or another client wrote a second entry under the same name.
+    /// one `Apply` entry for the object itself. There is no entry if other managers own all of its
+    /// fields, or if the API server stores no entries. There are two entries if another client
+    /// wrote one of them under the same name.
     pub fn of<'a>(
         manager: &str,
         entries: impl IntoIterator<Item = FieldsEntry<'a>>,
@@ -182,7 +183,7 @@ pub struct ObjectState {
     /// Fingerprint of the object; `None` if the object has no entry of this project in
     /// `managedFields`.
     pub fingerprint: Option<Fingerprint>,
-    /// Hash that changes with every other write of the object.
+    /// Hash that changes with every write of the object, except status updates.
     pub revision: ObjectRevision,
 }
 
@@ -224,8 +225,8 @@ const FIRST_PAUSE_MS: u64 = 500;
 const LONGEST_PAUSE_MS: u64 = 60_000;
 
 /// Returns the pause in milliseconds before the next verification of an object that was verified
-/// `times` times in a row without drift. Other controllers may write their own fields of the object
-/// as often as they want.
+/// `times` times in a row without drift. The pause grows, because other controllers may write their
+/// own fields of the object as often as they want.
 pub fn verification_pause_ms(times: u32) -> u64 {
     match times {
         0 => 0,

@@ -95,7 +95,7 @@ pub fn has_expired(ttl: i64, end: JobEnd, now: i64) -> bool {
 struct JobRun {
     /// Digest of the content from which the Job was last applied.
     digest: String,
-    /// True if the Job finished and its TTL deleted it.
+    /// True if the Job finished and was deleted after its TTL.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_expired: bool,
     /// True if the Job had failed when it expired. False if the Job had completed, or if its end

@@ -1,5 +1,5 @@
-//! Objects in a namespace that an installation created or adopted: the rule that decides whether the
-//! namespace can be deleted with the installation.
+//! Objects in a namespace that an installation created or adopted: the rule that decides whether
+//! the namespace can be deleted with the installation.
 
 use std::collections::BTreeSet;
 
@@ -21,15 +21,15 @@ pub struct NamespaceObject<'a> {
     pub is_recorded: bool,
     /// True if the object is being deleted.
     pub is_leaving: bool,
-    /// True if an owner reference names an object that [`is_counted_owner`] accepts. Such an owner is
-    /// in the same namespace, and is counted instead of this object. If the owner does not exist,
-    /// garbage collection deletes this object.
+    /// True if an owner reference names an object that [`is_counted_owner`] accepts. Such an owner
+    /// is in the same namespace, and is counted instead of this object. If the owner does not
+    /// exist, garbage collection deletes this object.
     pub is_dependent: bool,
 }
 
-/// Returns true if programs create and replace all objects of this kind, and no user loses data with
-/// them: Events, Endpoints of Services, and Leases of leader elections. Such objects do not prevent
-/// the deletion of a namespace.
+/// Returns true if programs create and replace all objects of this kind, and no user loses data
+/// with them: Events, Endpoints of Services, and Leases of leader elections. Such objects do not
+/// prevent the deletion of a namespace.
 pub fn is_transient(group: &str, kind: &str) -> bool {
     matches!(
         (group, kind),

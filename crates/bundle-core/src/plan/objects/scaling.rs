@@ -91,8 +91,8 @@ pub enum ReplicasOwner<'a> {
     Manager(&'a str),
 }
 
-/// Returns the owner of the replicas of an object through its subresource `scale`; `None` if there
-/// is none. A change with kubectl is ignored, because such a change is drift.
+/// Returns the actor that set the replicas of an object through its subresource `scale`; `None` if
+/// there is no such actor. A change with kubectl is ignored, because such a change is drift.
 pub fn replicas_owner<'a>(
     entries: impl IntoIterator<Item = FieldsEntry<'a>>,
 ) -> Option<ReplicasOwner<'a>> {

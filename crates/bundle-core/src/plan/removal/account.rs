@@ -10,7 +10,7 @@ pub enum RemovingAccount {
     /// permission to impersonate it.
     OfSpec(ServiceAccount),
     /// The ServiceAccount is recorded as the installer, or the class names it. Contains the
-    /// delegated permissions.
+    /// permission of the requesters to use it.
     Known(ServiceAccount, ActingAccount),
 }
 

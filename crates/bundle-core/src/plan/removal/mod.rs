@@ -66,8 +66,8 @@ impl Obstacle {
 /// following objects remain too:
 /// - The namespace of an object with an obstacle.
 /// - All objects except custom resources, if a custom resource of a definition among `objects` has
-///   an obstacle. A controller must handle the finalizers of this custom resource, and the deletion
-///   of its definition would delete it.
+///   an obstacle. A controller must handle the finalizers of this custom resource. The deletion of
+///   its definition would delete this custom resource.
 /// - All objects of earlier phases except custom resources, if an admission registration or an
 ///   aggregated API has an obstacle. Without its backend, such an object blocks other requests.
 fn next_step<'a>(
@@ -105,8 +105,9 @@ fn next_step<'a>(
         .unwrap_or_default()
 }
 
-/// Returns true if an object can be deleted as soon as the objects of `going` are deleted. For
-/// example, finalizers can block the objects of `going`.
+/// Returns true if the deletion of at least one object waits only for objects that are being
+/// deleted. `going` returns true for objects that are being deleted. Finalizers can block their
+/// deletion.
 fn waits_for<'a>(
     objects: impl IntoIterator<Item = &'a ObjectId>,
     going: impl Fn(&ObjectId) -> bool,

@@ -74,8 +74,8 @@ fn remaining_object_keeps_only_its_dependencies() {
             rest(4),
             ["CustomResourceDefinition.apiextensions.k8s.io/queues.shop.example.com"]
         );
-        // The controller must handle the finalizers of its custom resource, so it remains. Other
-        // custom resources are deleted.
+        // The controller must handle the finalizers of its custom resource, so the controller
+        // remains. Other custom resources are deleted.
         let with_queue = rest(5);
         assert_eq!(with_queue.len(), all.len() - 1);
         assert!(!with_queue.contains(&"Queue.shop.example.com/team-b/two".to_owned()));

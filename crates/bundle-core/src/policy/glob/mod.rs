@@ -41,9 +41,9 @@ fn has_starred_registry(pattern: &str) -> bool {
     registry.contains('*')
 }
 
-/// Returns the spellings of a canonical name that are compared with a pattern with stars in the
-/// registry: each alias of Docker Hub, with and without the default port. `index.docker.**`
-/// therefore matches Docker Hub.
+/// Returns the spellings of a canonical name, for the comparison with a pattern that has stars in
+/// its registry. The result has each alias of Docker Hub, with and without the default port.
+/// Therefore `index.docker.**` matches Docker Hub.
 fn spellings(name: &str) -> Vec<String> {
     let Some((registry, repository)) = name.split_once('/') else {
         return vec![name.to_owned()];

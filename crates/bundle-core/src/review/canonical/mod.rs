@@ -1,6 +1,6 @@
-//! Equality and digests of specs by meaning: absent, null and empty fields are equal,
-//! `createNamespace: false` equals an absent field, and the order of keys is ignored. No function
-//! of this module copies a value. Specs are compared and digested in place, because copies would
+//! Equality and digests of specs by meaning. Absent, null and empty fields are equal, and
+//! `createNamespace: false` equals an absent field. The order of keys is ignored. No function of
+//! this module copies a value: specs are compared and digested in place, because copies would
 //! exceed the memory that the review has reserved.
 
 use std::io::Write;

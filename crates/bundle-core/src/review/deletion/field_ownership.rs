@@ -1,7 +1,9 @@
-//! Ownership of fields in `metadata.managedFields` that decides what a later server-side apply
-//! removes. A user who changes this ownership changes the spec through the next apply of another
-//! user: a field of a second owner stays although its first owner no longer sets it, and a field
-//! that moves to the set of an apply is removed by the next apply without it.
+//! Ownership of fields in `metadata.managedFields`, which decides what a later server-side apply
+//! removes. A user who changes this ownership can change the spec through the next apply of another
+//! user:
+//! - A field with a second owner stays, although its first owner no longer sets the field.
+//! - A field that was added to the field set of an apply is removed by the next apply that does not
+//!   set the field.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +12,8 @@ use serde_json::{Map, Value};
 /// Ownership of the spec and of one finalizer.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct FieldOwnership {
-    /// Sets of the managers of server-side applies, by manager. Each set decides what the next
-    /// apply of its manager removes.
+    /// Field sets of server-side applies, by manager. Each set decides what the next apply of its
+    /// manager removes.
     applied: BTreeMap<String, Value>,
     /// All fields that the managers of other writes own. The API server merges old managers, so the
     /// single managers are not compared.

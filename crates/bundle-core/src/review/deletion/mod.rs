@@ -81,8 +81,8 @@ pub struct DeletionFacts {
 }
 
 impl<'a> Deletion<'a> {
-    /// Returns `true` if the requester is a Kubernetes controller that only executes deletions.
-    /// Other users requested these deletions.
+    /// Returns `true` if the requester is a Kubernetes controller that only executes deletions that
+    /// other users requested.
     fn is_by_controller(&self) -> bool {
         let user = self.requester.user.as_str();
         GARBAGE_COLLECTORS.contains(&user) || user == NAMESPACE_CONTROLLER
@@ -320,9 +320,9 @@ fn not_asked(what: &str) -> Finding {
 }
 
 /// Returns `true` if two requesters have the same user name, and their uids do not differ. A
-/// missing uid is ignored, because an authenticator may omit the uid. The exception is a
-/// ServiceAccount: the API server omits the uid of a ServiceAccount only if another user
-/// impersonates it, so such a requester is not the recorded requester.
+/// missing uid is ignored, because an authenticator may omit the uid. A ServiceAccount without a
+/// uid differs from a recorded ServiceAccount with a uid: the API server omits the uid only if
+/// another user impersonates the ServiceAccount.
 fn is_same(recorded: &Requester, requester: &Requester) -> bool {
     let omits = requester.uid.is_empty() && requester.service_account().is_none();
     recorded.user == requester.user

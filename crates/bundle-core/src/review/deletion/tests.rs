@@ -232,7 +232,8 @@ fn controllers_may_delete_bundles_of_deleted_deployments() {
             let found = judged(Kind::Bundle, &child(), &requester(user), &facts);
             assert_eq!(found, expected, "{user}: {facts:?}");
         }
-        // Owners can delete the object, because adding an owner requires permission.
+        // The deletion is allowed: a user who sets an owner needs the same permissions as for a
+        // deletion.
         let found = judged(
             Kind::BundleDeployment,
             &deployment(),

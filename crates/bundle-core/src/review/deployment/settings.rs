@@ -36,13 +36,13 @@ pub enum ReplacePolicy {
 pub enum CrdCheck {
     /// The scope is unchanged.
     NoScopeChange,
-    /// Versions of stored objects exist.
+    /// No version is removed in which objects are stored.
     NoStoredVersionRemoved,
     /// The conversion between several versions is not removed.
     NoConversionRemoved,
     /// No field is removed from a version.
     NoExistingFieldRemoved,
-    /// All changes of existing fields: the group of the following checks.
+    /// Group of the checks of changed fields: [`Self::Enum`] to [`Self::UnknownChange`].
     ChangeValidator,
     /// No value is removed from an enumeration, and no enumeration is added to an existing field.
     Enum,

@@ -129,8 +129,8 @@ pub(in crate::review) fn is_checked(subject: &Subject<'_>) -> bool {
 }
 
 /// Returns `true` if the content must be looked up. The lookup is not necessary in two cases:
-/// - An update of a checked BundleDeployment keeps class, template and configuration, so that the
-///   installed objects stay the same.
+/// - An update of a checked BundleDeployment keeps class, template, configuration and `kubernetes`,
+///   so that the installed objects stay the same.
 /// - The object is being deleted and its spec is unchanged.
 pub(in crate::review) fn content_is_checked(subject: &Subject<'_>) -> bool {
     if subject.is_removed_unchanged() {

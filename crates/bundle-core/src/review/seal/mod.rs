@@ -1,6 +1,7 @@
-//! Seals: the content of a stamp, bound to uid and generation of the stored object. The leader
-//! seals an object with a recent stamp when it first observes the object. After that, only the seal
-//! is valid. This module decides if an object may be sealed, and the reconciler writes the status.
+//! A seal has the content of a stamp, bound to uid and generation of the stored object. When the
+//! leader observes an object with a recent stamp, the leader makes a seal from this stamp. A stamp
+//! expires, a seal does not. This module decides if an object may be sealed. The reconciler writes
+//! the seal into the status.
 
 mod content;
 
@@ -105,8 +106,9 @@ impl ConfirmedFacts {
             || (self.owners.is_none() && self.is_generated_owner(object))
     }
 
-    /// Returns `true` for the owner that the garbage collector would find. The garbage collector
-    /// looks up an owner by apiVersion, kind and name before it compares the uid.
+    /// Returns `true` if each owner of `bundle` is the BundleDeployment that it was generated for.
+    /// apiVersion, kind and name must match too: the garbage collector looks up an owner by these
+    /// fields before it compares the uid.
     fn is_generated_owner(&self, bundle: &Value) -> bool {
         let metadata = &bundle["metadata"];
         let name = metadata["name"].as_str().and_then(deployment_of);
@@ -216,8 +218,8 @@ pub fn vouch_state(key: &[u8], object: &StoredObject<'_>, moment: &SealMoment) -
 }
 
 /// Returns `true` if the object has a stamp for the generation of `seal` that is newer than `seal`.
-/// In that case `seal` was saved and written back, and is invalid even if the stamp is too old to
-/// be sealed.
+/// In this case, `seal` is an earlier seal that a user saved and wrote back. It is invalid, even if
+/// the stamp is too old to be sealed.
 fn is_replaced(key: &[u8], object: &StoredObject<'_>, seal: &ConfirmedFacts, age: Age) -> bool {
     let behind = match age {
         Age::Current => 0,
@@ -296,11 +298,11 @@ pub fn is_written_with(stamp: &Stamp, written: i64) -> bool {
     window(stamp).contains(&written)
 }
 
-/// Returns `true` if the object was observed so early that the update with `stamp` must have been
-/// made between the stamp and now. This evidence is used if `managedFields` has no time for the
-/// update: Kubernetes removes the entry of a manager without fields, and does not track updates
-/// after the list was emptied. An entry with a later time belongs to a later write, for which the
-/// stamp is invalid.
+/// Returns `true` if the object was observed so soon after the stamp that the update with `stamp`
+/// must have been made in between. This evidence replaces a time in `managedFields`, which can be
+/// missing: Kubernetes removes the entry of a manager without fields, and does not track updates
+/// after the list was emptied. Returns `false` if an entry has a later time, because this entry
+/// belongs to a later write. The stamp is invalid for the later write.
 fn is_observed_with(stamp: &Stamp, object: &StoredObject<'_>, moment: &SealMoment) -> bool {
     let window = window(stamp);
     let is_later = |written: i64| written > *window.end();

@@ -178,7 +178,8 @@ fn split_scheme(text: &str) -> Option<(GitTransport, &str, char)> {
         };
         return Some((transport, rest, '/'));
     }
-    // `user@host:path`. `helper::address` selects a program, and a path can contain a colon.
+    // The form `user@host:path`. The form `helper::address` is rejected, because it selects a
+    // helper program. A path can contain a colon.
     let colon = text.find(':')?;
     let is_host = !text[..colon].contains('/') && !text[colon..].starts_with("::");
     // The first colon in an IPv6 address is not the colon before the path.
@@ -281,8 +282,8 @@ pub fn is_repository_root(directory: &str) -> bool {
     directory.is_empty() || directory == DEFAULT_DIRECTORY
 }
 
-/// Returns true if `entry` at the root of a repository is part of its bundle. A repository also has
-/// other files, such as sources and submodules, unless it has a [`CHART_FILE`].
+/// Returns true if `entry` at the root of a repository is part of its bundle. Other entries, such
+/// as sources and submodules, are part of the bundle only if the repository has a [`CHART_FILE`].
 pub fn is_bundle_entry(entry: &str) -> bool {
     matches!(entry, "bundle.yaml" | "manifests" | "metadata")
 }

@@ -90,15 +90,15 @@ pub fn is_built_in(group: &str) -> bool {
 }
 
 /// Returns `true` if the group can belong to CustomResourceDefinitions or to an aggregated API
-/// server: the group has a dot, which the API server requires for such groups, and is not built-in.
+/// server. Such a group is not built-in, and has a dot, which the API server requires.
 pub fn is_custom(group: &str) -> bool {
     group.contains('.') && !is_built_in(group)
 }
 
 /// Returns `true` if any version of Kubernetes, including versions newer than this table, may have
-/// the group: the group has no dot, or has the domain `k8s.io`. The function also returns `true`
-/// for some groups of CustomResourceDefinitions. Use it for checks that must not miss a built-in
-/// group.
+/// the group. Such a group is in the table, has no dot, or has the domain `k8s.io`. Some groups of
+/// CustomResourceDefinitions also have this domain. Use this function for checks that must not miss
+/// a built-in group.
 pub fn may_be_built_in(group: &str) -> bool {
     !group.contains('.') || group.ends_with(".k8s.io") || is_built_in(group)
 }

@@ -64,7 +64,7 @@ const SHAPES: [(&str, &str, &str, &str); 6] = [
     ),
 ];
 
-/// Returns the objects by group, kind, namespace and name, with the differences removed.
+/// Returns the objects by group, kind, namespace and name, without the parts that differ by design.
 fn comparable(objects: impl IntoIterator<Item = Value>) -> BTreeMap<String, Value> {
     let of_ours = objects.into_iter().filter(|object| {
         let is_certificate = object["type"] == "kubernetes.io/tls";

@@ -37,8 +37,8 @@ impl Rule {
 const COMPARISONS: usize = 10_000_000;
 
 /// Changes the fields of `desired` that the rules name. A field receives the value from `live`, the
-/// object on the cluster. A field that `live` does not have is removed. Then all fields of managers
-/// that the rules name are removed. The order of the rules has no effect.
+/// object on the cluster. A field that `live` does not have is removed. The fields that managers in
+/// the rules own are removed afterwards. The order of the rules has no effect.
 pub fn apply_rules(
     desired: &mut Value,
     live: &Value,
@@ -103,9 +103,9 @@ fn find<'v>(
     Some(here)
 }
 
-/// Returns a message for each part of `rules`, in the order of `spec.drift.ignore`, that has no
-/// effect on these objects. If the maximum number of comparisons is reached, the last message
-/// reports this.
+/// Returns a message for each rule, and each part of a rule, that has no effect on these objects.
+/// The messages are in the order of `spec.drift.ignore`. If the maximum number of comparisons is
+/// reached, the last message reports this.
 pub fn without_effect(rules: &[Rule], objects: &[(&ObjectId, &Value)]) -> Vec<String> {
     let mut lines = Vec::new();
     let mut left = COMPARISONS;

@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 
 use super::count;
 
-/// Maximum number of key sets for the items of one list. The schema of a list has one key set.
+/// Maximum number of different sets of key fields that identify the items of one list. The schema
+/// of a list defines only one set of key fields.
 const KEY_SETS: usize = 4;
 /// Maximum number of fields that identify an item.
 const KEY_FIELDS: usize = 8;

@@ -1,6 +1,6 @@
-//! Changes to `metadata.managedFields` before an apply, so that the apply also removes fields that
-//! the content does not have: server-side apply removes a field only if no other manager owns it.
-//! `webhook::reconcile::apply` sends these changes.
+//! Changes to `metadata.managedFields` before an apply. Server-side apply removes a field that the
+//! content does not have only if no other manager owns the field. After these changes, the apply
+//! removes such fields too. `webhook::reconcile::apply` sends the changes.
 
 use serde_json::{Map, Value, json};
 
@@ -72,9 +72,9 @@ impl ListPath {
 /// other managers are invalid together. `causes` contains the reason and field of each cause in the
 /// `Status` of a 422 response.
 ///
-/// The general reason is `FieldValueDuplicate`. In a Service with several ports, each port needs a
-/// name. If another actor changed a port without a name, the API server therefore answers
-/// `FieldValueRequired`.
+/// The usual reason is `FieldValueDuplicate`. A Service differs: in a Service with several ports,
+/// each port needs a name. If another actor changed the number or protocol of a port without a
+/// name, the merged list has two ports. The API server then answers `FieldValueRequired`.
 pub fn contested_lists<'a>(
     id: &ObjectId,
     causes: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -96,7 +96,7 @@ pub fn contested_lists<'a>(
 }
 
 impl OwnershipChange {
-    /// Returns true if no object needs a change.
+    /// Returns true if there is no change to make.
     pub fn is_empty(&self) -> bool {
         !self.takes_over && !self.folds_string_data && self.lists.is_empty()
     }
@@ -165,9 +165,9 @@ fn fold_string_data(entries: &mut [Value], manager: &str) {
     }
 }
 
-/// Removes the fields from `object` that only [`FORMER_MANAGERS`] own: the first apply after an
-/// adoption removes these fields. `object` is the result of an apply of this project that did not
-/// take over the fields.
+/// Removes the fields from `object` that only [`FORMER_MANAGERS`] own, because the first apply
+/// after an adoption removes these fields. `object` is the result of an apply of this project that
+/// did not take over the fields.
 pub fn remove_former_fields(object: &mut Value) {
     let api_version = object["apiVersion"].clone();
     let entries = object["metadata"]["managedFields"].as_array().cloned();
@@ -187,8 +187,8 @@ pub fn remove_former_fields(object: &mut Value) {
     remove_unowned(object, &former, &fields(others));
 }
 
-/// Removes the fields of `former` that are not in `kept`. A field with fields below it is removed
-/// only if nothing is left in it.
+/// Removes the fields of `former` from `target`, except the fields in `kept`. A field with fields
+/// below it is removed only if nothing is left in it.
 fn remove_unowned(target: &mut Value, former: &Map<String, Value>, kept: &Map<String, Value>) {
     let none = Map::new();
     for (key, inner) in former {
@@ -296,7 +296,8 @@ fn own_entry<'e>(entries: &'e mut Vec<Value>, manager: &str, api_version: &str) 
     &mut entries[index]
 }
 
-/// Removes the fields at `path` from a set of fields, and returns them with their path.
+/// Removes the fields at `path` from a set of fields, and returns them with their path. `own`
+/// contains the fields of this project, for [`Segment::OwnItems`].
 fn take(
     fields: &mut Map<String, Value>,
     own: Option<&Value>,

@@ -61,8 +61,8 @@ fn decision_counts_only_for_the_same_class_and_terms() {
     assert_ne!(decider("u", &approval, &adopt), approved);
 }
 
-/// Decider of the installed content, deciders of installations that started after its
-/// installation, and `true` if the second class authorized the objects.
+/// Columns: decider of the installed content, deciders of installations that started later, and
+/// `true` if the second class authorized the objects.
 type Row<'a> = (Option<Option<&'a Decider>>, &'a [&'a Decider], bool);
 
 #[test]

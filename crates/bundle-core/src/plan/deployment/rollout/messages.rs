@@ -35,7 +35,7 @@ impl RolloutReport {
             )
         };
         let former = former.map_or("", |former| former.content.bundle.as_str());
-        // A configuration can fail too.
+        // The failed content and the former content can differ only in their configuration.
         let target = if former == bundle {
             format!("bundle {former} with its former configuration")
         } else {

@@ -1,6 +1,6 @@
 //! Rollout of new content. If its objects are not healthy by `spec.rollout.deadline`, the content
-//! is held, or the content that was healthy before is installed again. The result depends only on
-//! the record in the inventory and on observed facts; the time is an argument.
+//! stays installed, or the content that was healthy before is installed again. The result depends
+//! only on the record in the inventory and on observed facts; the time is an argument.
 
 mod messages;
 mod progress;
@@ -22,7 +22,8 @@ pub use record::{
 /// Observed state of the content of the spec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContentState {
-    /// Not all objects are applied, or their health was not read. For example, a dependency does not respond.
+    /// Not all objects are applied, or their health was not read. For example, a dependency does
+    /// not respond.
     Unknown,
     /// The last attempt to apply all objects failed.
     Failed,
@@ -60,13 +61,13 @@ pub struct ObservedRollout<'a> {
 pub enum RolloutStep {
     /// Nothing changes until a watch reports a change.
     Keep,
-    /// Look again after this time.
+    /// Compute the next step again after this time.
     Wait(Duration),
-    /// The clock moved back: the deadline counts from now.
+    /// The clock was set back: record the current time as the start of the deadline.
     Restart,
     /// Record the content of the spec as the healthy content.
     RecordHealthy,
-    /// Report the content and keep it, because of this obstacle to a return; `None` if
+    /// Report the failed content and keep it. Contains the obstacle to a return; `None` if
     /// `spec.rollout.onFailure` is `Hold`.
     Hold(Option<ReturnObstacle>),
     /// Install the former content.
@@ -93,8 +94,9 @@ pub enum ReturnObstacle {
     Refused(String),
 }
 
-/// Returns true if a failed check of the former content ends its return. If a dependency did not
-/// respond, or if the result can change soon, the return is tried again.
+/// Returns true if this failure of a check ends the return to the former content. A missing
+/// requirement always ends the return. For other failures, the return is retried if a dependency
+/// did not respond, or if the result can change soon.
 pub fn is_refusal(code: Code, retry: RetryPolicy) -> bool {
     code == codes::install::REQUIREMENT_MISSING
         || (code.outcome != Outcome::CannotTell && retry != RetryPolicy::Soon)

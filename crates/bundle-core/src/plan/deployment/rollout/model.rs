@@ -13,12 +13,12 @@ const EVENTS: u8 = 7;
 /// Deadline in ticks of the clock.
 const DEADLINE: i64 = 1;
 
-/// State of the cluster, of the inventory, and of the world around them.
+/// State of the model: the spec, the inventory, the cluster and the clock.
 #[derive(Debug, Clone)]
 struct State {
     record: RolloutRecord,
     generation: i64,
-    /// Content of the spec, and whether the spec is paused.
+    /// Content of the spec.
     wanted: u8,
     is_paused: bool,
     /// Content whose objects are applied completely.
@@ -29,9 +29,9 @@ struct State {
     heals: [bool; 2],
     is_allowed: bool,
     now: i64,
-    /// Decisions to return in this generation.
+    /// Number of decisions to return in this generation.
     returns: u8,
-    /// Applies of the content of the spec after such a decision.
+    /// Number of applies of the content of the spec after a decision to return.
     retries: u8,
     events: u8,
 }

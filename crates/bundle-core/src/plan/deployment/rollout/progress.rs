@@ -51,7 +51,8 @@ pub struct AwaitedPhase {
 }
 
 impl AwaitedPhase {
-    /// Returns the phase `phase` of content with these phases, one for each object, in order.
+    /// Returns the position of `phase` among the phases of content. `phases` contains the phase of
+    /// each object.
     pub fn new(phase: Phase, phases: impl IntoIterator<Item = Phase>) -> Self {
         let all: std::collections::BTreeSet<Phase> = phases.into_iter().collect();
         Self {
@@ -71,7 +72,7 @@ impl AwaitedPhase {
     }
 
     /// Returns the keys of the Jobs of the phase that failed before they expired, in the content
-    /// with this digest. They do not exist any more, and hold the next phase.
+    /// with this digest. These Jobs do not exist any more, but the next phase still waits for them.
     pub fn failed_jobs<'a>(
         &self,
         runs: &'a JobRuns,
@@ -86,9 +87,9 @@ impl AwaitedPhase {
         format!("phase {} of {}", self.number, self.phases)
     }
 
-    /// Returns the number of ready objects and the unready objects, with the reasons: `3/7 workloads
-    /// ready: Deployment.apps/a/web: …`. `None` if all objects are ready. `keys` are the keys of the
-    /// objects that [`Self::waits_for`] selects.
+    /// Returns the number of ready objects and the unready objects, with the reasons: `3/7
+    /// workloads ready: Deployment.apps/a/web: …`. `None` if all objects are ready. `keys` are the
+    /// keys of the objects that [`Self::waits_for`] selects.
     pub fn progress<'k>(
         &self,
         keys: impl IntoIterator<Item = &'k str>,

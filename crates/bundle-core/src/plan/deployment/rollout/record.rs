@@ -41,7 +41,8 @@ pub struct RolloutContent {
 }
 
 impl RolloutContent {
-    /// Returns the identity of the content with this configuration; null without one.
+    /// Returns the identity of the content with this configuration. `config` is null without a
+    /// configuration.
     pub fn new(bundle: &str, digest: &str, config: &Value) -> Self {
         Self {
             bundle: bundle.to_owned(),
@@ -199,8 +200,10 @@ impl RolloutRecord {
         }
     }
 
-    /// Records, before the first object of `content` is applied, that its rollout begins. The
-    /// deadline of a former spec ends. A repeated attempt changes nothing.
+    /// Records that the rollout of `content` begins. The caller records this before it applies the
+    /// first object. The rollout of an earlier spec ends. A repeated call for the same content has
+    /// no effect. A call also has no effect while the former content replaces the content of this
+    /// generation.
     pub fn begin(&mut self, generation: i64, content: &RolloutContent, now: i64) {
         if self.replacement(generation).is_some() {
             return;
@@ -238,8 +241,8 @@ impl RolloutRecord {
         }
     }
 
-    /// Records a step. `cause` lists the unhealthy objects. `healthy` returns the content of the
-    /// spec.
+    /// Records a step of the rollout. `cause` lists the unhealthy objects. `healthy` returns the
+    /// record of the content of the spec as healthy content.
     pub fn record(
         &mut self,
         step: &RolloutStep,

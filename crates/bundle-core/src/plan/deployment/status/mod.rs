@@ -103,8 +103,8 @@ impl DeploymentFacts {
         changes.made
     }
 
-    /// Returns true if the requesters have the required permissions, by the result of this
-    /// reconcile or of the stored conditions.
+    /// Returns true if the requesters have the required permissions. If this reconcile did not
+    /// check the permissions, the stored condition decides.
     pub fn is_authorized(&self, before: &[Condition]) -> bool {
         let changed = self.rights.as_ref().map(|rights| rights.condition().state);
         let before = before

@@ -63,7 +63,7 @@ pub enum InstallStep {
     /// Use the recorded fingerprints as the state of the objects.
     UseRecordedState,
     /// Check spec, class, policies and approval immediately before the first write, even if the
-    /// permission check is recent: a slow registry can delay the steps before it.
+    /// permission check is recent. A slow registry can delay the steps before this check.
     CheckPreconditions,
     /// Record the objects, and then apply the objects phase by phase. Later phases start after the
     /// Namespaces are active and the CustomResourceDefinitions are established.
@@ -221,8 +221,8 @@ impl ObservedDeployment {
         if self.is_first() || !self.has_installed_config {
             steps.extend([InstallStep::CheckSource, InstallStep::Verify]);
         }
-        // Users must always be able to return from an incomplete upgrade. Therefore the former
-        // content is not checked.
+        // Users must always be able to return from an incomplete upgrade. Therefore the package
+        // rules are not checked for the former content.
         if self.is_first() && !self.was_installed {
             steps.push(InstallStep::CheckPackageRules);
         }

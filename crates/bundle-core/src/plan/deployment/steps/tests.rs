@@ -152,8 +152,8 @@ fn installation_steps_depend_on_observed_facts() {
         ("uidah", vec![ReportHeldError]),
         ("uwh", vec![ReportHeldError]),
         ("uwidh", vec![ReportHeldError]),
-        // Settings have changed, or the former content is requested again: it is installed and
-        // decided.
+        // Settings have changed, or the former content is requested again. In both cases the
+        // content is installed and decided.
         ("uoid", again.clone()),
         ("uoida", again.clone()),
         ("uoidc", again.clone()),
@@ -253,7 +253,8 @@ fn installation_steps_depend_on_observed_facts() {
             "uwidc",
             steps(&[&BEGIN, &[Authorize, Prune, RecordInstalled, WatchAll]]),
         ),
-        // Objects of an interrupted installation are not compared. These objects are deleted.
+        // An installation of other content was interrupted. Its objects are not compared, but
+        // pruned.
         (
             "uwidaf",
             steps(&[&BEGIN, &[Authorize, Prune, RecordInstalled, WatchAll]]),

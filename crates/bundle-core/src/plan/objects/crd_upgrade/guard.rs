@@ -1,6 +1,7 @@
-//! Updates of CustomResourceDefinitions of BundleDeployments by other clients, with the texts of
-//! RukPak's `crdvalidator`. Admission calls these functions; the label of a definition only selects
-//! the reviewed updates, and the inventories decide which definitions belong to BundleDeployments.
+//! Review of updates that other clients make to CustomResourceDefinitions of BundleDeployments,
+//! with the texts of RukPak's `crdvalidator`. Admission calls these functions. The label of a
+//! definition only selects the updates to review. The inventories decide which definitions belong
+//! to BundleDeployments.
 
 use serde_json::Value;
 

@@ -1,6 +1,7 @@
 //! Safety of an upgrade of a CustomResourceDefinition: the new definition is compared with the
 //! definition on the cluster. Names and texts of the checks are the same as in RukPak and OLM. A
-//! change that no check covers is unsafe. [`existing`] validates the custom resources on the cluster, and [`guard`] decides about updates by other clients.
+//! change that no check covers is unsafe. [`existing`] validates the custom resources on the
+//! cluster. [`guard`] decides about updates by other clients.
 
 mod constraints;
 pub mod existing;

@@ -52,7 +52,8 @@ pub(super) fn compare(old: &Value, new: &Value, found: &mut dyn FnMut(&Path<'_, 
     node((old, new), path, found);
 }
 
-/// The recursion is limited, because the nesting of parsed JSON is limited.
+/// Compares two schemas and the schemas of their children. The recursion is limited, because the
+/// nesting of parsed JSON is limited.
 fn node<'v>(
     (old, new): (&'v Value, &'v Value),
     path: &mut Vec<Step<'v>>,

@@ -79,7 +79,7 @@ fn stored_versions(status: &Value, new: &Value, failures: &mut Failures<'_>) {
     }
 }
 
-/// Without a strategy, the API server uses `None`.
+/// Returns the conversion strategy. The default is `None`, as in the API server.
 pub(super) fn strategy(spec: &Value) -> &str {
     spec["conversion"]["strategy"].as_str().unwrap_or("None")
 }

@@ -166,8 +166,8 @@ impl ObservedRemoval {
             }
         }
         steps.push(RemovalStep::DeleteObjects);
-        // Objects in these namespaces are deleted first. Only then it is known whether foreign
-        // objects remain.
+        // The objects in namespaces are deleted first. After that, it is known whether foreign
+        // objects remain in the namespaces.
         if !is_withdrawn {
             steps.push(RemovalStep::ReleaseNamespacesInUse);
         }

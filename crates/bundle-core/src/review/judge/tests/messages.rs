@@ -173,7 +173,8 @@ fn messages_of_admission_codes_are_recorded() {
     assert_eq!(text, RECORDED, "copy the left side to messages.txt");
 }
 
-/// Returns the messages about classes and permissions that are invalid or could not be read.
+/// Returns the messages about an invalid class, and about classes and permissions that could not be
+/// looked up.
 fn lookups() -> String {
     let invalid = Class::parse(
         "plain",

@@ -1,7 +1,7 @@
 //! Validation of the custom resources on the cluster under a new definition. It is necessary where
-//! the comparison of the definitions does not prove that valid objects stay valid: after an exception
-//! from a check, and for new fields of objects that keep unknown fields. CEL rules are not evaluated.
-//! Results contain no values of objects and no keys of maps.
+//! the comparison of the definitions does not prove that valid objects stay valid: after an
+//! exception from a check, and for new fields of objects that keep unknown fields. CEL rules are
+//! not evaluated. Results contain no values of objects and no keys of maps.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -79,8 +79,8 @@ pub struct ExistingObjectList {
     pub versions: Vec<String>,
 }
 
-/// Returns the lists of objects to validate before the `new` definition replaces the `live` one. The
-/// result is empty if all valid objects stay valid, and if the annotation disables the checks.
+/// Returns the lists of objects to validate before the `new` definition replaces the `live` one.
+/// The result is empty if all valid objects stay valid, or if the annotation disables the checks.
 pub fn lists(live: &Value, new: &Value) -> Result<Vec<ExistingObjectList>, Unvalidated> {
     if is_disabled(new) {
         return Ok(Vec::new());
@@ -167,7 +167,7 @@ pub struct ExistingObjects<'a> {
 }
 
 impl<'a> ExistingObjects<'a> {
-    /// Begins the validation under the `new` definition.
+    /// Returns a validation under the `new` definition, without any object.
     pub fn new(new: &'a Value) -> Self {
         Self {
             new,
@@ -226,7 +226,8 @@ impl<'a> ExistingObjects<'a> {
         }
     }
 
-    /// Returns the violations of an object as the API server would read it.
+    /// Returns the violations of an object, in the form in which the API server would read the
+    /// object.
     fn violations(&mut self, object: &Value, name: &str) -> Vec<Violation> {
         let schema = version(&self.new["spec"], name).map_or(&Value::Null, root);
         let mut object = object.clone();
