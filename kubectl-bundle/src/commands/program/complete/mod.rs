@@ -5,7 +5,7 @@ mod arguments;
 
 use std::time::Duration;
 
-use bundle_api::{BundleDeployment, ProvisionerClass};
+use bundle_api::{Bundle, BundleDeployment, ProvisionerClass};
 use clap::{Arg, ArgAction, Command};
 use kube::api::{Api, ListParams};
 
@@ -41,6 +41,8 @@ enum Candidates {
     These(Vec<(String, String)>),
     /// Names of BundleDeployments.
     Deployments,
+    /// Names of Bundles.
+    Bundles,
     /// Names of ProvisionerClasses.
     Classes,
     /// File names, completed by the shell.
@@ -87,6 +89,7 @@ impl Complete {
             Candidates::These(these) => these,
             Candidates::Files => Vec::new(),
             Candidates::Deployments => named(self.names::<BundleDeployment>().await),
+            Candidates::Bundles => named(self.names::<Bundle>().await),
             Candidates::Classes => named(self.names::<ProvisionerClass>().await),
         }
     }
@@ -122,7 +125,6 @@ impl Complete {
 /// value of the flag before it, as in `--flag=VALUE`.
 fn candidates(root: &Command, before: &[String], last: &str, joined: bool) -> Candidates {
     let mut verb = root;
-    let mut path = Vec::new();
     let mut positionals = 0;
     let mut awaited: Option<&Arg> = None;
     for word in before {
@@ -135,7 +137,6 @@ fn candidates(root: &Command, before: &[String], last: &str, joined: bool) -> Ca
             awaited = (takes && !flag.is_require_equals_set()).then_some(flag);
         } else if let Some(next) = verb.find_subcommand(word) {
             verb = next;
-            path.push(next.get_name().to_owned());
         } else if !word.starts_with('-') {
             positionals += 1;
         }
@@ -166,19 +167,21 @@ fn candidates(root: &Command, before: &[String], last: &str, joined: bool) -> Ca
                 .collect(),
         );
     }
-    let path: Vec<&str> = path.iter().map(String::as_str).collect();
-    match (path.as_slice(), positionals) {
-        (["get" | "delete"], _) | (["deploy" | "status" | "diff" | "history" | "rollback"], 0) => {
-            Candidates::Deployments
-        }
-        _ => positional(verb, positionals),
+    let repeated = |argument: &&Arg| matches!(argument.get_action(), ArgAction::Append);
+    let argument = verb
+        .get_positionals()
+        .nth(positionals)
+        .or_else(|| verb.get_positionals().last().filter(repeated))
+        .filter(|argument| !argument.is_hide_set());
+    match argument.map(|argument| argument.get_id().as_str()) {
+        Some("name" | "names") => match verb.get_name() {
+            "content" => Candidates::Bundles,
+            // The name of a new BundleDeployment.
+            "create" => Candidates::These(Vec::new()),
+            _ => Candidates::Deployments,
+        },
+        _ => argument.map_or(Candidates::Files, values),
     }
-}
-
-fn positional(verb: &Command, index: usize) -> Candidates {
-    verb.get_positionals()
-        .nth(index)
-        .map_or(Candidates::Files, values)
 }
 
 /// Returns the flag with this name, from the verb or from the global flags.
@@ -270,10 +273,21 @@ mod tests {
         );
         assert_eq!(found(&["deploy", "--wait"], ""), Candidates::Deployments);
         assert_eq!(found(&["deploy", "--class"], ""), Candidates::Classes);
-        for verb in ["deploy", "diff", "history", "rollback"] {
-            assert_eq!(found(&[verb], ""), Candidates::Deployments);
+        for verb in [
+            "adopt", "delete", "deploy", "diff", "get", "history", "plan", "rollback", "status",
+            "tree", "unmanage", "upgrade",
+        ] {
+            assert_eq!(found(&[verb], ""), Candidates::Deployments, "{verb}");
         }
+        for verb in ["get", "delete"] {
+            assert_eq!(found(&[verb, "a", "b"], ""), Candidates::Deployments);
+        }
+        assert_eq!(found(&["run"], ""), Candidates::Files);
+        assert_eq!(found(&["run", "dir"], ""), Candidates::Deployments);
+        assert_eq!(found(&["content"], ""), Candidates::Bundles);
+        assert_eq!(found(&["create"], ""), Candidates::These(Vec::new()));
         assert_eq!(found(&["deploy", "web"], ""), Candidates::Files);
+        assert_eq!(found(&["install"], ""), Candidates::Files);
         assert_eq!(
             found(&["delete", "web", "-n", "x"], ""),
             Candidates::Deployments
