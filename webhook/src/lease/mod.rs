@@ -251,7 +251,8 @@ impl Election {
     }
 }
 
-/// Returns `None` for a conflict: another replica has acquired the lease.
+/// Returns the written lease. Returns `None` after a conflict, because another replica has acquired
+/// the lease.
 fn won(outcome: Result<Lease, kube::Error>) -> Result<Option<Lease>, kube::Error> {
     match outcome {
         Ok(lease) => Ok(Some(lease)),

@@ -148,8 +148,8 @@ pub(super) fn renew(duration: Duration) -> Duration {
     duration / 3
 }
 
-/// Returns the interval in which candidates read the lease. A replica that stops releases the
-/// lease. Therefore this interval is the time without a leader during an upgrade.
+/// Returns the interval at which candidates read the lease. A replica that stops releases the
+/// lease. Therefore this interval is the maximum time without a leader during an upgrade.
 pub(super) fn poll(duration: Duration) -> Duration {
     (duration / 7).min(Duration::from_millis(500))
 }

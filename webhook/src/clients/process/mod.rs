@@ -126,7 +126,8 @@ pub(crate) struct ChildProcess {
     stderr: Option<ChildStderr>,
 }
 
-/// Stdin, stdout and the end of a process. The caller reads the output while the process runs.
+/// The process group and stderr of a process whose stdin and stdout the caller uses
+/// ([`ChildProcess::into_parts`]).
 pub(crate) struct ProcessEnd {
     group: ProcessGroup,
     stderr: Option<ChildStderr>,

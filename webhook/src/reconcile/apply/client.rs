@@ -11,8 +11,8 @@ use super::{Applied, ApplyError, ApplyRejection, CheckedApply, DryRuns, Prepared
 use crate::reconcile::api::object;
 use crate::reconcile::content::objects::PreparedObject;
 
-/// Time limit for one object while the API server is busy, does not serve a new kind yet, or the
-/// object keeps changing.
+/// Time limit for one object while the API server is busy or does not serve a new kind yet, or
+/// while the object keeps changing.
 pub(super) const RETRY_LIMIT: Duration = Duration::from_secs(5);
 
 /// Prepares, checks and sends applies.

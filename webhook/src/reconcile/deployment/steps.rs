@@ -148,7 +148,7 @@ impl<'a> DeploymentReconcile<'a> {
         format!("{content} {generation} {admitted:?}")
     }
 
-    /// Returns the objects of the content that are installed now.
+    /// Returns the objects of the content that must exist now: all objects except expired Jobs.
     async fn prepared_objects(
         &mut self,
         request: &InstallRequest<'_>,
@@ -313,8 +313,8 @@ impl<'a> DeploymentReconcile<'a> {
         Ok(())
     }
 
-    /// Returns the content digest, the installing ServiceAccount and the target namespace from the
-    /// inventory.
+    /// Returns the start of [`Inventory::installation`] for this request: the content digest, the
+    /// installing ServiceAccount and the target namespace.
     pub(in crate::reconcile) fn installation_prefix(&self, request: &InstallRequest<'_>) -> String {
         let namespace = self.spec.target_namespace.as_deref();
         installation_prefix(request.digest(), request.account, namespace)

@@ -164,8 +164,8 @@ impl DeploymentReconcile<'_> {
     }
 
     /// Records the result of each request, and the namespaces that were created. Removes intents
-    /// and adoptions that certainly had no effect. Objects with these names belong to other
-    /// actors.
+    /// and adoptions that certainly had no effect: if objects with these names exist, they belong
+    /// to other actors.
     pub(in crate::reconcile) async fn record_done(
         &mut self,
         done: &ApplyResults,

@@ -128,7 +128,7 @@ impl DeploymentReconcile<'_> {
         let (ctx, bundle) = (self.ctx, &generated.object);
         let admission = seal::admission_text(ctx, self.requested.object, Kind::BundleDeployment);
         let of_bundle = seal::admission_text(ctx, bundle, Kind::Bundle);
-        // An object that was just sealed is reconciled again, with its seal.
+        // If a seal is missing, nothing is recorded. A new seal starts another reconcile.
         let (Some(admission), Some(of_bundle)) = (admission, of_bundle) else {
             return Ok(());
         };

@@ -59,8 +59,7 @@ struct Watch {
     table: ObservedTable,
     progress: watch::Receiver<WatchProgress>,
     task: AbortHandle,
-    /// Part of the watch limit of the requester. The BundleDeployment of this requester opened the
-    /// watch.
+    /// The slot of the requester whose BundleDeployment opened the watch.
     _slot: Share,
 }
 
@@ -234,8 +233,8 @@ impl Watches {
         })
     }
 
-    /// Returns the objects of `deployment` that the watches report. The inventory must record the
-    /// uid of each object.
+    /// Returns the objects of `deployment` that the watches report. Contains only objects whose uid
+    /// the inventory records.
     pub(in crate::reconcile) fn observed_objects(
         &self,
         deployment: &str,
