@@ -68,12 +68,12 @@ impl Default for ApplySlots {
 }
 
 impl ApplySlots {
-    /// Waits for permission to compare results of dry runs for `requester`.
+    /// Waits for a slot for a comparison of dry runs for `requester`.
     pub(in crate::reconcile) async fn acquire_comparison(&self, requester: &str) -> Option<Share> {
         slot(&self.comparisons, requester).await
     }
 
-    /// Waits for permission to read complete managed fields for `requester`.
+    /// Waits for a slot for reading complete managed fields for `requester`.
     pub(in crate::reconcile) async fn acquire_entries(&self, requester: &str) -> Option<Share> {
         slot(&self.entries, requester).await
     }

@@ -27,10 +27,10 @@ struct CachedInventory {
     resource_version: Option<String>,
 }
 
-/// Reads, writes and caches all inventories. Each inventory is read once. After that it is only written,
-/// because only one process reconciles at a time. The resourceVersion shows whether another process
-/// has written it. The number of recorded objects is limited, because all inventories stay in
-/// memory.
+/// Reads, writes and caches all inventories. Each inventory is read once. After that it is only
+/// written, because only one process reconciles at a time. The resourceVersion shows whether
+/// another process has written it. The number of recorded objects is limited, because all
+/// inventories stay in memory.
 pub(in crate::reconcile) struct Inventories {
     api: Api<ConfigMap>,
     known: Mutex<HashMap<String, CachedInventory>>,

@@ -41,7 +41,7 @@ const MAX_NAMED_RESOURCES: usize = 3;
 pub(in crate::reconcile) struct DeletionState {
     /// The objects that no longer exist.
     pub(in crate::reconcile) gone: BTreeSet<ObjectId>,
-    /// The finalizers of each object that finalizers keep from being deleted.
+    /// The objects whose deletion is delayed by finalizers, with these finalizers.
     pub(in crate::reconcile) held: BTreeMap<ObjectId, Vec<String>>,
 }
 

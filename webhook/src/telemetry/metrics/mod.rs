@@ -194,8 +194,8 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Counts one review. `kind` and `operation` must be known values or "other", because they come
-    /// from a request.
+    /// Counts one review. `kind` and `operation` are labels, and a request can contain any text for
+    /// them. Therefore they must be known values or "other".
     pub fn review(
         &self,
         kind: &str,
