@@ -105,7 +105,7 @@ impl Paths {
         }
     }
 
-    /// Returns the current tokens.
+    /// Returns the current and the previous token. `None` before [`Paths::set`].
     pub(crate) fn tokens(&self) -> Option<Tokens> {
         self.0.load().as_ref().map(|known| known.tokens.clone())
     }

@@ -1,5 +1,5 @@
-//! Certificates, stamp key and webhook registrations of this installation. The task checks them
-//! periodically, and renews or repairs them. An error of the task never stops the listener.
+//! Certificates, stamp key and webhook registrations of this installation. The task [`keep`] checks
+//! them periodically, and renews or repairs them. An error of the task never stops the listener.
 
 mod ca_secret;
 mod material;

@@ -79,7 +79,8 @@ impl ApplySlots {
     }
 }
 
-/// Waits for a slot of `requester`. Requesters with the fewest slots have priority.
+/// Waits for a slot of `requester`. Requesters with the fewest slots have priority. The result is
+/// never `None`.
 async fn slot(pool: &Pool, requester: &str) -> Option<Share> {
     let cap = Cap {
         key: requester_key(requester),

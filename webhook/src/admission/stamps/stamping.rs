@@ -238,7 +238,7 @@ impl StampInput<'_> {
 }
 
 impl WantedStamp {
-    /// Returns the annotation that the mutating call sets.
+    /// Returns the annotation that the mutating call sets. `None` if the object must have no stamp.
     pub(in crate::admission) fn into_annotation(self, key: &[u8]) -> Option<String> {
         match self {
             Self::Exactly(text) => text,

@@ -1,5 +1,5 @@
-//! The process group of one command. On drop, all its processes are killed and reaped. Only then
-//! the resources of the command are released.
+//! The process group of one command. On drop, all its processes are killed and reaped. The
+//! resources of the command are released after that.
 
 use std::io;
 use std::process::ExitStatus;

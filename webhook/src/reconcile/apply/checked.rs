@@ -267,8 +267,8 @@ impl DryRuns<'_> {
                 dry_run(run, &prepared, Detail::Metadata).await.map(drop)
             };
             match asked {
-                // A rejection by a full quota is returned only if there is no other rejection,
-                // because the replacement of an object ignores a full quota.
+                // Any other rejection has priority, because a caller that replaces the object
+                // ignores a full quota.
                 Err(refusal) if refusal.is_full_quota() => full = Some(refusal),
                 Err(refusal) => return Err((prepared, refusal)),
                 Ok(()) if prepared.has_moved_fields() => {}

@@ -64,8 +64,8 @@ fn bundle_spec(deployment: &DynamicObject) -> &Value {
 const ALTERNATIVE_NAMES: u8 = 3;
 
 /// Returns the template hash of a Bundle that the pod created for `deployment`, from the seal of
-/// the Bundle. Labels and owner references are ignored, because every user who can create Bundles
-/// can write them.
+/// the Bundle. Returns `None` for every other Bundle. Labels and owner references are ignored,
+/// because every user who can create Bundles can write them.
 pub(in crate::reconcile) fn generated_hash(
     ctx: &Context,
     deployment: &DynamicObject,
@@ -293,9 +293,9 @@ pub(in crate::reconcile) async fn delete_old(
     Ok(())
 }
 
-/// Returns the names of Bundles that this pod may have created for `deployment` and that are not
-/// retained. The Bundles with `deployment` as their controller come first. The oldest Bundles
-/// follow.
+/// Returns the names of at most [`EARLIER_LIMIT`] Bundles that this pod may have created for
+/// `deployment` and that are not retained. Bundles with `deployment` as an owner come first, and
+/// older Bundles come before newer Bundles.
 fn earlier_names(
     all: &[Arc<WatchedObject>],
     deployment: &DynamicObject,

@@ -313,7 +313,7 @@ impl<'a> DeploymentReconcile<'a> {
         Ok(())
     }
 
-    /// Returns the start of [`Inventory::installation`] for this request: the content digest, the
+    /// Returns the start of `Inventory::installation` for this request: the content digest, the
     /// installing ServiceAccount and the target namespace.
     pub(in crate::reconcile) fn installation_prefix(&self, request: &InstallRequest<'_>) -> String {
         let namespace = self.spec.target_namespace.as_deref();

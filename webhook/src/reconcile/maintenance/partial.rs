@@ -54,7 +54,8 @@ impl DeploymentReconcile<'_> {
         Ok(wait.into_iter().flatten().min())
     }
 
-    /// Returns the Bundle of the installed content.
+    /// Returns the Bundle of the installed content. `None` if it does not exist, or was not created
+    /// for this deployment.
     async fn installed_bundle(&self) -> Option<GeneratedBundle> {
         let active = self.status.active_bundle.as_ref()?;
         let object = self.ctx.get(&self.ctx.bundles, active).await.ok()??;

@@ -49,8 +49,9 @@ pub struct Limits {
     /// than this time.
     pub min_age: Duration,
     /// Maximum number of connections that wait for this age at the same time, at least one. If an
-    /// additional connection must wait, the wait of another connection ends. It is selected by the
-    /// same three steps, among the waiting connections.
+    /// additional connection must wait, the wait of another connection ends. It is selected in
+    /// three steps: the network with the most waiting connections, in this network the address with
+    /// the most of them, and of this address the oldest waiting connection.
     pub delayed: usize,
     /// Maximum age of an unauthenticated connection.
     pub max_age: Duration,
@@ -126,8 +127,10 @@ impl State {
         (oldest.from == from && until > Instant::now()).then_some(until)
     }
 
-    /// Marks an unauthenticated connection as authenticated. Returns another connection that must
-    /// be closed because of the limit.
+    /// Marks an unauthenticated connection as authenticated. Returns the connection that must be
+    /// closed because of the limit. Returns `None` if no limit is reached, or if the connection is
+    /// already authenticated. Also returns `None` if all connections have requests: the connection
+    /// then stays unauthenticated.
     fn authenticate(&mut self, number: u64, limits: &Limits) -> Option<OpenConnection> {
         let from = self.unauthenticated.get(&number)?.from;
         let same = |connection: &OpenConnection| connection.from == from;

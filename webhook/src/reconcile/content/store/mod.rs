@@ -292,8 +292,8 @@ impl Store {
 
     /// Stores a complete copy atomically. To free space, it removes copies in this order: first the
     /// copies of this requester if they exceed the limit of one requester, then all other copies.
-    /// In each of these two groups, copies that no Bundle needs are removed first. The least
-    /// recently used copies follow.
+    /// Each of these two groups is sorted by three criteria: copies that no Bundle needs come
+    /// first, then the order of [`CopyKind`], then the time of last use.
     pub(in crate::reconcile) fn keep(
         &self,
         writer: SealedFileWriter,

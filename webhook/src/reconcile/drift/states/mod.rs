@@ -217,7 +217,8 @@ impl InstalledStates {
         });
     }
 
-    /// Returns the key of the content that is known to be completely applied.
+    /// Returns the key of the content that is known to be completely applied. `None` if there is no
+    /// such content, or while objects are being applied.
     pub(in crate::reconcile) fn content(&self, deployment: &str) -> Option<String> {
         self.with(deployment, |state| {
             (!state.is_applying && !state.content_key.is_empty()).then(|| state.content_key.clone())
