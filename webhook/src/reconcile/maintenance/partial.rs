@@ -64,7 +64,8 @@ impl DeploymentReconcile<'_> {
     }
 
     /// Maintains the installed content while the requested content is not installed. Does nothing
-    /// if a restore would apply settings that require another approval.
+    /// if the Bundle of the installed content is lost, or if a restore would apply settings that
+    /// require another approval.
     pub(in crate::reconcile) async fn maintain_installed(
         &mut self,
         account: &ServiceAccount,

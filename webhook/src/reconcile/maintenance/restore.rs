@@ -157,9 +157,9 @@ impl DeploymentReconcile<'_> {
         self.ctx.apis.forget_custom().await;
     }
 
-    /// Applies objects that another actor wrote, although their recorded fields show no change.
-    /// Objects that the apply does not change count as verified. All other objects count as
-    /// restored.
+    /// Applies objects that another actor wrote, although their recorded fields show no change. An
+    /// object that the apply does not change counts as verified. An object that the apply changes
+    /// counts as restored. An object with a failed apply counts as drifted.
     async fn verify_suspects(
         &mut self,
         check: &DryRunCheck<'_>,
@@ -212,8 +212,8 @@ impl DeploymentReconcile<'_> {
         refused
     }
 
-    /// Verifies by dry run the objects in `due`, which another actor wrote. Used if drift is only
-    /// reported.
+    /// Verifies by dry run the objects in `due`, which another actor wrote. An object that an apply
+    /// would change, or whose dry run fails, counts as drifted. Used if drift is only reported.
     async fn verify_by_dry_run(
         &self,
         request: &InstallRequest<'_>,

@@ -357,8 +357,8 @@ impl Remover<'_> {
 }
 
 impl ForeignResources {
-    /// Returns the reason why the definition of `plural` is not deleted. Returns `None` if it has
-    /// no custom resources. Resources in other namespaces are counted and not named.
+    /// Returns the reason why the definition of `plural` is not deleted. Returns `None` if there
+    /// are no foreign custom resources. Resources in other namespaces are counted and not named.
     fn why(&self, plural: &str) -> Option<String> {
         let count = self.here + self.elsewhere;
         if count == 0 {

@@ -155,7 +155,8 @@ impl DeploymentReconcile<'_> {
         unhealthy
     }
 
-    /// Returns the phase that the installation waits for, and its unready objects.
+    /// Returns the phase that the installation waits for, and its unready objects. `None` if it
+    /// waits for no phase, or if all objects of the phase are ready.
     fn awaited_phase(&self) -> Option<(String, String)> {
         let awaited = self.requested.awaited.as_ref()?;
         Some((awaited.title.clone(), awaited.unready.clone()?))
