@@ -145,9 +145,10 @@ impl Watches {
         }
     }
 
-    /// Opens these watches for `user`. If `only` is true, closes all other watches of `user`. Waits
-    /// until each watch has listed its objects. If the limit of the requester does not allow all
-    /// watches, no watch is opened.
+    /// Opens these watches for `user`. If `only` is true, closes all other watches of `user`. If
+    /// the limit of the requester does not allow all watches, no watch is opened. Waits until each
+    /// watch has listed its objects. Closes a watch whose first list fails or times out, and
+    /// returns the error.
     pub(in crate::reconcile) async fn keep(
         &self,
         user: WatchUser<'_>,
