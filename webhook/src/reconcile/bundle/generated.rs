@@ -153,8 +153,8 @@ pub(in crate::reconcile) fn candidate_names(
 }
 
 /// Returns `bundle` with its seal. If another client removed the seal from the status, the seal is
-/// restored from memory. Without its seal, a new Bundle of the template would be created. The new
-/// Bundle would get other content if a tag has moved.
+/// restored from the inventory. Without its seal, a new Bundle of the template would be created.
+/// The new Bundle would get other content if a tag has moved.
 async fn with_seal(
     ctx: &Context,
     deployment: &DynamicObject,
@@ -175,7 +175,9 @@ fn failed(error: &kube::Error) -> ReconcileError {
     ReconcileError::api("create the Bundle", reason::BUNDLE_LOAD_FAILED, error)
 }
 
-/// Creates the Bundle. The mutating webhook looks up the BundleDeployment and sets the stamp.
+/// Creates the Bundle. The mutating webhook looks up the BundleDeployment and sets the stamp. If
+/// the Bundle has no stamp, deletes it and fails. If a Bundle with this name exists, returns that
+/// Bundle.
 async fn create(
     ctx: &Context,
     deployment: &DynamicObject,
