@@ -144,7 +144,7 @@ pub(in crate::reconcile) fn content(
         .or_else(|| text.and_then(read))
 }
 
-/// Returns the text of the seal that [`content`] uses.
+/// Returns the text of the seal for `content` of `bundle`.
 pub(in crate::reconcile) fn content_text(
     ctx: &Context,
     bundle: &DynamicObject,

@@ -316,8 +316,9 @@ impl Client {
         Some(Waiting(self.clone()))
     }
 
-    /// Accepts a request with a valid path. Afterwards the connection is not closed because of its
-    /// age or for other connections, and its further bytes are read.
+    /// Accepts a request with a valid path. While the request is in progress, the connection is not
+    /// closed because of its age or for other connections. Further bytes of the connection are
+    /// read.
     pub fn accept(self: &Arc<Self>) -> AcceptedRequest {
         if !self.is_accepted.swap(true, Ordering::AcqRel) {
             self.reader.wake();
