@@ -58,7 +58,8 @@ pub enum KeeperError {
     CaSecret(#[from] CaSecretError),
 }
 
-/// Returns the stamp key of the state namespace. Creates the key if it does not exist.
+/// Returns the stamp key of the state namespace. Creates the key if the Secret does not exist or
+/// has no valid key.
 pub async fn stamp_key(client: Client, namespace: &str) -> Result<StampKey, SecretError> {
     secret::stamp(&Api::namespaced(client, namespace)).await
 }
