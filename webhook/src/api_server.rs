@@ -25,7 +25,7 @@ const CRD_MESSAGE_INTERVAL: u32 = 60;
 /// Interval of version checks, which detect an upgrade of the control plane.
 const VERSION_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The API server has a version without fields that this program requires.
+/// The API server is too old: it does not have all fields that this program requires.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the API server has version {found}; bundle-webhook needs {OLDEST_SERVER} or newer: upgrade the cluster, or run an earlier version of bundle-webhook [{}]",

@@ -31,7 +31,8 @@ struct State {
     is_closed: bool,
 }
 
-/// An attempt that has not ended. On drop, its record is removed.
+/// An attempt that has not ended. On drop, its record and the records of earlier attempts with the
+/// same key are removed.
 #[derive(Debug)]
 pub struct RunningAttempt {
     attempts: Arc<Attempts>,
@@ -86,7 +87,8 @@ impl Attempts {
         let number = earlier.saturating_add(1);
         let record = self.folder.join(key.record(number));
         fs_err::create_dir_all(&self.folder)?;
-        // The file remains after the process ends. A synchronization to the disk is not necessary.
+        // The file exists after the process ends, even if it is not yet on the disk. Therefore no
+        // fsync is necessary.
         fs_err::File::create(&record)?;
         state.running.insert(record);
         drop(state);

@@ -10,8 +10,8 @@ use jiff::Timestamp;
 use subtle::ConstantTimeEq as _;
 use tokio::time::Instant;
 
-/// Characters of a token: 256 bits in hexadecimal. API servers require that each segment of
-/// `clientConfig.service.path` is a lowercase RFC 1123 subdomain.
+/// Number of characters of a token: 256 bits in hexadecimal. API servers require that each segment
+/// of `clientConfig.service.path` is a lowercase RFC 1123 subdomain.
 const TOKEN_LENGTH: usize = 64;
 /// Time for which the previous token is accepted after the registrations have the current one.
 pub(crate) const OVERLAP: Duration = Duration::from_secs(60);
@@ -105,12 +105,12 @@ impl Paths {
         }
     }
 
-    /// Returns the current tokens.
+    /// Returns the current and the previous token. `None` before [`Paths::set`].
     pub(crate) fn tokens(&self) -> Option<Tokens> {
         self.0.load().as_ref().map(|known| known.tokens.clone())
     }
 
-    /// Returns true if a caller with this token is accepted.
+    /// Returns true if `token` is the current token, or the previous token before it expires.
     pub(crate) fn accepts(&self, token: &Token, now: Instant) -> bool {
         let Some(known) = self.0.load_full() else {
             return false;

@@ -72,7 +72,8 @@ impl Readiness {
             && GATES.iter().all(|(gate, _)| self.is_open(*gate))
     }
 
-    /// Returns one line per gate, in the format of Kubernetes components.
+    /// Returns the readiness in the format of Kubernetes components: one line per gate, one line
+    /// for the registrations, and one line if the process is ending.
     pub fn report(&self) -> String {
         let mut lines: Vec<String> = GATES
             .iter()

@@ -1,6 +1,6 @@
 //! Reviews of updates of CustomResourceDefinitions that BundleDeployments have installed (RukPak:
-//! `crdvalidator`). The API server sends the updates of definitions with the label of installed
-//! objects, before or after the update. The rule is in `bundle_core::plan::crd_upgrade`.
+//! `crdvalidator`). The API server sends only updates of definitions that have the label of
+//! installed objects before or after the update. The rule is in `bundle_core::plan::crd_upgrade`.
 
 use bundle_api::names::{FIELD_MANAGER, LABEL_OWNER_KIND, LABEL_OWNER_NAME};
 use bundle_core::diagnostic::{Finding, Findings, codes};
@@ -27,8 +27,8 @@ pub(super) fn is_update(request: &Request) -> bool {
         && request.operation == "UPDATE"
 }
 
-/// Returns true for a dry run with the field manager of the pod. It stores nothing. The pod and the
-/// plugin send such requests as the requester, after they have compared the definitions.
+/// Returns true for a dry run with the field manager of the pod. A dry run stores nothing. The pod
+/// and the plugin send such dry runs as the requester, after they have compared the definitions.
 fn is_trial(request: &Request) -> bool {
     let options = request.options.as_ref();
     let manager = options.map(|options| options.field_manager.as_str());
@@ -74,7 +74,8 @@ impl<L: Lookups> Admission<L> {
             Ok(Err(why)) => {
                 return Verdict::CannotTell(owner_unknown(&request.name, &why).into());
             }
-            // The label does not make it an object of a BundleDeployment.
+            // No inventory records the definition, so it belongs to no BundleDeployment, even with
+            // the label.
             Ok(Ok(None)) => return admitted(Findings::default()),
             Ok(Ok(Some(owner))) => {
                 let requester = request.requester.service_account();
@@ -88,8 +89,9 @@ impl<L: Lookups> Admission<L> {
         }
     }
 
-    /// Returns the owner of the definition. Labels are only a hint where to look first. Exceptions
-    /// count only if the stamp or seal of the BundleDeployment proves that they were reviewed.
+    /// Returns the owner of the definition according to the inventories. The labels only select the
+    /// inventory that is read first. The exceptions in the spec of the BundleDeployment are
+    /// included only if its stamp or seal proves that they were reviewed.
     async fn owner_of_definition(
         &self,
         request: &Request,

@@ -44,9 +44,9 @@ impl<L: Lookups> Admission<L> {
         }
     }
 
-    /// Returns a rejection of an otherwise admitted update if two conditions are true: the update
-    /// changes the owner of the object or the objects that its deletion removes, and the requester
-    /// has no permission for this change.
+    /// Returns the rejection of an update that requires the permissions of a deletion
+    /// (`is_guarded_update`), if the requester does not have them. Returns `None` for every other
+    /// update. All other rules must already have admitted the update.
     pub(super) async fn guarded_update(&self, request: &Request, kind: Kind) -> Option<Verdict> {
         let (old, new) = (&request.old_object, &request.object);
         if old.is_null()

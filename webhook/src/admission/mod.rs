@@ -1,6 +1,6 @@
-//! Admission: a router with `/validate` and `/mutate`, which share one review. A review writes
-//! nothing, and each wait has a limit. `bundle_core::review` contains the rules, and `server`
-//! contains the listener.
+//! Admission: a router with `/validate` and `/mutate`. Both paths run the same review. A review
+//! writes nothing, and each wait has a limit. `bundle_core::review` contains the rules, and
+//! `server` contains the listener.
 
 mod config_maps;
 mod configuration;
@@ -74,7 +74,7 @@ pub fn router(shared: &Arc<Shared>) -> Router {
     )))
 }
 
-/// Returns the router with any lookups, for tests.
+/// Returns the router of `admission`. Tests pass lookups that read from memory.
 pub fn routes<L: Lookups>(admission: Arc<Admission<L>>) -> Router {
     Router::new()
         .route("/validate", post(validate::<L>))

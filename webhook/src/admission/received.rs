@@ -216,9 +216,10 @@ impl<L: Lookups> Admission<L> {
         Err(self.answered(request, finding, started))
     }
 
-    /// Waits for other reviews of the requester. Returns `None` if the review must not wait,
-    /// because its body uses memory that bodies of other requesters need. Small bodies of waiting
-    /// reviews can use up to a quarter of the requester's memory.
+    /// Reserves memory for a small body that waits for other reviews of its requester, up to a
+    /// quarter of the memory for waiting bodies. Returns `None` if this quarter is in use or the
+    /// body is large. The review must then not wait, because its body uses memory that bodies of
+    /// other requesters need.
     fn wait_for_own(&self, requester: &str, body: usize) -> Option<Share> {
         if body > SMALL_BODY {
             return None;

@@ -43,7 +43,7 @@ pub(super) struct Request {
     pub(super) object: Value,
     #[serde(default)]
     pub(super) old_object: Value,
-    /// True if nothing is stored.
+    /// True for a dry run: the API server does not store the object.
     #[serde(default)]
     pub(super) dry_run: Option<bool>,
     #[serde(default)]
@@ -70,7 +70,7 @@ impl Request {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct WriteOptions {
-    /// The client sets this name freely.
+    /// The field manager. A client can send any name.
     #[serde(default)]
     pub(super) field_manager: String,
 }

@@ -9,8 +9,9 @@ use super::{Admission, Lookups};
 use crate::clients::cluster::WEIGHT_LIMITS;
 
 impl<L: Lookups> Admission<L> {
-    /// Returns the rejection of an object that is too large. Writes of the pod are admitted: data
-    /// that other users have added must not prevent the pod from writing finalizers and stamps.
+    /// Returns the rejection of an object that is too large, and `None` for every other object.
+    /// Writes of the pod are admitted: data that other users have added must not prevent the pod
+    /// from writing finalizers and stamps.
     pub(super) async fn too_large(&self, request: &Request) -> Option<Verdict> {
         let (old, new) = request.weights?;
         let measured = |object, weight| MeasuredObject { object, weight };

@@ -139,7 +139,7 @@ mod tests {
     /// without a wait.
     fn begun(budget: &Budget, requester: &str, bytes: u64) -> Option<LookupMemory> {
         let lookup = lookup_memory(budget, requester);
-        // Otherwise tokio would interrupt a test with many lookups.
+        // Without `unconstrained`, tokio would make ready futures wait in a test with many lookups.
         let is_begun = unconstrained(lookup.begin()).now_or_never()?;
         let has_grown = unconstrained(lookup.grow(bytes)).now_or_never()?;
         (is_begun && has_grown).then_some(lookup)

@@ -23,13 +23,14 @@ const MIB: u64 = 1 << 20;
 /// connections, watches, caches, and requests to the API server (`requests`). The section Footprint
 /// of `docs/explanation/benchmarks.md` has the measured resident memory.
 const PROCESS_RESERVE: u64 = 32 * MIB;
-/// Minimum memory for shares, in bytes. With less, no review of the largest object fits.
+/// Minimum memory for shares, in bytes. With less memory, a review of the largest object is
+/// impossible.
 const MIN_SHARED: u64 = 64 * MIB;
 /// Maximum memory for shares, in bytes. More has no effect.
 const MAX_SHARED: u64 = 1024 * MIB;
-/// Large bodies of reviews, in bytes: space for a body of the maximum size and a smaller body.
+/// Memory for large bodies of reviews, in bytes: a body of the maximum size and a smaller body.
 const LARGE_BODIES: u64 = 9 * MIB;
-/// Small bodies of reviews, in bytes. Large bodies do not delay small bodies.
+/// Memory for small bodies of reviews, in bytes. Large bodies do not delay small bodies.
 const SMALL_BODIES: u64 = MIB;
 /// Maximum size of a small body, in bytes.
 pub const SMALL_BODY: usize = 64 << 10;
@@ -45,11 +46,13 @@ pub const TRANSFER: u64 = 3 * MIB;
 const SMALL_LOOKUP_PARTS: u64 = 16;
 /// Maximum number of concurrent transfers from one registry.
 const PER_REGISTRY: u64 = 2;
-/// Memory limit of the process for each watch of installed objects, in bytes. A watch needs less
-/// than a quarter of this value: 88 watches, with the installation of their objects, added 10 MiB.
+/// Part of the memory limit for each watch of installed objects, in bytes: the limit divided by
+/// this value is the maximum number of watches. A watch needs less than a quarter of this value: 88
+/// watches, with the installation of their objects, added 10 MiB.
 const WATCH_PART: u64 = 512 << 10;
-/// Memory limit of the process for each installed object, in bytes. An object needs less than half
-/// of this value: 11,000 objects, with their installation, added 38 MiB.
+/// Part of the memory limit for each installed object, in bytes: the limit divided by this value is
+/// the maximum number of installed objects. An object needs less than half of this value: 11,000
+/// objects, with their installation, added 38 MiB.
 const OBJECT_PART: u64 = 8 << 10;
 /// Maximum number of concurrent signature verifications in reviews. Each requester can run one of
 /// them, so that another requester waits for at most one verification.
@@ -63,9 +66,9 @@ pub const SMALLEST_LIMIT: u64 = PROCESS_RESERVE + MIN_SHARED;
 /// Default memory limit, in bytes. It equals the limit of the shipped Deployment.
 pub const DEFAULT_LIMIT: u64 = 128 * MIB;
 
-/// Returns the name for which limits of a requester count: the user, or the group of all
-/// ServiceAccounts of a namespace. Otherwise, a user who can create ServiceAccounts in a namespace
-/// could multiply their limits.
+/// Returns the name under which limits count a requester: the user, or for a ServiceAccount the
+/// group of all ServiceAccounts of its namespace. Otherwise, a user who can create ServiceAccounts
+/// in a namespace could multiply their limits.
 pub fn limited_requester(requester: &str) -> String {
     match service_account(requester) {
         Some((namespace, _)) => format!("system:serviceaccounts:{namespace}"),
@@ -174,9 +177,9 @@ impl Budget {
         }]
     }
 
-    /// Returns the memory that one content can need, in bytes: seven eighths of the pool. Content
-    /// can hold its memory as long as it is installed. The rest of the pool is for smaller content
-    /// of another requester.
+    /// Returns the maximum memory of one content, in bytes: seven eighths of the pool. Content can
+    /// hold its memory as long as it is installed. The rest of the pool is for smaller content of
+    /// another requester.
     pub fn largest_content(&self) -> u64 {
         self.content.capacity() / 8 * 7
     }

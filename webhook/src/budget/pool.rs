@@ -132,8 +132,8 @@ impl Pool {
         lock(&self.state).held.get(key).copied().unwrap_or_default()
     }
 
-    /// Returns true if a share of this weight must wait because of its own limits, even if units
-    /// are free.
+    /// Returns true if a share of this weight must wait because of the limits in `caps`, even if
+    /// units are free.
     pub fn is_capped(&self, weight: u64, caps: &[Cap]) -> bool {
         !lock(&self.state).fits(weight, caps)
     }
@@ -153,8 +153,8 @@ impl Pool {
         let (place, share) = self.enqueue(weight, caps);
         let share = share.await;
         drop(place);
-        // The sender is dropped in two cases: after a send, or with the place in the queue. This
-        // function holds the place in the queue.
+        // This error does not occur: the sender is dropped only after a send, or when the place in
+        // the queue is dropped, and this function holds the place.
         share.map_err(|_| too_large)
     }
 

@@ -28,9 +28,9 @@ const SMALL_REQUEST: u64 = 64 << 10;
 /// Number of copies of one object in memory: in the request, in the response, and parsed from the
 /// response.
 const FORMS: u64 = 3;
-/// Time for which a request without a response holds its memory. After this time the request has
-/// been sent, and the memory is released. An API server that waits for a slow webhook must not
-/// block requests of other users.
+/// Time for which a request that waits for its response holds its memory. After this time the
+/// request has been sent, so its memory is released, and reserved again for the response. An API
+/// server that waits for a slow webhook must not block requests of other users.
 const UNANSWERED: Duration = Duration::from_secs(2);
 
 /// Tower layer that reserves memory for each large request before it is sent.

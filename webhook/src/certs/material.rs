@@ -22,8 +22,8 @@ const AUTHORITY_LIFE: SignedDuration = SignedDuration::from_hours(24 * 365 * 3);
 const SERVING_LIFE: SignedDuration = SignedDuration::from_hours(24 * 90);
 /// Time between the announcement of a new authority and the first certificate that it issues.
 const OVERLAP: SignedDuration = SignedDuration::from_hours(1);
-/// Time by which the start of each certificate is set back. Therefore an API server accepts it even
-/// if the clock of the API server is behind.
+/// `notBefore` of each certificate is earlier than its creation by this time. Therefore an API
+/// server accepts the certificate even if the clock of the API server is behind.
 const SKEW: SignedDuration = SignedDuration::from_mins(5);
 
 /// The stored data. All texts are PEM.
@@ -134,7 +134,7 @@ pub(super) fn create_again(
     }
 }
 
-/// Returns `material` after the parts in `due` were renewed.
+/// Returns `old` with the parts in `due` renewed.
 pub(super) fn renew(
     old: &Material,
     due: RenewalDue,
@@ -352,7 +352,7 @@ mod tests {
     fn new_authority_is_trusted_before_it_issues_the_serving_certificate() {
         let mut material = create(&names(), NOW).unwrap();
         let day = NOW + DAY * (365 * 2 + 1);
-        // The serving certificate was renewed regularly until then.
+        // The serving certificate was last renewed one day before `day`.
         material = renew(&material, RenewalDue::Serving, &names(), day - DAY).unwrap();
         let before = material.clone();
 

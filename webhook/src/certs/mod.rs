@@ -1,5 +1,5 @@
-//! Certificates, stamp key and webhook registrations of this installation. The task checks them
-//! periodically, and renews or repairs them. An error of the task never stops the listener.
+//! Certificates, stamp key and webhook registrations of this installation. The task [`keep`] checks
+//! them periodically, and renews or repairs them. An error of the task never stops the listener.
 
 mod ca_secret;
 mod material;
@@ -58,7 +58,8 @@ pub enum KeeperError {
     CaSecret(#[from] CaSecretError),
 }
 
-/// Returns the stamp key of the state namespace. Creates the key if it does not exist.
+/// Returns the stamp key of the state namespace. Creates the key if the Secret does not exist or
+/// has no valid key.
 pub async fn stamp_key(client: Client, namespace: &str) -> Result<StampKey, SecretError> {
     secret::stamp(&Api::namespaced(client, namespace)).await
 }

@@ -21,7 +21,7 @@ pub(super) struct Registrar {
     keeper: Keeper,
     /// The certificates that were read last.
     material: Option<Material>,
-    /// True until this process has rotated a path.
+    /// True until the first successful check of this process.
     at_start: bool,
 }
 

@@ -93,7 +93,7 @@ pub(super) async fn tls(
     .await
 }
 
-/// Returns the stamp key that all replicas share. Creates the key if it does not exist.
+/// Returns the stamp key that all replicas share. Creates the key if the Secret has no valid key.
 pub(super) async fn stamp(secrets: &Api<Secret>) -> Result<StampKey, SecretError> {
     read_or_write(secrets, STAMP, |data| {
         let key = data.and_then(|data| data.get(STAMP_KEY));
@@ -116,8 +116,9 @@ pub(super) async fn stamp(secrets: &Api<Secret>) -> Result<StampKey, SecretError
     .await
 }
 
-/// Reads a Secret, and writes the decided content until the stored content is accepted. Therefore
-/// the returned value is always stored in the Secret.
+/// Reads a Secret and calls `decide`. Writes the content that `decide` returns, and reads again,
+/// until `decide` keeps the stored content. Therefore the returned value is always stored in the
+/// Secret.
 pub(super) async fn read_or_write<T>(
     secrets: &Api<Secret>,
     name: &'static str,

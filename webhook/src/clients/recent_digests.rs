@@ -1,5 +1,6 @@
 //! Digests of archives that were downloaded recently. Each event of a Bundle starts a comparison
-//! with the archive at its URL, and each comparison would download the whole archive.
+//! with the archive at its URL. Without this cache, each comparison would download the whole
+//! archive.
 
 use std::time::Duration;
 

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 /// Time for which the identity of a token is cached. A revoked token is accepted for that time.
 const IDENTITY_TTL: Duration = Duration::from_secs(10);
-/// Maximum number of cached identities, and of cached unknown tokens.
+/// Maximum number of cached tokens, valid and invalid.
 const MAX_IDENTITIES: u64 = 128;
 /// Maximum length of a token, in bytes. The listener limits the total size of the request headers.
 const MAX_TOKEN: usize = 12 << 10;

@@ -109,8 +109,8 @@ async fn respond(
             }
         }
     };
-    // Every Pod has a valid token. Therefore the connections of callers without permission stay
-    // limited.
+    // Every Pod has a valid ServiceAccount token. Therefore a request without permission counts as
+    // rejected, like a request without a valid token.
     let (target, permission) = match target {
         Ok(permitted) => permitted,
         Err(rejection) => {

@@ -49,17 +49,17 @@ impl Default for Fence {
 }
 
 impl Fence {
-    /// Permits writes until `end`.
+    /// Permits writes of the reconciler until `end`.
     pub(super) fn open_until(&self, end: Instant) {
         self.0.store(Arc::new(Term::Until(end)));
     }
 
-    /// Permits all writes, because there is no other replica.
+    /// Permits all writes of the reconciler, because there is no other replica.
     pub(crate) fn open(&self) {
         self.0.store(Arc::new(Term::Unlimited));
     }
 
-    /// Blocks all writes.
+    /// Blocks all writes of the reconciler.
     pub(super) fn close(&self) {
         self.0.store(Arc::new(Term::Ended));
     }

@@ -251,7 +251,8 @@ impl Election {
     }
 }
 
-/// Returns `None` for a conflict: another replica has acquired the lease.
+/// Returns the written lease. Returns `None` after a conflict: another client changed the lease,
+/// usually a replica that acquired it.
 fn won(outcome: Result<Lease, kube::Error>) -> Result<Option<Lease>, kube::Error> {
     match outcome {
         Ok(lease) => Ok(Some(lease)),

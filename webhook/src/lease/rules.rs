@@ -148,8 +148,8 @@ pub(super) fn renew(duration: Duration) -> Duration {
     duration / 3
 }
 
-/// Returns the interval in which candidates read the lease. A replica that stops releases the
-/// lease. Therefore this interval is the time without a leader during an upgrade.
+/// Returns the interval at which candidates read the lease. A replica that stops releases the
+/// lease. Therefore this interval determines how long there is no leader during an upgrade.
 pub(super) fn poll(duration: Duration) -> Duration {
     (duration / 7).min(Duration::from_millis(500))
 }
@@ -160,7 +160,7 @@ pub(super) fn retry(duration: Duration) -> Duration {
 }
 
 /// Returns the time after which a holder stops if it cannot reach the API server. This time is
-/// shorter than the lease duration, so that two replicas never reconcile at the same time.
+/// shorter than the lease duration, so that no other replica can be the leader yet.
 pub(super) fn give_up(duration: Duration) -> Duration {
     duration * 2 / 3
 }

@@ -13,8 +13,9 @@ use tokio::task::JoinHandle;
 use crate::budget::requester_key;
 
 /// Time that a reconcile waits for its background work while it holds a slot of its requester. Most
-/// content is fetched within this time. Without the wait, each failure would follow the phase
-/// `Unpacking`. Both status writes would then start the next attempt at once.
+/// content is fetched within this time. Without the wait, each failed attempt would write the
+/// status twice: the phase `Unpacking`, and then the failure. Each of these writes would start the
+/// next attempt at once.
 const RESULT_WAIT_LIMIT: Duration = Duration::from_secs(2);
 
 /// Maximum number of background tasks of one requester. Finished tasks count until a reconcile
@@ -44,7 +45,7 @@ pub(in crate::reconcile) enum TaskState<T> {
     /// The task is running. A reconcile of the object starts when the task ends.
     Pending,
     /// The task has not started, because the requester already has [`TASKS_PER_REQUESTER`] tasks.
-    /// No event starts a reconcile of the object later.
+    /// No event starts a later reconcile of the object, so the caller must schedule it.
     Postponed,
 }
 

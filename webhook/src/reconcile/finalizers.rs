@@ -71,7 +71,8 @@ impl FinalizerChange {
                     return Vec::new();
                 }
                 if finalizers.is_empty() {
-                    // API servers compare an absent field with null.
+                    // The API server treats an absent field as null, so this test succeeds for an
+                    // object without finalizers.
                     let path = "/metadata/finalizers";
                     operations.push(json!({ "op": "test", "path": path, "value": null }));
                     operations.push(json!({ "op": "add", "path": path, "value": [finalizer] }));

@@ -68,18 +68,19 @@ impl Default for ApplySlots {
 }
 
 impl ApplySlots {
-    /// Waits for permission to compare results of dry runs for `requester`.
+    /// Waits for a slot for a comparison of dry runs for `requester`.
     pub(in crate::reconcile) async fn acquire_comparison(&self, requester: &str) -> Option<Share> {
         slot(&self.comparisons, requester).await
     }
 
-    /// Waits for permission to read complete managed fields for `requester`.
+    /// Waits for a slot for reading complete managed fields for `requester`.
     pub(in crate::reconcile) async fn acquire_entries(&self, requester: &str) -> Option<Share> {
         slot(&self.entries, requester).await
     }
 }
 
-/// Waits for a slot of `requester`. Requesters with the fewest slots have priority.
+/// Waits for a slot of `requester`. Requesters with the fewest slots have priority. The result is
+/// never `None`.
 async fn slot(pool: &Pool, requester: &str) -> Option<Share> {
     let cap = Cap {
         key: requester_key(requester),

@@ -29,7 +29,7 @@ pub(in crate::reconcile) struct WatchedObject {
 }
 
 impl WatchedObject {
-    /// Returns an object that has only this identity.
+    /// Returns an object that contains only the metadata of this object.
     pub(in crate::reconcile) fn identity(&self, resource: &ApiResource) -> DynamicObject {
         DynamicObject {
             types: Some(TypeMeta {

@@ -152,9 +152,10 @@ impl History {
         if let (true, Some(last)) = (is_event, &known.last) {
             let is_deleted = !known.exists && last.uid == found.uid;
             if is_deleted || found.is_older_than(last) {
-                // An event of the last rotation by this webhook does not contain the current token.
-                // The API server could not call the webhook with it, so no write passed. If it were
-                // a fault, it would cause another rotation.
+                // A late event of the last rotation by this webhook contains an earlier token. With
+                // this token the API server could not call the webhook, so no write passed without
+                // a review. Therefore the event is no interruption. As an interruption, it would
+                // cause another rotation.
                 if !enforced {
                     known.raise(now);
                 }

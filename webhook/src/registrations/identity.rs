@@ -25,9 +25,9 @@ pub(crate) struct Identity<'a> {
 }
 
 impl Identity<'_> {
-    /// Returns true if a `clientConfig` names the Service of this installation or a URL. A URL
-    /// belongs to this installation if the `clientConfig` contains the certificate authority of
-    /// this installation. This authority issues certificates for this installation only.
+    /// Returns true if a `clientConfig` names the Service of this installation, or any URL.
+    /// `caBundle` shows whether a URL belongs to this installation ([`Self::trusts`]), because the
+    /// certificate authority issues certificates for this installation only.
     pub(super) fn is_called_by(&self, client: &Value) -> bool {
         let service = &client["service"];
         client["url"].is_string()

@@ -102,8 +102,9 @@ fn strip(request: &mut Request, route: &'static str) {
 }
 
 impl Guard {
-    /// Returns a response if the request is rejected at once: its path has no token, or too many
-    /// requests wait for the tokens of another replica. No part of the request is stored.
+    /// Returns a response if the request is rejected at once: no API server of this installation
+    /// would send it, or too many requests wait for the tokens of another replica. No part of the
+    /// request is stored.
     fn check(&self, request: &mut Request) -> Result<(), Response> {
         // Every connection has a client, so this case does not occur.
         let Some(client) = request.extensions().get::<Arc<Client>>().cloned() else {

@@ -36,7 +36,7 @@ impl ResponseShares {
 }
 
 /// Bytes of a response, with their reserved memory. The memory is released when the connection has
-/// sent the bytes and drops its last copy.
+/// sent the bytes and drops the last copy of them.
 struct Unsent {
     bytes: Bytes,
     _shares: Vec<Share>,

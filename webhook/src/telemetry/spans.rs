@@ -1,5 +1,6 @@
-//! Tracing spans of reviews and reconciles. Each log line contains the object, its uid, the
-//! requester, the code and the outcome. Spans never contain content or credentials.
+//! Tracing spans of reviews and reconciles. Each log line of a review or reconcile contains the
+//! object, a uid, the requester, the code and the outcome, as far as they are known at this time.
+//! Spans never contain content or credentials.
 
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
@@ -21,7 +22,7 @@ pub(crate) fn review(kind: &str, operation: &str, name: &str, uid: &str, request
     )
 }
 
-/// Runs a reconcile of `object` in its span. Requester and code are recorded later.
+/// Runs a reconcile of `object` in its span. Requester, code and outcome are recorded later.
 pub(crate) async fn reconcile<T, E>(
     kind: &'static str,
     object: &DynamicObject,

@@ -116,9 +116,9 @@ impl UploadStore {
         })
     }
 
-    /// Reserves space for an upload until the upload has `bytes` bytes. If necessary, removes
-    /// uploads that were unpacked. Uploads of the same requester are removed first. Uploads of
-    /// other requesters are removed only while the requester has less than half of the space.
+    /// Reserves space until at least `bytes` bytes are reserved for the upload. If necessary,
+    /// removes uploads that were unpacked. Uploads of the same requester are removed first. Uploads
+    /// of other requesters are removed only while the requester has less than half of the space.
     pub(crate) fn reserve(&self, space: &UploadSpace, bytes: u64) -> Result<(), UploadError> {
         let mut shares = lock(&space.shares);
         while (shares.len() as u64) * STEP < bytes {

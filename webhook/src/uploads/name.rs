@@ -9,7 +9,7 @@ use sha2::Sha256;
 
 /// File extension of a complete upload.
 const COMPLETE: &str = "upload";
-/// Purpose of the MAC. A MAC with the same key over other data has another purpose.
+/// First part of the data in the MAC. It distinguishes this MAC from other MACs with the same key.
 const PURPOSE: &str = "core.rukpak.io/upload";
 
 /// The facts in the name of a complete upload.

@@ -54,7 +54,7 @@ pub(crate) enum TargetError {
         user: String,
         requester: String,
     },
-    /// The caller requested the Bundle, but no longer has all groups that the caller had then.
+    /// The caller requested the Bundle, but no longer has all groups of that request.
     #[error(
         "{user} cannot upload content of Bundle {bundle}, which was requested with further groups ({groups}): upload with a token that has them, or get permission to impersonate this user and its groups"
     )]

@@ -51,7 +51,8 @@ impl PolicyReferences {
             .with_config_maps(&self.config_maps)
     }
 
-    /// Returns the time until the next read.
+    /// Returns the time until the next read. `None` if the policies name no Secret and no
+    /// ConfigMap.
     fn next_read_delay(&self) -> Option<Duration> {
         let mut named = self
             .secrets

@@ -21,7 +21,8 @@ const VERDICT_TTL: Duration = Duration::from_secs(5);
 const VERDICT_BYTES: usize = 8 << 10;
 /// Maximum size of all cached verdicts, in bytes.
 const MAX_VERDICT_BYTES: u64 = 2 << 20;
-/// Lifetime of an image. Signatures are only added, and are verified again before an installation.
+/// Lifetime of a cached image. It can lack signatures that were added later. The pod reads and
+/// verifies the signatures again before an installation.
 const IMAGE_TTL: Duration = Duration::from_secs(60);
 /// Maximum size of cached images and signatures, in bytes.
 const MAX_IMAGE_BYTES: u64 = 8 << 20;
@@ -35,9 +36,9 @@ pub(in crate::admission) struct ReviewCache {
     images: Cache<ImageKey, Arc<ImageMetadata>>,
 }
 
-/// An image by digest, read for a requester with a pull secret, for a generation of the policies.
-/// Different requesters never share a read, because a read can fail if its requester has used all
-/// of their memory.
+/// Key of a cached image: its reference by digest, its requester, its pull secret, and the
+/// generation of the policies. Different requesters never share a read, because a read can fail if
+/// its requester has used all of their memory.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::admission) struct ImageKey {
     reference: String,

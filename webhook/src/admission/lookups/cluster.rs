@@ -1,5 +1,5 @@
-//! Lookups of reviews against the API server, as the pod, and against registries. The parent module
-//! defines these lookups.
+//! The lookups of reviews (`Lookups` of the parent module), as requests to the API server with the
+//! credentials of the pod, and as requests to registries.
 
 use std::sync::Arc;
 use std::time::Duration;

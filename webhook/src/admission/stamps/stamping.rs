@@ -148,7 +148,7 @@ impl StampInput<'_> {
         let all = PartRequesters::all(self.requester);
         let (parts, approves, generated_for) = match (stamping, self.vouched, self.inherited) {
             // The object has no seal yet, or its owner references change. A stamp is only valid for
-            // the last write, so it is created again with the same content.
+            // the last write, so this write gets a new stamp with the same content.
             (Stamping::Keep, Some(vouched), _)
                 if self.subject.spec_is_untouched()
                     && (!self.is_sealed || self.owners() != vouched.owners) =>
@@ -238,7 +238,7 @@ impl StampInput<'_> {
 }
 
 impl WantedStamp {
-    /// Returns the annotation that the mutating call sets.
+    /// Returns the annotation that the mutating call sets. `None` if the object must have no stamp.
     pub(in crate::admission) fn into_annotation(self, key: &[u8]) -> Option<String> {
         match self {
             Self::Exactly(text) => text,
@@ -246,7 +246,8 @@ impl WantedStamp {
         }
     }
 
-    /// Returns true if a mutating call of any replica created the annotation for this write.
+    /// Returns true if `found` is an annotation that a mutating call of any replica created for
+    /// this write.
     pub(in crate::admission) fn is(&self, key: &[u8], found: Option<&str>) -> bool {
         match self {
             Self::Exactly(text) => text.as_deref() == found,
@@ -271,7 +272,8 @@ impl WantedStamp {
     }
 }
 
-/// Returns the patch that sets this stamp on `object` and removes every other stamp.
+/// Returns the patch operation that sets the stamp of `object` to `wanted`, or that removes the
+/// stamp if `wanted` is `None`. Returns `None` if the stamp does not change.
 pub(in crate::admission) fn patch(object: &Value, wanted: Option<&str>) -> Option<Value> {
     let path = format!(
         "/metadata/annotations/{}",
@@ -290,9 +292,9 @@ pub(in crate::admission) fn patch(object: &Value, wanted: Option<&str>) -> Optio
     }
 }
 
-/// Returns a generated name for an object with `generateName`. The stamp covers the name, so the
-/// webhook generates the name in the same way as Kubernetes: the truncated prefix, and five
-/// characters that form no words.
+/// Returns a generated name for an object with `generateName`, and `None` for every other object.
+/// The stamp covers the name, so the webhook generates the name in the same way as Kubernetes: the
+/// truncated prefix, and five characters that form no words.
 pub(in crate::admission) fn generated(
     object: &Value,
     kind: Kind,

@@ -14,7 +14,7 @@ use crate::stored_object;
 const MANAGER: &str = "bundle-webhook-admission";
 
 /// Returns the JSON patch operation that records the time of the update that sets `stamp` on
-/// `object`. Returns `None` if an entry already shows the time.
+/// `object`. Returns `None` for a creation, and if an entry already shows the time.
 ///
 /// Entries can be forged by users who write the object. Therefore a stamp is only valid if the
 /// webhook registrations have been intact since the time of the stamp.

@@ -101,7 +101,7 @@ async fn safe_updates_and_other_requests_need_no_lookup() {
     let live = definition("crd", &labels(), &json!(["spec"]));
     let new = definition("crd", &labels(), &json!([]));
     assert!(is_allowed(&server, "ana", &live, &new).await);
-    // Without the label before and after the update.
+    // The definition has no label before and after the update.
     let (from, to) = (json!([]), json!(["spec"]));
     let foreign = |required| definition("crd", &json!({"a": "b"}), required);
     assert!(is_allowed(&server, "ana", &foreign(&from), &foreign(&to)).await);
@@ -119,7 +119,7 @@ async fn safe_updates_and_other_requests_need_no_lookup() {
 async fn label_alone_makes_no_definition_an_object_of_a_deployment() {
     let (from, to) = (json!([]), json!(["spec"]));
     let server = server(fake());
-    // Another object than the inventory records, with forged labels.
+    // The inventory records another object. The labels of this object are forged.
     let [live, new] = [&from, &to].map(|required| definition("other", &labels(), required));
     assert!(is_allowed(&server, "ana", &live, &new).await);
     // The recorded BundleDeployment was deleted and created again.
@@ -147,7 +147,7 @@ async fn only_the_recorded_service_account_is_exempt() {
             "{user}"
         );
     }
-    // A trial of the pod as the requester stores nothing.
+    // A dry run of the pod as the requester stores nothing, so it is always admitted.
     for (dry_run, manager, expected) in [
         (true, FIELD_MANAGER, true),
         (false, FIELD_MANAGER, false),

@@ -306,7 +306,7 @@ async fn only_the_write_that_sets_the_annotation_admits_and_renewals_keep_its_ti
     let renewed = write("ben", &admitting, &labelled, 60).await;
     assert_ne!(stamp(&renewed), stamp(&admitting));
     assert_eq!(admitted(&renewed, 60), time);
-    // That write did not admit another spec.
+    // The admission by annotation does not apply to another spec.
     let mut changed = renewed.clone();
     changed["spec"]["source"]["git"] = Value::Null;
     let changed = write("eve", &renewed, &changed, 80).await;

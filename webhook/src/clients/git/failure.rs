@@ -83,15 +83,16 @@ impl GitFailure {
         }
     }
 
-    /// Returns true if git reports that the ssh program does not exist. Messages of the server have
-    /// a prefix.
+    /// Returns true if git reports that the ssh program does not exist. Lines of the server, which
+    /// have a prefix, are ignored.
     pub(super) fn lacks_ssh(stderr: &[u8]) -> bool {
         let text = String::from_utf8_lossy(stderr);
         let mut own = text.lines().filter(|line| !is_of_server(line));
         own.any(|line| line.contains("ssh: not found") || line.contains("ssh: command not found"))
     }
 
-    /// Returns true if a process reached its memory limit. Messages of the server have a prefix.
+    /// Returns true if a process reached its memory limit. Lines of the server, which have a
+    /// prefix, are ignored.
     pub(super) fn exceeds_memory(stderr: &[u8]) -> bool {
         let text = String::from_utf8_lossy(stderr);
         let mut own = text.lines().filter(|line| !is_of_server(line));

@@ -177,9 +177,9 @@ impl GitProgram {
         self.limits.content
     }
 
-    /// Creates a folder with an empty repository for `requester`. Waits while too many folders
-    /// exist. Fails if the pod does not have the memory for two commands. With memory for only one
-    /// command, a slow server would delay all requesters.
+    /// Creates a folder with an empty repository for `requester`. While too many folders exist,
+    /// waits for at most the wait limit. Fails if the pod does not have the memory for two
+    /// commands. With memory for only one command, a slow server would delay all requesters.
     pub(crate) async fn repository(
         &self,
         requester: &str,

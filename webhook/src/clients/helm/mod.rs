@@ -148,8 +148,9 @@ impl HelmProgram {
         }
     }
 
-    /// Creates an empty folder for a rendering. Waits until no other rendering runs and the memory
-    /// is free. The order of waiting requesters is fair.
+    /// Creates an empty folder for a rendering. Waits until no other rendering runs, and then for
+    /// at most `HelmLimits::wait` until the memory is free. The order of waiting requesters is
+    /// fair.
     pub(crate) async fn begin(&self, requester: &str) -> Result<HelmFolder, HelmError> {
         let program = find_program(&self.search_path, "helm").ok_or(HelmError::Missing("helm"))?;
         let (wanted, capacity) = (self.limits.memory, self.memory.capacity());

@@ -1,5 +1,5 @@
-//! The process group of one command. On drop, all its processes are killed and reaped. Only then
-//! the resources of the command are released.
+//! The process group of one command. On drop, all its processes are killed and reaped. The
+//! resources of the command are released after that.
 
 use std::io;
 use std::process::ExitStatus;
@@ -73,8 +73,9 @@ impl Drop for ProcessGroup {
 }
 
 /// Reaps processes of a killed group until the group has no process. If the parent of a process has
-/// ended, the webhook is its new parent, because it is PID 1 in a container. The function waits for
-/// processes of this group only. Every other child of the runtime is in another group.
+/// ended, the webhook is the new parent of the process, because the webhook is PID 1 in a
+/// container. The function waits for processes of this group only. Every other child of the runtime
+/// is in another group.
 async fn reap(id: Pid) {
     for _ in 0..REAP_LIMIT {
         while let Ok(Some(_)) = waitpgid(id, WaitOptions::NOHANG) {}

@@ -44,8 +44,8 @@ pub(crate) enum ProcessError {
         /// First bytes of the stderr output.
         stderr: Vec<u8>,
     },
-    /// A signal ended the process: it exceeded a limit, or the memory of the pod is in use.
-    /// Contains the first bytes of the stderr output.
+    /// A signal ended the process, for example because it exceeded a limit or the pod has no free
+    /// memory. Contains the first bytes of the stderr output.
     Killed(Vec<u8>),
     /// The process did not end in time.
     TimedOut(Duration),
@@ -126,7 +126,8 @@ pub(crate) struct ChildProcess {
     stderr: Option<ChildStderr>,
 }
 
-/// Stdin, stdout and the end of a process. The caller reads the output while the process runs.
+/// The process group and stderr of a process whose stdin and stdout the caller uses
+/// ([`ChildProcess::into_parts`]).
 pub(crate) struct ProcessEnd {
     group: ProcessGroup,
     stderr: Option<ChildStderr>,
@@ -304,8 +305,8 @@ async fn exceeded(folder: &Path, group: Option<Pid>, limits: &ProcessLimits) -> 
 async fn measured(folder: &Path, group: Option<Pid>, limits: &ProcessLimits) -> (u64, u64) {
     let (folder, most) = (folder.to_owned(), limits.folder);
     let measure = move || (size(folder, most), group.map_or(0, memory_of));
-    // The measurement does not panic. It is skipped only when the runtime shuts down with the
-    // process.
+    // The measurement does not panic. It has no result only if the runtime shuts down because the
+    // webhook ends.
     let measured = tokio::task::spawn_blocking(measure).await;
     measured.unwrap_or_default()
 }

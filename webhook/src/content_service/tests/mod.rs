@@ -23,7 +23,7 @@ use crate::server::connections::{Connection, Connections, Limits};
 /// Content of the fake archive. It is longer than the part that one read returns.
 const BYTES: &[u8] = b"0123456789abcdef";
 const PART: usize = 6;
-/// Rejected requests in a row after which the connection is closed.
+/// Number of consecutive rejected requests after which the connection is closed.
 const MAX_REJECTED: u32 = 100;
 
 struct FakeArchive(Digest);
@@ -350,7 +350,7 @@ async fn all_other_requests_are_rejected() {
 
 #[tokio::test(start_paused = true)]
 async fn requests_without_permission_close_their_connection() {
-    // Each Pod has a valid token.
+    // Each Pod has a valid token, so a valid token without permission is not sufficient.
     for (path, token) in [
         ("/bundles/web.tgz", "eve"),
         ("/other", "ana"),

@@ -28,9 +28,10 @@ impl DryRunKey {
     /// Returns the key of a dry run. `compared_with` is the installer, if its dry run was compared
     /// with the dry run of the requester.
     ///
-    /// `version` is the only version that the apply changes, if the apply names a version. Returns
-    /// `None` for applies that change any version, and for kinds with a result that depends on
-    /// other objects of the cluster. These applies are checked every time.
+    /// `version` is the resourceVersion in the apply. If it is set, the apply changes only this
+    /// version of the object. Returns `None` for an existing object without `version`, and for
+    /// kinds with a result that depends on other objects of the cluster. These applies are checked
+    /// every time.
     pub(in crate::reconcile) fn of(
         requester: &Requester,
         class: &str,

@@ -61,7 +61,8 @@ impl<'i> CheckedApply<'i> {
         self
     }
 
-    /// Discards the check and returns the apply, so that it is checked again.
+    /// Discards the check and returns the apply, so that it is checked again, without cached
+    /// results.
     pub(super) fn into_stale(self) -> PreparedApply<'i> {
         self.prepared.bypassing_cache()
     }
@@ -116,8 +117,9 @@ impl ApplyRejection {
         matches!(self, Self::Verdict(_) | Self::Installer(_)) && is_full_quota(&self.message())
     }
 
-    /// Returns the result of an apply that got `verdict` for lists with conflicting items. The
-    /// ownership of these lists could not be changed because of `error`.
+    /// Returns the rejection of an apply whose lists have conflicting items. `verdict` is the
+    /// result of its dry run. Because of `error`, the ownership of these lists could not be
+    /// changed.
     pub(super) fn ownership_error(verdict: &DryRunVerdict, error: ApplyError) -> Self {
         let words = format!(
             "{}; cannot take over the lists from their field managers: {}",
@@ -265,8 +267,8 @@ impl DryRuns<'_> {
                 dry_run(run, &prepared, Detail::Metadata).await.map(drop)
             };
             match asked {
-                // A full quota is not final, because the replacement of an object ignores it.
-                // Therefore any other rejection has priority.
+                // Any other rejection has priority, because a caller that replaces the object
+                // ignores a full quota.
                 Err(refusal) if refusal.is_full_quota() => full = Some(refusal),
                 Err(refusal) => return Err((prepared, refusal)),
                 Ok(()) if prepared.has_moved_fields() => {}
@@ -279,7 +281,7 @@ impl DryRuns<'_> {
         }
     }
 
-    /// Waits for permission to read the complete managed fields of an object. The read counts for
+    /// Waits for a slot for reading the complete managed fields of an object. The read counts for
     /// the first requester. Without a requester, it counts for the installer.
     pub(super) async fn entries_slot(&self) -> Option<Share> {
         let requester = self.runs.first().map(|(requester, _)| &requester.user);

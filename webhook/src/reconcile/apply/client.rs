@@ -11,8 +11,8 @@ use super::{Applied, ApplyError, ApplyRejection, CheckedApply, DryRuns, Prepared
 use crate::reconcile::api::object;
 use crate::reconcile::content::objects::PreparedObject;
 
-/// Time limit for one object while the API server is busy, does not serve a new kind yet, or the
-/// object keeps changing.
+/// Time limit for one object while the API server is busy or does not serve a new kind yet, or
+/// while the object keeps changing.
 pub(super) const RETRY_LIMIT: Duration = Duration::from_secs(5);
 
 /// Prepares, checks and sends applies.
@@ -53,8 +53,10 @@ impl Attempts {
 }
 
 impl ApplyClient<'_> {
-    /// Sends the dry runs of an apply. Retries until `end` while the result is unknown. If `is_due`
-    /// is true, also retries while the API server does not serve the kind of the object.
+    /// Sends the dry runs of an apply. Retries until `end` while the result is unknown, and
+    /// prepares the apply again after a conflict. If `is_due` is true, also moves the ownership of
+    /// contested lists, and retries while the API server does not serve a kind that the content
+    /// defines.
     pub(in crate::reconcile) async fn check<'i>(
         &self,
         prepared: PreparedApply<'i>,

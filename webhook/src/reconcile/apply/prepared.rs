@@ -33,8 +33,8 @@ pub(in crate::reconcile) enum Target {
     Absent,
 }
 
-/// An apply of one item, prepared from one read of the object. The bytes of the request do not
-/// change.
+/// An apply of one item, prepared from at most one read of the object. The bytes of the request do
+/// not change.
 #[derive(Debug, Clone)]
 pub(in crate::reconcile) struct PreparedApply<'i> {
     item: &'i PreparedObject,
@@ -143,8 +143,9 @@ pub(in crate::reconcile) struct Preparer {
 }
 
 impl Preparer {
-    /// Prepares the apply of `item` to `target`. Reads the object only if fields of the item are
-    /// not applied. Fails if the object has another uid.
+    /// Prepares the apply of `item` to `target`. Reads the object only if an ignore rule matches
+    /// the item, or if the item sets replicas. Fails if this object does not exist, or has another
+    /// uid.
     pub(in crate::reconcile) async fn prepare<'i>(
         &self,
         item: &'i PreparedObject,
@@ -209,9 +210,9 @@ impl Preparer {
     }
 
     /// Reads the object again after a conflict or an unknown outcome, and prepares the apply for
-    /// its current state. Fails with [`ApplyError::Moved`] if another object with the same name
-    /// exists now. If the object did not exist before and has the creation mark, an earlier request
-    /// of unknown outcome created it (`is_uncertain`).
+    /// its current state. Fails with [`ApplyError::Moved`] if the object was deleted, or if another
+    /// object with the same name exists now. If the object did not exist before and has the
+    /// creation mark, an earlier request of unknown outcome created it (`is_uncertain`).
     pub(super) async fn prepare_again<'i>(
         &self,
         prepared: &PreparedApply<'i>,

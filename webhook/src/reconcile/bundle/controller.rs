@@ -82,8 +82,8 @@ async fn reconcile_deleted(object: &DynamicObject, ctx: &Context) -> Result<Acti
     Ok(Action::await_change())
 }
 
-/// Removes the upload, and the cached copy of the content unless another Bundle needs it. The copy
-/// stays if an earlier event of the deleted Bundle released it.
+/// Removes the upload, and the cached copy of the content unless another Bundle needs it. Does
+/// nothing for the copy if an earlier event of the deleted Bundle has already released it.
 async fn remove_cached_content(object: &DynamicObject, ctx: &Context) -> Result<(), kube::Error> {
     let uid = object.metadata.uid.as_deref().unwrap_or_default();
     ctx.shared.uploads.remove(uid);

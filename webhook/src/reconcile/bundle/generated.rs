@@ -64,8 +64,8 @@ fn bundle_spec(deployment: &DynamicObject) -> &Value {
 const ALTERNATIVE_NAMES: u8 = 3;
 
 /// Returns the template hash of a Bundle that the pod created for `deployment`, from the seal of
-/// the Bundle. Labels and owner references are ignored, because every user who can create Bundles
-/// can write them.
+/// the Bundle. Returns `None` for every other Bundle. Labels and owner references are ignored,
+/// because every user who can create Bundles can write them.
 pub(in crate::reconcile) fn generated_hash(
     ctx: &Context,
     deployment: &DynamicObject,
@@ -153,8 +153,8 @@ pub(in crate::reconcile) fn candidate_names(
 }
 
 /// Returns `bundle` with its seal. If another client removed the seal from the status, the seal is
-/// restored from memory. Without its seal, a new Bundle of the template would be created. The new
-/// Bundle would get other content if a tag has moved.
+/// restored from the inventory. Without its seal, a new Bundle of the template would be created.
+/// The new Bundle would get other content if a tag has moved.
 async fn with_seal(
     ctx: &Context,
     deployment: &DynamicObject,
@@ -175,7 +175,9 @@ fn failed(error: &kube::Error) -> ReconcileError {
     ReconcileError::api("create the Bundle", reason::BUNDLE_LOAD_FAILED, error)
 }
 
-/// Creates the Bundle. The mutating webhook looks up the BundleDeployment and sets the stamp.
+/// Creates the Bundle. The mutating webhook looks up the BundleDeployment and sets the stamp. If
+/// the Bundle has no stamp, deletes it and fails. If a Bundle with this name exists, returns that
+/// Bundle.
 async fn create(
     ctx: &Context,
     deployment: &DynamicObject,
@@ -293,9 +295,9 @@ pub(in crate::reconcile) async fn delete_old(
     Ok(())
 }
 
-/// Returns the names of Bundles that this pod may have created for `deployment` and that are not
-/// retained. The Bundles with `deployment` as their controller come first. The oldest Bundles
-/// follow.
+/// Returns the names of at most [`EARLIER_LIMIT`] Bundles that this pod may have created for
+/// `deployment` and that are not retained. Bundles with `deployment` as an owner come first, and
+/// older Bundles come before newer Bundles.
 fn earlier_names(
     all: &[Arc<WatchedObject>],
     deployment: &DynamicObject,

@@ -65,8 +65,10 @@ pub(in crate::reconcile) struct BundleToVerify<'a> {
 }
 
 impl BundleToVerify<'_> {
-    /// Returns true if the cache of the controller contains this Bundle. The verification of
-    /// hundreds of signatures ends when the Bundle is deleted. Cancelling its task does not end it.
+    /// Returns true if the Bundle is in the cache of the controller, or if there is no cache yet.
+    /// The verification calls this function repeatedly, and stops after the Bundle was deleted.
+    /// This is necessary because it can verify hundreds of signatures, and cancelling the task does
+    /// not stop it.
     fn exists(&self, ctx: &Context) -> bool {
         let key = ObjectRef::new_with(self.name, ctx.bundles.clone());
         let cache = ctx.bundle_cache.get();

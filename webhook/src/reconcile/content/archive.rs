@@ -138,7 +138,8 @@ pub(in crate::reconcile) struct StoredArchive {
 }
 
 impl StoredArchive {
-    /// Opens an archive. Fails if the archive was written under another name, or was changed.
+    /// Opens an archive. Fails if the archive was written under another name or with another key,
+    /// or was changed.
     pub(super) fn open(path: &Path, name: SealName<'_>) -> io::Result<Self> {
         let (file, index) = SealedFile::open(path, seal(name), MAX_INDEX_BYTES)?;
         Self::decode(file, &index).ok_or_else(damaged)

@@ -348,9 +348,9 @@ impl SelectedObjects {
         })
     }
 
-    /// Reads and parses the objects, in the order of the content. Returns content with these
-    /// objects and without images, and the kinds that the whole content defines. Fails if an object
-    /// was changed on disk.
+    /// Reads and parses the objects, in the order of the content. Returns content that contains
+    /// only these objects, the format and the package, and also the kinds that the whole content
+    /// defines. Fails if an object was changed on disk.
     pub(in crate::reconcile) fn read(mut self) -> io::Result<(Content, Vec<CustomKind>)> {
         let (format, package) = self.header.package().ok_or_else(damaged)?;
         let mut objects = Vec::with_capacity(self.objects.len());

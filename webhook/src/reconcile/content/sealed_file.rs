@@ -1,6 +1,6 @@
 //! A file of several parts with a sealed index. The file contains the parts, the index, the length
-//! of the index, and an HMAC over the index. Files are written and read with constant memory. Each
-//! part is compared with its hash when it is read.
+//! of the index, and an HMAC over the index. Reading needs memory only for the index and one part.
+//! Each part is compared with its hash when it is read.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read as _, Seek as _, SeekFrom, Write};

@@ -1,5 +1,6 @@
-//! Deleted Bundles whose cached copies were released. A finalizer of another user can keep a deleted
-//! Bundle for a long time, and each of its events would list all Bundles again.
+//! Deleted Bundles whose cached copies were released. A finalizer of another user can keep a
+//! deleted Bundle for a long time. Without this record, each event of the Bundle would list all
+//! Bundles again.
 
 use std::time::Duration;
 

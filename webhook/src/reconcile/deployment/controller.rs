@@ -124,7 +124,8 @@ impl DeploymentReconcile<'_> {
         self.requested.awaited = awaited;
         result?;
         if let Some(pause) = pause.filter(|_| !self.spec.paused) {
-            // The objects became healthy during this reconcile. The next one continues.
+            // The objects became healthy during this reconcile. The next reconcile continues the
+            // installation.
             return kept.map(|_| Some(pause));
         }
         kept

@@ -29,7 +29,8 @@ use crate::reconcile::reader;
 use crate::reconcile::removal::remove::removal_weight;
 
 impl<'a> DeploymentReconcile<'a> {
-    /// Returns the objects of the content, prepared for applying.
+    /// Returns the objects of the content, prepared for applying, without the Jobs that are
+    /// recorded as expired.
     pub(in crate::reconcile) async fn objects(
         &mut self,
         request: &InstallRequest<'_>,
@@ -79,7 +80,8 @@ impl<'a> DeploymentReconcile<'a> {
         format!("{uid} {generation}")
     }
 
-    /// Ensures that the content is installed. Returns true if a change was necessary.
+    /// Executes the installation. Returns true if this reconcile completed the installation.
+    /// Returns false if no installation was necessary, or if the installation waits for a phase.
     pub(in crate::reconcile) async fn ensure_installed(
         &mut self,
         request: &InstallRequest<'_>,
@@ -148,7 +150,8 @@ impl<'a> DeploymentReconcile<'a> {
         format!("{content} {generation} {admitted:?}")
     }
 
-    /// Returns the objects of the content that are installed now.
+    /// Like [`Self::objects`], without the Jobs that have expired since, and sorted by phase. Adds
+    /// warnings about ignore rules without effect.
     async fn prepared_objects(
         &mut self,
         request: &InstallRequest<'_>,
@@ -313,8 +316,8 @@ impl<'a> DeploymentReconcile<'a> {
         Ok(())
     }
 
-    /// Returns the content digest, the installing ServiceAccount and the target namespace from the
-    /// inventory.
+    /// Returns the start of `Inventory::installation` for this request: the content digest, the
+    /// installing ServiceAccount and the target namespace.
     pub(in crate::reconcile) fn installation_prefix(&self, request: &InstallRequest<'_>) -> String {
         let namespace = self.spec.target_namespace.as_deref();
         installation_prefix(request.digest(), request.account, namespace)
@@ -413,9 +416,9 @@ impl<'a> DeploymentReconcile<'a> {
         Ok(complete)
     }
 
-    /// Returns the recorded objects among `items` that exist. An object that no watch reports is
-    /// read with its own request. A watch does not report, for example, an object without owner
-    /// labels.
+    /// Returns the recorded objects that watches report, and the recorded objects among `items`
+    /// that exist and that no watch reports. Each of the latter is read with its own request. A
+    /// watch does not report, for example, an object without owner labels.
     pub(in crate::reconcile) async fn seen(
         &self,
         request: &InstallRequest<'_>,

@@ -33,7 +33,7 @@ impl DeploymentReconcile<'_> {
     }
 
     /// Reads the objects of content once, and prepares an apply for each object. The error names
-    /// all existing objects that belong to another owner.
+    /// all existing objects that cannot be adopted.
     pub(in crate::reconcile) async fn plan<'i>(
         &self,
         request: &InstallRequest<'_>,
@@ -91,8 +91,8 @@ impl Collisions<'_> {
         ))
     }
 
-    /// Returns a message that names objects without an owner, or `None` if all objects have an
-    /// owner.
+    /// Returns a message that names the unmanaged and the replaced objects, or `None` if there are
+    /// no such objects.
     fn unowned_message(&self) -> Option<String> {
         let mut parts = Vec::new();
         match self.unmanaged[..] {
@@ -125,8 +125,8 @@ impl Collisions<'_> {
 }
 
 impl Install<'_> {
-    /// Returns the target of each item. The error names all existing objects that belong to another
-    /// owner. `seen` are the objects that watches report.
+    /// Returns the target of each item. The error names all existing objects that cannot be
+    /// adopted. `seen` are the objects that watches report.
     pub(in crate::reconcile) async fn targets(
         &self,
         items: &[&PreparedObject],
@@ -177,8 +177,9 @@ impl Install<'_> {
             .collect())
     }
 
-    /// Checks that unrecorded objects can be adopted. An object that another inventory records is
-    /// never adopted. Other objects are adopted if the spec requests it.
+    /// Checks that unrecorded objects can be adopted. An object that another inventory records, and
+    /// the target namespace that the installation creates, are never adopted. Other objects are
+    /// adopted if the spec requests it.
     async fn check_adoption(
         &self,
         foreign: &BTreeMap<String, String>,

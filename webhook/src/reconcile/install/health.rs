@@ -16,15 +16,15 @@ use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 pub(in crate::reconcile) const KIND_NOT_SERVED: &str = "its kind is not served";
 
 impl DeploymentReconcile<'_> {
-    /// Returns true if all objects of the phase that can hold the next phase are healthy. `items`
-    /// are the objects of the content.
+    /// Returns true if the installation can continue after the phase `awaited`: all objects that
+    /// can delay the next phase are healthy. `items` are the objects of the content.
     pub(in crate::reconcile) async fn is_phase_ready(
         &self,
         request: &InstallRequest<'_>,
         items: &[PreparedObject],
         awaited: AwaitedPhase,
     ) -> bool {
-        // Expired Jobs are not in `items`.
+        // Expired Jobs are not in `items`. Their failures are in the inventory.
         let runs = &self.inventory.job_runs;
         if awaited.failed_jobs(runs, request.digest()).next().is_some() {
             return false;
@@ -47,7 +47,7 @@ impl DeploymentReconcile<'_> {
 }
 
 /// Reads the object with this key, and returns its health by the rules of its kind and by `probes`.
-/// The object is not kept.
+/// The object is not cached.
 pub(in crate::reconcile) async fn health_of(
     ctx: &Context,
     client: &Client,

@@ -22,8 +22,8 @@ use crate::reconcile::error::ReconcileError;
 use crate::reconcile::install::executor::ApplyResults;
 use crate::reconcile::status::condition_set;
 
-/// Objects that were recorded before one round of applies: objects that the round creates (intents)
-/// and objects that it adopts.
+/// Objects that were recorded together before they are applied: objects that are created (intents)
+/// and objects that are adopted.
 #[derive(Default)]
 pub(in crate::reconcile) struct Intents {
     /// The time of the record, in seconds since 1970.
@@ -64,7 +64,7 @@ impl Intents {
             .collect()
     }
 
-    /// Removes records of this round if their requests certainly had no effect.
+    /// Removes these records if their requests certainly had no effect.
     fn forget_without_effect(&self, inventory: &mut Inventory, done: &ApplyResults) {
         let is_undone = |key: &str| !done.uncertain.contains(key) && !done.uids.contains_key(key);
         for key in self.keys.iter().filter(|key| is_undone(key)) {
@@ -164,8 +164,8 @@ impl DeploymentReconcile<'_> {
     }
 
     /// Records the result of each request, and the namespaces that were created. Removes intents
-    /// and adoptions that certainly had no effect. Objects with these names belong to other
-    /// actors.
+    /// and adoptions that certainly had no effect: if objects with these names exist, they belong
+    /// to other actors.
     pub(in crate::reconcile) async fn record_done(
         &mut self,
         done: &ApplyResults,

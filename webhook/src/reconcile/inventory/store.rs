@@ -27,10 +27,10 @@ struct CachedInventory {
     resource_version: Option<String>,
 }
 
-/// Reads, writes and caches all inventories. Each inventory is read once. After that it is only written,
-/// because only one process reconciles at a time. The resourceVersion shows whether another process
-/// has written it. The number of recorded objects is limited, because all inventories stay in
-/// memory.
+/// Reads, writes and caches all inventories. Each inventory is read once, and again after a failed
+/// write. Otherwise it is only written, because only one process reconciles at a time. The
+/// resourceVersion shows whether another process has written it. The number of recorded objects is
+/// limited, because all inventories stay in memory.
 pub(in crate::reconcile) struct Inventories {
     api: Api<ConfigMap>,
     known: Mutex<HashMap<String, CachedInventory>>,
@@ -299,8 +299,8 @@ impl Inventories {
     /// Returns the BundleDeployments that record one of `objects` (uids by key), or are about to
     /// record it, by key. Ignores the BundleDeployment with uid `except`.
     ///
-    /// Reads all inventories, because conflicts are rare. Fails if an inventory is damaged, because
-    /// a damaged inventory could record any object.
+    /// Reads all inventories. An index is not necessary, because conflicts are rare. Fails if an
+    /// inventory is damaged, because a damaged inventory could record any object.
     pub(in crate::reconcile) async fn owners(
         &self,
         objects: &BTreeMap<String, String>,

@@ -54,7 +54,8 @@ impl DeploymentReconcile<'_> {
         Ok(wait.into_iter().flatten().min())
     }
 
-    /// Returns the Bundle of the installed content.
+    /// Returns the Bundle of the installed content. `None` if it does not exist, or was not created
+    /// for this deployment.
     async fn installed_bundle(&self) -> Option<GeneratedBundle> {
         let active = self.status.active_bundle.as_ref()?;
         let object = self.ctx.get(&self.ctx.bundles, active).await.ok()??;
@@ -63,7 +64,8 @@ impl DeploymentReconcile<'_> {
     }
 
     /// Maintains the installed content while the requested content is not installed. Does nothing
-    /// if a restore would apply settings that require another approval.
+    /// if the Bundle of the installed content is lost, or if a restore would apply settings that
+    /// require another approval.
     pub(in crate::reconcile) async fn maintain_installed(
         &mut self,
         account: &ServiceAccount,

@@ -24,8 +24,8 @@ use crate::reconcile::rights::dry_runs::check::DryRunCheck;
 impl DeploymentReconcile<'_> {
     /// Restores drifted objects of `request` that are in `scope`, and verifies objects that another
     /// actor wrote. Returns the time until the next verification. After a failed restore, each call
-    /// returns its error until the objects are restored. This includes calls while the objects wait
-    /// for the next attempt.
+    /// returns the error of that restore until the objects are restored, even while they wait for
+    /// the next attempt.
     pub(in crate::reconcile) async fn restore(
         &mut self,
         request: &InstallRequest<'_>,
@@ -157,9 +157,9 @@ impl DeploymentReconcile<'_> {
         self.ctx.apis.forget_custom().await;
     }
 
-    /// Applies objects that another actor wrote, although their recorded fields show no change.
-    /// Objects that the apply does not change count as verified. All other objects count as
-    /// restored.
+    /// Applies objects that another actor wrote, although their recorded fields show no change. An
+    /// object that the apply does not change counts as verified. An object that the apply changes
+    /// counts as restored. An object with a failed apply counts as drifted.
     async fn verify_suspects(
         &mut self,
         check: &DryRunCheck<'_>,
@@ -175,7 +175,7 @@ impl DeploymentReconcile<'_> {
             })
             .collect();
         let (mut plan, failed) = ApplyPlan::prepare(check.preparer(), &suspects, &targets).await;
-        // The object is marked as drifted, so that the next attempt reports its error.
+        // These objects are marked as drifted, so that the next attempt reports their errors.
         states.mark_drifted(
             &self.name,
             failed.iter().map(|(item, _)| item.key.clone()).collect(),
@@ -212,7 +212,8 @@ impl DeploymentReconcile<'_> {
         refused
     }
 
-    /// Verifies the same objects by dry run. Used if drift is only reported.
+    /// Verifies by dry run the objects in `due`, which another actor wrote. An object that an apply
+    /// would change, or whose dry run fails, counts as drifted. Used if drift is only reported.
     async fn verify_by_dry_run(
         &self,
         request: &InstallRequest<'_>,
@@ -306,7 +307,8 @@ impl DeploymentReconcile<'_> {
             if !failed.is_empty() {
                 last_error = Some(not_prepared(&failed));
             }
-            // Rejected objects must not be recorded as intents in the inventory.
+            // The dry runs are sent first, because rejected objects must not be recorded as
+            // intents.
             let (applies, refused) = check.check_drifted(items, &mut plan).await;
             if let Err(error) = refused {
                 last_error = Some(error);
@@ -349,7 +351,7 @@ impl DeploymentReconcile<'_> {
                 let cause = causes.remove(key.as_str());
                 ctx.states.record_restored(&self.name, &key, applied);
                 // If an autoscaler owns the replicas of an object, the apply does not restore them.
-                // Then the revision is unchanged.
+                // If the revision is unchanged, the object does not count as restored.
                 if applied.state.map(|state| state.revision) != before.get(&key).copied() {
                     self.restored.push(RestoredObject { key, cause });
                 }
@@ -377,7 +379,8 @@ impl DeploymentReconcile<'_> {
         scaled.into_iter().filter_map(revision).collect()
     }
 
-    /// Returns true if an object without a field entry has the recorded uid and all applied values.
+    /// Returns true if an object without an entry of this controller in `managedFields` has the
+    /// recorded uid and all applied values.
     async fn is_untouched(&self, client: &Client, item: &PreparedObject) -> bool {
         match object::observe(client, &item.kind, &item.id).await {
             Ok(Some(seen)) if self.inventory.owns(&item.key, &seen.uid) => {
@@ -429,7 +432,7 @@ pub(in crate::reconcile) async fn find_changed(
 }
 
 /// Returns the observed states of `items` as applied states. Returns `None` if an item does not
-/// exist or has no field entry.
+/// exist, or has no entry of this controller in `managedFields`.
 pub(in crate::reconcile) fn observed_as_applied(
     items: &[PreparedObject],
     seen: &BTreeMap<String, object::ObservedObject>,

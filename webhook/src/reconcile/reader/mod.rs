@@ -41,11 +41,11 @@ pub(in crate::reconcile) use reservation::memory;
 use errors::panicked;
 use reservation::{MEMORY_WAIT_LIMIT, all_memory};
 
-/// Opens a source of a Bundle of `class`, and reads the credentials that the source names. Fails if
-/// the requester has no permission to read these credentials. The permission is checked each time,
-/// because the credentials are sent to the host of the source. Manifests and other small responses
-/// of a registry count as memory of the requester in the pool of reviews. This memory is released
-/// when the source is dropped.
+/// Opens a source of a Bundle for `owner`, and reads the credentials that the source names. Fails
+/// if the requester has no permission to read these credentials. The permission is checked each
+/// time, because the credentials are sent to the host of the source. Manifests and other small
+/// responses of a registry count as memory of the requester in the pool of reviews. This memory is
+/// released when the source is dropped.
 pub(in crate::reconcile) async fn open(
     ctx: &Context,
     source: &Source,
@@ -69,7 +69,7 @@ pub(in crate::reconcile) async fn open(
     opened.map_err(|error| source_error(error, reason))
 }
 
-/// Opens a source of a Bundle of `class` with [`open`], and waits for a transfer slot.
+/// Opens a source of a Bundle with [`open`], and waits for a transfer slot.
 pub(in crate::reconcile) async fn open_for_transfer(
     ctx: &Context,
     source: &Source,
@@ -159,8 +159,8 @@ pub(in crate::reconcile) async fn load(
     let done = budget.blocking(WorkerThread::Content, work).await;
     let (read, stored, mut share) = done.ok_or_else(|| panicked(reason))?;
     let read: io::Result<Result<Parsed, Findings>> = read?;
-    // Findings in the content do not mean that the copy is damaged. Other BundleDeployments use the
-    // copy with other configurations.
+    // Only a read error means that the copy is damaged. Findings do not: other BundleDeployments
+    // use the copy with other configurations.
     if read.is_err() {
         // The next reconcile fetches the content again.
         ctx.store.remove(wanted.content.digest());
@@ -331,7 +331,7 @@ async fn stored(
     })
 }
 
-/// Waits for a transfer slot. All sources without a host count as one host.
+/// Waits for a transfer slot. All sources of one type without a host count as one host.
 async fn transfer_slot(
     ctx: &Context,
     requester: &str,

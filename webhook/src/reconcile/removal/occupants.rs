@@ -21,7 +21,8 @@ const MAX_VERSIONS: usize = 1_000;
 const MAX_KINDS: usize = 3_000;
 /// Maximum number of pages of one kind that are read.
 const MAX_PAGES: usize = 20;
-/// Number of kinds that are listed before the result decides about the others.
+/// Number of kinds that are listed at the same time. After a foreign object is found, no further
+/// kinds are listed.
 const KINDS_AT_ONCE: usize = 16;
 
 /// The namespaced kinds of the API server.
@@ -114,8 +115,8 @@ impl Remover<'_> {
     }
 
     /// Returns the reason why the namespace is in use; `None` if it contains no foreign objects.
-    /// The search ends soon after the first foreign object. `listed` has group and kind of the listed
-    /// kinds, for owner references.
+    /// The search ends soon after the first foreign object. `listed` has group and kind of the
+    /// listed kinds, for owner references.
     async fn use_of(
         &self,
         namespace: &str,

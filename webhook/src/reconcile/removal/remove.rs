@@ -41,7 +41,7 @@ const MAX_NAMED_RESOURCES: usize = 3;
 pub(in crate::reconcile) struct DeletionState {
     /// The objects that no longer exist.
     pub(in crate::reconcile) gone: BTreeSet<ObjectId>,
-    /// The finalizers of each object that finalizers keep from being deleted.
+    /// The objects whose deletion is delayed by finalizers, with these finalizers.
     pub(in crate::reconcile) held: BTreeMap<ObjectId, Vec<String>>,
 }
 
@@ -357,8 +357,8 @@ impl Remover<'_> {
 }
 
 impl ForeignResources {
-    /// Returns the reason why the definition of `plural` is not deleted. Returns `None` if it has
-    /// no custom resources. Resources in other namespaces are counted and not named.
+    /// Returns the reason why the definition of `plural` is not deleted. Returns `None` if there
+    /// are no foreign custom resources. Resources in other namespaces are counted and not named.
     fn why(&self, plural: &str) -> Option<String> {
         let count = self.here + self.elsewhere;
         if count == 0 {

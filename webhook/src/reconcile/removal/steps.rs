@@ -148,8 +148,9 @@ impl Removal<'_> {
         &mut self,
         left: &mut Inventory,
     ) -> Result<(), ReconcileError> {
-        // The deletion checks this again, because the search takes time, and reports namespaces that
-        // must not be deleted.
+        // Only namespaces that the requesters may delete are searched. `delete_namespaces` checks
+        // the permissions again, because the search takes time. It also reports the other
+        // namespaces.
         let asked = ordered_removal::not_held(&self.namespaces);
         let undeletable = self.deletions().undeletable(&asked).await?;
         let deletable = self.namespaces.iter();

@@ -391,8 +391,8 @@ fn may_have_installed(object: &DynamicObject) -> bool {
         || kinds.is_some_and(|kinds| !kinds.is_empty())
 }
 
-/// Removes the records of objects if their namespace was deleted. A new namespace of the same name
-/// is ignored.
+/// Removes the records of objects whose namespace was deleted, even if another namespace has the
+/// same name now.
 async fn forget_replaced_namespaces(ctx: &Context, left: &mut Inventory) {
     let names: BTreeSet<String> = left.namespaces().map(|(name, _)| name.to_owned()).collect();
     let names = names.iter().map(String::as_str).collect();

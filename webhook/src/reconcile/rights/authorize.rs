@@ -84,8 +84,8 @@ pub(in crate::reconcile) async fn authorize(
     missing.check(&requester.user)
 }
 
-/// Returns true if `requester` has this permission. Fails with withdrawn permissions if the
-/// requester is a ServiceAccount that was deleted or recreated.
+/// Returns true if `requester` has this permission. Fails with the code for withdrawn permissions
+/// if the requester is a ServiceAccount that was deleted or recreated.
 pub(in crate::reconcile) async fn has_permission(
     own: &Client,
     requester: &Requester,

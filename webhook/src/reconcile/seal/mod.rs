@@ -58,9 +58,10 @@ pub(in crate::reconcile) fn owner_warning(
     })
 }
 
-/// Seals `object` if it has a recent stamp. The seal replaces the stamp. If another client removed
-/// a seal that an inventory records, writes the seal again and returns true. In this case `object`
-/// is outdated, and the next event of the object starts another reconcile.
+/// Seals `object` if it has a recent stamp. From then on, the seal is the proof instead of the
+/// stamp. If another client removed a seal that an inventory records, writes the seal again and
+/// returns true. In this case `object` is outdated, and the next event of the object starts another
+/// reconcile.
 pub(in crate::reconcile) async fn ensure(
     ctx: &Context,
     resource: &ApiResource,
@@ -144,7 +145,7 @@ pub(in crate::reconcile) fn content(
         .or_else(|| text.and_then(read))
 }
 
-/// Returns the text of the seal that [`content`] uses.
+/// Returns the text of the seal for `content` of `bundle`.
 pub(in crate::reconcile) fn content_text(
     ctx: &Context,
     bundle: &DynamicObject,
@@ -209,7 +210,8 @@ fn message(
     let token = admit_token(key.bytes(), kind, stored.name, stored.uid, stored.spec);
     let annotate = format!("kubectl annotate {} {}", kind.to_lowercase(), stored.name);
     let annotation = names::ANNOTATION_ADMIT;
-    // An existing value of the annotation is ignored, because its author is unknown.
+    // Admission ignores a value that the annotation already has, because the author of that value
+    // is unknown. Therefore the user must first remove the same value.
     let remove = if object.annotations().get(annotation) == Some(&token) {
         format!("`{annotate} {annotation}-` and then ")
     } else {

@@ -87,7 +87,7 @@ impl ReportedObjects {
     }
 }
 
-/// Applies only the conditions of the status. Reads only the metadata of the response.
+/// Applies only the conditions of the status. The response contains only metadata.
 async fn set_conditions(
     own: &Client,
     resource: &ApiResource,

@@ -1,8 +1,8 @@
 //! The faults of an existing registration. `bundle_core::registration` finds most faults. This
 //! module adds the faults of the address, the token and the certificate authority. The tables in
 //! `bundle_core::registration` correspond to webhook/deploy/admission. A test compares the tables
-//! with these files. Guards of objects of other API groups have no faults, because no stamp depends
-//! on them.
+//! with these files. Webhooks for objects of other API groups are not checked, because no stamp
+//! depends on them.
 
 use std::fmt;
 

@@ -39,8 +39,9 @@ pub struct Connections {
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Maximum number of unauthenticated connections that have no accepted request. An additional
-    /// connection closes the oldest connection of the address with the most connections. Only
-    /// addresses in the network with the most connections count.
+    /// connection closes one of these connections. It is selected in three steps: the network with
+    /// the most of these connections, in this network the address with the most of them, and of
+    /// this address the oldest connection.
     pub unauthenticated: usize,
     /// Minimum age of a connection that is closed for a new connection of the same address. It is
     /// necessary because the API server opens many connections at once. A new connection is served
@@ -48,9 +49,9 @@ pub struct Limits {
     /// than this time.
     pub min_age: Duration,
     /// Maximum number of connections that wait for this age at the same time, at least one. If an
-    /// additional connection must wait, the wait of another connection ends. This is the oldest
-    /// connection of the address with the most waiting connections, in the network with the most
-    /// waiting connections.
+    /// additional connection must wait, the wait of another connection ends. It is selected in
+    /// three steps: the network with the most waiting connections, in this network the address with
+    /// the most of them, and of this address the oldest waiting connection.
     pub delayed: usize,
     /// Maximum age of an unauthenticated connection.
     pub max_age: Duration,
@@ -102,10 +103,10 @@ struct OpenConnection {
 
 impl State {
     /// Returns the connection to close for a further connection from this address. Returns `None`
-    /// if the limit is not reached. Only connections of the address with the most unauthenticated
-    /// connections can be closed, in the network with the most unauthenticated connections. Of
-    /// these, the result is the connection that has had no accepted request for the longest time.
-    /// If several addresses have the same number of connections, all of them are included.
+    /// if the limit is not reached. Selects the network with the most unauthenticated connections,
+    /// and in this network the address with the most of them. If several addresses have the same
+    /// number, all of them are included. Of the connections of these addresses, the result is the
+    /// one that has had no accepted request for the longest time.
     fn replaceable(&self, from: IpAddr, limits: &Limits) -> Option<(u64, &OpenConnection)> {
         let idle = || (self.unauthenticated.iter()).filter(|(_, it)| it.requests == 0);
         if idle().count() < limits.unauthenticated {
@@ -126,8 +127,10 @@ impl State {
         (oldest.from == from && until > Instant::now()).then_some(until)
     }
 
-    /// Marks an unauthenticated connection as authenticated. Returns another connection that must
-    /// be closed because of the limit.
+    /// Marks an unauthenticated connection as authenticated. Returns the connection that must be
+    /// closed because of the limit. Returns `None` if no limit is reached, or if the connection is
+    /// already authenticated. Also returns `None` if all connections have requests: the connection
+    /// then stays unauthenticated.
     fn authenticate(&mut self, number: u64, limits: &Limits) -> Option<OpenConnection> {
         let from = self.unauthenticated.get(&number)?.from;
         let same = |connection: &OpenConnection| connection.from == from;
@@ -201,7 +204,7 @@ impl Connections {
     }
 
     /// Adds a connection if no connection below the minimum age must be closed for it. Otherwise
-    /// returns its stream and the time of the next attempt.
+    /// returns the stream of the new connection, and the time of the next attempt.
     fn try_admit<S>(&self, stream: S, from: IpAddr) -> Result<Connection<S>, (S, Instant)> {
         let mut state = lock(&self.state);
         match state.delay(from, &self.limits) {
@@ -313,8 +316,9 @@ impl Client {
         Some(Waiting(self.clone()))
     }
 
-    /// Accepts a request with a valid path. Afterwards the connection is not closed because of its
-    /// age or for other connections, and its further bytes are read.
+    /// Accepts a request with a valid path. While the request is in progress, the connection is not
+    /// closed because of its age or for other connections. Further bytes of the connection are
+    /// read.
     pub fn accept(self: &Arc<Self>) -> AcceptedRequest {
         if !self.is_accepted.swap(true, Ordering::AcqRel) {
             self.reader.wake();

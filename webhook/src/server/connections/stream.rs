@@ -29,7 +29,7 @@ pub struct Connection<S> {
 }
 
 impl<S> Connection<S> {
-    /// Creates the stream of the connection of `client`, The stream ends when `close` is cancelled.
+    /// Creates the stream of the connection of `client`. The stream ends when `close` is cancelled.
     pub(super) fn new(stream: S, client: Client, close: CancellationToken) -> Self {
         let deadline = Box::pin(sleep(client.limits.max_age));
         Self {

@@ -124,7 +124,8 @@ impl HeldConfigMap {
         Ok(map.map(|map| Self { map, _turn: turn }))
     }
 
-    /// Returns true if the data of the ConfigMap can never change.
+    /// Returns true if the data of the ConfigMap cannot be changed. The ConfigMap can still be
+    /// deleted and created again.
     pub(crate) fn is_immutable(&self) -> bool {
         self.map.immutable == Some(true)
     }

@@ -12,7 +12,8 @@ use crate::clients::git::{GitFolder, GitProgram, GitRemote};
 use crate::clients::names::{self, LimitedResolver};
 use crate::shared::Shared;
 
-/// Settings that must be checked before a server is contacted.
+/// The data for access to the server of a repository. The credentials and the addresses of the host
+/// are checked before git contacts the server.
 pub(super) struct GitAccess {
     pub(super) program: Arc<GitProgram>,
     pub(super) resolver: LimitedResolver,

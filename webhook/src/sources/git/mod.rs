@@ -185,8 +185,8 @@ impl GitSource {
         }
     }
 
-    /// Returns the commit that `checkout` names now, with its files. If this commit was fetched
-    /// last, it is not fetched again.
+    /// Returns the commit that `checkout` names now, with its files. If `checkout` is the commit
+    /// that was fetched last, it is not fetched again.
     async fn fetch_commit(&self, checkout: &GitRef) -> Result<Arc<FetchedCommit>, GitSourceError> {
         let mut last = self.fetched.lock().await;
         if let (Some(known), GitRef::Commit(commit)) = (&*last, checkout)
@@ -373,7 +373,8 @@ impl GitSource {
         Ok(reader.finish())
     }
 
-    /// Returns the commit that the server now returns for a branch or tag.
+    /// Returns the commit that the server now returns for a branch or tag. For a tag object, this
+    /// is the commit that the tag names. Returns `None` if the branch or tag does not exist.
     async fn advertised(&self) -> Result<Option<String>, GitSourceError> {
         let name = ref_of(&self.checkout);
         let peeled = format!("{name}^{{}}");
@@ -430,7 +431,8 @@ impl GitSource {
         Ok(ContentId::new(&self.source, digest).at_commit(&fetched.commit))
     }
 
-    /// Writes exactly `content` into `sink`.
+    /// Writes exactly `content` into `sink`. Fails if the commit has other files than the recorded
+    /// content.
     async fn fetch_content<S>(
         &self,
         content: &ContentId,

@@ -130,7 +130,8 @@ pub(crate) struct HttpSource {
     memory: Arc<LookupMemory>,
     recent: RecentDigests,
     private_addresses: bool,
-    /// The archive that was downloaded to resolve the source. `None` after it was unpacked.
+    /// The archive that was downloaded to resolve the source. `None` before the download, and after
+    /// [`ContentSource::fetch`] has taken the archive.
     received: Mutex<Option<ReceivedFile>>,
 }
 

@@ -194,8 +194,8 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Counts one review. `kind` and `operation` must be known values or "other", because they come
-    /// from a request.
+    /// Counts one review. `kind` and `operation` are labels, and a request can contain any text for
+    /// them. Therefore they must be known values or "other".
     pub fn review(
         &self,
         kind: &str,
@@ -236,7 +236,7 @@ impl Metrics {
         self.authorization_disagreements.inc_by(objects);
     }
 
-    /// Sets the number of stored objects of `kind` that cannot be read.
+    /// Sets the number of stored objects of `kind` that are invalid.
     pub fn unreadable(&self, kind: &'static str, objects: usize) {
         self.unreadable
             .get_or_create(&KindLabel { kind })
@@ -253,7 +253,7 @@ impl Metrics {
         self.refresh_errors.inc();
     }
 
-    /// Counts a request that does not come from an API server of this installation.
+    /// Counts an unauthenticated request to the admission port.
     pub fn unknown_caller(&self) {
         self.unknown_callers.inc();
     }

@@ -238,8 +238,8 @@ impl Store {
     }
 
     /// Stores the rendered objects of `content` under the cache key `rendered_for`. Stores nothing
-    /// if the `existing` copy is equal. To free space, this function removes only other rendered
-    /// copies.
+    /// if the `existing` copy is equal. To free space, this function removes only archives and
+    /// other rendered copies.
     pub(in crate::reconcile) fn keep_rendered(
         &self,
         rendered: &Content,
@@ -284,16 +284,17 @@ impl Store {
         self.record_size();
     }
 
-    /// Creates a file for a copy. The copy becomes visible with [`Store::keep`].
+    /// Creates a file for a copy. The copy becomes visible when it is stored, for example with
+    /// [`Store::keep`].
     pub(in crate::reconcile) fn begin(&self) -> io::Result<SealedFileWriter> {
         fs_err::create_dir_all(&self.folder)?;
         SealedFileWriter::create(&self.folder)
     }
 
-    /// Stores a complete copy atomically. To free space, it removes copies in this order: first the
-    /// copies of this requester if they exceed the limit of one requester, then all other copies.
-    /// In each of these two groups, copies that no Bundle needs are removed first. The least
-    /// recently used copies follow.
+    /// Stores a complete copy atomically. To free space, this function removes copies in this
+    /// order: first the copies of this requester if they exceed the limit of one requester, then
+    /// all other copies. Each of these two groups is sorted by three criteria: copies that no
+    /// Bundle needs come first, then the order of [`CopyKind`], then the time of last use.
     pub(in crate::reconcile) fn keep(
         &self,
         writer: SealedFileWriter,

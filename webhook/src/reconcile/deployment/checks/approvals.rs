@@ -77,8 +77,8 @@ pub(in crate::reconcile) async fn approved(
             .ok()
             .and_then(|vouched| vouched.approves.as_ref());
         let same_terms = terms == Some(&present_terms);
-        // With a generation in the approval, its author knew the settings. Admission compared it
-        // with the generation of the BundleDeployment.
+        // If the approval names a generation, its author knew the settings: admission compared this
+        // generation with the generation of the BundleDeployment.
         let is_read = has_default_terms || spec.bundle_deployment.generation.is_some();
         let by = match vouched.map(|vouched| vouched.parts.template) {
             Err(why) => Err((reason::NOT_ADMITTED, why)),

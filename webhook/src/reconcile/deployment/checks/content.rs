@@ -144,7 +144,7 @@ impl DeploymentReconcile<'_> {
     }
 
     /// Verifies the content again before its first installation, because policies may have changed
-    /// since the content was unpacked.
+    /// since the content was unpacked. Also rejects a downgrade that a policy does not allow.
     pub(in crate::reconcile) async fn verify(
         &mut self,
         request: &InstallRequest<'_>,
@@ -201,8 +201,8 @@ impl DeploymentReconcile<'_> {
         self.facts.approval = Some(ApprovalFact::ContentUnknown(class));
     }
 
-    /// Checks that the content is approved. A withdrawn approval is reported. It does not affect
-    /// installed content, because only new content requires an approval.
+    /// Checks that the content is approved, and sets the fact for the condition `Approved`. Fails
+    /// only if `first` is true: a withdrawn approval does not affect installed content.
     pub(in crate::reconcile) async fn approve(
         &mut self,
         request: &InstallRequest<'_>,

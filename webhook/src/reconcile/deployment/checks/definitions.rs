@@ -54,8 +54,8 @@ impl DeploymentReconcile<'_> {
         if refused.is_empty() && warnings.is_empty() && validated.is_empty() {
             return Ok(());
         }
-        // Errors and warnings show which definitions exist, and their fields. Only a requester with
-        // permission to write the definitions causes lists of their objects.
+        // Errors and warnings disclose which definitions exist, and their fields. The validation
+        // lists their objects. Therefore the permission to write the definitions is checked first.
         self.check_access(request, items).await?;
         self.warnings.extend(warnings);
         if !refused.is_empty() {
@@ -86,8 +86,8 @@ impl DeploymentReconcile<'_> {
     }
 
     /// Validates the custom resources on the cluster under the new definitions. The installing
-    /// ServiceAccount reads them. One BundleDeployment is validated at a time, so that pages of
-    /// objects need memory once.
+    /// ServiceAccount reads them. To limit the memory for pages of objects, one BundleDeployment is
+    /// validated at a time.
     async fn validate_resources(
         &self,
         request: &InstallRequest<'_>,
@@ -105,11 +105,12 @@ impl DeploymentReconcile<'_> {
             let crd = item.id.name.as_str();
             let incomplete = |why: &dyn std::fmt::Display| unvalidated(crd, why, request.reason);
             let lists = lists.as_ref().map_err(|why| incomplete(why))?;
-            // Not held since the comparison, because each can be large.
+            // The definition was not kept after the comparison, because it can be large.
             let Some(live) = self.live_definition(request, items, item).await? else {
                 continue;
             };
-            // Names in other namespaces are not shown, as in the messages about a removal.
+            // The message names only objects in namespaces that the inventory records, and
+            // cluster-scoped objects. Messages about a removal have the same limit.
             let can_be_named = |namespace: Option<&str>| {
                 namespace.is_none_or(|name| self.inventory.namespace(name).is_some())
             };

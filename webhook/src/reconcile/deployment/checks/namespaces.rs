@@ -97,7 +97,7 @@ impl DeploymentReconcile<'_> {
             .iter()
             .filter(concerned)
             .any(|item| is_delegated(item))
-            // A restore does not follow a new write of the spec.
+            // A new write of the spec permits the installation. A restore has no such write.
             || (act == ObjectAction::Install && self.inventory.installation != self.content_key(request))
         {
             return Ok(());

@@ -85,8 +85,8 @@ impl DeploymentReconcile<'_> {
         self.save_record(record).await
     }
 
-    /// Records that the class, with its current terms, authorized this content, which is
-    /// completely installed.
+    /// Records that the class, with its current terms, authorized this content, which is completely
+    /// installed. Also records the current terms.
     pub(in crate::reconcile) async fn record_decision(
         &mut self,
         request: &InstallRequest<'_>,
@@ -102,7 +102,7 @@ impl DeploymentReconcile<'_> {
         self.save_record(record).await
     }
 
-    /// Records the managed fields after objects were restored or verified.
+    /// Records the digest of the managed fields, after objects were restored or verified.
     pub(in crate::reconcile) async fn record_fields(
         &mut self,
         fields: Option<Digest>,
@@ -128,7 +128,7 @@ impl DeploymentReconcile<'_> {
         let (ctx, bundle) = (self.ctx, &generated.object);
         let admission = seal::admission_text(ctx, self.requested.object, Kind::BundleDeployment);
         let of_bundle = seal::admission_text(ctx, bundle, Kind::Bundle);
-        // An object that was just sealed is reconciled again, with its seal.
+        // If a seal is missing, nothing is recorded. A new seal starts another reconcile.
         let (Some(admission), Some(of_bundle)) = (admission, of_bundle) else {
             return Ok(());
         };

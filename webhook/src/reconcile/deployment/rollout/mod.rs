@@ -45,7 +45,7 @@ impl DeploymentReconcile<'_> {
         record.replacement(self.generation()).cloned()
     }
 
-    /// Returns true if the content with this digest was the last one that was healthy.
+    /// Returns true if the last healthy content has this digest.
     pub(super) fn was_healthy(&self, digest: &str) -> bool {
         let healthy = self.rollout_record().healthy;
         healthy.is_some_and(|healthy| healthy.content.digest == digest)
@@ -155,7 +155,8 @@ impl DeploymentReconcile<'_> {
         unhealthy
     }
 
-    /// Returns the phase that the installation waits for, and its unready objects.
+    /// Returns the phase that the installation waits for, and its unready objects. `None` if it
+    /// waits for no phase, or if all objects of the phase are ready.
     fn awaited_phase(&self) -> Option<(String, String)> {
         let awaited = self.requested.awaited.as_ref()?;
         Some((awaited.title.clone(), awaited.unready.clone()?))
@@ -242,7 +243,7 @@ impl DeploymentReconcile<'_> {
         RolloutReport::of(attempt, record.healthy.as_ref(), deadline)
     }
 
-    /// Sets the fact for the conditions.
+    /// Sets the fact about the rollout, from which the conditions are computed.
     fn report_rollout(&mut self, unhealthy: &BTreeMap<String, String>) {
         if self.spec.paused {
             return;

@@ -1,5 +1,6 @@
 //! The automatic return: installs and maintains the former content in place of the content of the
-//! spec. All checks of an installation apply to it, for the requesters of the spec.
+//! spec. All checks of an installation also apply to the former content, with the permissions of
+//! the requesters of the spec.
 
 use std::time::Duration;
 

@@ -19,8 +19,8 @@ impl InstalledStates {
         self.with(deployment, |state| state.log.begin());
     }
 
-    /// Ends the event log. If a kind is not watched, the content key is removed, so that the next
-    /// reconcile finds the content and opens its watches again.
+    /// Ends the event log. If some kinds are not watched, clears the content key. The next
+    /// reconcile then compares the content again, and opens the missing watches.
     pub(in crate::reconcile) fn end_reconcile(&self, deployment: &str) {
         let work = self.with(deployment, |state| {
             state.log.end();

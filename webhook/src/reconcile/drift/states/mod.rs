@@ -43,14 +43,15 @@ pub(in crate::reconcile) struct AppliedState {
 }
 
 impl AppliedState {
-    /// Returns true if the entry of this controller in `managedFields` shows drift.
+    /// Returns true if drift is visible in `managedFields`: the fingerprint of this controller's
+    /// entry is recorded.
     fn shows_drift_in_fields(&self) -> bool {
         self.state.is_some_and(|state| state.fingerprint.is_some())
     }
 }
 
-/// An object that another actor wrote, although its recorded fields show no change. It must be
-/// verified by an apply.
+/// An object that another actor wrote without a change of this controller's entry in
+/// `managedFields`. Only an apply can verify the object.
 #[derive(Debug, Clone, Copy)]
 struct PendingVerification {
     /// The time at which the object is verified. `None` if the object was verified and no actor
@@ -66,7 +67,8 @@ struct PendingVerification {
 struct InstalledState {
     /// The objects of the deployment that the inventory records.
     inventory: Arc<Inventory>,
-    /// The key of the content that the objects belong to.
+    /// The key of the content that the objects belong to. If it is empty, the next reconcile
+    /// compares the content again.
     content_key: String,
     objects: HashMap<String, AppliedState>,
     /// True while objects are being applied. During this time events are only logged. At the end
@@ -215,7 +217,8 @@ impl InstalledStates {
         });
     }
 
-    /// Returns the key of the content that is known to be completely applied.
+    /// Returns the key of the content that is known to be completely applied. `None` if there is no
+    /// such content, or while objects are being applied.
     pub(in crate::reconcile) fn content(&self, deployment: &str) -> Option<String> {
         self.with(deployment, |state| {
             (!state.is_applying && !state.content_key.is_empty()).then(|| state.content_key.clone())
@@ -353,7 +356,7 @@ impl InstalledStates {
         self.with(deployment, |state| state.objects.get(key)?.state)
     }
 
-    /// Returns true if the recorded fields of the object show drift.
+    /// Returns true if drift of the object is visible in its `managedFields`.
     pub(in crate::reconcile) fn shows_drift_in_fields(&self, deployment: &str, key: &str) -> bool {
         self.with(deployment, |state| {
             state
@@ -370,7 +373,8 @@ impl InstalledStates {
     }
 }
 
-/// Returns a digest over the states of all objects.
+/// Returns a digest over the states of all objects. `None` if the state or the fingerprint of an
+/// object is unknown.
 pub(in crate::reconcile) fn digest_of(objects: &HashMap<String, AppliedState>) -> Option<Digest> {
     let states: Option<Vec<_>> = objects
         .iter()

@@ -166,7 +166,7 @@ impl InstalledStates {
         })
     }
 
-    /// Removes the content key, so that the content is compared and applied again.
+    /// Clears the content key, so that the next reconcile compares and applies the content again.
     pub(in crate::reconcile) fn forget_content(&self, deployment: &str) {
         self.with(deployment, |state| state.content_key.clear());
     }
@@ -280,7 +280,7 @@ impl InstalledStates {
         })
     }
 
-    /// Returns the objects with a known state. `is_recorded` is true if the inventory records
+    /// Returns for which objects the state is known. `is_recorded` is true if the inventory records
     /// installed content.
     pub(in crate::reconcile) fn coverage(&self, deployment: &str, is_recorded: bool) -> Coverage {
         self.with(deployment, |state| {
@@ -296,8 +296,8 @@ impl InstalledStates {
         })
     }
 
-    /// Delays the next attempt of the installation `attempt`. Returns the error with the time of
-    /// that attempt.
+    /// Delays the next attempt of the installation with the attempt key `key`. Returns the error
+    /// with the time of that attempt.
     pub(in crate::reconcile) fn delay_installation(
         &self,
         deployment: &str,
@@ -321,7 +321,8 @@ impl InstalledStates {
         })
     }
 
-    /// Returns the error of the installation `attempt` while its next attempt is not due.
+    /// Returns the error of the installation with the attempt key `key` until its next attempt is
+    /// due.
     pub(in crate::reconcile) fn delayed_error(
         &self,
         deployment: &str,

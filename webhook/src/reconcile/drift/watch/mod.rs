@@ -59,8 +59,7 @@ struct Watch {
     table: ObservedTable,
     progress: watch::Receiver<WatchProgress>,
     task: AbortHandle,
-    /// Part of the watch limit of the requester. The BundleDeployment of this requester opened the
-    /// watch.
+    /// The slot of the requester whose BundleDeployment opened the watch.
     _slot: Share,
 }
 
@@ -146,9 +145,10 @@ impl Watches {
         }
     }
 
-    /// Opens these watches for `user`. If `only` is true, closes all other watches of `user`. Waits
-    /// until each watch has listed its objects. If the limit of the requester does not allow all
-    /// watches, no watch is opened.
+    /// Opens these watches for `user`. If `only` is true, closes all other watches of `user`. If
+    /// the limit of the requester does not allow all watches, no watch is opened. Waits until each
+    /// watch has listed its objects. Closes a watch whose first list fails or times out, and
+    /// returns the error.
     pub(in crate::reconcile) async fn keep(
         &self,
         user: WatchUser<'_>,
@@ -234,8 +234,8 @@ impl Watches {
         })
     }
 
-    /// Returns the objects of `deployment` that the watches report. The inventory must record the
-    /// uid of each object.
+    /// Returns the objects of `deployment` that the watches report. Contains only objects whose uid
+    /// the inventory records.
     pub(in crate::reconcile) fn observed_objects(
         &self,
         deployment: &str,

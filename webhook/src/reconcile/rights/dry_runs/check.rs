@@ -146,8 +146,8 @@ impl<'a> DryRunCheck<'a> {
         refused.map(|()| checked)
     }
 
-    /// Checks drifted objects. Returns the applies of the objects that passed, and an error for the
-    /// objects that failed.
+    /// Like [`Self::check_round`], but also returns the applies of the objects that passed if other
+    /// objects failed.
     pub(in crate::reconcile) async fn check_drifted<'i>(
         &self,
         items: &[&'i PreparedObject],

@@ -22,7 +22,7 @@ pub(in crate::reconcile) struct DryRunFailures {
     /// The keys of the objects in `invalid`.
     pub(in crate::reconcile) invalid_keys: Vec<String>,
     pub(in crate::reconcile) refused: Vec<String>,
-    /// Objects that are rejected for every user.
+    /// Objects that the API server rejects, but not because of missing permissions.
     pub(in crate::reconcile) rejected: Vec<String>,
     pub(in crate::reconcile) differs: Vec<String>,
     pub(in crate::reconcile) unsupported: Vec<String>,
