@@ -26,12 +26,12 @@ pub mod workbench;
 
 pub use cluster::Cluster;
 pub use host::command::Output;
-pub use host::island::Island;
+pub use host::island::IsolatedNetwork;
 pub use registry::Registry;
 pub use sigstore::Sigstore;
 pub use tools::Tool;
 pub use webhook::{Webhook, WebhookOptions};
-pub use workbench::Workbench;
+pub use workbench::ToolEnvironment;
 
 /// Sets the TLS provider of the workspace for this process. Later calls have no effect.
 pub(crate) fn use_own_tls_provider() {

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 
 use crate::certs::Authority;
 use crate::host::command::{Command, Output};
-use crate::host::island::Island;
+use crate::host::island::IsolatedNetwork;
 use crate::host::janitor::Janitor;
 use crate::registry::token_server::TokenServer;
 use crate::registry::{Registry, RegistryOptions};
@@ -21,13 +21,13 @@ const PASSWORD: &str = "fixture";
 
 /// Working folder; removed when dropped. After a panic the logs are kept, and their path is
 /// printed.
-pub struct Workbench {
+pub struct ToolEnvironment {
     root: PathBuf,
     authority: Authority,
     janitor: Janitor,
 }
 
-impl Workbench {
+impl ToolEnvironment {
     /// Creates an empty folder. Nothing runs yet.
     pub fn new() -> Result<Self> {
         crate::use_own_tls_provider();
@@ -75,11 +75,15 @@ impl Workbench {
 
     /// Starts a registry with these options in the network namespace `island`. Only programs in
     /// this namespace can reach the registry.
-    pub async fn registry_on(&self, island: &Island, terms: RegistryOptions) -> Result<Registry> {
+    pub async fn registry_on(
+        &self,
+        island: &IsolatedNetwork,
+        terms: RegistryOptions,
+    ) -> Result<Registry> {
         Registry::start(&registry::unique_name(), &terms, self.place(Some(island))).await
     }
 
-    fn place<'a>(&'a self, island: Option<&'a Island>) -> registry::RegistryContext<'a> {
+    fn place<'a>(&'a self, island: Option<&'a IsolatedNetwork>) -> registry::RegistryContext<'a> {
         registry::RegistryContext {
             root: &self.root,
             authority: &self.authority,
@@ -90,8 +94,8 @@ impl Workbench {
     }
 
     /// Starts a network namespace without routes.
-    pub async fn island(&self) -> Result<Island> {
-        Island::start(&self.root, "island", &self.janitor).await
+    pub async fn island(&self) -> Result<IsolatedNetwork> {
+        IsolatedNetwork::start(&self.root, "island", &self.janitor).await
     }
 
     /// Starts a token server. The caller passes it on in the options of a registry.
@@ -161,7 +165,7 @@ impl Workbench {
     }
 }
 
-impl Drop for Workbench {
+impl Drop for ToolEnvironment {
     fn drop(&mut self) {
         if std::thread::panicking() && self.janitor.keep_logs().is_ok() {
             eprintln!(

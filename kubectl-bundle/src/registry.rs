@@ -87,7 +87,7 @@ impl RegistrySettings {
         self
     }
 
-    fn given(&self) -> Outcome<BTreeMap<String, Login>> {
+    fn explicit_logins(&self) -> Outcome<BTreeMap<String, Login>> {
         let Some(ExplicitLogin { registry, secret }) = &self.login else {
             return Ok(BTreeMap::new());
         };
@@ -178,7 +178,7 @@ pub(crate) fn client(settings: &RegistrySettings) -> Outcome<Client> {
         mirrors: Mirrors::read(&settings.mirrors.list()?).map_err(|error| error.finding())?,
         plain_http: settings.plain_http.clone(),
         logins: Logins {
-            given: settings.given()?,
+            explicit: settings.explicit_logins()?,
             files: settings.credentials.list()?,
             ..Logins::anonymous()
         },

@@ -68,13 +68,16 @@ impl<T: BundleArchives + UploadTargets> LeaderContent for T {}
 pub(crate) struct LeaderArchives(Mutex<Option<Arc<dyn LeaderContent>>>);
 
 /// Removes the archives of the leader when it is dropped.
-pub(crate) struct Leading(Arc<LeaderArchives>);
+pub(crate) struct LeaderArchivesGuard(Arc<LeaderArchives>);
 
 impl LeaderArchives {
     /// Provides `archives` until the result is dropped.
-    pub(crate) fn provide(self: &Arc<Self>, archives: Arc<dyn LeaderContent>) -> Leading {
+    pub(crate) fn provide(
+        self: &Arc<Self>,
+        archives: Arc<dyn LeaderContent>,
+    ) -> LeaderArchivesGuard {
         *self.lock() = Some(archives);
-        Leading(self.clone())
+        LeaderArchivesGuard(self.clone())
     }
 
     /// Returns the archives, if this replica is the leader.
@@ -87,7 +90,7 @@ impl LeaderArchives {
     }
 }
 
-impl Drop for Leading {
+impl Drop for LeaderArchivesGuard {
     fn drop(&mut self) {
         *self.0.lock() = None;
     }

@@ -76,22 +76,22 @@ impl Tokens {
 }
 
 #[derive(Debug)]
-struct Accepted {
+struct TokensInUse {
     tokens: Tokens,
     /// Time at which the registrations were first observed with the current token.
     in_use: Option<Instant>,
 }
 
-/// The tokens that this process accepts. No token is accepted before [`Paths::set`].
+/// The tokens that this process accepts. No token is accepted before [`AcceptedTokens::set`].
 #[derive(Debug, Default)]
-pub struct Paths(ArcSwapOption<Accepted>);
+pub struct AcceptedTokens(ArcSwapOption<TokensInUse>);
 
-impl Paths {
+impl AcceptedTokens {
     /// Replaces the accepted tokens.
     pub(crate) fn set(&self, tokens: Tokens) {
         if self.tokens().as_ref() != Some(&tokens) {
             let in_use = None;
-            self.0.store(Some(Accepted { tokens, in_use }.into()));
+            self.0.store(Some(TokensInUse { tokens, in_use }.into()));
         }
     }
 
@@ -101,11 +101,11 @@ impl Paths {
         if let Some(accepted) = self.0.load_full().filter(|known| known.in_use.is_none()) {
             let tokens = accepted.tokens.clone();
             let in_use = Some(now);
-            self.0.store(Some(Accepted { tokens, in_use }.into()));
+            self.0.store(Some(TokensInUse { tokens, in_use }.into()));
         }
     }
 
-    /// Returns the current and the previous token. `None` before [`Paths::set`].
+    /// Returns the current and the previous token. `None` before [`AcceptedTokens::set`].
     pub(crate) fn tokens(&self) -> Option<Tokens> {
         self.0.load().as_ref().map(|known| known.tokens.clone())
     }
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn accepts_the_previous_token_until_a_minute_after_the_registrations_have_the_current_one() {
-        let paths = Paths::default();
+        let paths = AcceptedTokens::default();
         let began = Instant::now();
         let first = Tokens::rotate(None, NOW);
         assert!(!paths.accepts(&first.current, began));

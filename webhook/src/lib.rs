@@ -31,7 +31,7 @@ use std::fmt::Display;
 use std::time::Duration;
 
 pub use bundle_cluster::chain;
-use bundle_cluster::{dry_run, heavy};
+use bundle_cluster::{blocking, dry_run};
 use bundle_core::plan::backoff::Pauses;
 
 /// An error that ends a task and is only logged.

@@ -23,7 +23,7 @@ use crate::readiness::Readiness;
 use crate::server::guard;
 use crate::server::health::{self, Health};
 use crate::server::listener;
-use crate::server::tls_listener::{Access, Drain};
+use crate::server::tls_listener::{ShutdownPeriods, TlsCertificates};
 use crate::server::{admission_listener, content_listener};
 use crate::shared::Shared;
 use crate::telemetry::metrics::Metrics;
@@ -171,13 +171,13 @@ fn start(
     let keeping = certs::keep(shared.clone(), resolver.clone(), shutdown.clone());
     spawn(tasks, "certificates", keeping);
 
-    let drain = Drain {
+    let drain = ShutdownPeriods {
         delay: settings.drain_delay,
         timeout: settings.drain_timeout,
     };
     let deadline = settings.review_deadline + DEADLINE_MARGIN;
-    let guarded = guard::guarded(shared.clone(), crate::admission::router(shared));
-    let access = Access {
+    let guarded = guard::gate_and_router(shared.clone(), crate::admission::router(shared));
+    let access = TlsCertificates {
         resolver: resolver.clone(),
         client_ca_file: settings.client_ca_file.clone(),
     };
@@ -191,7 +191,7 @@ fn start(
     let paths = settings.content.paths.clone();
     let content = ContentService::new(callers, paths, archives, uploads);
     let gated = (content_service::gate, content_service::router(content));
-    let access = Access {
+    let access = TlsCertificates {
         resolver,
         client_ca_file: None,
     };
@@ -313,7 +313,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     /// Starts a task for a test. The task ends when its token is cancelled.
-    fn obedient(tasks: &mut Tasks, name: &'static str, token: &CancellationToken) {
+    fn spawn_until_cancelled(tasks: &mut Tasks, name: &'static str, token: &CancellationToken) {
         spawn(tasks, name, token.clone().cancelled_owned());
     }
 
@@ -322,8 +322,8 @@ mod tests {
         let (shutdown, last) = (CancellationToken::new(), CancellationToken::new());
         let readiness = Readiness::default();
         let mut tasks = Tasks::new();
-        obedient(&mut tasks, "health", &last);
-        obedient(&mut tasks, "admission", &shutdown);
+        spawn_until_cancelled(&mut tasks, "health", &last);
+        spawn_until_cancelled(&mut tasks, "admission", &shutdown);
         shutdown.cancel();
         join(tasks, &readiness, &shutdown, &last, LONG)
             .await
@@ -342,8 +342,8 @@ mod tests {
         ] {
             let (shutdown, last) = (CancellationToken::new(), CancellationToken::new());
             let mut tasks = Tasks::new();
-            obedient(&mut tasks, "health", &last);
-            obedient(&mut tasks, "admission", &shutdown);
+            spawn_until_cancelled(&mut tasks, "health", &last);
+            spawn_until_cancelled(&mut tasks, "admission", &shutdown);
             spawn(&mut tasks, "watcher", std::future::ready(result));
             let error = join(tasks, &Readiness::default(), &shutdown, &last, LONG)
                 .await

@@ -16,7 +16,7 @@ use kube::{Api, Client};
 use crate::archives::LeaderArchives;
 use crate::attempts::Attempts;
 use crate::budget::Budget;
-use crate::caller::Paths;
+use crate::caller::AcceptedTokens;
 use crate::clients::cluster::{ClusterError, ReplicaClients, ServiceAccount};
 use crate::clients::git::{GitLimits, GitProgram};
 use crate::clients::helm::{HelmLimits, HelmProgram};
@@ -45,7 +45,7 @@ pub struct Shared {
     /// been intact.
     pub registrations: Integrity,
     /// The accepted tokens of webhook paths.
-    pub paths: Paths,
+    pub paths: AcceptedTokens,
     /// The ProvisionerClasses of the cluster. For an invalid class, the cache contains its
     /// findings.
     pub classes: ObjectCache<Result<Class, Findings>>,
@@ -53,7 +53,7 @@ pub struct Shared {
     /// are included.
     pub policies: ObjectCache<Policy>,
     /// The cached results of signature checks.
-    pub examinations: proof::Memory,
+    pub examinations: proof::ExaminationCache,
     /// The memory budget of reviews and reconciles.
     pub budget: Arc<Budget>,
     /// The records of attempts to parse content.
@@ -107,10 +107,10 @@ impl Shared {
             metrics,
             registrations: readiness.registrations().clone(),
             readiness,
-            paths: Paths::default(),
+            paths: AcceptedTokens::default(),
             classes: ObjectCache::default(),
             policies: ObjectCache::default(),
-            examinations: proof::Memory::default(),
+            examinations: proof::ExaminationCache::default(),
             leader_archives: Arc::default(),
             clients,
             registries,

@@ -23,7 +23,7 @@ const SOURCES: &[(&str, &str)] = &[
 
 /// Lifecycle of an API in the sources.
 #[derive(Default)]
-struct Life {
+struct ApiLifecycle {
     introduced: Option<String>,
     deprecated: Option<String>,
     removed: Option<String>,
@@ -145,7 +145,7 @@ fn folders(folder: &Path) -> Result<BTreeSet<PathBuf>> {
     Ok(found)
 }
 
-type Table = BTreeMap<(String, String, String), Life>;
+type Table = BTreeMap<(String, String, String), ApiLifecycle>;
 
 /// Reads a folder `GROUP/VERSION` if it has types.
 fn read(folder: &Path, table: &mut Table) -> Result<()> {
@@ -179,7 +179,7 @@ fn read(folder: &Path, table: &mut Table) -> Result<()> {
 
 /// Returns the kinds with a generated client. Exactly these kinds are served. Markers are in the
 /// comments before the type.
-fn kinds(types: &str) -> BTreeMap<String, Life> {
+fn kinds(types: &str) -> BTreeMap<String, ApiLifecycle> {
     let mut found = BTreeMap::new();
     let (mut client, mut cluster) = (false, false);
     for line in types.lines() {
@@ -197,9 +197,9 @@ fn kinds(types: &str) -> BTreeMap<String, Life> {
         if client {
             found.insert(
                 name.to_owned(),
-                Life {
+                ApiLifecycle {
                     cluster,
-                    ..Life::default()
+                    ..ApiLifecycle::default()
                 },
             );
         }
@@ -209,7 +209,7 @@ fn kinds(types: &str) -> BTreeMap<String, Life> {
 }
 
 /// Parses `func (in *Kind) APILifecycleRemoved() (major, minor int) {` and the next line.
-fn lifecycles(text: &str, lives: &mut BTreeMap<String, Life>) -> Result<()> {
+fn lifecycles(text: &str, lives: &mut BTreeMap<String, ApiLifecycle>) -> Result<()> {
     let mut source = text.lines();
     while let Some(line) = source.next() {
         let Some((kind, rest)) = line

@@ -44,13 +44,13 @@ pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     // triggers the cleanup.
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
-    let mut stage = Stage::default();
+    let mut stage = DemoResources::default();
     let result = tokio::select! {
         result = run_chapters(&arguments, &mut stage) => result,
         () = interrupted(&mut interrupt, &mut terminate) => Ok(()),
     };
     let left = tokio::select! {
-        left = stage.leave() => left,
+        left = stage.clean_up() => left,
         _ = interrupt.recv() => Err(anyhow!("interrupted during the cleanup; the next demo with this context continues it")),
     };
     match (result, left) {
@@ -70,13 +70,13 @@ async fn interrupted(interrupt: &mut Signal, terminate: &mut Signal) {
 
 /// Resources of the demo, which are cleaned up after an interruption too.
 #[derive(Default)]
-struct Stage {
+struct DemoResources {
     cluster: Option<Cluster>,
     webhook: Option<Webhook>,
 }
 
-impl Stage {
-    async fn leave(self) -> Result<()> {
+impl DemoResources {
+    async fn clean_up(self) -> Result<()> {
         let Some(cluster) = self.cluster else {
             return Ok(());
         };
@@ -87,7 +87,7 @@ impl Stage {
     }
 }
 
-async fn run_chapters(arguments: &Arguments, stage: &mut Stage) -> Result<()> {
+async fn run_chapters(arguments: &Arguments, stage: &mut DemoResources) -> Result<()> {
     let began = Instant::now();
     let mut builder = Cluster::builder().registries(1);
     if let Some(context) = &arguments.context {

@@ -1,7 +1,7 @@
 //! Access reviews: permission checks by the authorizers of the API server.
 
 use bundle_core::review::Requester;
-use bundle_core::rights::Question;
+use bundle_core::rights::AccessReview;
 use k8s_openapi::api::authentication::v1::{
     SelfSubjectReview, TokenReview, TokenReviewSpec, UserInfo,
 };
@@ -18,7 +18,7 @@ use kube::api::{Api, PostParams};
 pub async fn has_permission(
     client: &Client,
     requester: &Requester,
-    question: &Question,
+    question: &AccessReview,
 ) -> Result<bool, kube::Error> {
     let (resource_attributes, non_resource_attributes) = attributes(question);
     let review = SubjectAccessReview {
@@ -38,7 +38,10 @@ pub async fn has_permission(
 }
 
 /// Returns true if the identity of `client` has the permission that `question` asks for.
-pub async fn has_own_permission(client: &Client, question: &Question) -> Result<bool, kube::Error> {
+pub async fn has_own_permission(
+    client: &Client,
+    question: &AccessReview,
+) -> Result<bool, kube::Error> {
     let (resource_attributes, non_resource_attributes) = attributes(question);
     let review = SelfSubjectAccessReview {
         spec: SelfSubjectAccessReviewSpec {
@@ -99,9 +102,11 @@ fn is_allowed(status: Option<&SubjectAccessReviewStatus>) -> bool {
     status.is_some_and(|status| status.allowed && status.denied != Some(true))
 }
 
-fn attributes(question: &Question) -> (Option<ResourceAttributes>, Option<NonResourceAttributes>) {
+fn attributes(
+    question: &AccessReview,
+) -> (Option<ResourceAttributes>, Option<NonResourceAttributes>) {
     match question {
-        Question::Resource {
+        AccessReview::Resource {
             verb,
             group,
             resource,
@@ -123,7 +128,7 @@ fn attributes(question: &Question) -> (Option<ResourceAttributes>, Option<NonRes
             };
             (Some(attributes), None)
         }
-        Question::Path { verb, path } => {
+        AccessReview::Path { verb, path } => {
             let attributes = NonResourceAttributes {
                 verb: Some(verb.clone()),
                 path: Some(path.clone()),
@@ -143,7 +148,7 @@ mod tests {
 
     /// Checks `question` for user ana on a server that returns `status`. Returns the result and the
     /// spec of the review that was sent.
-    async fn asked(question: &Question, status: Value) -> (bool, Value) {
+    async fn asked(question: &AccessReview, status: Value) -> (bool, Value) {
         let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
         let answering = tokio::spawn(async move {
             let (request, reply) = server.next_request().await.unwrap();
@@ -170,7 +175,7 @@ mod tests {
 
     #[tokio::test]
     async fn review_names_all_that_is_known_of_the_requester_and_one_subresource() {
-        let question = Question::resource("get", "", "pods/log", Some("team-a"), Some("web"));
+        let question = AccessReview::resource("get", "", "pods/log", Some("team-a"), Some("web"));
         let (allowed, spec) = asked(&question, json!({"allowed": true})).await;
         assert!(allowed);
         assert_eq!(
@@ -183,7 +188,7 @@ mod tests {
                 },
             })
         );
-        let path = Question::Path {
+        let path = AccessReview::Path {
             verb: "get".to_owned(),
             path: "/metrics".to_owned(),
         };
@@ -196,7 +201,7 @@ mod tests {
 
     #[tokio::test]
     async fn denial_outweighs_an_answer_that_allows() {
-        let question = Question::resource("use", "", "pods", None, None);
+        let question = AccessReview::resource("use", "", "pods", None, None);
         for status in [
             json!({"allowed": false}),
             json!({"allowed": true, "denied": true}),

@@ -14,7 +14,7 @@ use crate::{ByName, namespaced};
 /// both the name of the requester and the recorded uid. A new ServiceAccount with the same name
 /// does not inherit the permissions.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum DepartedAccount {
+pub enum LostAccount {
     /// No ServiceAccount has the recorded name, or the ServiceAccount is being deleted.
     #[error("ServiceAccount {0} no longer exists")]
     Deleted(String),
@@ -38,18 +38,16 @@ pub enum DepartedAccount {
 ///
 /// Access reviews and impersonation use only user name and groups, and do not compare the uid. Call
 /// this function before access reviews and impersonation.
-pub async fn departed(
+pub async fn account_loss(
     client: &Client,
     requester: &Requester,
-) -> Result<Option<DepartedAccount>, kube::Error> {
+) -> Result<Option<LostAccount>, kube::Error> {
     let Some((namespace, name)) = requester.service_account() else {
         return Ok(None);
     };
     let Ok(account) = ServiceAccount::parse(namespace, name) else {
         // The name is invalid, so no ServiceAccount can have it.
-        return Ok(Some(DepartedAccount::Deleted(format!(
-            "{namespace}/{name}"
-        ))));
+        return Ok(Some(LostAccount::Deleted(format!("{namespace}/{name}"))));
     };
     let resource = ApiResource::erase::<StoredServiceAccount>(&());
     let api = namespaced::<DynamicObject>(client, &resource, Some(&account.namespace))?;
@@ -58,13 +56,13 @@ pub async fn departed(
     let live = found.filter(|found| found.metadata.deletion_timestamp.is_none());
     let path = account.path();
     let Some(live) = live else {
-        return Ok(Some(DepartedAccount::Deleted(path)));
+        return Ok(Some(LostAccount::Deleted(path)));
     };
     let found = live.metadata.uid.unwrap_or_default();
     if requester.uid.is_empty() || requester.uid == found {
         return Ok(None);
     }
-    Ok(Some(DepartedAccount::Recreated {
+    Ok(Some(LostAccount::Recreated {
         path,
         found,
         recorded: requester.uid.clone(),
@@ -87,7 +85,7 @@ mod tests {
         user: &str,
         uid: &str,
         (status, body): (u16, Value),
-    ) -> (Result<Option<DepartedAccount>, kube::Error>, usize) {
+    ) -> (Result<Option<LostAccount>, kube::Error>, usize) {
         let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
         let answering = tokio::spawn(async move {
             let mut requests = 0;
@@ -106,7 +104,7 @@ mod tests {
             ..Requester::default()
         };
         let client = Client::new(service, "default");
-        let found = departed(&client, &requester).await;
+        let found = account_loss(&client, &requester).await;
         drop(client);
         (found, answering.await.unwrap())
     }

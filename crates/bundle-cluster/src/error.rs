@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use bundle_core::object::rejection::{self, Rejection};
-use bundle_core::plan::replace::{self, Cause, KeepReason};
+use bundle_core::plan::replace::{self, Cause, NoReplacementReason};
 use kube::core::Status;
 use kube::runtime::watcher;
 
@@ -117,7 +117,7 @@ pub fn error_message(error: &kube::Error) -> String {
 pub fn rejection_message(status: &Status) -> String {
     immutable(status).map_or_else(
         || status.message.clone(),
-        |fields| replace::sentence(&fields, KeepReason::NotAsked),
+        |fields| replace::sentence(&fields, NoReplacementReason::NotRequested),
     )
 }
 

@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
 use kube::api::ObjectMeta;
 
-use crate::heavy;
+use crate::blocking;
 
 /// Prefix of the ConfigMap name. The uid of the BundleDeployment follows.
 pub const NAME_PREFIX: &str = "inventory-";
@@ -48,7 +48,7 @@ pub fn read(map: &ConfigMap) -> Result<Inventory, InventoryMapError> {
         .as_ref()
         .and_then(|data| data.get(DATA_KEY))
         .ok_or_else(|| damaged("its data is missing"))?;
-    heavy::run(|| {
+    blocking::run(|| {
         let mut bytes = Vec::new();
         let most = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX);
         GzDecoder::new(packed.0.as_slice())
@@ -67,7 +67,7 @@ pub fn write(
     resource_version: Option<String>,
 ) -> Result<ConfigMap, InventoryMapError> {
     let name = format!("{NAME_PREFIX}{uid}");
-    let packed = heavy::run(|| {
+    let packed = blocking::run(|| {
         let bytes = inventory.encode()?;
         let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
         encoder

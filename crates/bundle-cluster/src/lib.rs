@@ -7,17 +7,17 @@
 
 pub mod access;
 pub mod account;
-pub mod answers;
+pub mod blocking;
 mod by_name;
 mod clock;
 pub mod connection;
 pub mod discovery;
 pub mod dry_run;
 pub mod error;
-pub mod heavy;
 pub mod inventory;
 pub mod object;
 pub mod parallel;
+pub mod responses;
 pub mod review;
 mod url;
 mod warning;

@@ -6,7 +6,7 @@ use bundle_core::footprint;
 use bundle_core::review::approval_terms;
 use bundle_core::review::stamp::admit_token;
 use bundle_core::review::{
-    CheckedDeploymentSpec, Facts, Kind, Stamp, StampState, Subject, judge, needs, same,
+    CheckedDeploymentSpec, Kind, ReviewFacts, Stamp, StampState, Subject, judge, needs, same,
     spec_digest, template_hash, written_digest,
 };
 use peak_alloc::PeakAlloc;
@@ -158,11 +158,11 @@ fn rules(spec: &Value, object: &Value, old: &Value) -> Vec<(&'static str, usize)
         ("needs", peak(|| drop(needs(&subject(None))))),
         (
             "judge of a create",
-            peak(|| drop(judge(&subject(None), &Facts::default()))),
+            peak(|| drop(judge(&subject(None), &ReviewFacts::default()))),
         ),
         (
             "judge of an update",
-            peak(|| drop(judge(&subject(Some(old)), &Facts::default()))),
+            peak(|| drop(judge(&subject(Some(old)), &ReviewFacts::default()))),
         ),
     ]
 }

@@ -61,7 +61,7 @@ pub struct FilePart {
 
 #[derive(Debug)]
 enum FileOwner {
-    Kept(PathBuf),
+    User(PathBuf),
     /// A temporary file, which is removed when the last blob that refers to it is dropped.
     Temporary(TempPath),
 }
@@ -71,7 +71,7 @@ impl FilePart {
     /// contains the length of the part.
     pub fn new(path: impl Into<PathBuf>, offset: u64) -> Self {
         Self {
-            file: Arc::new(FileOwner::Kept(path.into())),
+            file: Arc::new(FileOwner::User(path.into())),
             offset,
         }
     }
@@ -87,7 +87,7 @@ impl FilePart {
     /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         match &*self.file {
-            FileOwner::Kept(path) => path,
+            FileOwner::User(path) => path,
             FileOwner::Temporary(path) => path,
         }
     }
@@ -249,12 +249,12 @@ pub(crate) fn changed_content(expected: &Digest, found: &str) -> Finding {
 /// Reads a file on a blocking thread. The thread reads ahead: it reads the next pieces before the
 /// consumer requests them.
 fn file_pieces(part: FilePart, offset: u64, length: u64) -> ByteStream {
-    stream::once(async move { ahead(part, offset, length) })
+    stream::once(async move { read_ahead(part, offset, length) })
         .flatten()
         .boxed()
 }
 
-fn ahead(part: FilePart, offset: u64, length: u64) -> ByteStream {
+fn read_ahead(part: FilePart, offset: u64, length: u64) -> ByteStream {
     let (pieces, source) = mpsc::channel(BUFFERED_PIECES);
     tokio::task::spawn_blocking(move || {
         let sent = part.reader(offset, length).and_then(|mut reader| {

@@ -16,7 +16,7 @@ use crate::media;
 use crate::pack::PackedImage;
 
 /// File that marks a folder as a layout. The specification fixes its content.
-pub(crate) const MARK: &str = "oci-layout";
+pub(crate) const LAYOUT_FILE: &str = "oci-layout";
 pub(crate) const MARK_CONTENT: &str = r#"{"imageLayoutVersion":"1.0.0"}"#;
 pub(crate) const INDEX: &str = "index.json";
 /// Folder of the blobs.
@@ -90,7 +90,7 @@ fn put(folder: &Path, packed: &PackedImage, name: Option<&str>) -> std::io::Resu
     let mut index = RawIndex::empty();
     index.manifests.push(serde_json::to_value(&descriptor)?);
     fs_err::write(new.join(INDEX), document(&index))?;
-    fs_err::write(new.join(MARK), MARK_CONTENT)?;
+    fs_err::write(new.join(LAYOUT_FILE), MARK_CONTENT)?;
     if fs_err::symlink_metadata(folder).is_ok() {
         let old = growing.path().join("old");
         fs_err::rename(folder, &old)?;
@@ -115,7 +115,7 @@ pub struct LayoutImage {
 
 /// Returns `true` if `folder` has the marker file of an OCI layout.
 pub fn is_layout(folder: &Path) -> bool {
-    folder.join(MARK).is_file()
+    folder.join(LAYOUT_FILE).is_file()
 }
 
 /// Reads a layout with a single image. Compares every digest and size.

@@ -18,7 +18,7 @@ const TABLE: &[u8] = include_bytes!("table.json.gz");
 
 /// The table after decompression.
 #[derive(Debug, Default, Deserialize)]
-struct Stored {
+struct StoredTable {
     /// Kubernetes releases, oldest first: `1.36.3`.
     versions: Vec<String>,
     /// For each `GROUP/VERSION/KIND`: the index in `definitions` for each release, or `None` if the
@@ -31,23 +31,23 @@ struct Stored {
 
 /// The table, and its definitions with resolved references.
 #[derive(Debug)]
-struct Table {
-    stored: Stored,
+struct SchemaTable {
+    stored: StoredTable,
     minors: Vec<Minor>,
     /// Definitions with resolved references. A definition is resolved when it is first requested.
     expanded: Vec<OnceLock<Value>>,
 }
 
-static LOADED: LazyLock<Table> = LazyLock::new(|| {
+static LOADED: LazyLock<SchemaTable> = LazyLock::new(|| {
     let mut text = String::new();
     // If the table cannot be read, an empty table is used. The tests read the whole table.
-    let stored: Stored = GzDecoder::new(TABLE)
+    let stored: StoredTable = GzDecoder::new(TABLE)
         .read_to_string(&mut text)
         .ok()
         .and_then(|_| serde_json::from_str(&text).ok())
         .unwrap_or_default();
     let minors = stored.versions.iter().map(|version| minor(version));
-    Table {
+    SchemaTable {
         minors: minors.collect(),
         expanded: stored.definitions.iter().map(|_| OnceLock::new()).collect(),
         stored,
@@ -87,7 +87,7 @@ impl KubernetesSchemas for BuiltinSchemas {
     }
 }
 
-impl Table {
+impl SchemaTable {
     /// Returns a definition with resolved references.
     fn expand(&self, number: usize) -> Value {
         let definition = self.stored.definitions.get(number);

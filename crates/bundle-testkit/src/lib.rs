@@ -4,4 +4,4 @@
 pub mod file_server;
 pub mod registry;
 
-pub use registry::{Fault, Login, Ranges, Registry, Settings, Uploads};
+pub use registry::{Fault, Login, Ranges, Registry, Settings, UploadFault};

@@ -18,9 +18,9 @@ use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_ASN1, ECDSA_P256_SHA256_ASN1_SIGNING, ECDSA_P384_SHA384_ASN1,
     ECDSA_P384_SHA384_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _, UnparsedPublicKey,
 };
-use bundle_core::policy::{ClassSignatures, Named, Policy};
+use bundle_core::policy::{ClassSignatures, Policy, ReferencedText};
 use bundle_core::reference::Reference;
-use bundle_trust::proof::{self, Memory};
+use bundle_trust::proof::{self, ExaminationCache};
 use bundle_trust::proof_annotation;
 use jiff::Timestamp;
 use serde_json::Value;
@@ -60,11 +60,11 @@ fn main() -> Outcome {
         let mut anew = Vec::with_capacity(count);
         for _ in 0..count {
             let began = Instant::now();
-            decide(&case, &Memory::default())?;
+            decide(&case, &ExaminationCache::default())?;
             anew.push(began.elapsed());
         }
         tell(&format!("{name}-anew"), &anew);
-        let memory = Memory::default();
+        let memory = ExaminationCache::default();
         decide(&case, &memory)?;
         let mut remembered = Vec::with_capacity(count);
         for _ in 0..count {
@@ -81,7 +81,7 @@ fn read(folder: &Path, name: &str) -> Outcome<Case> {
     let text = std::fs::read_to_string(folder.join(format!("{name}.json")))?;
     let case: Value = text.parse()?;
     let text = |field: &str| case[field].as_str().unwrap_or_default().to_owned();
-    let root = BTreeMap::from([("root".to_owned(), Named::Found(text("root")))]);
+    let root = BTreeMap::from([("root".to_owned(), ReferencedText::Found(text("root")))]);
     Ok(Case {
         policy: Policy::read("releases", &case["policy"]).with_config_maps(&root),
         reference: text("reference").parse()?,
@@ -90,7 +90,7 @@ fn read(folder: &Path, name: &str) -> Outcome<Case> {
 }
 
 /// Makes the decision from the text of the annotation, like admission and the reconciler.
-fn decide(case: &Case, memory: &Memory) -> Outcome {
+fn decide(case: &Case, memory: &ExaminationCache) -> Outcome {
     let (pinned, carried) = proof_annotation::open(&case.proof, &case.reference)?;
     let class = ClassSignatures::Required;
     let now = Timestamp::now();

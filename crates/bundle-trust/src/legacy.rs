@@ -25,7 +25,7 @@ pub(crate) const CHAIN: &str = "dev.sigstore.cosign/chain";
 pub(crate) const LOG: &str = "dev.sigstore.cosign/bundle";
 pub(crate) const TIMESTAMP: &str = "dev.sigstore.cosign/rfc3161timestamp";
 /// Maximum length of all annotations of one signature, in bytes.
-const LONGEST: usize = 256 * 1024;
+const MAX_ANNOTATION_BYTES: usize = 256 * 1024;
 
 /// Returns the signature over the payload.
 pub(crate) fn signature(raw: &RawSignature) -> Result<Vec<u8>, Rejection> {
@@ -38,10 +38,10 @@ pub(crate) fn signature(raw: &RawSignature) -> Result<Vec<u8>, Rejection> {
 /// Returns an error if the annotations exceed the limit.
 pub(crate) fn check_annotations(raw: &RawSignature) -> Result<(), Rejection> {
     let length: usize = raw.annotations.values().map(String::len).sum();
-    if length > LONGEST {
+    if length > MAX_ANNOTATION_BYTES {
         return Err(Rejection::TooLarge {
             bytes: length as u64,
-            limit: LONGEST as u64,
+            limit: MAX_ANNOTATION_BYTES as u64,
         });
     }
     Ok(())
@@ -81,7 +81,7 @@ struct Timestamped {
 
 /// Kind and version of a log entry.
 #[derive(Deserialize)]
-struct Body {
+struct LogEntryBody {
     kind: String,
     #[serde(rename = "apiVersion")]
     version: String,
@@ -169,7 +169,7 @@ fn entry(text: &str) -> Result<Value, Rejection> {
     let damaged = || unreadable(DAMAGED);
     let log: LogBundle = json::read(text.as_bytes(), DAMAGED)?;
     let body = dsse::decode(&log.payload.body).ok_or_else(damaged)?;
-    let body: Body = json::read(&body, DAMAGED)?;
+    let body: LogEntryBody = json::read(&body, DAMAGED)?;
     let id = bytes_of(&log.payload.log_id).ok_or_else(damaged)?;
     Ok(json!({
         "logIndex": log.payload.log_index.to_string(),

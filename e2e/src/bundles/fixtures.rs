@@ -7,14 +7,14 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 use crate::sigstore::{Clocks, Sigstore, person, workflow};
-use crate::{Registry, Tool, Workbench, bundles};
+use crate::{Registry, Tool, ToolEnvironment, bundles};
 
 /// One hour in seconds. Certificates are valid for less than one hour.
 const LATE: i64 = 3600;
 
 /// Replaces the fixtures in `target`.
 pub async fn write(target: &Path) -> Result<()> {
-    let bench = Workbench::new()?;
+    let bench = ToolEnvironment::new()?;
     let maker = Maker {
         sigstore: bench.sigstore().await?,
         registry: bench.registry().await?,
@@ -26,7 +26,7 @@ pub async fn write(target: &Path) -> Result<()> {
 }
 
 struct Maker<'a> {
-    bench: Workbench,
+    bench: ToolEnvironment,
     sigstore: Sigstore,
     registry: Registry,
     target: &'a Path,

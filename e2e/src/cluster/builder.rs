@@ -55,11 +55,11 @@ impl Default for Builder {
 
 /// Programs for the options of a builder.
 struct Paths {
-    plane: Plane,
+    plane: ApiServerSource,
 }
 
 /// Source of the API server: started by the harness, or existing.
-enum Plane {
+enum ApiServerSource {
     Own {
         release: KubernetesRelease,
         etcd: PathBuf,
@@ -202,7 +202,7 @@ impl Builder {
             tools::path_async(Tool::Registry, None).await?;
         }
         let plane = if let Some(context) = &self.existing {
-            Plane::Existing {
+            ApiServerSource::Existing {
                 kubectl: tools::path_async(Tool::Kubectl, None).await?,
                 context: context.clone(),
             }
@@ -217,7 +217,7 @@ impl Builder {
                 {release}",
                 KubernetesRelease::Newest
             );
-            Plane::Own {
+            ApiServerSource::Own {
                 release,
                 etcd: tools::path_async(Tool::Etcd, None).await?,
                 api_server: tools::path_async(release.api_server(), version).await?,
@@ -242,7 +242,7 @@ impl Builder {
         }
         let mut authority = Authority::new(&root.join("pki"), "ca")?;
         match &paths.plane {
-            Plane::Own {
+            ApiServerSource::Own {
                 release,
                 etcd,
                 api_server,
@@ -308,7 +308,7 @@ impl Builder {
                     janitor: janitor.clone(),
                 })
             }
-            Plane::Existing { kubectl, context } => {
+            ApiServerSource::Existing { kubectl, context } => {
                 let ExistingContext {
                     admin,
                     server,

@@ -30,9 +30,10 @@ use crate::wait;
 /// disk, the start takes longer.
 const READY: Duration = Duration::from_secs(90);
 
-/// Settings of the garbage collector of etcd, API server and controllers. Most clusters of scenarios
-/// live less than a minute and stay below this heap size, so that no collection takes processor
-/// time from the measured or tested program. Above the limit the collector works as usual.
+/// Settings of the garbage collector of etcd, API server and controllers. Most clusters of
+/// scenarios live less than a minute and stay below this heap size, so that no collection takes
+/// processor time from the measured or tested program. Above the limit the collector works as
+/// usual.
 const GARBAGE_COLLECTOR: [(&str, &str); 2] = [("GOGC", "off"), ("GOMEMLIMIT", "1536MiB")];
 
 /// Name of the API server's process.

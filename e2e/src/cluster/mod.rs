@@ -23,7 +23,7 @@ use serde_json::Value;
 
 use crate::certs::Authority;
 use crate::host::command::{Command, Output};
-use crate::host::island::Island;
+use crate::host::island::IsolatedNetwork;
 use crate::host::janitor::Janitor;
 use crate::host::process::Process;
 use crate::programs;
@@ -165,8 +165,8 @@ impl Cluster {
 
     /// Starts a network namespace without routes. The namespace ends at the latest with this
     /// cluster.
-    pub async fn island(&self, name: &str) -> Result<Island> {
-        Island::start(&self.root, name, &self.janitor).await
+    pub async fn island(&self, name: &str) -> Result<IsolatedNetwork> {
+        IsolatedNetwork::start(&self.root, name, &self.janitor).await
     }
 
     /// Starts a Sigstore instance.

@@ -76,7 +76,7 @@ pub(super) async fn ship(runner: &mut DemoRunner<'_>) -> Result<()> {
 
 pub(super) async fn govern(runner: &mut DemoRunner<'_>) -> Result<()> {
     let registry = registry(runner)?;
-    let key = runner.quietly("cat release.pub").await?;
+    let key = runner.run_without_output("cat release.pub").await?;
     let key = format!("        {}\n", key.trim_end().replace('\n', "\n        "));
     runner.write(
         "governance.yaml",

@@ -86,13 +86,13 @@ spec:
 
 pub(super) async fn drift(runner: &mut DemoRunner<'_>) -> Result<()> {
     let config = runner
-        .quietly("kubectl get configmaps -A -l core.rukpak.io/owner-name=shop -o jsonpath='{.items[0].metadata.namespace} {.items[0].metadata.name}'")
+        .run_without_output("kubectl get configmaps -A -l core.rukpak.io/owner-name=shop -o jsonpath='{.items[0].metadata.namespace} {.items[0].metadata.name}'")
         .await?;
     let (namespace, name) = config
         .split_once(' ')
         .context("the shop has no ConfigMap")?;
     let deployment = runner
-        .quietly("kubectl get deployments -A -l core.rukpak.io/owner-name=shop -o jsonpath='{.items[0].metadata.namespace} {.items[0].metadata.name}'")
+        .run_without_output("kubectl get deployments -A -l core.rukpak.io/owner-name=shop -o jsonpath='{.items[0].metadata.namespace} {.items[0].metadata.name}'")
         .await?;
     let (deployment_namespace, deployment) = deployment
         .split_once(' ')
@@ -149,7 +149,7 @@ pub(super) async fn drift(runner: &mut DemoRunner<'_>) -> Result<()> {
 pub(super) async fn upgrade(runner: &mut DemoRunner<'_>) -> Result<()> {
     let registry = registry(runner)?;
     let names = "kubectl get configmaps,services,cronjobs -A -l core.rukpak.io/owner-name=shop -o name | sort";
-    let before = runner.quietly(names).await?;
+    let before = runner.run_without_output(names).await?;
     bundles::shop(&runner.folder().join("shop-next"), "1.1.0")?;
     runner
         .run("kubectl bundle build shop-next --to shop-1.1.0")
@@ -195,7 +195,7 @@ pub(super) async fn upgrade(runner: &mut DemoRunner<'_>) -> Result<()> {
             },
         )
         .await?;
-    let after = runner.quietly(names).await?;
+    let after = runner.run_without_output(names).await?;
     runner.say(&format!("{} objects of 1.0.0 are pruned.", dropped(&after)));
     runner
         .run("kubectl get bundles -l core.rukpak.io/owner-name=shop")

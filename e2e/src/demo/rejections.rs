@@ -10,7 +10,9 @@ pub(super) async fn rejections(runner: &mut DemoRunner<'_>) -> Result<()> {
     let registry = registry(runner)?;
     runner.say("The spec of a Bundle is immutable:");
     let bundle = runner
-        .quietly("kubectl get bundledeployment shop -o jsonpath='{.status.activeBundle}'")
+        .run_without_output(
+            "kubectl get bundledeployment shop -o jsonpath='{.status.activeBundle}'",
+        )
         .await?;
     runner.rejects(
         &format!("kubectl patch bundle {bundle} --type=merge -p '{{\"spec\":{{\"source\":{{\"image\":{{\"ref\":\"{registry}/other:1\"}}}}}}}}'"),
@@ -160,7 +162,7 @@ pub(super) async fn moved_tag(runner: &mut DemoRunner<'_>) -> Result<()> {
     let registry = registry(runner)?;
     let installed =
         "kubectl get bundledeployment greeting -o jsonpath='{.status.installed.digest}'";
-    let before = runner.quietly(installed).await?;
+    let before = runner.run_without_output(installed).await?;
     bundles::greeting(&runner.folder().join("moved"), "1.0.1", None)?;
     runner
         .run("kubectl bundle build moved --to moved-oci")
@@ -182,7 +184,7 @@ pub(super) async fn moved_tag(runner: &mut DemoRunner<'_>) -> Result<()> {
         |out| out.starts_with("True"),
     )
     .await?;
-    let after = runner.quietly(installed).await?;
+    let after = runner.run_without_output(installed).await?;
     ensure!(
         before == after,
         "a moved tag changed what is installed: {before} to {after}"

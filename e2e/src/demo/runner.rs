@@ -105,7 +105,7 @@ impl<'a> DemoRunner<'a> {
     }
 
     /// Runs a line that must succeed without printing it, and returns its standard output.
-    pub async fn quietly(&self, line: &str) -> Result<String> {
+    pub async fn run_without_output(&self, line: &str) -> Result<String> {
         self.execute(line).await?.0.success()
     }
 

@@ -35,7 +35,7 @@ impl DistPlatform {
 
     /// Returns the names that Go and krew use for the operating system and the architecture, and
     /// the Rust target.
-    const fn facts(self) -> (&'static str, &'static str, &'static str) {
+    const fn names_and_target(self) -> (&'static str, &'static str, &'static str) {
         match self {
             // The program of a release runs with every C library: static musl. Static glibc is not
             // used, because it loads libraries of the machine to resolve names, and requires their
@@ -51,17 +51,17 @@ impl DistPlatform {
 
     /// Returns the operating system: linux, darwin or windows.
     pub const fn os(self) -> &'static str {
-        self.facts().0
+        self.names_and_target().0
     }
 
     /// Returns the architecture: amd64 or arm64.
     pub const fn architecture(self) -> &'static str {
-        self.facts().1
+        self.names_and_target().1
     }
 
     /// Returns the Rust target.
     pub const fn target(self) -> &'static str {
-        self.facts().2
+        self.names_and_target().2
     }
 
     pub(super) const fn is_windows(self) -> bool {
@@ -83,7 +83,7 @@ impl DistPlatform {
 
     /// Returns the name of the archive of this version.
     pub fn archive(self, version: &str) -> String {
-        let (os, architecture, _) = self.facts();
+        let (os, architecture, _) = self.names_and_target();
         let ending = if self.is_windows() { "zip" } else { "tar.gz" };
         format!("kubectl-bundle-v{version}-{os}-{architecture}.{ending}")
     }

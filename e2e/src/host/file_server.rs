@@ -16,7 +16,7 @@ const LIMIT: usize = 16 << 10;
 
 /// Behavior of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Manner {
+pub enum ServerBehavior {
     /// Serves the files.
     Plain,
     /// Serves each file after this time.
@@ -32,7 +32,7 @@ pub enum Manner {
 /// Running server; it ends when dropped.
 pub struct FileServer {
     address: SocketAddr,
-    manner: Arc<Mutex<Manner>>,
+    manner: Arc<Mutex<ServerBehavior>>,
     requests: Arc<Requests>,
     task: JoinHandle<()>,
 }
@@ -49,7 +49,7 @@ impl FileServer {
     pub async fn start(folder: PathBuf) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
-        let manner = Arc::new(Mutex::new(Manner::Plain));
+        let manner = Arc::new(Mutex::new(ServerBehavior::Plain));
         let how = Arc::clone(&manner);
         let requests = Arc::new(Requests::default());
         let counted = Arc::clone(&requests);
@@ -87,7 +87,7 @@ impl FileServer {
     }
 
     /// Sets the behavior.
-    pub fn answer(&self, manner: Manner) {
+    pub fn answer(&self, manner: ServerBehavior) {
         *self.manner.lock().unwrap_or_else(PoisonError::into_inner) = manner;
     }
 }
@@ -98,7 +98,7 @@ impl Drop for FileServer {
     }
 }
 
-async fn answer(mut stream: TcpStream, folder: &Path, manner: &Manner) -> Result<()> {
+async fn answer(mut stream: TcpStream, folder: &Path, manner: &ServerBehavior) -> Result<()> {
     let mut read = Vec::new();
     while !read.ends_with(b"\r\n\r\n") && read.len() < LIMIT {
         if stream.read_buf(&mut read).await? == 0 {
@@ -111,18 +111,18 @@ async fn answer(mut stream: TcpStream, folder: &Path, manner: &Manner) -> Result
         .nth(1)
         .unwrap_or("/")
         .trim_start_matches('/');
-    if let Manner::Slow(delay) = manner {
+    if let ServerBehavior::Slow(delay) = manner {
         tokio::time::sleep(*delay).await;
     }
-    if *manner == Manner::Dead {
+    if *manner == ServerBehavior::Dead {
         return Ok(());
     }
     let (status, body) = match fs_err::read(folder.join(path)) {
-        _ if *manner == Manner::Broken => ("503 Service Unavailable", Vec::new()),
+        _ if *manner == ServerBehavior::Broken => ("503 Service Unavailable", Vec::new()),
         Ok(body) => ("200 OK", body),
         Err(_) => ("404 Not Found", Vec::new()),
     };
-    if let Manner::Endless(name) = manner
+    if let ServerBehavior::Endless(name) = manner
         && path.ends_with(name)
     {
         stream

@@ -19,11 +19,11 @@ const START: Duration = Duration::from_secs(10);
 const KEEPER: &str = r#"ip link set lo up && : > "$1" && exec sleep 2147483647"#;
 
 /// A network namespace with only loopback; ends when dropped.
-pub struct Island {
+pub struct IsolatedNetwork {
     keeper: Process,
 }
 
-impl Island {
+impl IsolatedNetwork {
     /// Starts a network namespace. No privileges are needed if unprivileged user namespaces are
     /// enabled.
     pub(crate) async fn start(root: &Path, name: &str, janitor: &Janitor) -> Result<Self> {

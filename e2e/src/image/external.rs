@@ -32,8 +32,8 @@ pub struct ExternalPrograms {
 }
 
 impl ExternalPrograms {
-    /// Returns the pinned helm, and busybox, git and ssh of this machine. As root on Debian, missing
-    /// packages are installed; elsewhere the error names each missing program.
+    /// Returns the pinned helm, and busybox, git and ssh of this machine. As root on Debian,
+    /// missing packages are installed; elsewhere the error names each missing program.
     pub fn of_this_machine() -> Result<Self> {
         packages::ensure(&[
             RequiredProgram::Git,

@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use crate::certs::Authority;
-use crate::host::island::Island;
+use crate::host::island::IsolatedNetwork;
 use crate::host::janitor::Janitor;
 use crate::host::ports;
 use crate::host::process::Process;
@@ -90,7 +90,7 @@ pub(crate) struct RegistryContext<'a> {
     pub(crate) authority: &'a Authority,
     pub(crate) janitor: &'a Janitor,
     /// Network namespace of the registry; `None` means the network namespace of this process.
-    pub(crate) island: Option<&'a Island>,
+    pub(crate) island: Option<&'a IsolatedNetwork>,
     /// Address on which the registry listens.
     pub(crate) address: Ipv4Addr,
 }

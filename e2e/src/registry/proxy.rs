@@ -46,7 +46,7 @@ impl Proxy {
     }
 
     /// Returns the requested hosts with their ports.
-    pub fn asked(&self) -> Vec<String> {
+    pub fn requested_hosts(&self) -> Vec<String> {
         let asked = self.asked.lock();
         asked.unwrap_or_else(PoisonError::into_inner).clone()
     }

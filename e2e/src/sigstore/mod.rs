@@ -17,7 +17,7 @@ use crate::host::ports;
 use crate::host::process::Process;
 use crate::{tools, wait};
 
-pub use crate::host::file_server::Manner;
+pub use crate::host::file_server::ServerBehavior;
 pub use tiles::TiledLog;
 pub use tuf::TufRepository;
 

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use crate::host::file_server::{FileServer, Manner};
+use crate::host::file_server::{FileServer, ServerBehavior};
 use crate::tools::{self, Tool};
 
 /// TUF repository. Its server ends when this value is dropped.
@@ -58,7 +58,7 @@ impl TufRepository {
     }
 
     /// Sets the behavior of the mirror.
-    pub fn answer(&self, manner: Manner) {
+    pub fn answer(&self, manner: ServerBehavior) {
         self.server.answer(manner);
     }
 

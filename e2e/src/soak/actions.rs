@@ -62,7 +62,7 @@ pub(super) fn api(client: &Client, key: &Key) -> Api<DynamicObject> {
 }
 
 /// Applies `change` to the object `expected`. A missing object is not an error.
-pub(super) async fn make(
+pub(super) async fn apply_change(
     client: &Client,
     random: &mut StdRng,
     change: Change,
@@ -183,7 +183,11 @@ fn removal(key: &Key) -> Value {
 
 /// Creates a foreign ConfigMap with the labels of an installed object, and returns it for a later
 /// comparison.
-pub(super) async fn foreign(client: &Client, package: &str, number: u32) -> Result<Option<Value>> {
+pub(super) async fn create_foreign_config_map(
+    client: &Client,
+    package: &str,
+    number: u32,
+) -> Result<Option<Value>> {
     let object = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": format!("foreign-{number}"), "namespace": package, "labels": {

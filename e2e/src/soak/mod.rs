@@ -26,7 +26,7 @@ use crate::{Cluster, Webhook, WebhookOptions, wait};
 /// restore is 30 s.
 const CONVERGENCE: Duration = Duration::from_secs(120);
 /// Maximum pause between two actions, in milliseconds.
-const PACE: u64 = 300;
+const MAX_PAUSE_MS: u64 = 300;
 
 /// Parameters of a soak test.
 #[derive(Debug, Clone, Copy)]
@@ -59,7 +59,7 @@ pub struct SoakReport {
 }
 
 /// Installed or removed package, and the foreign objects in its namespace.
-struct Installed {
+struct PackageState {
     package: Package,
     /// Installed revision; `None` if the package is removed.
     revision: Option<u32>,
@@ -92,7 +92,7 @@ async fn rounds(
     let mut packages = Vec::new();
     for number in 0..options.packages {
         let package = publish(cluster, &format!("soak-{number}")).await?;
-        let installed = Installed {
+        let installed = PackageState {
             package,
             revision: Some(0),
             foreign: Vec::new(),
@@ -116,7 +116,7 @@ async fn rounds(
             )
             .await?;
             // Time between two actions. No assertion depends on this time.
-            tokio::time::sleep(Duration::from_millis(random.random_range(0..PACE))).await;
+            tokio::time::sleep(Duration::from_millis(random.random_range(0..MAX_PAUSE_MS))).await;
         }
         for installed in &mut packages {
             if installed.revision.is_none() && random.random_bool(0.7) {
@@ -150,7 +150,7 @@ async fn disturb(
     webhook: &mut Webhook,
     client: &Client,
     random: &mut StdRng,
-    packages: &mut [Installed],
+    packages: &mut [PackageState],
     report: &mut SoakReport,
 ) -> Result<()> {
     let index = random.random_range(0..packages.len());
@@ -166,7 +166,7 @@ async fn disturb(
                 // Foreign objects would keep the namespace, which the next installation then could
                 // not create.
                 for object in installed.foreign.drain(..) {
-                    actions::make(client, random, actions::Change::Delete, &object).await?;
+                    actions::apply_change(client, random, actions::Change::Delete, &object).await?;
                 }
                 let line = format!(
                     "delete bundledeployment {} --wait=false",
@@ -189,9 +189,10 @@ async fn disturb(
         60..75 => {
             if installed.revision.is_some() {
                 let number = random.random_range(0..1_000_000);
-                installed
-                    .foreign
-                    .extend(actions::foreign(client, &installed.package.name, number).await?);
+                installed.foreign.extend(
+                    actions::create_foreign_config_map(client, &installed.package.name, number)
+                        .await?,
+                );
             }
             Ok(())
         }
@@ -212,7 +213,7 @@ async fn disturb(
                 return Ok(());
             };
             report.changes += 1;
-            actions::make(client, random, change, object).await
+            actions::apply_change(client, random, change, object).await
         }
     }
 }
@@ -257,7 +258,7 @@ fn write(folder: &Path, name: &str, version: &str, revision: u32) -> Result<()> 
 
 /// Writes the BundleDeployment of a package. Retries while a BundleDeployment with the same name is
 /// being removed or the webhook starts.
-async fn deploy(cluster: &Cluster, installed: &Installed) -> Result<()> {
+async fn deploy(cluster: &Cluster, installed: &PackageState) -> Result<()> {
     let Package { name, references } = &installed.package;
     let Some(reference) = installed
         .revision
@@ -289,7 +290,7 @@ async fn deploy(cluster: &Cluster, installed: &Installed) -> Result<()> {
 }
 
 /// Waits until the cluster equals the model.
-async fn converged(cluster: &Cluster, client: &Client, packages: &[Installed]) -> Result<()> {
+async fn converged(cluster: &Cluster, client: &Client, packages: &[PackageState]) -> Result<()> {
     for installed in packages {
         let name = &installed.package.name;
         wait::until_true(
@@ -309,7 +310,7 @@ async fn converged(cluster: &Cluster, client: &Client, packages: &[Installed]) -
 }
 
 /// Returns an error that names the first difference from the model of an installed package.
-async fn is_installed(client: &Client, installed: &Installed, revision: u32) -> Result<()> {
+async fn is_installed(client: &Client, installed: &PackageState, revision: u32) -> Result<()> {
     let name = &installed.package.name;
     let expected = model::objects(name, revision);
     for object in &expected {

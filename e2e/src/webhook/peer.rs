@@ -21,7 +21,7 @@ const NAME: &str = "noop-webhook";
 const READY: Duration = Duration::from_secs(10);
 
 /// Running webhook.
-pub struct Peer {
+pub struct NoopWebhook {
     process: Process,
 }
 
@@ -29,7 +29,7 @@ impl Cluster {
     /// Builds the webhook with Go, starts it, and registers it for Bundles like `bundle-webhook`:
     /// once mutating, once validating. With `patch`, the mutating review returns a JSON patch that
     /// adds an annotation of that many bytes.
-    pub async fn start_noop_webhook(&self, patch: Option<usize>) -> Result<Peer> {
+    pub async fn start_noop_webhook(&self, patch: Option<usize>) -> Result<NoopWebhook> {
         let program = self.go_peer(NAME)?;
         let identity = self.authority().server(&self.folder().join("pki"), NAME)?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, ports::free()?));
@@ -63,11 +63,11 @@ impl Cluster {
             ),
         ];
         manifests::apply(&self.client().await?, &registrations).await?;
-        Ok(Peer { process })
+        Ok(NoopWebhook { process })
     }
 }
 
-impl Peer {
+impl NoopWebhook {
     /// Ends the process. Its registrations remain in the cluster, with the name `noop-webhook`.
     pub fn kill(mut self) -> Result<()> {
         self.process.kill()

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use bundle_core::format::{Content, RenderTarget};
-use bundle_core::images::Allowed;
+use bundle_core::images::MutableTagAllowlist;
 use bundle_oci::Limits;
 
 use super::folder::{self, BuildOptions};
@@ -37,7 +37,7 @@ pub(crate) async fn render(
     let options = BuildOptions {
         // All images are allowed here. Only `build` rejects images with a moving tag or without a
         // tag.
-        allowed: Allowed {
+        allowed: MutableTagAllowlist {
             patterns: vec!["**".to_owned()],
         },
         target,

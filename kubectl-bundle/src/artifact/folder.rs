@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use bundle_core::check::{self, Installation};
 use bundle_core::diagnostic::{Finding, Findings, Severity, codes};
 use bundle_core::format::{Content, Files, RenderTarget};
-use bundle_core::images::{self, Allowed, Lock};
+use bundle_core::images::{self, Lock, MutableTagAllowlist};
 use bundle_core::object::Manifest;
 use bundle_core::package::{self, Package};
 use bundle_oci::Limits;
@@ -59,9 +59,9 @@ pub(crate) enum LockFileUse {
 #[derive(Debug, Default)]
 pub(crate) struct BuildOptions {
     /// Name and version for content without `bundle.yaml`.
-    pub(crate) known: FallbackMetadata,
+    pub(crate) fallback_metadata: FallbackMetadata,
     /// Images that may have a moving tag or no tag.
-    pub(crate) allowed: Allowed,
+    pub(crate) allowed: MutableTagAllowlist,
     /// Use of the existing lock file.
     pub(crate) lock: LockFileUse,
     /// Additions to the content of the folder.
@@ -73,7 +73,7 @@ pub(crate) struct BuildOptions {
 /// Reads and checks a folder of manifests, and prints warnings.
 pub(crate) fn open(ui: &mut Ui, path: &Path, options: BuildOptions) -> Outcome<CheckedFolder> {
     let BuildOptions {
-        known,
+        fallback_metadata: known,
         allowed,
         lock,
         packing,
@@ -110,7 +110,7 @@ pub(crate) fn open(ui: &mut Ui, path: &Path, options: BuildOptions) -> Outcome<C
         }
     }
     found.extend(check::all(&content, &all, &BuiltinSchemas));
-    found.extend(images::hygiene(&content.images, &allowed));
+    found.extend(images::check_references(&content.images, &allowed));
     let found = located(found);
     if found.has_errors() {
         return Err(found.into());

@@ -42,8 +42,8 @@ impl ArtifactLocation {
             .strip_prefix(LAYOUT)
             .or_else(|| text.strip_prefix(ARCHIVE))
             .unwrap_or(text);
-        if let Some((path, pick)) = on_disk(bare) {
-            return Self::found(path, pick);
+        if let Some((path, pick)) = split_path_and_image(bare) {
+            return Self::from_existing_path(path, pick);
         }
         if bare.len() < text.len() || looks_like_a_path(bare) {
             return Err(Finding::error(codes::usage::FILE_UNREADABLE, "no such file or folder")
@@ -74,14 +74,14 @@ impl ArtifactLocation {
             return Ok(Self::Registry(reference.parse()?));
         }
         if let Some(rest) = text.strip_prefix(LAYOUT) {
-            let (path, pick) = on_disk(rest).unwrap_or_else(|| split(rest));
+            let (path, pick) = split_path_and_image(rest).unwrap_or_else(|| split(rest));
             return Ok(Self::Layout(path, pick));
         }
         if let Some(rest) = text.strip_prefix(ARCHIVE) {
-            let (path, pick) = on_disk(rest).unwrap_or_else(|| split(rest));
+            let (path, pick) = split_path_and_image(rest).unwrap_or_else(|| split(rest));
             return Ok(Self::Archive(path, pick));
         }
-        let (path, pick) = match on_disk(text) {
+        let (path, pick) = match split_path_and_image(text) {
             Some(found) => found,
             None if looks_like_a_path(text) => split(text),
             None => {
@@ -108,7 +108,7 @@ impl ArtifactLocation {
     }
 
     /// Returns the location for an existing path.
-    fn found(path: PathBuf, pick: ImageSelector) -> Outcome<Self> {
+    fn from_existing_path(path: PathBuf, pick: ImageSelector) -> Outcome<Self> {
         if layout::is_layout(&path) {
             return Ok(Self::Layout(path, pick));
         }
@@ -173,7 +173,7 @@ impl fmt::Display for ArtifactLocation {
 
 /// Returns the existing path at the beginning of the text, and the selected image. If several
 /// beginnings of the text are existing paths, the longest path is used.
-fn on_disk(text: &str) -> Option<(PathBuf, ImageSelector)> {
+fn split_path_and_image(text: &str) -> Option<(PathBuf, ImageSelector)> {
     if Path::new(text).exists() {
         return Some((text.into(), ImageSelector::Only));
     }
@@ -182,12 +182,12 @@ fn on_disk(text: &str) -> Option<(PathBuf, ImageSelector)> {
         .filter(|(_, c)| matches!(c, ':' | '@'))
         .map(|(at, _)| at);
     ends.rev()
-        .filter_map(|at| Some((PathBuf::from(&text[..at]), pick(&text[at..])?)))
+        .filter_map(|at| Some((PathBuf::from(&text[..at]), parse_selector(&text[at..])?)))
         .find(|(path, _)| layout::is_layout(path) || archive::is_archive(path))
 }
 
 /// Parses `:NAME` or `@DIGEST`.
-fn pick(text: &str) -> Option<ImageSelector> {
+fn parse_selector(text: &str) -> Option<ImageSelector> {
     if let Some(digest) = text.strip_prefix('@') {
         return digest.parse().ok().map(ImageSelector::Digest);
     }
@@ -209,7 +209,7 @@ fn split(text: &str) -> (PathBuf, ImageSelector) {
     match text[from..].find(':') {
         Some(at) => {
             let (path, name) = text.split_at(from + at);
-            match pick(name) {
+            match parse_selector(name) {
                 Some(pick) => (path.into(), pick),
                 None => (text.into(), ImageSelector::Only),
             }

@@ -21,12 +21,12 @@ use crate::ui::Ui;
 
 /// `SOURCE_DATE_EPOCH` of this process. All verbs that build use the same value, so that `push DIR`
 /// pushes the digest that `build DIR` printed.
-static DATE: OnceLock<Option<String>> = OnceLock::new();
+static SOURCE_DATE_EPOCH: OnceLock<Option<String>> = OnceLock::new();
 
 /// Sets `SOURCE_DATE_EPOCH`, once at the start.
 pub(crate) fn set_date(text: Option<String>) {
     // Only the first call has an effect.
-    let _ = DATE.set(text);
+    let _ = SOURCE_DATE_EPOCH.set(text);
 }
 
 /// Additions to the content of a folder.
@@ -69,9 +69,9 @@ impl Packing {
         if !self.no_provenance {
             record(ui, folder, files, package, &mut annotations);
         }
-        let mut resources = of_package(folder, package)?;
+        let mut resources = read_resources(folder, package)?;
         resources.extend(self.resources);
-        let time = DATE.get().and_then(Option::as_deref);
+        let time = SOURCE_DATE_EPOCH.get().and_then(Option::as_deref);
         let plan = ImagePlan {
             files: Some(files),
             annotations,
@@ -110,7 +110,7 @@ fn record(
 
 /// Returns the resources in `bundle.yaml`. No part of their path within the folder may be a link,
 /// which could refer to any file.
-fn of_package(folder: &Path, package: &Package) -> Result<Vec<Resource>, Findings> {
+fn read_resources(folder: &Path, package: &Package) -> Result<Vec<Resource>, Findings> {
     let mut findings = Findings::default();
     let mut resources = Vec::new();
     for resource in &package.resources {
@@ -191,7 +191,7 @@ pub(crate) async fn base(
         .hint("build it first, and pass its OCI layout")
         .into());
     };
-    let manifest = platform::choose(&located, platform).await?;
+    let manifest = platform::select_manifest(&located, platform).await?;
     let source = &located.source;
     let config = source.blob(&manifest.config)?.bytes(MANIFEST_BYTES).await?;
     let mut layers = Vec::new();

@@ -10,7 +10,7 @@ use crate::failure::Outcome;
 const DEPTH: usize = 3;
 
 /// Returns the manifest of a single image. From an index, selects the entry for `platform`.
-pub(crate) async fn choose(
+pub(crate) async fn select_manifest(
     located: &LocatedImage,
     platform: Option<&Platform>,
 ) -> Outcome<Manifest> {
@@ -33,7 +33,12 @@ pub(crate) async fn choose(
             .filter_map(|entry| entry.platform.as_ref().map(ToString::to_string))
             .collect();
         let fits = |entry: &&bundle_oci::manifest::Descriptor| {
-            platform.is_some_and(|wanted| entry.platform.as_ref().is_some_and(|own| own.is(wanted)))
+            platform.is_some_and(|wanted| {
+                entry
+                    .platform
+                    .as_ref()
+                    .is_some_and(|own| own.matches(wanted))
+            })
         };
         let Some(entry) = index.manifests.iter().find(fits) else {
             let what = match platform {

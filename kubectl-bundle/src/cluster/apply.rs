@@ -35,7 +35,7 @@ impl DryRun {
 
 /// Result of an apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum ApplyResult {
     /// The object did not exist.
     Created,
     /// The object changed.
@@ -44,7 +44,7 @@ pub(crate) enum Change {
     Unchanged,
 }
 
-impl Change {
+impl ApplyResult {
     /// Returns kubectl's word for the result.
     pub(crate) fn word(self) -> &'static str {
         match self {
@@ -76,15 +76,15 @@ pub(crate) struct AppliedObject {
 
 impl AppliedObject {
     /// Returns the result of the apply.
-    pub(crate) fn change(&self) -> Change {
+    pub(crate) fn change(&self) -> ApplyResult {
         match &self.before {
-            None => Change::Created,
+            None => ApplyResult::Created,
             Some(before)
                 if without_volatile_fields(before) == without_volatile_fields(&self.after) =>
             {
-                Change::Unchanged
+                ApplyResult::Unchanged
             }
-            Some(_) => Change::Configured,
+            Some(_) => ApplyResult::Configured,
         }
     }
 }
@@ -97,7 +97,7 @@ impl Cluster {
         K: Resource<DynamicType = ()>,
     {
         let api = self.untyped::<K>();
-        let found = self.ask(ByName(&api).get_opt(name)).await?;
+        let found = self.send(ByName(&api).get_opt(name)).await?;
         Ok(found.map(|object| serde_json::to_value(object).unwrap_or_default()))
     }
 
@@ -117,7 +117,7 @@ impl Cluster {
         parameters.dry_run = dry_run == DryRun::Server;
         let api = self.untyped::<K>();
         let after = self
-            .ask(ByName(&api).patch(name, &parameters, &Patch::Apply(object)))
+            .send(ByName(&api).patch(name, &parameters, &Patch::Apply(object)))
             .await?;
         Ok(serde_json::to_value(after).unwrap_or_default())
     }

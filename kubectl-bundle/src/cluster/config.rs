@@ -92,7 +92,7 @@ fn read(paths: &[PathBuf]) -> Outcome<(File, Vec<PathBuf>)> {
 }
 
 /// Returns the cluster that `settings` select.
-pub(super) async fn choose(settings: &KubeSettings) -> Outcome<SelectedCluster> {
+pub(super) async fn select_cluster(settings: &KubeSettings) -> Outcome<SelectedCluster> {
     let mut chosen = match &settings.kubeconfig {
         Kubeconfig::InCluster => SelectedCluster {
             config: Config::incluster().map_err(|error| {

@@ -12,7 +12,7 @@ use tower::buffer::BufferLayer;
 use tower::retry::RetryLayer;
 use tower::util::MapResponseLayer;
 
-use super::config::{KubeSettings, choose};
+use super::config::{KubeSettings, select_cluster};
 use super::request_log::RequestLogLayer;
 use crate::failure::{Failure, Outcome};
 
@@ -30,7 +30,7 @@ impl Cluster {
     /// Reads the configuration and prepares a client. The first request connects.
     pub(crate) async fn connect(settings: &KubeSettings) -> Outcome<Self> {
         crate::system::tls::install();
-        let chosen = choose(settings).await?;
+        let chosen = select_cluster(settings).await?;
         let server = chosen.config.cluster_url.to_string();
         let name = format!("{} ({})", server.trim_end_matches('/'), chosen.origin);
         let warnings = Arc::new(Mutex::new(Vec::new()));
@@ -72,7 +72,7 @@ impl Cluster {
     }
 
     /// Waits for one request, at most for `--request-timeout`, and converts its error.
-    pub(crate) async fn ask<T>(
+    pub(crate) async fn send<T>(
         &self,
         request: impl Future<Output = kube::Result<T>>,
     ) -> Outcome<T> {

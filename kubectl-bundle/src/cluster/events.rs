@@ -14,7 +14,7 @@ pub(crate) const NAMESPACE: &str = "default";
 /// Maximum number of Events that are read.
 const LIMIT: u32 = 500;
 /// Suffix of a text that was truncated to fit into an Event.
-const CUT: &str = " …";
+const TRUNCATION_SUFFIX: &str = " …";
 
 impl Cluster {
     /// Returns the code of the failure that a condition of the object describes as `message`.
@@ -24,7 +24,7 @@ impl Cluster {
             format!("involvedObject.kind={kind},involvedObject.name={name},type=Warning");
         self.events(&selector).await?.iter().find_map(|event| {
             let text = event.message.as_deref()?;
-            let text = text.strip_suffix(CUT).unwrap_or(text);
+            let text = text.strip_suffix(TRUNCATION_SUFFIX).unwrap_or(text);
             (!text.is_empty() && message.contains(text))
                 .then(|| code(event.reason.as_deref()?))
                 .flatten()
@@ -45,7 +45,7 @@ impl Cluster {
             let api = namespaced::<DynamicObject>(&self.client, &kind, Some(namespace))?;
             api.list(&parameters).await
         };
-        let list = self.ask(request).await?;
+        let list = self.send(request).await?;
         let events = list.items.into_iter();
         Ok(events.filter_map(|event| event.try_parse().ok()).collect())
     }

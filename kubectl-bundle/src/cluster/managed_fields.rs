@@ -15,12 +15,15 @@ pub(crate) fn spec(object: &Value, manager: &str) -> Option<Value> {
             && entry["operation"] == "Apply"
             && entry["subresource"].as_str().unwrap_or_default().is_empty()
     })?;
-    Some(owned(object.get("spec")?, entry["fieldsV1"].get("f:spec")?))
+    Some(select_owned_fields(
+        object.get("spec")?,
+        entry["fieldsV1"].get("f:spec")?,
+    ))
 }
 
 /// Returns the part of `value` that a `fieldsV1` set contains. A set without members contains the
 /// whole value.
-fn owned(value: &Value, fields: &Value) -> Value {
+fn select_owned_fields(value: &Value, fields: &Value) -> Value {
     let members = fields.as_object();
     if members.is_none_or(Map::is_empty) {
         return value.clone();
@@ -30,7 +33,7 @@ fn owned(value: &Value, fields: &Value) -> Value {
         Value::Object(map) => members
             .filter_map(|(path, fields)| {
                 let name = path.strip_prefix("f:")?;
-                Some((name.to_owned(), owned(map.get(name)?, fields)))
+                Some((name.to_owned(), select_owned_fields(map.get(name)?, fields)))
             })
             .collect::<Map<_, _>>()
             .into(),
@@ -40,7 +43,9 @@ fn owned(value: &Value, fields: &Value) -> Value {
                 .iter()
                 .filter_map(|item| {
                     let mut named = members.iter().filter(|(path, _)| is_item(item, path));
-                    named.next().map(|(path, fields)| keyed(item, path, fields))
+                    named
+                        .next()
+                        .map(|(path, fields)| select_owned_fields_of_item(item, path, fields))
                 })
                 .collect::<Vec<_>>()
                 .into()
@@ -63,8 +68,8 @@ fn is_item(item: &Value, path: &str) -> bool {
 }
 
 /// Returns the owned part of an item, including its keys.
-fn keyed(item: &Value, path: &str, fields: &Value) -> Value {
-    let mut part = owned(item, fields);
+fn select_owned_fields_of_item(item: &Value, path: &str, fields: &Value) -> Value {
+    let mut part = select_owned_fields(item, fields);
     let keys = path
         .strip_prefix("k:")
         .and_then(|keys| serde_json::from_str::<Map<String, Value>>(keys).ok());
@@ -96,11 +101,15 @@ pub(crate) fn differences(path: &str, before: &Value, after: &Value) -> Vec<Stri
                 })
                 .collect()
         }
-        _ => vec![format!("{path}: {} -> {}", shown(before), shown(after))],
+        _ => vec![format!(
+            "{path}: {} -> {}",
+            display_value(before),
+            display_value(after)
+        )],
     }
 }
 
-fn shown(value: &Value) -> String {
+fn display_value(value: &Value) -> String {
     match value {
         Value::Null => "unset".to_owned(),
         Value::String(text) => text.clone(),

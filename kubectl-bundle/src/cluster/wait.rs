@@ -38,8 +38,8 @@ pub(crate) enum WaitState {
 }
 
 impl Cluster {
-    /// Watches the object `name` until `question` returns [`WaitState::Met`] or an error.
-    /// `question` gets `None` if the object does not exist. `timeout_error` returns the finding for
+    /// Watches the object `name` until `check` returns [`WaitState::Met`] or an error.
+    /// `check` gets `None` if the object does not exist. `timeout_error` returns the finding for
     /// a timeout.
     pub(crate) async fn wait_for<K>(
         &self,
@@ -67,7 +67,7 @@ impl Cluster {
         &self,
         api: &Api<K>,
         name: &str,
-        question: &mut impl AsyncFnMut(Option<&K>) -> Outcome<WaitState>,
+        check: &mut impl AsyncFnMut(Option<&K>) -> Outcome<WaitState>,
     ) -> Outcome
     where
         K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
@@ -75,16 +75,16 @@ impl Cluster {
         loop {
             let parameters =
                 kube::api::ListParams::default().fields(&format!("metadata.name={name}"));
-            let list = self.ask(api.list(&parameters)).await?;
+            let list = self.send(api.list(&parameters)).await?;
             let mut object = list.items.into_iter().next();
-            if let WaitState::Met = question(object.as_ref()).await? {
+            if let WaitState::Met = check(object.as_ref()).await? {
                 return Ok(());
             }
             let version = list.metadata.resource_version.unwrap_or_default();
             let watch = WatchParams::default()
                 .fields(&format!("metadata.name={name}"))
                 .timeout(WATCH_SECONDS);
-            let stream = self.ask(api.watch(&watch, &version)).await?;
+            let stream = self.send(api.watch(&watch, &version)).await?;
             let mut stream = std::pin::pin!(stream);
             // A watch that ends or fails is opened again. Only the condition and the timeout end
             // the wait.
@@ -98,7 +98,7 @@ impl Cluster {
                     Ok(_) => break,
                     Err(_) => {}
                 }
-                if let WaitState::Met = question(object.as_ref()).await? {
+                if let WaitState::Met = check(object.as_ref()).await? {
                     return Ok(());
                 }
             }

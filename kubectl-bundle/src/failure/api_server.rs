@@ -76,9 +76,9 @@ fn denied_by_webhook(status: &Status) -> bool {
 pub(crate) fn exit(status: &Status) -> Exit {
     // The webhook of this project responds with 5xx or 429 if it could not decide.
     match status.code {
-        429 | 500..=599 => Exit::CannotTell,
-        _ if denied_by_webhook(status) => Exit::Refused,
-        401 | 403 | 422 => Exit::Refused,
+        429 | 500..=599 => Exit::Unknown,
+        _ if denied_by_webhook(status) => Exit::Rejected,
+        401 | 403 | 422 => Exit::Rejected,
         _ => Exit::Failed,
     }
 }
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn speaks_as_kubectl_does() {
+    fn messages_equal_those_of_kubectl() {
         let immutable = status(
             403,
             "bundle.spec is immutable",
@@ -109,14 +109,14 @@ mod tests {
             message(&immutable),
             "Error from server (bundle.spec is immutable): admission webhook \"vbundles.core.rukpak.io\" denied the request: bundle.spec is immutable"
         );
-        assert_eq!(exit(&immutable), Exit::Refused);
+        assert_eq!(exit(&immutable), Exit::Rejected);
 
         let away = status(
             500,
             "InternalError",
             "Internal error occurred: failed calling webhook",
         );
-        assert_eq!(exit(&away), Exit::CannotTell);
+        assert_eq!(exit(&away), Exit::Unknown);
         assert_eq!(
             exit(&status(404, "NotFound", "bundles \"x\" not found")),
             Exit::Failed

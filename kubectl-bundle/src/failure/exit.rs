@@ -14,9 +14,9 @@ pub(crate) enum Exit {
     /// The command line is invalid.
     Usage,
     /// A rule rejected the input.
-    Refused,
+    Rejected,
     /// The result is unknown because a dependency did not respond. Retry later.
-    CannotTell,
+    Unknown,
     /// `diff` found differences.
     Different,
 }
@@ -37,8 +37,8 @@ impl Exit {
             Self::Done => 0,
             Self::Failed | Self::Different => 1,
             Self::Usage => 2,
-            Self::Refused => 3,
-            Self::CannotTell => 4,
+            Self::Rejected => 3,
+            Self::Unknown => 4,
         }
     }
 }
@@ -48,8 +48,8 @@ impl From<Outcome> for Exit {
         match outcome {
             Outcome::Failed => Self::Failed,
             Outcome::Usage => Self::Usage,
-            Outcome::Refused => Self::Refused,
-            Outcome::CannotTell => Self::CannotTell,
+            Outcome::Refused => Self::Rejected,
+            Outcome::Unknown => Self::Unknown,
         }
     }
 }
@@ -70,8 +70,8 @@ mod tests {
             Exit::Done,
             Exit::Failed,
             Exit::Usage,
-            Exit::Refused,
-            Exit::CannotTell,
+            Exit::Rejected,
+            Exit::Unknown,
         ] {
             assert!(
                 TABLE.contains(&format!("\n  {}  ", exit.code())),

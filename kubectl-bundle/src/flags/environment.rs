@@ -221,7 +221,7 @@ impl Environment {
     pub(crate) fn password_source(&self, stdin: bool) -> PasswordSource {
         match &self.password {
             _ if stdin => PasswordSource::Stdin,
-            Some(password) => PasswordSource::Given(password.clone().into()),
+            Some(password) => PasswordSource::Environment(password.clone().into()),
             None => PasswordSource::Prompt,
         }
     }

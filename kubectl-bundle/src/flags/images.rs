@@ -1,6 +1,6 @@
 //! Flag for the container images in a folder.
 
-use bundle_core::images::Allowed;
+use bundle_core::images::MutableTagAllowlist;
 use clap::Args;
 
 use super::invalid_flag;
@@ -23,7 +23,7 @@ pub(crate) struct ImageFlags {
 
 impl ImageFlags {
     /// Returns the images that may have a moving tag or no tag.
-    pub(crate) fn settings(self) -> Outcome<Allowed> {
+    pub(crate) fn settings(self) -> Outcome<MutableTagAllowlist> {
         for pattern in &self.allow_mutable_tags {
             if let Some(why) = bundle_core::policy::glob::problem(pattern) {
                 return Err(invalid_flag("--allow-mutable-tags", &why)
@@ -31,7 +31,7 @@ impl ImageFlags {
                     .into());
             }
         }
-        Ok(Allowed {
+        Ok(MutableTagAllowlist {
             patterns: self.allow_mutable_tags,
         })
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bundle_core::policy::{IdentityName, RawSignature};
 use bundle_trust::keyless::SigningInput;
-use bundle_trust::sign::{self, Maker};
+use bundle_trust::sign::{self, SignerIdentity};
 use bundle_trust::verify::Content;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -116,11 +116,11 @@ impl Signer {
         ui: &mut Ui,
         payload: Payload,
         content: &Content<'_>,
-        already: &dyn Fn(&Maker) -> bool,
+        already: &dyn Fn(&SignerIdentity) -> bool,
     ) -> Outcome<SignatureResult> {
         match self {
             Self::Key { name, key } => {
-                let maker = Maker::Key(key.public().clone());
+                let maker = SignerIdentity::Key(key.public().clone());
                 let signature = if already(&maker) {
                     None
                 } else {
@@ -166,7 +166,7 @@ async fn by_certificate(
     services: &Services,
     payload: Payload,
     content: &Content<'_>,
-    already: &dyn Fn(&Maker) -> bool,
+    already: &dyn Fn(&SignerIdentity) -> bool,
 ) -> Outcome<SignatureResult> {
     let what = match &payload {
         Payload::Statement(payload) => SigningInput::Statement(payload.clone()),
@@ -184,11 +184,14 @@ async fn by_certificate(
         issuer: Some(issuer),
         ..SignerInfo::default()
     };
-    let maker = services.root.as_ref().map(|root| Maker::Certificate {
-        name: signed.identity().clone(),
-        root: root.clone(),
-        now: now(),
-    });
+    let maker = services
+        .root
+        .as_ref()
+        .map(|root| SignerIdentity::Certificate {
+            name: signed.identity().clone(),
+            root: root.clone(),
+            now: now(),
+        });
     if maker.as_ref().is_some_and(already) {
         return Ok(SignatureResult {
             signer: info,
@@ -207,7 +210,7 @@ async fn by_certificate(
         },
     };
     match &services.root {
-        Some(root) => Maker::Certificate {
+        Some(root) => SignerIdentity::Certificate {
             name: signed.identity().clone(),
             root: root.clone(),
             now: now(),

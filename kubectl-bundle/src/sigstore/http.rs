@@ -132,7 +132,10 @@ impl HttpClients {
 
     /// Sends a request. Returns the body, and `true` if the status is a success. Unlike
     /// [`send`](Self::send), this function returns the body of an error response.
-    pub(super) async fn ask(&self, ask: ServiceRequest) -> Outcome<(bool, Vec<u8>)> {
+    pub(super) async fn send_with_error_body(
+        &self,
+        ask: ServiceRequest,
+    ) -> Outcome<(bool, Vec<u8>)> {
         let answer = self.exchange(ask).await?;
         Ok((answer.status.is_success(), answer.body))
     }
@@ -192,7 +195,7 @@ impl HttpClients {
             }
             body.extend_from_slice(&chunk);
         }
-        let words = words(&body, ask.bearer.as_ref());
+        let words = service_message(&body, ask.bearer.as_ref());
         if status.is_server_error() || status.as_u16() == 429 {
             return Err(Finding::error(
                 codes::trust::SERVICE_UNREACHABLE,
@@ -220,7 +223,7 @@ fn rejected(service: &str, host: &str, why: &str) -> Finding {
 }
 
 /// Returns the message of a service on one line, with control characters and credentials removed.
-fn words(body: &[u8], shown: Option<&Credentials>) -> String {
+fn service_message(body: &[u8], shown: Option<&Credentials>) -> String {
     let text: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
     let text = match text.get("message").and_then(serde_json::Value::as_str) {
         Some(message) => message.to_owned(),

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bundle_trust::keyless::{
-    Ephemeral, Evidence, LogVersion, Signed, SigningInput, Token, check_timestamp,
+    Ephemeral, Evidence, KeylessSignature, LogVersion, SigningInput, Token, check_timestamp,
 };
 use bundle_trust::root::Root;
 use jiff::Timestamp;
@@ -95,7 +95,7 @@ impl Services {
     }
 
     /// Signs with an ephemeral key and a certificate for the identity of the token.
-    pub(crate) async fn sign(&self, what: SigningInput) -> Outcome<Signed> {
+    pub(crate) async fn sign(&self, what: SigningInput) -> Outcome<KeylessSignature> {
         let key = Ephemeral::new()?;
         let answer = self
             .http
@@ -112,7 +112,7 @@ impl Services {
 
     /// Returns the evidence for a signature: log entries, and timestamps if a timestamp authority
     /// is configured.
-    pub(crate) async fn evidence(&self, signed: &Signed) -> Outcome<Evidence> {
+    pub(crate) async fn evidence(&self, signed: &KeylessSignature) -> Outcome<Evidence> {
         let mut evidence = Evidence::default();
         for url in &self.urls.timestamps {
             let nonce = u64::try_from(Timestamp::now().as_nanosecond() & 0x3fff_ffff_ffff_ffff)

@@ -25,7 +25,7 @@ pub(super) struct TokenRequirements<'a> {
 #[derive(Debug, Clone)]
 pub(crate) enum TokenSource {
     /// Text of the flag: a token, a file with a token, or `-` for standard input.
-    Given(Secret),
+    Flag(Secret),
     /// Token in an environment variable, as GitLab sets it.
     Environment(Secret),
     /// File with a token that the cluster refreshes.
@@ -75,7 +75,7 @@ impl TokenSource {
         match self {
             Self::Environment(token) => Ok(token),
             Self::File(path) => files::read_text(&path).map(Secret::from),
-            Self::Given(given) => {
+            Self::Flag(given) => {
                 let text = given.expose();
                 let path = Path::new(text);
                 if text == "-" || path.is_file() || !text.contains('.') {

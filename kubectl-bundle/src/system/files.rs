@@ -10,7 +10,7 @@ use crate::failure::{Failure, Outcome};
 /// Mode of a file that only its owner can read.
 pub(crate) const SECRET: u32 = 0o600;
 /// Mode of a file that all users can read.
-pub(crate) const OPEN: u32 = 0o644;
+pub(crate) const PUBLIC_FILE_MODE: u32 = 0o644;
 
 /// Maximum size of files with keys, policies or manifests, in bytes.
 const MAX_FILE_BYTES: u64 = 10 << 20;
@@ -133,11 +133,11 @@ pub(crate) fn create_all(targets: &[(PathBuf, Vec<u8>)], overwrite: bool) -> Out
     let mut done: Vec<(&Path, Option<Vec<u8>>)> = Vec::new();
     for (path, content) in targets {
         let before = fs_err::read(path).ok();
-        if let Err(error) = put(path, content, overwrite) {
+        if let Err(error) = write_file(path, content, overwrite) {
             for (path, before) in done {
                 // The first error is the cause, so an error of the restoration is ignored.
                 let _ = match before {
-                    Some(before) => put(path, &before, true),
+                    Some(before) => write_file(path, &before, true),
                     None => fs_err::remove_file(path),
                 };
             }
@@ -148,13 +148,13 @@ pub(crate) fn create_all(targets: &[(PathBuf, Vec<u8>)], overwrite: bool) -> Out
     Ok(())
 }
 
-fn put(path: &Path, content: &[u8], overwrite: bool) -> std::io::Result<()> {
+fn write_file(path: &Path, content: &[u8], overwrite: bool) -> std::io::Result<()> {
     if let Some(parent) = path.parent()
         && !parent.as_os_str().is_empty()
     {
         fs_err::create_dir_all(parent)?;
     }
-    let file = temporary(path, content, OPEN)?;
+    let file = temporary(path, content, PUBLIC_FILE_MODE)?;
     let written = if overwrite {
         file.persist(path)
     } else {
@@ -200,7 +200,7 @@ pub(crate) fn replace(path: &Path, content: &[u8], may_replace: impl Fn(&[u8]) -
     let folder = path.parent().unwrap_or(Path::new("."));
     fs_err::create_dir_all(folder)
         .and_then(|()| {
-            let file = temporary(path, content, OPEN)?;
+            let file = temporary(path, content, PUBLIC_FILE_MODE)?;
             file.persist(path).map_err(|error| error.error)
         })
         .map(drop)

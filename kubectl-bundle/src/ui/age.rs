@@ -1,7 +1,7 @@
 //! Ages in the format of kubectl's AGE column.
 
 /// Returns the text for a number of seconds.
-pub(crate) fn short(seconds: i64) -> String {
+pub(crate) fn format(seconds: i64) -> String {
     let minute = 60;
     let hour = 60 * minute;
     let day = 24 * hour;
@@ -45,7 +45,7 @@ mod tests {
             (49 * 3600, "2d1h"),
             (9 * 86400, "9d"),
         ] {
-            assert_eq!(short(seconds), text);
+            assert_eq!(format(seconds), text);
         }
     }
 }

@@ -14,7 +14,7 @@ pub(crate) type Password = Zeroizing<String>;
 #[derive(Debug, Clone)]
 pub(crate) enum PasswordSource {
     /// Environment variable.
-    Given(Password),
+    Environment(Password),
     /// First line of standard input.
     Stdin,
     /// Prompt on the terminal.
@@ -31,7 +31,7 @@ impl PasswordSource {
     /// Returns the password of an existing key.
     pub(crate) fn get(&self, prompt: &str) -> Outcome<Password> {
         match self {
-            Self::Given(password) => Ok(password.clone()),
+            Self::Environment(password) => Ok(password.clone()),
             Self::Stdin => {
                 let mut line = Zeroizing::new(String::new());
                 let read = std::io::stdin()
@@ -65,7 +65,7 @@ impl PasswordSource {
     }
 
     /// Returns the password for a new key. A prompt requests the password twice.
-    pub(crate) fn choose(&self) -> Outcome<Password> {
+    pub(crate) fn get_new_password(&self) -> Outcome<Password> {
         let first = self.get("Password for the private key")?;
         if matches!(self, Self::Prompt) && *self.get("Repeat the password")? != *first {
             return Err(

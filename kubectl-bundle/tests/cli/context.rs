@@ -83,7 +83,7 @@ impl Context {
 
     /// Starts a registry in this process.
     pub(crate) fn registry(&mut self) -> Registry {
-        let registry = self.runtime.block_on(Registry::honest()).unwrap();
+        let registry = self.runtime.block_on(Registry::without_faults()).unwrap();
         self.replace(registry.host(), "[REGISTRY]");
         registry
     }
@@ -115,7 +115,7 @@ impl Context {
     /// Runs a command and returns exit code, stdout and stderr.
     pub(crate) fn finish(&self, command: &mut Command) -> String {
         let output = command.output().unwrap();
-        self.calm(&format!(
+        self.normalize(&format!(
             "exit code: {}\n----- stdout -----\n{}----- stderr -----\n{}",
             output.status.code().unwrap(),
             String::from_utf8_lossy(&output.stdout),
@@ -137,7 +137,7 @@ impl Context {
     }
 
     /// Shortens digests, and applies [`replace`](Self::replace).
-    fn calm(&self, text: &str) -> String {
+    fn normalize(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for (from, to) in &self.replaced {
             text = text.replace(from, to);

@@ -3,7 +3,7 @@
 
 use bundle_core::diagnostic::Findings;
 use bundle_core::review::config_maps::{ConfigMapOperation, judge_config_map};
-use bundle_core::review::{Stamping, Verdict};
+use bundle_core::review::{StampChange, Verdict};
 
 use super::review::Request;
 use super::{Admission, Lookups};
@@ -47,13 +47,13 @@ impl<L: Lookups> Admission<L> {
         let ReviewedConfigMap { name, operation } = *reviewed;
         let admitted = || Verdict::Admit {
             warnings: Findings::default(),
-            stamp: Stamping::None,
+            stamp: StampChange::None,
         };
         if operation == (ConfigMapOperation::Create { is_immutable: true }) {
             return admitted();
         }
         match self.lookups.bundles_of_config_map(name).await {
-            Err(unknown) => Verdict::CannotTell(unknown.into()),
+            Err(unknown) => Verdict::Unknown(unknown.into()),
             Ok(bundles) => judge_config_map(name, operation, &bundles)
                 .map_or_else(admitted, |finding| Verdict::Refuse(finding.into())),
         }

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bundle_core::diagnostic::{Finding, Findings, codes};
 use bundle_core::names::KubeName;
-use bundle_core::policy::{Named, Policy};
-use bundle_core::review::{Class, Stamping, Verdict};
+use bundle_core::policy::{Policy, ReferencedText};
+use bundle_core::review::{Class, StampChange, Verdict};
 use bundle_trust::proof;
 use jiff::Timestamp;
 use serde_json::Value;
@@ -28,7 +28,7 @@ pub(super) fn judge(
 ) -> Verdict {
     let admit = |warnings| Verdict::Admit {
         warnings,
-        stamp: Stamping::None,
+        stamp: StampChange::None,
     };
     let kept = old.is_some_and(|old| old["spec"] == new["spec"]);
     if kept || new["metadata"]["deletionTimestamp"].is_string() {
@@ -54,13 +54,13 @@ fn policy_problems(name: &str, spec: &Value, now: Timestamp) -> Findings {
         codes::trust::CANNOT_TELL,
         "it is read when the policy is used",
     );
-    let unread = |names: BTreeSet<&KubeName>| -> BTreeMap<String, Named> {
+    let unread = |names: BTreeSet<&KubeName>| -> BTreeMap<String, ReferencedText> {
         names
             .into_iter()
-            .map(|name| (name.to_string(), Named::Unavailable(later.clone())))
+            .map(|name| (name.to_string(), ReferencedText::Unavailable(later.clone())))
             .collect()
     };
     let (secrets, roots) = (unread(policy.secrets()), unread(policy.config_maps()));
     let policy = policy.with_secrets(&secrets).with_config_maps(&roots);
-    proof::ready(&policy, now).problems
+    proof::ready_policy(&policy, now).problems
 }

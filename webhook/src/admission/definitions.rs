@@ -6,14 +6,14 @@ use bundle_api::names::{FIELD_MANAGER, LABEL_OWNER_KIND, LABEL_OWNER_NAME};
 use bundle_core::diagnostic::{Finding, Findings, codes};
 use bundle_core::names::{KubeName, NameKind};
 use bundle_core::plan::crd_upgrade::guard::{DefinitionOwner, is_safe_update, judge_update};
-use bundle_core::review::{CheckedDeploymentSpec, Kind, Stamping, Verdict};
+use bundle_core::review::{CheckedDeploymentSpec, Kind, StampChange, Verdict};
 use serde_json::Value;
 use tokio::time::Instant;
 
 use super::review::Request;
 use super::stamps::stamping;
 use super::{Admission, Lookups, rejections};
-use crate::heavy;
+use crate::blocking;
 
 const GROUP: &str = "apiextensions.k8s.io";
 const KIND: &str = "CustomResourceDefinition";
@@ -29,7 +29,7 @@ pub(super) fn is_update(request: &Request) -> bool {
 
 /// Returns true for a dry run with the field manager of the pod. A dry run stores nothing. The pod
 /// and the plugin send such dry runs as the requester, after they have compared the definitions.
-fn is_trial(request: &Request) -> bool {
+fn is_dry_run_with_pod_manager(request: &Request) -> bool {
     let options = request.options.as_ref();
     let manager = options.map(|options| options.field_manager.as_str());
     request.dry_run == Some(true) && manager == Some(FIELD_MANAGER)
@@ -49,7 +49,7 @@ pub(super) fn owner_unknown(definition: &str, why: &str) -> Finding {
 fn admitted(warnings: Findings) -> Verdict {
     Verdict::Admit {
         warnings,
-        stamp: Stamping::None,
+        stamp: StampChange::None,
     }
 }
 
@@ -61,7 +61,10 @@ impl<L: Lookups> Admission<L> {
         let is_selected = [live, new]
             .into_iter()
             .any(|object| label(object, LABEL_OWNER_KIND) == Some(Kind::BundleDeployment.as_str()));
-        if !is_selected || is_trial(request) || heavy::run(|| is_safe_update(live, new)) {
+        if !is_selected
+            || is_dry_run_with_pod_manager(request)
+            || blocking::run(|| is_safe_update(live, new))
+        {
             return admitted(Findings::default());
         }
         let until = Instant::now() + self.deadline;
@@ -69,17 +72,17 @@ impl<L: Lookups> Admission<L> {
         let findings = match owner {
             Err(_) => {
                 let late = rejections::deadline_exceeded(self.deadline);
-                return Verdict::CannotTell(late.into());
+                return Verdict::Unknown(late.into());
             }
             Ok(Err(why)) => {
-                return Verdict::CannotTell(owner_unknown(&request.name, &why).into());
+                return Verdict::Unknown(owner_unknown(&request.name, &why).into());
             }
             // No inventory records the definition, so it belongs to no BundleDeployment, even with
             // the label.
             Ok(Ok(None)) => return admitted(Findings::default()),
             Ok(Ok(Some(owner))) => {
                 let requester = request.requester.service_account();
-                heavy::run(|| judge_update(live, new, &owner, requester))
+                blocking::run(|| judge_update(live, new, &owner, requester))
             }
         };
         if findings.has_errors() {
@@ -123,7 +126,8 @@ impl<L: Lookups> Admission<L> {
         let moment = self.seal_moment(self.lookups.now());
         let is_vouched = self.lookups.with_stamp_key(|key| {
             let name = &recorded.deployment;
-            stamping::vouched(key, Kind::BundleDeployment, name, &deployment, &moment).is_some()
+            stamping::confirmed_facts(key, Kind::BundleDeployment, name, &deployment, &moment)
+                .is_some()
         });
         let spec = CheckedDeploymentSpec::parse(&deployment["spec"]).ok();
         let spec = spec.filter(|_| is_vouched);

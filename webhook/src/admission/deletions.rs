@@ -8,9 +8,9 @@ use bundle_core::names::{KubeName, NameKind};
 use bundle_core::review::deletion::{
     Deletion, DeletionFacts, OwnerFact, has_finalizer, is_guarded_update, judge_deletion, too_early,
 };
-use bundle_core::review::owners::owner_of_another;
-use bundle_core::review::{ConfirmedFacts, Kind, Stamping, Verdict};
-use bundle_core::rights::Question;
+use bundle_core::review::owners::reject_owner_reference;
+use bundle_core::review::{ConfirmedFacts, Kind, StampChange, Verdict};
+use bundle_core::rights::AccessReview;
 use futures::future::{OptionFuture, join_all};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -33,13 +33,13 @@ pub(super) fn kind(request: &Request) -> Option<Kind> {
 impl<L: Lookups> Admission<L> {
     /// Returns the verdict of the validating call on a deletion.
     pub(super) async fn deletion(&self, request: &Request, kind: Kind) -> Verdict {
-        let findings = self.judged_deletion(request, kind, false).await;
+        let findings = self.findings_of_deletion(request, kind, false).await;
         match findings.outcome() {
             None => Verdict::Admit {
                 warnings: findings,
-                stamp: Stamping::None,
+                stamp: StampChange::None,
             },
-            Some(Outcome::CannotTell) => Verdict::CannotTell(findings),
+            Some(Outcome::Unknown) => Verdict::Unknown(findings),
             Some(_) => Verdict::Refuse(findings),
         }
     }
@@ -54,14 +54,19 @@ impl<L: Lookups> Admission<L> {
         {
             return None;
         }
-        let findings = self.judged_deletion(request, kind, true).await;
+        let findings = self.findings_of_deletion(request, kind, true).await;
         match findings.outcome()? {
-            Outcome::CannotTell => Some(Verdict::CannotTell(findings)),
+            Outcome::Unknown => Some(Verdict::Unknown(findings)),
             _ => Some(Verdict::Refuse(findings)),
         }
     }
 
-    async fn judged_deletion(&self, request: &Request, kind: Kind, is_update: bool) -> Findings {
+    async fn findings_of_deletion(
+        &self,
+        request: &Request,
+        kind: Kind,
+        is_update: bool,
+    ) -> Findings {
         let until = Instant::now() + self.deadline;
         let judging = async {
             let own = self.lookups.own_user().await;
@@ -102,7 +107,7 @@ impl<L: Lookups> Admission<L> {
                 && !deletion.is_foreign(&facts)
                 && !deletion.is_by_recorded(&facts);
             if is_taken_over {
-                let owner = owner_of_another(deletion.name, &request.object);
+                let owner = reject_owner_reference(deletion.name, &request.object);
                 findings.extend(owner);
             }
             findings
@@ -121,11 +126,11 @@ impl<L: Lookups> Admission<L> {
         let owner = deletion.owner().map(async |(name, uid)| {
             // The owner reference contains an invalid name, so no object can have this name.
             let Ok(name) = KubeName::parse(NameKind::Subdomain, name) else {
-                return OwnerFact::Going;
+                return OwnerFact::DeletedOrAbsent;
             };
             match lookups.deployment(&name).await {
                 Ok(Some(found)) if is_staying(&found, uid) => OwnerFact::Present,
-                Ok(_) => OwnerFact::Going,
+                Ok(_) => OwnerFact::DeletedOrAbsent,
                 Err(why) => OwnerFact::Unavailable(why),
             }
         });
@@ -136,8 +141,9 @@ impl<L: Lookups> Admission<L> {
                 ..DeletionFacts::default()
             };
         }
-        let may =
-            async |question: Question| lookups.has_permission(deletion.requester, &question).await;
+        let may = async |question: AccessReview| {
+            lookups.has_permission(deletion.requester, &question).await
+        };
         let classes = deletion.classes();
         let classes = join_all(classes.iter().map(async |name| {
             let asked = may(on_class(verb::USE, name, lookups.system_namespace()));
@@ -145,7 +151,7 @@ impl<L: Lookups> Admission<L> {
             (name.clone(), class, allowed)
         }));
         let resource = deletion.kind.plural();
-        let manages = may(Question::resource(
+        let manages = may(AccessReview::resource(
             verb::MANAGE,
             GROUP,
             resource,
@@ -173,7 +179,7 @@ impl<L: Lookups> Admission<L> {
         let (kind, name, object) = (deletion.kind, deletion.name, deletion.object);
         let moment = self.seal_moment(self.lookups.now());
         self.lookups
-            .with_stamp_key(|key| stamping::vouched(key, kind, name, object, &moment))
+            .with_stamp_key(|key| stamping::confirmed_facts(key, kind, name, object, &moment))
     }
 }
 

@@ -34,7 +34,7 @@ use crate::shared::Shared;
 use crate::telemetry::metrics::{Metrics, ReviewOutcome};
 use crate::telemetry::spans;
 use lookups::cache::ReviewCache;
-use received::Received;
+use received::ReceivedReview;
 use review::Request;
 
 /// The state that the handlers of `/validate` and `/mutate` share.
@@ -84,13 +84,13 @@ pub fn routes<L: Lookups>(admission: Arc<Admission<L>>) -> Router {
 
 async fn validate<L: Lookups>(
     State(admission): State<Arc<Admission<L>>>,
-    received: Received,
+    received: ReceivedReview,
 ) -> Response {
-    let Received {
+    let ReceivedReview {
         request, started, ..
     } = &received;
     let verdict = async {
-        let verdict = admission.validated(request).await;
+        let verdict = admission.validating_verdict(request).await;
         admission.record_verdict(request, &verdict, *started);
         verdict
     }
@@ -106,10 +106,13 @@ async fn validate<L: Lookups>(
 
 async fn mutate<L: Lookups>(
     State(admission): State<Arc<Admission<L>>>,
-    received: Received,
+    received: ReceivedReview,
 ) -> Response {
     let request = &received.request;
-    let mutated = admission.mutated(request).instrument(request.span()).await;
+    let mutated = admission
+        .mutating_patch(request)
+        .instrument(request.span())
+        .await;
     let review = match mutated {
         // The response to the validating call reports rejections and warnings.
         Ok(patch) => review::allowed(&request.uid, &[], &patch),
@@ -124,7 +127,7 @@ impl<L: Lookups> Admission<L> {
         let outcome = match verdict {
             Verdict::Admit { .. } => ReviewOutcome::Admitted,
             Verdict::Refuse(_) => ReviewOutcome::Refused,
-            Verdict::CannotTell(_) => ReviewOutcome::CannotTell,
+            Verdict::Unknown(_) => ReviewOutcome::CannotTell,
         };
         let code = verdict.findings().first().map(|finding| finding.code);
         let kind = match request.kind.kind.as_str() {

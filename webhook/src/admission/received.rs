@@ -36,7 +36,7 @@ const MIN_BODY_RATE: u64 = 1 << 20;
 const MESSAGE_BYTES: usize = 512;
 
 /// A parsed review, with its reserved memory.
-pub(super) struct Received {
+pub(super) struct ReceivedReview {
     pub(super) request: Request,
     /// Time at which the last byte of the review arrived.
     pub(super) started: Instant,
@@ -50,7 +50,7 @@ struct HeldBody {
     _share: Share,
 }
 
-impl<L: Lookups> FromRequest<Arc<Admission<L>>> for Received {
+impl<L: Lookups> FromRequest<Arc<Admission<L>>> for ReceivedReview {
     type Rejection = Response;
 
     async fn from_request(
@@ -65,19 +65,19 @@ impl<L: Lookups> Admission<L> {
     /// Returns the response to a review. The response uses the reserved memory of the review until
     /// the response is sent. A longer response reserves further memory of the requester. If no
     /// memory is free, the response is a short message to retry.
-    pub(super) fn respond(&self, received: Received, review: &Value) -> Response {
-        let Received {
+    pub(super) fn respond(&self, received: ReceivedReview, review: &Value) -> Response {
+        let ReceivedReview {
             request, mut share, ..
         } = received;
         let mut body = review.to_string();
-        let pool = &self.budget.trees;
+        let pool = &self.budget.parsed_objects;
         let mut shares = Vec::new();
         let longer = (body.len() as u64).saturating_sub(share.weight());
         if longer > 0 {
             let caps = Budget::half(pool, &request.requester.user);
             shares.extend(pool.try_take(longer, caps));
             if shares.is_empty() {
-                let verdict = Verdict::CannotTell(rejections::no_memory_for_response().into());
+                let verdict = Verdict::Unknown(rejections::no_memory_for_response().into());
                 let refusal = text::refusal(&verdict);
                 let review = refusal.map(|refusal| review::denied(&request.uid, &refusal, &[]));
                 body = review.unwrap_or_default().to_string();
@@ -99,7 +99,7 @@ impl<L: Lookups> Admission<L> {
         self.deadline / 2
     }
 
-    async fn receive(&self, request: HttpRequest) -> Result<Received, Response> {
+    async fn receive(&self, request: HttpRequest) -> Result<ReceivedReview, Response> {
         let received = Instant::now();
         let announced = content_length(&request);
         let length = announced.unwrap_or(BODY_LIMIT);
@@ -152,7 +152,7 @@ impl<L: Lookups> Admission<L> {
         let parsed = self.parsed((body, share), review::read).await;
         let (request, (body, share)) = parsed.map_err(|why| self.malformed(&why, started))?;
         drop(body);
-        Ok(Received {
+        Ok(ReceivedReview {
             request,
             started,
             share,
@@ -194,12 +194,12 @@ impl<L: Lookups> Admission<L> {
             .map(|request| request.memory().0)
             .unwrap_or_default()
             .saturating_add(body as u64);
-        let pool = &self.budget.trees;
+        let pool = &self.budget.parsed_objects;
         let caps = Budget::half(pool, requester);
         let _waiting = if weight <= pool.capacity() && pool.is_capped(weight, &caps) {
-            let Some(waiting) = self.wait_for_own(requester, body) else {
+            let Some(waiting) = self.wait_for_review_of_requester(requester, body) else {
                 let finding = rejections::memory_of_requester_in_use();
-                return Err(self.answered(request, finding, started));
+                return Err(self.rejection_response(request, finding, started));
             };
             Some(waiting)
         } else {
@@ -213,14 +213,14 @@ impl<L: Lookups> Admission<L> {
             }
             None => rejections::no_memory(self.memory_timeout()),
         };
-        Err(self.answered(request, finding, started))
+        Err(self.rejection_response(request, finding, started))
     }
 
     /// Reserves memory for a small body that waits for other reviews of its requester, up to a
     /// quarter of the memory for waiting bodies. Returns `None` if this quarter is in use or the
     /// body is large. The review must then not wait, because its body uses memory that bodies of
     /// other requesters need.
-    fn wait_for_own(&self, requester: &str, body: usize) -> Option<Share> {
+    fn wait_for_review_of_requester(&self, requester: &str, body: usize) -> Option<Share> {
         if body > SMALL_BODY {
             return None;
         }
@@ -229,7 +229,7 @@ impl<L: Lookups> Admission<L> {
     }
 
     /// Returns the response to a review that was not parsed.
-    fn answered(
+    fn rejection_response(
         &self,
         request: Option<&RequestEnvelope>,
         finding: Finding,
@@ -237,12 +237,12 @@ impl<L: Lookups> Admission<L> {
     ) -> Response {
         let code = finding.code;
         let verdict = if code == codes::review::BUSY {
-            Verdict::CannotTell(finding.into())
+            Verdict::Unknown(finding.into())
         } else {
             Verdict::Refuse(finding.into())
         };
         let outcome = match &verdict {
-            Verdict::CannotTell(_) => ReviewOutcome::CannotTell,
+            Verdict::Unknown(_) => ReviewOutcome::CannotTell,
             _ => ReviewOutcome::Refused,
         };
         self.count(outcome, code, started);

@@ -4,7 +4,8 @@ use bundle_cluster::review;
 use bundle_core::diagnostic::{Finding, Findings, codes};
 use bundle_core::review::text::{self, Refusal};
 use bundle_core::review::{
-    ConfirmedFacts, Kind, Requester, SealMoment, StampState, Stamping, Subject, Verdict, VouchState,
+    ConfirmedFacts, Kind, Requester, SealCheckContext, SealState, StampChange, StampState, Subject,
+    Verdict,
 };
 use jiff::Timestamp;
 use serde_json::Value;
@@ -35,7 +36,7 @@ struct ReviewedWrite<'a> {
 
 impl<L: Lookups> Admission<L> {
     /// Returns the verdict of the validating call.
-    pub(super) async fn validated(&self, request: &Request) -> Verdict {
+    pub(super) async fn validating_verdict(&self, request: &Request) -> Verdict {
         if let Some(kind) = deletions::kind(request) {
             return self.deletion(request, kind).await;
         }
@@ -50,7 +51,7 @@ impl<L: Lookups> Admission<L> {
             return refused;
         }
         let Some(kind) = kind(request) else {
-            return unjudged(request);
+            return verdict_without_review(request);
         };
         if let Some(refused) = self.guarded_update(request, kind).await {
             return refused;
@@ -62,14 +63,17 @@ impl<L: Lookups> Admission<L> {
         let key = cache::key(&write.subject, &request.requester);
         let verdict = match self.memory.take(&key).await {
             Some(verdict) => verdict,
-            None => self.judged(&write.subject, &request.requester, until).await,
+            None => {
+                self.verdict_of_write(&write.subject, &request.requester, until)
+                    .await
+            }
         };
         self.stamp_unchanged(verdict, &write)
     }
 
     /// Returns the patch of the mutating call. Rejects only requests that would never reach the
     /// validating call.
-    pub(super) async fn mutated(&self, request: &Request) -> Result<Vec<Value>, Refusal> {
+    pub(super) async fn mutating_patch(&self, request: &Request) -> Result<Vec<Value>, Refusal> {
         let Some(kind) = kind(request) else {
             return Ok(Vec::new());
         };
@@ -89,7 +93,9 @@ impl<L: Lookups> Admission<L> {
         let name = generated.as_deref().unwrap_or(&request.name);
         let until = Instant::now() + self.deadline;
         let write = self.reviewed_write(request, kind, name, until).await;
-        let verdict = self.judged(&write.subject, &request.requester, until).await;
+        let verdict = self
+            .verdict_of_write(&write.subject, &request.requester, until)
+            .await;
         // The schema rejects a name that is too long before the validating call. The message
         // depends on the version of the API server.
         let too_long = |finding: &Finding| finding.code == codes::review::NAME_TOO_LONG;
@@ -99,7 +105,7 @@ impl<L: Lookups> Admission<L> {
         let stamping = match &verdict {
             Verdict::Admit { stamp, .. } => stamp,
             // The validating call rejects the write.
-            Verdict::Refuse(_) | Verdict::CannotTell(_) => &Stamping::None,
+            Verdict::Refuse(_) | Verdict::Unknown(_) => &StampChange::None,
         };
         let wanted = Self::wanted(stamping, &write);
         if let WantedStamp::Stamp(stamp) = &wanted {
@@ -132,8 +138,8 @@ impl<L: Lookups> Admission<L> {
             self.lookups
                 .with_stamp_key(|key| stamping::state(key, kind, name, old, &moment))
         });
-        let is_sealed = matches!(state, Some(VouchState::Sealed(_)));
-        let vouched = state.and_then(|state| state.vouched().ok());
+        let is_sealed = matches!(state, Some(SealState::Sealed(_)));
+        let vouched = state.and_then(|state| state.confirmed_facts().ok());
         let admits = old.is_some_and(|old| {
             self.lookups
                 .with_stamp_key(|key| stamping::admits(key, kind, name, old, &request.object))
@@ -174,15 +180,15 @@ impl<L: Lookups> Admission<L> {
 
     /// Returns the current time, and the start of the period in which the registrations have been
     /// intact, so that every write was reviewed.
-    pub(super) fn seal_moment(&self, now: Timestamp) -> SealMoment {
-        SealMoment {
+    pub(super) fn seal_moment(&self, now: Timestamp) -> SealCheckContext {
+        SealCheckContext {
             now: now.as_millisecond(),
             intact_since: self.lookups.intact_since().map(Timestamp::as_millisecond),
         }
     }
 
     /// Returns the facts that a Bundle inherits if the pod creates the Bundle.
-    async fn inherited(&self, bundle: &Value, moment: &SealMoment) -> Option<InheritedStamp> {
+    async fn inherited(&self, bundle: &Value, moment: &SealCheckContext) -> Option<InheritedStamp> {
         let owner = OwnerDeployment::read(bundle)?;
         // The requester controls the owner reference, so the name may be invalid.
         let name = owner.name.parse().ok()?;
@@ -198,7 +204,7 @@ impl<L: Lookups> Admission<L> {
     }
 
     /// Collects the facts and computes the verdict, within the deadline.
-    async fn judged(
+    async fn verdict_of_write(
         &self,
         subject: &Subject<'_>,
         requester: &Requester,
@@ -209,11 +215,11 @@ impl<L: Lookups> Admission<L> {
         tokio::time::timeout_at(until, judging)
             .await
             .unwrap_or_else(|_| {
-                Verdict::CannotTell(rejections::deadline_exceeded(self.deadline).into())
+                Verdict::Unknown(rejections::deadline_exceeded(self.deadline).into())
             })
     }
 
-    fn wanted(stamping: &Stamping, write: &ReviewedWrite<'_>) -> WantedStamp {
+    fn wanted(stamping: &StampChange, write: &ReviewedWrite<'_>) -> WantedStamp {
         StampInput {
             subject: &write.subject,
             requester: &write.requester,
@@ -233,8 +239,10 @@ impl<L: Lookups> Admission<L> {
         };
         let found = stored_object::stamp_in_review(write.subject.new);
         let wanted = Self::wanted(stamp, write);
-        let is_wanted = self.lookups.with_stamp_key(|key| wanted.is(key, found));
-        if write.subject.is_leaving() || is_wanted {
+        let is_wanted = self
+            .lookups
+            .with_stamp_key(|key| wanted.matches(key, found));
+        if write.subject.is_deleted_unconfirmed() || is_wanted {
             return verdict;
         }
         let field = format!(
@@ -271,7 +279,7 @@ pub(super) fn kind(request: &Request) -> Option<Kind> {
 }
 
 /// Returns the verdict on a request that this module does not review.
-fn unjudged(request: &Request) -> Verdict {
+fn verdict_without_review(request: &Request) -> Verdict {
     let ours = request.kind.group == bundle_api::names::GROUP;
     let writes = request.sub_resource.is_empty() && request.operation != "DELETE";
     if ours && configuration::is_known(&request.kind.kind) && writes {
@@ -281,6 +289,6 @@ fn unjudged(request: &Request) -> Verdict {
     }
     Verdict::Admit {
         warnings: Findings::default(),
-        stamp: Stamping::None,
+        stamp: StampChange::None,
     }
 }

@@ -30,12 +30,12 @@ pub struct LookupMemory {
     trees: Pool,
     requester: String,
     timeout: Duration,
-    held: Mutex<Held>,
+    held: Mutex<HeldMemory>,
     refused: AtomicBool,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct HeldMemory {
     bytes: u64,
     shares: Vec<Share>,
 }
@@ -46,7 +46,7 @@ impl LookupMemory {
     pub fn new(budget: &Budget, requester: &str, timeout: Duration) -> Self {
         Self {
             small: budget.small_lookups.clone(),
-            trees: budget.trees.clone(),
+            trees: budget.parsed_objects.clone(),
             requester: requester.to_owned(),
             timeout,
             held: Mutex::default(),
@@ -77,7 +77,7 @@ impl LookupMemory {
         let mut caps = Budget::half(&self.trees, &self.requester);
         caps.push(Cap {
             key: "lookups at images".to_owned(),
-            most: self.trees.capacity() / 4 * 3,
+            limit: self.trees.capacity() / 4 * 3,
         });
         caps
     }
@@ -126,7 +126,7 @@ mod tests {
 
     fn budget(trees: u64) -> Budget {
         Budget {
-            trees: Pool::new(trees),
+            parsed_objects: Pool::new(trees),
             ..Budget::new(super::super::DEFAULT_LIMIT)
         }
     }
@@ -157,7 +157,7 @@ mod tests {
         assert!(begun(&budget, "ana", ORDINARY).is_some());
         assert!(lookup_memory(&budget, "bob").grow(4 * MIB).await);
         drop(first);
-        assert_eq!(budget.trees.used(), 0);
+        assert_eq!(budget.parsed_objects.used(), 0);
         assert!(second.grow(8 * MIB).await);
     }
 
@@ -168,7 +168,7 @@ mod tests {
         assert!(lookups[0].grow(6 * MIB).await);
         assert!(lookups[1].grow(6 * MIB).await);
         assert!(!lookup_memory(&budget, "eve").grow(MIB).await);
-        let objects = budget.trees.take(4 * MIB, Vec::new());
+        let objects = budget.parsed_objects.take(4 * MIB, Vec::new());
         assert!(objects.now_or_never().is_some());
     }
 
@@ -183,7 +183,7 @@ mod tests {
                 })
                 .collect();
             assert!(!held.is_empty());
-            let used = (budget.small_lookups.used(), budget.trees.used());
+            let used = (budget.small_lookups.used(), budget.parsed_objects.used());
             let most = if requesters == 1 {
                 (budget.small_lookups.capacity() / SMALL_PARTS, 8 * MIB)
             } else {
@@ -193,7 +193,10 @@ mod tests {
             // Every lookup counts, including a lookup that waits for its first response.
             assert!(used.0 + used.1 >= held.len() as u64 * (OVERHEAD + STALLED));
             drop(held);
-            assert_eq!((budget.small_lookups.used(), budget.trees.used()), (0, 0));
+            assert_eq!(
+                (budget.small_lookups.used(), budget.parsed_objects.used()),
+                (0, 0)
+            );
         }
     }
 

@@ -85,7 +85,7 @@ pub fn requester_key(requester: &str) -> String {
 #[derive(Debug)]
 pub struct Budget {
     /// Memory for large bodies of reviews until the bodies are parsed, in bytes, by client address.
-    /// This memory is always reserved before [`Budget::trees`].
+    /// This memory is always reserved before [`Budget::parsed_objects`].
     pub bodies: Pool,
     /// Memory for small bodies of reviews, in bytes, by client address.
     pub small_bodies: Pool,
@@ -98,7 +98,7 @@ pub struct Budget {
     pub waiting_bodies: Pool,
     /// Memory for parsed objects of reviews, and for registry responses about their images
     /// (`lookups`), in bytes, by requester.
-    pub trees: Pool,
+    pub parsed_objects: Pool,
     /// Memory for registry responses about ordinary images, in bytes, by requester.
     pub small_lookups: Pool,
     /// Memory for parsed content of bundles and its files, in bytes, by requester.
@@ -141,7 +141,7 @@ impl Budget {
             large_arrivals: Pool::new(LARGE_ARRIVALS),
             small_arrivals: Pool::new(SMALL_ARRIVALS),
             waiting_bodies: Pool::new(SMALL_BODIES),
-            trees: Pool::new(reviews - small_lookups),
+            parsed_objects: Pool::new(reviews - small_lookups),
             small_lookups: Pool::new(small_lookups),
             content: Pool::new(shared - reviews - transfers * TRANSFER),
             transfers: Pool::new(transfers),
@@ -165,7 +165,7 @@ impl Budget {
     pub fn part(pool: &Pool, requester: &str, parts: u64) -> Vec<Cap> {
         vec![Cap {
             key: requester_key(requester),
-            most: pool.capacity() / parts,
+            limit: pool.capacity() / parts,
         }]
     }
 
@@ -173,7 +173,7 @@ impl Budget {
     pub fn half_of_user(pool: &Pool, user: &str) -> Vec<Cap> {
         vec![Cap {
             key: format!("user {user}"),
-            most: pool.capacity() / 2,
+            limit: pool.capacity() / 2,
         }]
     }
 
@@ -189,7 +189,7 @@ impl Budget {
     pub fn by_address(pool: &Pool, client: IpAddr) -> Vec<Cap> {
         vec![Cap {
             key: format!("address {client}"),
-            most: pool.capacity() / 4 * 3,
+            limit: pool.capacity() / 4 * 3,
         }]
     }
 
@@ -199,11 +199,11 @@ impl Budget {
         vec![
             Cap {
                 key: requester_key(requester),
-                most: (self.transfers.capacity() / 4).max(1),
+                limit: (self.transfers.capacity() / 4).max(1),
             },
             Cap {
                 key: format!("registry {registry}"),
-                most: PER_REGISTRY,
+                limit: PER_REGISTRY,
             },
         ]
     }
@@ -268,7 +268,7 @@ mod tests {
         for limit in [SMALLEST_LIMIT, DEFAULT_LIMIT, 512 * MIB] {
             let budget = Budget::new(limit);
             let bodies = [&budget.bodies, &budget.small_bodies];
-            let reviews = [&budget.trees, &budget.small_lookups];
+            let reviews = [&budget.parsed_objects, &budget.small_lookups];
             let pools = bodies.into_iter().chain(reviews).chain([&budget.content]);
             let shares: u64 = pools.map(Pool::capacity).sum();
             let shares = shares + budget.transfers.capacity() * TRANSFER;
@@ -280,7 +280,7 @@ mod tests {
     fn default_limit_fits_the_largest_review_and_several_transfers() {
         let budget = Budget::new(DEFAULT_LIMIT);
         assert!(budget.bodies.capacity() >= 8 * MIB);
-        assert!(budget.trees.capacity() >= 30 * MIB);
+        assert!(budget.parsed_objects.capacity() >= 30 * MIB);
         assert!(budget.content.capacity() >= 40 * MIB);
         assert!(budget.transfers.capacity() >= 4);
     }

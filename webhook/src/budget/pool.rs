@@ -13,7 +13,7 @@ pub struct Cap {
     pub key: String,
     /// Maximum total weight of the shares. A single share may exceed this weight, because otherwise
     /// it would never be granted.
-    pub most: u64,
+    pub limit: u64,
 }
 
 /// A pool of units. Clones share the same capacity.
@@ -192,7 +192,7 @@ impl State {
             .then(|| self.capacity.saturating_sub(self.used));
         caps.iter().all(|cap| {
             let held = self.held.get(&cap.key).copied().unwrap_or_default();
-            let most = free.map_or(cap.most, |free| cap.most.min(free.saturating_sub(weight)));
+            let most = free.map_or(cap.limit, |free| cap.limit.min(free.saturating_sub(weight)));
             held == 0 || held.saturating_add(weight) <= most
         })
     }
@@ -323,7 +323,7 @@ mod tests {
     fn by(key: &str, most: u64) -> Vec<Cap> {
         vec![Cap {
             key: key.to_owned(),
-            most,
+            limit: most,
         }]
     }
 

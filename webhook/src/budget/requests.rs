@@ -67,7 +67,7 @@ pub struct LimitedService<S> {
 
 type Frame<B> = http_body::Frame<<B as HttpBody>::Data>;
 /// A response body that holds the share until the body is read or dropped.
-type Holding<B> = MapFrame<B, Box<dyn FnMut(Frame<B>) -> Frame<B> + Send>>;
+type ResponseBodyWithShare<B> = MapFrame<B, Box<dyn FnMut(Frame<B>) -> Frame<B> + Send>>;
 
 impl<S, B> Service<Request<Body>> for LimitedService<S>
 where
@@ -75,7 +75,7 @@ where
     S::Future: Send + 'static,
     B: HttpBody + Send + 'static,
 {
-    type Response = Response<Holding<B>>;
+    type Response = Response<ResponseBodyWithShare<B>>;
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
 

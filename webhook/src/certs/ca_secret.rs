@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn data_is_replaced_by_the_authorities_only() {
+    async fn writes_only_the_authorities() {
         let old = json!({"ca.crt": "b2xk", "tls.key": "a2V5"});
         let (secrets, serving) = scripted(vec![
             (Method::GET, PATH, StatusCode::OK, secret(TYPE, &old)),

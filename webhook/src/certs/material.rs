@@ -28,7 +28,7 @@ const SKEW: SignedDuration = SignedDuration::from_mins(5);
 
 /// The stored data. All texts are PEM.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Material {
+pub(super) struct CertificateMaterial {
     /// Key of the current certificate authority, as PKCS#8.
     pub(super) authority_key: String,
     /// Certificate of the current certificate authority.
@@ -70,7 +70,7 @@ pub enum MaterialError {
     },
     /// A key cannot be generated, or a certificate cannot be signed.
     #[error("cannot create the {what}")]
-    Make {
+    Create {
         /// Name of the certificate in the message.
         what: &'static str,
         /// The error of the certificate library.
@@ -81,7 +81,7 @@ pub enum MaterialError {
 /// Returns the parts of `material` that must be renewed at `now`. The serving certificate must
 /// contain `names`.
 pub(super) fn due(
-    material: &Material,
+    material: &CertificateMaterial,
     names: &[String],
     now: Timestamp,
 ) -> Result<RenewalDue, MaterialError> {
@@ -104,11 +104,14 @@ pub(super) fn due(
 }
 
 /// Creates an authority and a serving certificate.
-pub(super) fn create(names: &[String], now: Timestamp) -> Result<Material, MaterialError> {
+pub(super) fn create(
+    names: &[String],
+    now: Timestamp,
+) -> Result<CertificateMaterial, MaterialError> {
     let (authority, authority_key) = new_authority(now)?;
     let issuer = issuer(&authority, &authority_key)?;
     let (certificate, key) = new_serving(&issuer, names, now)?;
-    Ok(Material {
+    Ok(CertificateMaterial {
         trusted: authority.clone(),
         authority_key,
         authority,
@@ -120,10 +123,10 @@ pub(super) fn create(names: &[String], now: Timestamp) -> Result<Material, Mater
 /// Creates the certificates again after their Secret was deleted or damaged. As in a planned
 /// renewal, the serving certificate in `known` is served until API servers trust the new authority.
 pub(super) fn create_again(
-    known: Option<&Material>,
+    known: Option<&CertificateMaterial>,
     names: &[String],
     now: Timestamp,
-) -> Result<Material, MaterialError> {
+) -> Result<CertificateMaterial, MaterialError> {
     let Some(known) = known else {
         return create(names, now);
     };
@@ -136,11 +139,11 @@ pub(super) fn create_again(
 
 /// Returns `old` with the parts in `due` renewed.
 pub(super) fn renew(
-    old: &Material,
+    old: &CertificateMaterial,
     due: RenewalDue,
     names: &[String],
     now: Timestamp,
-) -> Result<Material, MaterialError> {
+) -> Result<CertificateMaterial, MaterialError> {
     match due {
         RenewalDue::Nothing => Ok(old.clone()),
         RenewalDue::Serving | RenewalDue::Names => {
@@ -155,7 +158,7 @@ pub(super) fn renew(
             }
             let issuer = issuer(&old.authority, &old.authority_key)?;
             let (certificate, key) = new_serving(&issuer, &names, now)?;
-            Ok(Material {
+            Ok(CertificateMaterial {
                 key,
                 certificate,
                 trusted: still_valid(&old.trusted, now),
@@ -164,7 +167,7 @@ pub(super) fn renew(
         }
         RenewalDue::Authority => {
             let (authority, authority_key) = new_authority(now)?;
-            Ok(Material {
+            Ok(CertificateMaterial {
                 trusted: format!("{authority}{}", still_valid(&old.trusted, now)),
                 authority,
                 authority_key,
@@ -173,7 +176,7 @@ pub(super) fn renew(
         }
         RenewalDue::Everything => {
             let new = create(names, now)?;
-            Ok(Material {
+            Ok(CertificateMaterial {
                 trusted: format!("{}{}", new.authority, still_valid(&old.trusted, now)),
                 ..new
             })
@@ -182,7 +185,7 @@ pub(super) fn renew(
 }
 
 /// Returns the expiry of the serving certificate.
-pub(super) fn expiry(material: &Material) -> Result<Timestamp, MaterialError> {
+pub(super) fn expiry(material: &CertificateMaterial) -> Result<Timestamp, MaterialError> {
     Ok(facts(&material.certificate, "serving certificate")?.not_after)
 }
 
@@ -205,7 +208,7 @@ fn still_valid(trusted: &str, now: Timestamp) -> String {
 }
 
 fn new_authority(now: Timestamp) -> Result<(String, String), MaterialError> {
-    let failed = |source| MaterialError::Make {
+    let failed = |source| MaterialError::Create {
         what: "authority",
         source,
     };
@@ -221,7 +224,7 @@ fn new_authority(now: Timestamp) -> Result<(String, String), MaterialError> {
 }
 
 fn issuer(authority: &str, key: &str) -> Result<Issuer<'static, KeyPair>, MaterialError> {
-    let failed = |source| MaterialError::Make {
+    let failed = |source| MaterialError::Create {
         what: "issuer from the stored authority",
         source,
     };
@@ -234,7 +237,7 @@ fn new_serving(
     names: &[String],
     now: Timestamp,
 ) -> Result<(String, String), MaterialError> {
-    let failed = |source| MaterialError::Make {
+    let failed = |source| MaterialError::Create {
         what: "serving certificate",
         source,
     };
@@ -295,14 +298,18 @@ mod tests {
         vec!["hook.sys.svc".to_owned(), "127.0.0.1".to_owned()]
     }
 
-    fn trusted(material: &Material) -> usize {
+    fn trusted(material: &CertificateMaterial) -> usize {
         CertificateDer::pem_slice_iter(material.trusted.as_bytes())
             .map(Result::unwrap)
             .count()
     }
 
     /// Renews until nothing is due. Returns the renewed parts.
-    fn renew_all(material: &mut Material, names: &[String], now: Timestamp) -> Vec<RenewalDue> {
+    fn renew_all(
+        material: &mut CertificateMaterial,
+        names: &[String],
+        now: Timestamp,
+    ) -> Vec<RenewalDue> {
         let mut done = Vec::new();
         loop {
             match due(material, names, now).unwrap() {
@@ -420,7 +427,7 @@ mod tests {
 
     #[test]
     fn error_names_the_invalid_certificate() {
-        let material = Material {
+        let material = CertificateMaterial {
             certificate: "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".into(),
             ..create(&names(), NOW).unwrap()
         };

@@ -45,7 +45,7 @@ const MIN_DELAY: Duration = Duration::from_millis(200);
     missing_docs,
     reason = "each variant wraps an error with its own message"
 )]
-pub enum KeeperError {
+pub enum CertificateTaskError {
     #[error(transparent)]
     Secret(#[from] SecretError),
     #[error(transparent)]
@@ -112,7 +112,7 @@ async fn check(
     shared: &Shared,
     resolver: &Resolver,
     registrar: &mut Registrar,
-) -> Result<(), KeeperError> {
+) -> Result<(), CertificateTaskError> {
     let settings = &shared.settings;
     let secrets: Api<Secret> = Api::namespaced(shared.client(), &settings.state_namespace);
     let material = registrar.read_material(shared, &secrets).await?;

@@ -63,7 +63,7 @@ impl OperatorCertificates<'_> {
             authorities.push_str(&self.authority(service, period)?.pem());
         }
         let authority = self.authority(service, period)?;
-        let failed = |source| MaterialError::Make {
+        let failed = |source| MaterialError::Create {
             what: "serving certificate of a webhook",
             source,
         };
@@ -89,7 +89,7 @@ impl OperatorCertificates<'_> {
         // Certificates are matched by the name of their issuer.
         let name = format!("bundle-webhook-operator-ca {}", period.number());
         material::authority_params(&mut params, name);
-        CertifiedIssuer::self_signed(params, key).map_err(|source| MaterialError::Make {
+        CertifiedIssuer::self_signed(params, key).map_err(|source| MaterialError::Create {
             what: "authority of a webhook",
             source,
         })
@@ -132,7 +132,7 @@ impl OperatorCertificates<'_> {
                 Err(error) => last = error,
             }
         }
-        Err(MaterialError::Make {
+        Err(MaterialError::Create {
             what: "key of a webhook",
             source: last,
         })

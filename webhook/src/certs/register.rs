@@ -8,19 +8,19 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use tokio::time::Instant;
 
-use super::material::Material;
+use super::material::CertificateMaterial;
 use super::path::{self, Rotation};
-use super::{KeeperError, secret};
+use super::{CertificateTaskError, secret};
 use crate::caller::Tokens;
 use crate::config::settings::Settings;
-use crate::registrations::{Change, Identity, Keeper};
+use crate::registrations::{Change, Identity, RegistrationRepairer};
 use crate::shared::Shared;
 
 /// Maintains the registrations of one process.
 pub(super) struct Registrar {
-    keeper: Keeper,
+    keeper: RegistrationRepairer,
     /// The certificates that were read last.
-    material: Option<Material>,
+    material: Option<CertificateMaterial>,
     /// True until the first successful check of this process.
     at_start: bool,
 }
@@ -29,7 +29,7 @@ impl Registrar {
     pub(super) fn new(shared: &Shared) -> Self {
         let (name, integrity) = (&shared.settings.registration, shared.registrations.clone());
         Self {
-            keeper: Keeper::new(shared.client(), name, integrity),
+            keeper: RegistrationRepairer::new(shared.client(), name, integrity),
             material: None,
             at_start: true,
         }
@@ -47,7 +47,7 @@ impl Registrar {
             return true;
         };
         let identity = identity(settings, trusted(self.material.as_ref()), &tokens);
-        if !change.may_be_ours(&settings.registration, &identity) {
+        if !change.may_be_own_write(&settings.registration, &identity) {
             return self.keeper.observe(&change, &identity, Timestamp::now());
         }
         // Another replica can have renewed the tokens or the authority.
@@ -65,14 +65,14 @@ impl Registrar {
         &mut self,
         shared: &Shared,
         secrets: &Api<Secret>,
-    ) -> Result<Material, KeeperError> {
+    ) -> Result<CertificateMaterial, CertificateTaskError> {
         let (names, now) = (&shared.settings.names, Timestamp::now());
         let material = secret::tls(secrets, names, now, self.material.as_ref()).await?;
         self.material = Some(material.clone());
         Ok(material)
     }
 
-    async fn refresh(&mut self, shared: &Shared) -> Result<(), KeeperError> {
+    async fn refresh(&mut self, shared: &Shared) -> Result<(), CertificateTaskError> {
         let settings = &shared.settings;
         let secrets: Api<Secret> = Api::namespaced(shared.client(), &settings.state_namespace);
         self.read_material(shared, &secrets).await?;
@@ -87,7 +87,7 @@ impl Registrar {
         &mut self,
         shared: &Shared,
         secrets: &Api<Secret>,
-    ) -> Result<(), KeeperError> {
+    ) -> Result<(), CertificateTaskError> {
         let settings = &shared.settings;
         let tokens = path::tokens(secrets, Rotation::default()).await?;
         shared.paths.set(tokens.clone());
@@ -128,7 +128,7 @@ impl Registrar {
 }
 
 /// Returns the trusted certificate authorities (PEM).
-fn trusted(material: Option<&Material>) -> &str {
+fn trusted(material: Option<&CertificateMaterial>) -> &str {
     material.map_or("", |material| &material.trusted)
 }
 

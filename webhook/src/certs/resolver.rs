@@ -11,7 +11,7 @@ use rustls::sign::CertifiedKey;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
-use super::material::Material;
+use super::material::CertificateMaterial;
 
 /// The reason why a certificate cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +39,7 @@ pub struct Resolver(ArcSwapOption<CertifiedKey>);
 impl Resolver {
     /// Serves `material` from the next handshake on. After an error, the previous certificate stays
     /// in use.
-    pub(super) fn serve(&self, material: &Material) -> Result<(), ServeError> {
+    pub(super) fn serve(&self, material: &CertificateMaterial) -> Result<(), ServeError> {
         let chain = CertificateDer::pem_slice_iter(material.certificate.as_bytes())
             .collect::<Result<Vec<_>, _>>()
             .map_err(|source| ServeError::Pem {
@@ -89,15 +89,15 @@ mod tests {
         let served = resolver.0.load_full().unwrap();
         let other = create(&names, now).unwrap();
         for bad in [
-            Material {
+            CertificateMaterial {
                 key: other.key,
                 ..good.clone()
             },
-            Material {
+            CertificateMaterial {
                 key: "nonsense".into(),
                 ..good.clone()
             },
-            Material {
+            CertificateMaterial {
                 certificate: "nonsense".into(),
                 ..good.clone()
             },

@@ -12,7 +12,7 @@ use kube::Api;
 use kube::api::PostParams;
 use rand::RngCore as _;
 
-use super::material::{Material, MaterialError, RenewalDue, create_again, due, renew};
+use super::material::{CertificateMaterial, MaterialError, RenewalDue, create_again, due, renew};
 use crate::config::stamp_key::StampKey;
 
 /// Name of the Secret with authority and serving certificate.
@@ -67,8 +67,8 @@ pub(super) async fn tls(
     secrets: &Api<Secret>,
     names: &[String],
     now: Timestamp,
-    known: Option<&Material>,
-) -> Result<Material, SecretError> {
+    known: Option<&CertificateMaterial>,
+) -> Result<CertificateMaterial, SecretError> {
     let create = || create_again(known, names, now).map(write);
     read_or_write(secrets, TLS, |data| {
         let Some(old) = data.map(read) else {
@@ -176,9 +176,9 @@ pub(super) async fn read_or_write<T>(
     Err(SecretError::Contended { name })
 }
 
-fn read(data: &BTreeMap<String, ByteString>) -> Option<Material> {
+fn read(data: &BTreeMap<String, ByteString>) -> Option<CertificateMaterial> {
     let text = |key: &str| String::from_utf8(data.get(key)?.0.clone()).ok();
-    Some(Material {
+    Some(CertificateMaterial {
         authority_key: text(AUTHORITY_KEY)?,
         authority: text(AUTHORITY)?,
         trusted: text(TRUSTED)?,
@@ -187,7 +187,7 @@ fn read(data: &BTreeMap<String, ByteString>) -> Option<Material> {
     })
 }
 
-fn write(material: Material) -> BTreeMap<String, ByteString> {
+fn write(material: CertificateMaterial) -> BTreeMap<String, ByteString> {
     [
         (AUTHORITY_KEY, material.authority_key),
         (AUTHORITY, material.authority),

@@ -6,9 +6,9 @@ use crate::budget::requests::RequestMemory;
 use crate::config::settings::Settings;
 use crate::lease::{Fence, of_leader};
 
-pub(crate) use bundle_cluster::answers::{KeepFields, TOO_LARGE, WEIGHT_LIMITS, weigh};
 pub(crate) use bundle_cluster::connection::with_missing_right;
 pub use bundle_cluster::connection::{Clients, ClusterError, ServiceAccount};
+pub(crate) use bundle_cluster::responses::{KeepFields, TOO_LARGE, WEIGHT_LIMITS, weigh};
 pub(crate) use bundle_cluster::watch::watch_events;
 
 /// The clients of this replica, which share one connection pool.

@@ -108,7 +108,7 @@ impl Registries {
             user_agent: concat!("bundle-webhook/", env!("CARGO_PKG_VERSION")).to_owned(),
             deadlines: Deadlines {
                 transfer: TRANSFER_TIMEOUT,
-                slowest: MIN_TRANSFER_RATE,
+                min_rate: MIN_TRANSFER_RATE,
                 ..Deadlines::default()
             },
             resolver: Some(Arc::new(resolver.clone())),

@@ -20,11 +20,11 @@ pub struct Args {
     pub kubeconfig: Option<PathBuf>,
 
     /// Address of the admission endpoint, over TLS
-    #[arg(long, value_name = "ADDR", default_value_t = any(9443))]
+    #[arg(long, value_name = "ADDR", default_value_t = all_interfaces(9443))]
     pub listen: SocketAddr,
 
     /// Address of the content service, over TLS
-    #[arg(long, value_name = "ADDR", default_value_t = any(8443))]
+    #[arg(long, value_name = "ADDR", default_value_t = all_interfaces(8443))]
     pub content_listen: SocketAddr,
 
     /// Names of the content service.
@@ -32,7 +32,7 @@ pub struct Args {
     pub content: ContentArgs,
 
     /// Address of /healthz, /readyz and /metrics, over plain HTTP
-    #[arg(long, value_name = "ADDR", default_value_t = any(8080))]
+    #[arg(long, value_name = "ADDR", default_value_t = all_interfaces(8080))]
     pub health_listen: SocketAddr,
 
     /// System namespace. It contains the lease, and the Secrets and ConfigMaps that sources and
@@ -210,7 +210,7 @@ pub enum LogFormat {
 }
 
 /// Returns the address of all interfaces, for IPv4 and IPv6.
-fn any(port: u16) -> SocketAddr {
+fn all_interfaces(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))
 }
 

@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bundle_cluster::access;
 use bundle_core::review::Requester;
-use bundle_core::rights::Question;
+use bundle_core::rights::AccessReview;
 use kube::Client;
 use moka::future::Cache;
 use sha2::{Digest as _, Sha256};
@@ -120,10 +120,10 @@ impl Callers {
         let key: [u8; 32] = Sha256::digest(token).into();
         let review = async {
             let reviewed = access::identity_of_token(&self.client, token);
-            let identity = self.reviewed(reviewed).await?.map(Arc::new);
+            let identity = self.run_review(reviewed).await?.map(Arc::new);
             match identity {
                 Some(identity) if size_of_identity(&identity) > MAX_IDENTITY => {
-                    Err(Uncached::Identity(identity))
+                    Err(UncachedIdentity::Identity(identity))
                 }
                 identity => Ok(identity),
             }
@@ -131,8 +131,8 @@ impl Callers {
         let identity = match self.identities.try_get_with(key, review).await {
             Ok(identity) => identity,
             Err(uncached) => match Arc::unwrap_or_clone(uncached) {
-                Uncached::Identity(identity) => Some(identity),
-                Uncached::Error(error) => return Err(error),
+                UncachedIdentity::Identity(identity) => Some(identity),
+                UncachedIdentity::Error(error) => return Err(error),
             },
         };
         identity.ok_or(CallerError::Unauthenticated)
@@ -146,12 +146,12 @@ impl Callers {
         path: &str,
     ) -> Result<(), CallerError> {
         let PathPermission { verb, role } = *permission;
-        let question = Question::Path {
+        let question = AccessReview::Path {
             verb: verb.to_owned(),
             path: path.to_owned(),
         };
         let reviewed = access::has_permission(&self.client, requester, &question);
-        if self.reviewed(reviewed).await? {
+        if self.run_review(reviewed).await? {
             return Ok(());
         }
         Err(CallerError::Forbidden {
@@ -164,7 +164,7 @@ impl Callers {
 
     /// Returns the identity of the caller. Fails if the caller does not have `permission` on
     /// `path`.
-    pub(crate) async fn permitted(
+    pub(crate) async fn authenticate_and_authorize(
         &self,
         headers: &HeaderMap,
         permission: &PathPermission<'_>,
@@ -175,7 +175,7 @@ impl Callers {
         Ok(requester)
     }
 
-    async fn reviewed<T>(
+    async fn run_review<T>(
         &self,
         review: impl Future<Output = Result<T, kube::Error>>,
     ) -> Result<T, CallerError> {
@@ -198,12 +198,12 @@ impl Callers {
 
 /// A result of an authentication that is not cached.
 #[derive(Debug, Clone)]
-enum Uncached {
+enum UncachedIdentity {
     Identity(Arc<Requester>),
     Error(CallerError),
 }
 
-impl From<CallerError> for Uncached {
+impl From<CallerError> for UncachedIdentity {
     fn from(error: CallerError) -> Self {
         Self::Error(error)
     }

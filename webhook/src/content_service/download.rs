@@ -9,7 +9,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use tokio::task::JoinHandle;
 
-use super::request::{Selected, entity_tag};
+use super::request::{ByteSelection, entity_tag};
 use crate::archives::BundleArchive;
 use crate::budget::Share;
 use crate::server::connections::{AcceptedRequest, Client};
@@ -66,7 +66,7 @@ impl Download {
 /// body. The slot is held until the last byte is sent.
 pub(super) fn response(
     archive: Box<dyn BundleArchive>,
-    selected: Selected,
+    selected: ByteSelection,
     is_head: bool,
     (slot, client): (Share, Arc<Client>),
 ) -> Response {
@@ -79,16 +79,16 @@ pub(super) fn response(
         (header::CACHE_CONTROL, "private, no-cache".to_owned()),
     ];
     let (status, next, end) = match selected {
-        Selected::All => (StatusCode::OK, 0, size),
-        Selected::Range { first, last } => {
+        ByteSelection::All => (StatusCode::OK, 0, size),
+        ByteSelection::Range { first, last } => {
             fields.push((
                 header::CONTENT_RANGE,
                 format!("bytes {first}-{last}/{size}"),
             ));
             (StatusCode::PARTIAL_CONTENT, first, last + 1)
         }
-        Selected::NotModified => (StatusCode::NOT_MODIFIED, 0, 0),
-        Selected::OutOfRange => {
+        ByteSelection::NotModified => (StatusCode::NOT_MODIFIED, 0, 0),
+        ByteSelection::OutOfRange => {
             fields.push((header::CONTENT_RANGE, format!("bytes */{size}")));
             (StatusCode::RANGE_NOT_SATISFIABLE, 0, 0)
         }

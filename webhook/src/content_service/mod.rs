@@ -19,7 +19,7 @@ use bundle_core::names::KubeName;
 use bundle_core::review::Requester;
 
 use self::callers::Callers;
-use self::request::{Selected, Target};
+use self::request::{ByteSelection, RequestTarget};
 use self::upload::PermittedUpload;
 use crate::archives::{ArchiveError, LeaderArchives};
 use crate::budget::{Cap, Pool, Share, requester_key};
@@ -97,7 +97,7 @@ async fn respond(
     };
     let path = parts.uri.path();
     let method = &parts.method;
-    let target = match Target::of(path, &service.paths) {
+    let target = match RequestTarget::of(path, &service.paths) {
         None => Err(text(StatusCode::NOT_FOUND, "no such path\n")),
         Some(target) if !target.methods().contains(method) => Err(other_method(&target)),
         Some(target) => {
@@ -120,12 +120,12 @@ async fn respond(
     };
     let accepted = client.accept();
     let response = match target {
-        Target::Content(bundle) => {
+        RequestTarget::Content(bundle) => {
             let is_head = *method == Method::HEAD;
             let wanted = (&bundle, &parts.headers, is_head);
             service.content(wanted, &requester, client).await
         }
-        Target::Upload(bundle) => {
+        RequestTarget::Upload(bundle) => {
             let upload = PermittedUpload {
                 bundle: &bundle,
                 path,
@@ -140,7 +140,7 @@ async fn respond(
     Ok(response)
 }
 
-fn other_method(target: &Target) -> Response {
+fn other_method(target: &RequestTarget) -> Response {
     let names: Vec<_> = target.methods().iter().map(Method::as_str).collect();
     let message = format!("only {}\n", names.join(" and "));
     let mut response = text(StatusCode::METHOD_NOT_ALLOWED, message);
@@ -179,7 +179,7 @@ impl ContentService {
             Ok(archive) => archive,
             Err(error) => return failed(&error),
         };
-        let selected = Selected::of(headers, archive.size(), archive.digest());
+        let selected = ByteSelection::of(headers, archive.size(), archive.digest());
         download::response(archive, selected, is_head, (slot, client))
     }
 }
@@ -188,7 +188,7 @@ impl ContentService {
 fn slot(pool: &Pool, requester: &Requester) -> Option<Share> {
     let caps = vec![Cap {
         key: requester_key(&requester.user),
-        most: pool.capacity(),
+        limit: pool.capacity(),
     }];
     pool.try_take(1, caps)
 }

@@ -9,14 +9,14 @@ use crate::config::content::ContentPaths;
 
 /// The Bundle that a path names, and the kind of the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Target {
+pub(super) enum RequestTarget {
     /// `/bundles/NAME.tgz`, with the configured prefix.
     Content(KubeName),
     /// `/uploads/NAME.tgz`, with the configured prefix.
     Upload(KubeName),
 }
 
-impl Target {
+impl RequestTarget {
     /// Parses a path. The path is not percent-decoded, because no valid name needs encoding.
     pub(super) fn of(path: &str, paths: &ContentPaths) -> Option<Self> {
         let bundle = |prefix: &str| {
@@ -51,7 +51,7 @@ impl Target {
 
 /// The bytes that a request selects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Selected {
+pub(super) enum ByteSelection {
     /// All bytes of the archive.
     All,
     /// Bytes from `first` to `last`. Both bytes are included.
@@ -62,7 +62,7 @@ pub(super) enum Selected {
     OutOfRange,
 }
 
-impl Selected {
+impl ByteSelection {
     /// Returns the bytes of an archive that `headers` select. An unsupported range selects all
     /// bytes, and so do several ranges (RFC 9110, section 14.2).
     pub(super) fn of(headers: &HeaderMap, size: u64, digest: &Digest) -> Self {
@@ -122,20 +122,23 @@ mod tests {
         let mut paths = paths("/v1/", "/v1/uploads/");
         paths.uploads.role = "sender".to_owned();
         let web = || "web".parse().unwrap();
-        let content = Target::of("/v1/web.tgz", &paths).unwrap();
-        assert_eq!(content, Target::Content(web()));
-        let upload = Target::of("/v1/uploads/web.tgz", &paths).unwrap();
-        assert_eq!(upload, Target::Upload(web()));
+        let content = RequestTarget::of("/v1/web.tgz", &paths).unwrap();
+        assert_eq!(content, RequestTarget::Content(web()));
+        let upload = RequestTarget::of("/v1/uploads/web.tgz", &paths).unwrap();
+        assert_eq!(upload, RequestTarget::Upload(web()));
         assert_eq!(upload.permission(&paths).role, "sender");
-        assert_eq!(Target::of("/bundles/web.tgz", &paths), None);
+        assert_eq!(RequestTarget::of("/bundles/web.tgz", &paths), None);
     }
 
     #[test]
     fn paths_name_one_bundle_and_nothing_else() {
         let paths = paths("/bundles/", "/uploads/");
-        let upload = Target::of("/uploads/web.tgz", &paths);
-        assert_eq!(upload, Some(Target::Upload("web".parse().unwrap())));
-        assert_eq!(Target::of("/uploads/../bundles/web.tgz", &paths), None);
+        let upload = RequestTarget::of("/uploads/web.tgz", &paths);
+        assert_eq!(upload, Some(RequestTarget::Upload("web".parse().unwrap())));
+        assert_eq!(
+            RequestTarget::of("/uploads/../bundles/web.tgz", &paths),
+            None
+        );
         for (path, name) in [
             ("/bundles/web-4f2a9c.tgz", Some("web-4f2a9c")),
             ("/bundles/web.v1.tgz", Some("web.v1")),
@@ -155,8 +158,8 @@ mod tests {
             ("/bundles/Web.tgz", None),
             ("/other/web.tgz", None),
         ] {
-            let expected = name.map(|name| Target::Content(name.parse().unwrap()));
-            assert_eq!(Target::of(path, &paths), expected, "{path}");
+            let expected = name.map(|name| RequestTarget::Content(name.parse().unwrap()));
+            assert_eq!(RequestTarget::of(path, &paths), expected, "{path}");
         }
     }
 
@@ -164,26 +167,26 @@ mod tests {
     fn headers_select_bytes() {
         let digest = Digest::of(b"archive");
         let tag = entity_tag(&digest);
-        let range = |first, last| Selected::Range { first, last };
+        let range = |first, last| ByteSelection::Range { first, last };
         for (name, value, selected) in [
             ("range", "bytes=0-9", range(0, 9)),
             ("range", "bytes=5-", range(5, 99)),
             ("range", "bytes=-10", range(90, 99)),
             ("range", "bytes=99-99", range(99, 99)),
             ("range", "bytes=90-200", range(90, 99)),
-            ("range", "bytes=100-", Selected::OutOfRange),
-            ("range", "bytes=9-5", Selected::OutOfRange),
-            ("range", "bytes=0-9,20-29", Selected::All),
-            ("range", "lines=0-9", Selected::All),
-            ("range", "bytes=a-b", Selected::All),
-            ("if-none-match", &tag, Selected::NotModified),
-            ("if-none-match", "*", Selected::NotModified),
-            ("if-none-match", "\"sha256:00\"", Selected::All),
+            ("range", "bytes=100-", ByteSelection::OutOfRange),
+            ("range", "bytes=9-5", ByteSelection::OutOfRange),
+            ("range", "bytes=0-9,20-29", ByteSelection::All),
+            ("range", "lines=0-9", ByteSelection::All),
+            ("range", "bytes=a-b", ByteSelection::All),
+            ("if-none-match", &tag, ByteSelection::NotModified),
+            ("if-none-match", "*", ByteSelection::NotModified),
+            ("if-none-match", "\"sha256:00\"", ByteSelection::All),
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(name, value.parse().unwrap());
             assert_eq!(
-                Selected::of(&headers, 100, &digest),
+                ByteSelection::of(&headers, 100, &digest),
                 selected,
                 "{name}: {value}"
             );
@@ -191,8 +194,11 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(header::RANGE, "bytes=5-".parse().unwrap());
         headers.insert(header::IF_RANGE, tag.parse().unwrap());
-        assert_eq!(Selected::of(&headers, 100, &digest), range(5, 99));
+        assert_eq!(ByteSelection::of(&headers, 100, &digest), range(5, 99));
         headers.insert(header::IF_RANGE, "\"sha256:00\"".parse().unwrap());
-        assert_eq!(Selected::of(&headers, 100, &digest), Selected::All);
+        assert_eq!(
+            ByteSelection::of(&headers, 100, &digest),
+            ByteSelection::All
+        );
     }
 }

@@ -26,7 +26,7 @@ use crate::uploads::target::TargetError;
 const STALL: Duration = Duration::from_secs(15);
 /// Minimum rate of an upload. A slower upload is rejected.
 const MIN_RATE: MinimumRate = MinimumRate {
-    slowest: 32 << 10,
+    min_rate: 32 << 10,
     window: Duration::from_secs(10),
 };
 
@@ -43,7 +43,7 @@ enum ReceiveError {
     TooLarge(u64),
     #[error("the archive is longer than its Content-Length")]
     LongerThanAnnounced,
-    #[error("the upload is too slow: send at least {} KiB a second", MIN_RATE.slowest >> 10)]
+    #[error("the upload is too slow: send at least {} KiB a second", MIN_RATE.min_rate >> 10)]
     TooSlow,
     #[error("the upload was interrupted")]
     Interrupted,
@@ -110,7 +110,9 @@ async fn try_receive(
     drop(leader);
     // Receiving a body can last half an hour. Token, permission, Bundle and leader may have
     // changed, so they are checked again.
-    let permitted = service.callers.permitted(headers, &permission, path);
+    let permitted = service
+        .callers
+        .authenticate_and_authorize(headers, &permission, path);
     // The future is boxed because it is large.
     let requester = &*Box::pin(permitted).await?;
     let leader = self::leader(service)?;

@@ -157,11 +157,11 @@ mod tests {
     /// Time that the server needs for a request to `/slow`.
     const DELAY: Duration = Duration::from_secs(3);
 
-    type Received = Arc<Mutex<Vec<Method>>>;
+    type ReceivedRequests = Arc<Mutex<Vec<Method>>>;
 
     /// Returns a client behind the fence, and the methods of the requests that were received.
-    fn client(fence: &Fence) -> (Client, Received) {
-        let received = Received::default();
+    fn client(fence: &Fence) -> (Client, ReceivedRequests) {
+        let received = ReceivedRequests::default();
         let log = received.clone();
         let service = ServiceBuilder::new().layer(fence).service(service_fn(
             move |request: Request<Body>| {

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::fence::of_leader;
 pub use self::fence::{Fence, FencedService, NotLeader};
-use self::rules::{Candidate, INSTANCE, ObservedLease, Step};
+use self::rules::{Candidate, INSTANCE, LeaseDecision, ObservedLease};
 use crate::BoxError;
 use crate::telemetry::metrics::Metrics;
 
@@ -111,13 +111,13 @@ impl Election {
         loop {
             match self.try_acquire(&mut seen).await {
                 Ok(Some(held)) => return held,
-                Ok(None) => sleep(rules::poll(self.duration)).await,
+                Ok(None) => sleep(rules::poll_interval(self.duration)).await,
                 Err(error) => {
                     tracing::warn!(
                         error = crate::chain(&error),
                         "cannot read the lease; the request is retried"
                     );
-                    sleep(rules::retry(self.duration)).await;
+                    sleep(rules::retry_interval(self.duration)).await;
                 }
             }
         }
@@ -129,8 +129,8 @@ impl Election {
     ) -> Result<Option<HeldLease>, kube::Error> {
         let found = ByName(&self.leases).get_opt(LEASE_NAME).await?;
         match self.candidate.decide(found.as_ref(), seen, Instant::now()) {
-            Step::Wait => Ok(None),
-            Step::Take => self.take(found).await,
+            LeaseDecision::Wait => Ok(None),
+            LeaseDecision::Take => self.take(found).await,
         }
     }
 
@@ -152,12 +152,12 @@ impl Election {
         } else {
             self.leases.create(&PostParams::default(), &lease).await
         };
-        Ok(won(outcome)?.map(|lease| HeldLease { lease, since }))
+        Ok(none_on_conflict(outcome)?.map(|lease| HeldLease { lease, since }))
     }
 
     /// Returns the time at which this replica must stop if the lease is not renewed.
     fn end_of_term(&self, held: &HeldLease) -> Instant {
-        held.since + rules::give_up(self.duration)
+        held.since + rules::stop_after(self.duration)
     }
 
     /// Renews the lease until the lease is lost. The lease is lost if another replica holds the
@@ -166,7 +166,7 @@ impl Election {
     async fn keep(&self, mut held: HeldLease) {
         loop {
             let until = self.end_of_term(&held);
-            sleep(rules::renew(self.duration)).await;
+            sleep(rules::renew_interval(self.duration)).await;
             loop {
                 let attempt = tokio::select! {
                     attempt = self.renew(&held.lease) => attempt,
@@ -185,7 +185,7 @@ impl Election {
                     ),
                 }
                 tokio::select! {
-                    () = sleep(rules::retry(self.duration)) => {}
+                    () = sleep(rules::retry_interval(self.duration)) => {}
                     () = sleep_until(until) => return,
                 }
             }
@@ -214,7 +214,7 @@ impl Election {
             return Ok(None);
         }
         rules::renew_time(&mut lease, now());
-        let renewed = won(ByName(&self.leases).replace(LEASE_NAME, &lease).await)?;
+        let renewed = none_on_conflict(ByName(&self.leases).replace(LEASE_NAME, &lease).await)?;
         Ok(renewed.map(|lease| HeldLease { lease, since }))
     }
 
@@ -253,7 +253,7 @@ impl Election {
 
 /// Returns the written lease. Returns `None` after a conflict: another client changed the lease,
 /// usually a replica that acquired it.
-fn won(outcome: Result<Lease, kube::Error>) -> Result<Option<Lease>, kube::Error> {
+fn none_on_conflict(outcome: Result<Lease, kube::Error>) -> Result<Option<Lease>, kube::Error> {
     match outcome {
         Ok(lease) => Ok(Some(lease)),
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(None),
@@ -414,9 +414,9 @@ mod tests {
         let fence = election.fence.clone();
         let held = tokio::join!(election.acquire(), take(&mut server)).0;
         fence.open_until(election.end_of_term(&held));
-        tokio::time::advance(rules::renew(DURATION)).await;
+        tokio::time::advance(rules::renew_interval(DURATION)).await;
         assert!(fence.is_open());
-        tokio::time::advance(rules::give_up(DURATION)).await;
+        tokio::time::advance(rules::stop_after(DURATION)).await;
         assert!(!fence.is_open());
     }
 

@@ -34,7 +34,7 @@ pub(super) struct ObservedLease {
 
 /// The decision after reading the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum LeaseDecision {
     Take,
     Wait,
 }
@@ -63,7 +63,7 @@ impl Candidate {
         lease: Option<&Lease>,
         seen: &mut Option<ObservedLease>,
         now: Instant,
-    ) -> Step {
+    ) -> LeaseDecision {
         let is_new = std::mem::take(&mut self.is_new);
         let may_take = match lease {
             None => is_new,
@@ -76,7 +76,7 @@ impl Candidate {
             }
         };
         if may_take {
-            return Step::Take;
+            return LeaseDecision::Take;
         }
         let version = lease.and_then(|lease| lease.metadata.resource_version.clone());
         let since = match seen {
@@ -92,9 +92,9 @@ impl Candidate {
         let seconds = lease.and_then(|lease| lease.spec.as_ref()?.lease_duration_seconds);
         let stored = Duration::from_secs(seconds.and_then(|s| s.try_into().ok()).unwrap_or(0));
         if now.duration_since(since) >= stored.max(self.duration) {
-            Step::Take
+            LeaseDecision::Take
         } else {
-            Step::Wait
+            LeaseDecision::Wait
         }
     }
 
@@ -144,24 +144,24 @@ pub(super) fn renew_time(lease: &mut Lease, now: MicroTime) {
 }
 
 /// Returns the interval at which the holder renews the lease.
-pub(super) fn renew(duration: Duration) -> Duration {
+pub(super) fn renew_interval(duration: Duration) -> Duration {
     duration / 3
 }
 
 /// Returns the interval at which candidates read the lease. A replica that stops releases the
 /// lease. Therefore this interval determines how long there is no leader during an upgrade.
-pub(super) fn poll(duration: Duration) -> Duration {
+pub(super) fn poll_interval(duration: Duration) -> Duration {
     (duration / 7).min(Duration::from_millis(500))
 }
 
 /// Returns the retry interval after failed requests.
-pub(super) fn retry(duration: Duration) -> Duration {
+pub(super) fn retry_interval(duration: Duration) -> Duration {
     (duration / 7).min(Duration::from_secs(2))
 }
 
 /// Returns the time after which a holder stops if it cannot reach the API server. This time is
 /// shorter than the lease duration, so that no other replica can be the leader yet.
-pub(super) fn give_up(duration: Duration) -> Duration {
+pub(super) fn stop_after(duration: Duration) -> Duration {
     duration * 2 / 3
 }
 
@@ -183,7 +183,7 @@ mod tests {
         let lease = held_by(&candidate("a", "1"), "0");
         assert_eq!(
             me.decide(Some(&lease), &mut None, Instant::now()),
-            Step::Wait
+            LeaseDecision::Wait
         );
         me
     }
@@ -201,15 +201,24 @@ mod tests {
         let mut me = candidate("b", "2");
         let (mut seen, start) = (None, Instant::now());
         let lease = held_by(&other, "1");
-        assert_eq!(me.decide(Some(&lease), &mut seen, start), Step::Wait);
+        assert_eq!(
+            me.decide(Some(&lease), &mut seen, start),
+            LeaseDecision::Wait
+        );
         let renewed = held_by(&other, "2");
         let second = start + DURATION - Duration::from_secs(1);
-        assert_eq!(me.decide(Some(&renewed), &mut seen, second), Step::Wait);
+        assert_eq!(
+            me.decide(Some(&renewed), &mut seen, second),
+            LeaseDecision::Wait
+        );
         let third = start + DURATION;
-        assert_eq!(me.decide(Some(&renewed), &mut seen, third), Step::Wait);
+        assert_eq!(
+            me.decide(Some(&renewed), &mut seen, third),
+            LeaseDecision::Wait
+        );
         assert_eq!(
             me.decide(Some(&renewed), &mut seen, second + DURATION),
-            Step::Take
+            LeaseDecision::Take
         );
     }
 
@@ -219,7 +228,7 @@ mod tests {
         lease.spec.get_or_insert_default().holder_identity = None;
         lease.metadata.annotations = None;
         let step = follower().decide(Some(&lease), &mut None, Instant::now());
-        assert_eq!(step, Step::Take);
+        assert_eq!(step, LeaseDecision::Take);
     }
 
     #[test]
@@ -233,13 +242,21 @@ mod tests {
         short.spec.get_or_insert_default().lease_duration_seconds = Some(1);
         for lease in [None, Some(&cleared), Some(&empty), Some(&short)] {
             let (mut me, mut seen, start) = (follower(), None, Instant::now());
-            assert_eq!(me.decide(lease, &mut seen, start), Step::Wait, "{lease:?}");
+            assert_eq!(
+                me.decide(lease, &mut seen, start),
+                LeaseDecision::Wait,
+                "{lease:?}"
+            );
             let later = start + DURATION - Duration::from_millis(1);
-            assert_eq!(me.decide(lease, &mut seen, later), Step::Wait, "{lease:?}");
+            assert_eq!(
+                me.decide(lease, &mut seen, later),
+                LeaseDecision::Wait,
+                "{lease:?}"
+            );
             let expired = start + DURATION;
             assert_eq!(
                 me.decide(lease, &mut seen, expired),
-                Step::Take,
+                LeaseDecision::Take,
                 "{lease:?}"
             );
         }
@@ -250,7 +267,11 @@ mod tests {
         let mut lease = held_by(&candidate("a", "1"), "1");
         lease.spec.get_or_insert_default().lease_duration_seconds = Some(60);
         let (mut me, mut seen, start) = (follower(), None, Instant::now());
-        for (after, expected) in [(0, Step::Wait), (59, Step::Wait), (60, Step::Take)] {
+        for (after, expected) in [
+            (0, LeaseDecision::Wait),
+            (59, LeaseDecision::Wait),
+            (60, LeaseDecision::Take),
+        ] {
             let now = start + Duration::from_secs(after);
             assert_eq!(me.decide(Some(&lease), &mut seen, now), expected, "{after}");
         }
@@ -259,7 +280,7 @@ mod tests {
     #[test]
     fn new_process_creates_a_missing_lease_immediately() {
         let step = candidate("a", "1").decide(None, &mut None, Instant::now());
-        assert_eq!(step, Step::Take);
+        assert_eq!(step, LeaseDecision::Take);
     }
 
     #[test]
@@ -268,7 +289,7 @@ mod tests {
         let lease = held_by(&me, "7");
         assert_eq!(
             me.decide(Some(&lease), &mut None, Instant::now()),
-            Step::Take
+            LeaseDecision::Take
         );
     }
 
@@ -277,9 +298,15 @@ mod tests {
         let lease = held_by(&candidate("a", "1"), "1");
         let mut restarted = candidate("a", "2");
         let (mut seen, now) = (None, Instant::now());
-        assert_eq!(restarted.decide(Some(&lease), &mut seen, now), Step::Take);
+        assert_eq!(
+            restarted.decide(Some(&lease), &mut seen, now),
+            LeaseDecision::Take
+        );
         // Two running processes with one identity must not alternate as holders.
-        assert_eq!(restarted.decide(Some(&lease), &mut seen, now), Step::Wait);
+        assert_eq!(
+            restarted.decide(Some(&lease), &mut seen, now),
+            LeaseDecision::Wait
+        );
     }
 
     #[test]
@@ -296,7 +323,7 @@ mod tests {
 
     #[test]
     fn holder_renews_more_than_once_and_stops_before_the_lease_expires() {
-        assert!(give_up(DURATION) < DURATION);
-        assert!(renew(DURATION) + retry(DURATION) < give_up(DURATION));
+        assert!(stop_after(DURATION) < DURATION);
+        assert!(renew_interval(DURATION) + retry_interval(DURATION) < stop_after(DURATION));
     }
 }

@@ -65,9 +65,9 @@ enum TaskStart<T> {
     /// The reconcile waits for the result of the task.
     Waiting(oneshot::Receiver<T>, Arc<AtomicBool>),
     /// Another reconcile already waits for the result of the task.
-    Awaited,
+    AlreadyAwaited,
     /// The requester has reached the maximum number of tasks.
-    Full,
+    LimitReached,
 }
 
 /// A task that is aborted when it is dropped.
@@ -103,8 +103,8 @@ impl<T: Send + 'static> BackgroundTasks<T> {
     ) -> TaskState<T> {
         let (mut result, awaited) = match self.begin(owner, work) {
             TaskStart::Waiting(result, awaited) => (result, awaited),
-            TaskStart::Awaited => return TaskState::Pending,
-            TaskStart::Full => return TaskState::Postponed,
+            TaskStart::AlreadyAwaited => return TaskState::Pending,
+            TaskStart::LimitReached => return TaskState::Postponed,
         };
         awaited.store(true, Ordering::SeqCst);
         let waited = tokio::time::timeout(RESULT_WAIT_LIMIT, &mut result).await;
@@ -151,17 +151,17 @@ impl<T: Send + 'static> BackgroundTasks<T> {
             let requester = requester_key(owner.requester);
             let of_requester = tasks.values().filter(|entry| entry.requester == requester);
             if of_requester.count() >= TASKS_PER_REQUESTER {
-                return TaskStart::Full;
+                return TaskStart::LimitReached;
             }
             let entry = self.start(owner, work);
             tasks.insert(owner.name.to_owned(), entry);
         }
         let Some(entry) = tasks.get_mut(owner.name) else {
-            return TaskStart::Awaited;
+            return TaskStart::AlreadyAwaited;
         };
         match entry.result.take() {
             Some(result) => TaskStart::Waiting(result, entry.awaited.clone()),
-            None => TaskStart::Awaited,
+            None => TaskStart::AlreadyAwaited,
         }
     }
 
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn quick_work_is_waited_for_and_wakes_nobody() {
+    async fn short_task_ends_within_the_reconcile() {
         let (background_tasks, mut woken) = background_tasks();
         assert_eq!(
             background_tasks.run(owner("a", "1"), async { 7 }).await,
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn slow_work_goes_on_and_wakes_its_object() {
+    async fn long_task_continues_and_triggers_a_reconcile() {
         let (background_tasks, mut woken) = background_tasks();
         let (slow, end) = work();
         assert_eq!(

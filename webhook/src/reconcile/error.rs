@@ -108,7 +108,7 @@ impl ReconcileError {
 
     /// Returns true if the result is unknown because a dependency did not respond.
     pub(in crate::reconcile) fn is_unknown(&self) -> bool {
-        self.code.outcome == Outcome::CannotTell
+        self.code.outcome == Outcome::Unknown
     }
 }
 

@@ -13,14 +13,14 @@ use bundle_core::plan::health::{Health, health};
 use bundle_core::plan::ignore::{self, Rule};
 use bundle_core::plan::inventory::{InventoryError, Reservation};
 use bundle_core::plan::package_rules::{InstalledPackage, PackageRules};
-use bundle_core::plan::replace::{self, KeepReason};
+use bundle_core::plan::replace::{self, NoReplacementReason};
 use bundle_core::plan::rollout::{
-    HealthyContent, ReturnObstacle, RolloutAttempt, RolloutContent, RolloutReport, RolloutState,
+    HealthyContent, RollbackObstacle, RolloutAttempt, RolloutContent, RolloutReport, RolloutState,
 };
 use bundle_core::plan::{crd_upgrade, occupants};
 use bundle_core::reference::Digest;
 use bundle_core::review::{Class, Requester};
-use bundle_core::rights::{Question, verdict};
+use bundle_core::rights::{AccessReview, verdict};
 use kube::api::DynamicObject;
 use kube::core::Status;
 use serde_json::{Value, json};
@@ -69,8 +69,8 @@ fn ana() -> Requester {
 }
 
 /// Returns the access review for patching Deployments in namespace `team-a`.
-fn patch_deployments() -> Question {
-    Question::resource("patch", "apps", "deployments", Some("team-a"), None)
+fn patch_deployments() -> AccessReview {
+    AccessReview::resource("patch", "apps", "deployments", Some("team-a"), None)
 }
 
 /// Returns an error response of the API server.
@@ -126,7 +126,7 @@ fn of_content() -> Vec<ReconcileError> {
         chart::helm_error(HelmError::Limit("160 MiB of memory".to_owned()), REASON),
         context::check_provisioner(&other).unwrap_err(),
         generated::bundle_differs("web-7d4b9"),
-        generated::names_taken(&["web-7d4b9".to_owned(), "web-c81f2".to_owned()]),
+        generated::no_free_name_error(&["web-7d4b9".to_owned(), "web-c81f2".to_owned()]),
     ]
 }
 
@@ -185,7 +185,7 @@ fn of_dry_runs() -> Vec<ReconcileError> {
         r#"admission webhook "images.example.com" does not support dry run: sideEffects is Some"#;
     let impersonation = r#"users "ana" is forbidden: User "system:serviceaccount:bundle-system:bundle-webhook" cannot impersonate resource "users" in API group "" at the cluster scope"#;
     let untyped = "failed to create typed patch object (team-a/web; /v1, Kind=ConfigMap): .data.replicas: expected string, got &value.valueUnstructured{Value:2}";
-    let immutable = replace::sentence(&["data"], KeepReason::NotAsked);
+    let immutable = replace::sentence(&["data"], NoReplacementReason::NotRequested);
     let judged = |code, message: &str| {
         ApplyRejection::Verdict(verdict(Rejection {
             code,
@@ -203,7 +203,7 @@ fn of_dry_runs() -> Vec<ReconcileError> {
         judged(403, impersonation),
         judged(500, untyped),
         judged(504, "the server was unable to return a response in time"),
-        ApplyRejection::Differs(fields),
+        ApplyRejection::MutatedDifferently(fields),
     ];
     let errors = rejections.into_iter().map(|rejection| {
         let mut failures = DryRunFailures::default();
@@ -217,7 +217,7 @@ fn of_dry_runs() -> Vec<ReconcileError> {
 fn of_permissions() -> Vec<ReconcileError> {
     let mut missing = MissingRights::default();
     missing.push(patch_deployments());
-    let question = Question::resource(
+    let question = AccessReview::resource(
         "impersonate",
         "",
         "serviceaccounts",
@@ -330,7 +330,7 @@ fn of_upgrades() -> Vec<ReconcileError> {
 /// Returns the reports of rollouts after their deadline.
 fn of_rollouts() -> Vec<Finding> {
     let cause = || "Deployment.apps/team-a/web: 0 of 1 replicas are available".to_owned();
-    let held = |obstacle: Option<&ReturnObstacle>| RolloutState::Held {
+    let held = |obstacle: Option<&RollbackObstacle>| RolloutState::Failed {
         cause: cause(),
         obstacle: obstacle.map(ToString::to_string),
     };
@@ -342,11 +342,11 @@ fn of_rollouts() -> Vec<Finding> {
         (codes::install::DEADLINE_EXCEEDED, held(None)),
         (
             codes::install::ROLLED_BACK,
-            RolloutState::Returned { cause: cause() },
+            RolloutState::RolledBack { cause: cause() },
         ),
         (
             codes::install::RETURN_REFUSED,
-            held(Some(&ReturnObstacle::NoFormerContent)),
+            held(Some(&RollbackObstacle::NoFormerContent)),
         ),
     ];
     let findings = reports.into_iter().map(|(code, state)| {

@@ -89,7 +89,7 @@ pub async fn run(shared: Arc<Shared>, stop: CancellationToken) -> Result<(), Box
     let _leading = ctx.shared.leader_archives.provide(served);
     let sweeping = sweep(ctx.clone());
     let sweeping_uploads = sweep_uploads(ctx.clone());
-    let departing = self::removal::departed::watch(ctx.clone());
+    let departing = self::removal::deleted_objects::watch(ctx.clone());
     let bundles = bundles(ctx.clone(), woken_bundles);
     let approvals = self::seal::approvals(ctx.clone());
     let deployments = deployments(ctx, woken);

@@ -68,7 +68,7 @@ impl ServedContent {
             move |cancellation: &Cancellation| {
                 let written =
                     ctx.store
-                        .keep_archive(content, &id, (key.bytes(), &user), cancellation);
+                        .store_archive(content, &id, (key.bytes(), &user), cancellation);
                 drop(share);
                 written
             }

@@ -84,7 +84,7 @@ impl ApplySlots {
 async fn slot(pool: &Pool, requester: &str) -> Option<Share> {
     let cap = Cap {
         key: requester_key(requester),
-        most: pool.capacity(),
+        limit: pool.capacity(),
     };
     // A request for one slot never exceeds the capacity.
     pool.take(1, vec![cap]).await.ok()

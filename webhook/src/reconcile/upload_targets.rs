@@ -52,7 +52,7 @@ async fn find(
     let spec = CheckedBundleSpec::parse(&object.data["spec"]);
     let spec = spec.map_err(|findings| not_reconciled(findings.to_string()))?;
     upload::check_source(&spec.source)?;
-    let vouched = seal::vouched(ctx, &object, Kind::Bundle).map_err(not_reconciled)?;
+    let vouched = seal::confirmed_facts(ctx, &object, Kind::Bundle).map_err(not_reconciled)?;
     let class = class_name(&object);
     let ClassLookup::Managed(_) = ctx.class(class).await.map_err(failed)? else {
         let why = format!("this provisioner has no valid ProvisionerClass {class}");

@@ -123,7 +123,7 @@ impl History {
                     let last = known.last.as_ref();
                     if known.exists && last.is_some_and(|last| last.uid != uid) {
                         // The event belongs to an older object with the same name.
-                        known.raise(now);
+                        known.end_interruption(now);
                         return false;
                     }
                 }
@@ -157,7 +157,7 @@ impl History {
                 // a review. Therefore the event is no interruption. As an interruption, it would
                 // cause another rotation.
                 if !enforced {
-                    known.raise(now);
+                    known.end_interruption(now);
                 }
                 return false;
             }
@@ -200,7 +200,7 @@ impl History {
 
 impl ObservedRegistration {
     /// Records that an interruption has ended at `now`.
-    fn raise(&mut self, now: Timestamp) {
+    fn end_interruption(&mut self, now: Timestamp) {
         self.intact_since = self.intact_since.map(|since| since.max(now));
     }
 }
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_those_of_the_objects_that_exist() {
+    fn keeps_versions_of_existing_registrations_only() {
         let mut history = History::default();
         history.observe(Validating, Observation::Read(one(3)), (true, true), at(100));
         assert!(!history.is_complete() && history.versions().is_none());

@@ -72,14 +72,14 @@ impl Change {
     /// Returns true if the only faults are a token or a certificate authority that differ from
     /// `identity`. Another replica may have renewed them, so the caller reads the Secrets again
     /// before it evaluates the change.
-    pub(crate) fn may_be_ours(&self, name: &str, identity: &Identity<'_>) -> bool {
+    pub(crate) fn may_be_own_write(&self, name: &str, identity: &Identity<'_>) -> bool {
         let faults = shape::faults(self.registration, name, self.object(), identity);
         !faults.is_empty() && faults.iter().all(|fault| fault.is_repaired)
     }
 }
 
 /// Maintains the registrations in one process.
-pub(crate) struct Keeper {
+pub(crate) struct RegistrationRepairer {
     client: Client,
     name: String,
     integrity: Integrity,
@@ -96,7 +96,7 @@ pub(crate) struct Keeper {
     gap: Option<Timestamp>,
 }
 
-impl Keeper {
+impl RegistrationRepairer {
     /// Watches the registrations with this name, and publishes their state in `integrity`.
     pub(crate) fn new(client: Client, name: &str, integrity: Integrity) -> Self {
         let watches = Registration::ALL.map(|registration| watch(&client, name, registration));
@@ -122,7 +122,8 @@ impl Keeper {
         }
     }
 
-    /// Evaluates a change, and publishes the result. Returns true if [`Keeper::repair`] must run.
+    /// Evaluates a change, and publishes the result. Returns true if
+    /// [`RegistrationRepairer::repair`] must run.
     pub(crate) fn observe(
         &mut self,
         change: &Change,
@@ -193,8 +194,8 @@ impl Keeper {
         self.gap = None;
     }
 
-    /// Reads both registrations. The caller must observe the returned changes. [`Keeper::repair`]
-    /// uses the read objects.
+    /// Reads both registrations. The caller must observe the returned changes.
+    /// [`RegistrationRepairer::repair`] uses the read objects.
     pub(crate) async fn read(&mut self) -> Result<Vec<Change>, RegistrationError> {
         let mut changes = Vec::new();
         for registration in Registration::ALL {

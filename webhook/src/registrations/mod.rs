@@ -25,7 +25,7 @@ use kube::core::ApiResource;
 use self::history::{Snapshot, Version};
 pub(crate) use self::identity::Identity;
 pub use self::keeper::RegistrationError;
-pub(crate) use self::keeper::{Change, Keeper};
+pub(crate) use self::keeper::{Change, RegistrationRepairer};
 
 /// The two kinds of registrations. Both registrations have the name of the flag `--registration`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -20,7 +20,7 @@ use rustls_pki_types::pem::PemObject as _;
 /// Interval at which the file is read again.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(15);
 
-struct Loaded {
+struct LoadedAuthority {
     bytes: Vec<u8>,
     verifier: Arc<dyn ClientCertVerifier>,
 }
@@ -29,7 +29,7 @@ struct Loaded {
 pub struct ClientAuthority {
     file: PathBuf,
     provider: Arc<CryptoProvider>,
-    loaded: ArcSwap<Loaded>,
+    loaded: ArcSwap<LoadedAuthority>,
 }
 
 impl ClientAuthority {
@@ -62,7 +62,7 @@ impl ClientAuthority {
     }
 }
 
-fn read(file: &std::path::Path, provider: &Arc<CryptoProvider>) -> io::Result<Loaded> {
+fn read(file: &std::path::Path, provider: &Arc<CryptoProvider>) -> io::Result<LoadedAuthority> {
     let invalid = |error: &dyn fmt::Display| {
         let text = format!("--client-ca-file {}: {error}", file.display());
         io::Error::new(io::ErrorKind::InvalidData, text)
@@ -76,7 +76,7 @@ fn read(file: &std::path::Path, provider: &Arc<CryptoProvider>) -> io::Result<Lo
     let verifier =
         WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build();
     let verifier = verifier.map_err(|error| invalid(&error))?;
-    Ok(Loaded { bytes, verifier })
+    Ok(LoadedAuthority { bytes, verifier })
 }
 
 impl fmt::Debug for ClientAuthority {

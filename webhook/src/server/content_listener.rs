@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::connections::Limits;
-use super::tls_listener::{self, Access, Drain, TlsLimits};
+use super::tls_listener::{self, ShutdownPeriods, TlsCertificates, TlsLimits};
 
 /// Maximum number of concurrent requests of one connection.
 const STREAMS: u32 = 4;
@@ -42,8 +42,8 @@ const LIMITS: TlsLimits = TlsLimits {
 pub async fn serve<G>(
     listener: TcpListener,
     gated: (G, Router),
-    access: Access,
-    drain: Drain,
+    access: TlsCertificates,
+    drain: ShutdownPeriods,
     shutdown: CancellationToken,
 ) -> io::Result<()>
 where

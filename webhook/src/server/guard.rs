@@ -16,7 +16,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tower::ServiceExt as _;
 
-use super::connections::{AcceptedRequest, Client, Waiting};
+use super::connections::{AcceptedRequest, Client, WaitingRequest};
 use crate::caller::Token;
 use crate::shared::Shared;
 use crate::telemetry::metrics::ReviewOutcome;
@@ -41,12 +41,12 @@ struct Guard {
 #[derive(Debug, Clone)]
 enum Caller {
     /// The token of the request is valid.
-    Known(Arc<AcceptedRequest>),
+    ApiServer(Arc<AcceptedRequest>),
     /// The token has a valid form, but it is unknown. Another replica may have rotated the tokens.
-    Unknown {
+    Unauthenticated {
         client: Arc<Client>,
         token: Token,
-        waiting: Arc<Waiting>,
+        waiting: Arc<WaitingRequest>,
     },
 }
 
@@ -54,7 +54,7 @@ enum Caller {
 /// `/validate/TOKEN` and `/mutate/TOKEN` of `admission`, and 404 for all other paths.
 ///
 /// [`admission_listener::serve`]: super::admission_listener::serve
-pub fn guarded(
+pub fn gate_and_router(
     shared: Arc<Shared>,
     admission: Router,
 ) -> (
@@ -79,7 +79,7 @@ pub fn guarded(
 
 /// Returns the route and the token of a request. Returns `None` for a request that no API server of
 /// this installation would send.
-fn called(request: &Request) -> Option<(&'static str, Token)> {
+fn route_and_token(request: &Request) -> Option<(&'static str, Token)> {
     let (route, token) = request.uri().path().rsplit_once('/')?;
     let route = ROUTES.into_iter().find(|known| *known == route)?;
     let token = Token::parse(token)?;
@@ -110,16 +110,16 @@ impl Guard {
         let Some(client) = request.extensions().get::<Arc<Client>>().cloned() else {
             return Err(StatusCode::INTERNAL_SERVER_ERROR.into_response());
         };
-        let Some((route, token)) = called(request) else {
+        let Some((route, token)) = route_and_token(request) else {
             return Err(self.unknown(&client));
         };
         let caller = if self.shared.paths.accepts(&token, Instant::now()) {
-            Caller::Known(Arc::new(client.accept()))
+            Caller::ApiServer(Arc::new(client.accept()))
         } else {
             let Some(waiting) = client.wait() else {
                 return Err(self.unknown(&client));
             };
-            Caller::Unknown {
+            Caller::Unauthenticated {
                 client,
                 token,
                 waiting: Arc::new(waiting),
@@ -134,13 +134,13 @@ impl Guard {
     async fn answer(&self, mut request: Request) -> Response {
         let shared = &self.shared;
         let _accepted = match request.extensions_mut().remove::<Caller>() {
-            Some(Caller::Known(accepted)) => accepted,
-            Some(Caller::Unknown {
+            Some(Caller::ApiServer(accepted)) => accepted,
+            Some(Caller::Unauthenticated {
                 client,
                 token,
                 waiting,
             }) => {
-                if !self.knows(&token).await {
+                if !self.is_accepted_after_refresh(&token).await {
                     return self.unknown(&client);
                 }
                 drop(waiting);
@@ -162,7 +162,7 @@ impl Guard {
     }
 
     /// Returns true if the token is valid after the next read of the Secret.
-    async fn knows(&self, token: &Token) -> bool {
+    async fn is_accepted_after_refresh(&self, token: &Token) -> bool {
         let paths = &self.shared.paths;
         let arrived = Instant::now();
         let mut refreshed = self.refreshed.lock().await;
@@ -250,9 +250,9 @@ mod tests {
         let text = token.as_str();
         for route in ROUTES {
             let call = request(Method::POST, &format!("{route}/{text}"));
-            assert_eq!(called(&call), Some((route, token.clone())));
+            assert_eq!(route_and_token(&call), Some((route, token.clone())));
             let call = request(Method::POST, &format!("{route}/{text}?timeout=10s"));
-            assert_eq!(called(&call), Some((route, token.clone())));
+            assert_eq!(route_and_token(&call), Some((route, token.clone())));
         }
         for path in [
             "/validate".to_owned(),
@@ -264,9 +264,13 @@ mod tests {
             format!("//validate/{text}"),
             format!("/Validate/{text}"),
         ] {
-            assert_eq!(called(&request(Method::POST, &path)), None, "{path}");
+            assert_eq!(
+                route_and_token(&request(Method::POST, &path)),
+                None,
+                "{path}"
+            );
         }
         let get = request(Method::GET, &format!("/validate/{text}"));
-        assert_eq!(called(&get), None);
+        assert_eq!(route_and_token(&get), None);
     }
 }

@@ -37,19 +37,19 @@ impl ResponseShares {
 
 /// Bytes of a response, with their reserved memory. The memory is released when the connection has
 /// sent the bytes and drops the last copy of them.
-struct Unsent {
+struct UnsentBody {
     bytes: Bytes,
     _shares: Vec<Share>,
     closing: JoinHandle<()>,
 }
 
-impl AsRef<[u8]> for Unsent {
+impl AsRef<[u8]> for UnsentBody {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl Drop for Unsent {
+impl Drop for UnsentBody {
     fn drop(&mut self) {
         self.closing.abort();
     }
@@ -70,7 +70,7 @@ pub async fn bounded(response: Response, client: Arc<Client>, timeout: Duration)
         tokio::time::sleep(timeout).await;
         client.close();
     });
-    let unsent = Unsent {
+    let unsent = UnsentBody {
         bytes,
         _shares: shares.map_or_else(Vec::new, |shares| shares.take()),
         closing,

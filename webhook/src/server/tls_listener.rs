@@ -55,7 +55,7 @@ pub struct TlsLimits {
 
 /// The serving certificate, and the authorities of accepted client certificates.
 #[derive(Debug)]
-pub struct Access {
+pub struct TlsCertificates {
     /// The serving certificate.
     pub resolver: Arc<Resolver>,
     /// Clients must present a certificate of an authority in this file (PEM). `None`: no client
@@ -65,7 +65,7 @@ pub struct Access {
 
 /// The phases of a graceful shutdown.
 #[derive(Debug, Clone, Copy)]
-pub struct Drain {
+pub struct ShutdownPeriods {
     /// Time for which requests are still served, until the API server knows that this replica ends.
     pub delay: Duration,
     /// Time limit for requests in progress. It begins after `delay`.
@@ -76,12 +76,12 @@ pub struct Drain {
 /// part of the request is stored. This is necessary because a client can send many requests before
 /// its connection closes.
 #[derive(Debug, Clone)]
-struct Gated<G> {
+struct GatedService<G> {
     gate: G,
     router: Router,
 }
 
-impl<G, B> Service<http::Request<B>> for Gated<G>
+impl<G, B> Service<http::Request<B>> for GatedService<G>
 where
     G: Fn(&mut Request) -> Result<(), Response>,
     B: http_body::Body<Data = Bytes> + Send + 'static,
@@ -109,9 +109,9 @@ where
 pub async fn serve<G>(
     listener: TcpListener,
     (gate, router): (G, Router),
-    access: Access,
+    access: TlsCertificates,
     limits: TlsLimits,
-    drain: Drain,
+    drain: ShutdownPeriods,
     shutdown: CancellationToken,
 ) -> io::Result<()>
 where
@@ -138,7 +138,7 @@ where
         .max_header_list_size(HEAD_BYTES.into())
         .initial_stream_window_size(limits.stream_window)
         .initial_connection_window_size(limits.stream_window * limits.streams);
-    let gated = Gated { gate, router };
+    let gated = GatedService { gate, router };
     let serving = server.serve(ServiceExt::<Request>::into_make_service(gated));
     let ending = async {
         shutdown.cancelled().await;

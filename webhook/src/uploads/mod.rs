@@ -62,7 +62,7 @@ struct StoredUpload {
 }
 
 /// An upload in progress.
-pub(crate) struct Arriving {
+pub(crate) struct UnfinishedUpload {
     file: NamedTempFile,
     space: Arc<UploadSpace>,
 }
@@ -101,13 +101,13 @@ impl UploadStore {
     }
 
     /// Creates the file of an upload. No space is reserved yet.
-    pub(crate) fn begin(&self, requester: &str) -> io::Result<Arriving> {
+    pub(crate) fn begin(&self, requester: &str) -> io::Result<UnfinishedUpload> {
         // Unfinished files of an earlier process are removed before new unfinished files exist.
         drop(self.state());
         fs_err::create_dir_all(&self.folder)?;
         let mut builder = tempfile::Builder::new();
         let file = builder.suffix(UNFINISHED).tempfile_in(&self.folder)?;
-        Ok(Arriving {
+        Ok(UnfinishedUpload {
             file,
             space: Arc::new(UploadSpace {
                 requester: requester_hash(requester),
@@ -135,12 +135,12 @@ impl UploadStore {
     /// Bundle.
     pub(crate) fn keep(
         &self,
-        upload: Arriving,
+        upload: UnfinishedUpload,
         uid: &str,
         digest: &Digest,
         bytes: u64,
     ) -> Result<(), UploadError> {
-        let Arriving { file, space } = upload;
+        let UnfinishedUpload { file, space } = upload;
         self.reserve(&space, bytes)?;
         let mut shares = std::mem::take(&mut *lock(&space.shares));
         if let (Some(last), rest @ 1..) = (shares.last_mut(), bytes % STEP) {
@@ -242,7 +242,7 @@ impl UploadStore {
     fn caps(&self, requester: &str) -> Vec<Cap> {
         vec![Cap {
             key: requester.to_owned(),
-            most: self.space.capacity(),
+            limit: self.space.capacity(),
         }]
     }
 
@@ -324,7 +324,7 @@ impl State {
     }
 }
 
-impl Arriving {
+impl UnfinishedUpload {
     /// Returns a second handle of the file, for writing.
     pub(crate) fn writer(&self) -> io::Result<File> {
         self.file.reopen()

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bundle_cluster::ByName;
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::names::KubeName;
-use bundle_core::policy::{Named, Policy, key_of_secret, root_of_config_map};
+use bundle_core::policy::{Policy, ReferencedText, key_of_secret, root_of_config_map};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Api;
 use tokio_util::sync::CancellationToken;
@@ -27,8 +27,8 @@ const RETRY_DELAY: Duration = Duration::from_secs(2);
 /// The Secrets and ConfigMaps that policies name, as found in the system namespace.
 #[derive(Debug, Default)]
 pub(super) struct PolicyReferences {
-    secrets: BTreeMap<String, Named>,
-    config_maps: BTreeMap<String, Named>,
+    secrets: BTreeMap<String, ReferencedText>,
+    config_maps: BTreeMap<String, ReferencedText>,
 }
 
 impl PolicyReferences {
@@ -60,7 +60,7 @@ impl PolicyReferences {
             .chain(self.config_maps.values())
             .peekable();
         named.peek()?;
-        if named.any(|named| matches!(named, Named::Unavailable(_))) {
+        if named.any(|named| matches!(named, ReferencedText::Unavailable(_))) {
             Some(RETRY_DELAY)
         } else {
             Some(REFRESH_INTERVAL)
@@ -125,7 +125,7 @@ fn completed(policies: Vec<Policy>, found: &PolicyReferences) -> BTreeMap<String
 }
 
 /// Returns the keys in these Secrets of the system namespace.
-async fn secrets(shared: &Shared, names: &BTreeSet<KubeName>) -> BTreeMap<String, Named> {
+async fn secrets(shared: &Shared, names: &BTreeSet<KubeName>) -> BTreeMap<String, ReferencedText> {
     let namespace = &shared.settings.namespace;
     let api: Api<Secret> = Api::namespaced(shared.client(), namespace);
     let mut found = BTreeMap::new();
@@ -139,14 +139,16 @@ async fn secrets(shared: &Shared, names: &BTreeSet<KubeName>) -> BTreeMap<String
                     .collect();
                 key_of_secret(name, &data)
             }
-            Ok(None) => Named::Missing(format!("Secret {namespace}/{name} does not exist")),
+            Ok(None) => {
+                ReferencedText::Missing(format!("Secret {namespace}/{name} does not exist"))
+            }
             // A body that cannot be parsed can contain secret data, so it must not appear in
             // findings and logs.
-            Err(kube::Error::SerdeError(_)) => Named::Unavailable(
+            Err(kube::Error::SerdeError(_)) => ReferencedText::Unavailable(
                 Finding::error(codes::cluster::BAD_ANSWER, "the response is not a Secret")
                     .about(format!("Secret/{namespace}/{name}")),
             ),
-            Err(error) => Named::Unavailable(
+            Err(error) => ReferencedText::Unavailable(
                 Finding::error(codes::cluster::UNREACHABLE, crate::chain(&error))
                     .about(format!("Secret/{namespace}/{name}")),
             ),
@@ -157,15 +159,20 @@ async fn secrets(shared: &Shared, names: &BTreeSet<KubeName>) -> BTreeMap<String
 }
 
 /// Returns the trust roots in these ConfigMaps of the system namespace.
-async fn config_maps(shared: &Shared, names: &BTreeSet<KubeName>) -> BTreeMap<String, Named> {
+async fn config_maps(
+    shared: &Shared,
+    names: &BTreeSet<KubeName>,
+) -> BTreeMap<String, ReferencedText> {
     let namespace = &shared.settings.namespace;
     let api: Api<ConfigMap> = Api::namespaced(shared.client(), namespace);
     let mut found = BTreeMap::new();
     for name in names {
         let root = match ByName(&api).get_opt(name).await {
             Ok(Some(map)) => root_of_config_map(name, &map.data.unwrap_or_default()),
-            Ok(None) => Named::Missing(format!("ConfigMap {namespace}/{name} does not exist")),
-            Err(error) => Named::Unavailable(
+            Ok(None) => {
+                ReferencedText::Missing(format!("ConfigMap {namespace}/{name} does not exist"))
+            }
+            Err(error) => ReferencedText::Unavailable(
                 Finding::error(codes::cluster::UNREACHABLE, crate::chain(&error))
                     .about(format!("ConfigMap/{namespace}/{name}")),
             ),
@@ -201,8 +208,9 @@ mod tests {
                 Policy::read("broken", &serde_json::Value::Null),
             ]
         };
-        let named =
-            |name: &str| BTreeMap::from([(name.to_owned(), Named::Found("text".to_owned()))]);
+        let named = |name: &str| {
+            BTreeMap::from([(name.to_owned(), ReferencedText::Found("text".to_owned()))])
+        };
         let found = PolicyReferences {
             secrets: named("release-key"),
             config_maps: named("our-root"),

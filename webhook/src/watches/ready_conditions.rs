@@ -139,7 +139,7 @@ async fn of_policy(shared: &Shared, name: &str, spec: &Value) -> ReadyCondition 
     let policy = Policy::read(name, spec);
     let found = PolicyReferences::look_up(shared, std::slice::from_ref(&policy)).await;
     let policy = found.complete(policy);
-    let ready = proof::ready(&policy, Timestamp::now());
+    let ready = proof::ready_policy(&policy, Timestamp::now());
     if ready.problems.has_errors() {
         unusable(&ready.problems)
     } else if ready.unavailable.is_empty() {

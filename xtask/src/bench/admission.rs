@@ -1,6 +1,6 @@
 //! Latency of admission for the create of a Bundle: without a webhook, with a no-op Go webhook with
-//! and without a patch, and with bundle-webhook, in alternating rounds on the same API server. `e2e`
-//! starts the programs.
+//! and without a patch, and with bundle-webhook, in alternating rounds on the same API server.
+//! `e2e` starts the programs.
 
 use std::time::{Duration, Instant};
 

@@ -64,7 +64,7 @@ pub(super) async fn measure(cluster: &Cluster) -> Result<(Table, Memory)> {
     let mut took: [Vec<f64>; 9] = Default::default();
     for round in 0..ROUNDS {
         let name = |what: &str| format!("{what}-{round}");
-        let (dry, applied) = bare_loop(cluster, &name("bare"), OBJECTS).await?;
+        let (dry, applied) = apply_without_reconciler(cluster, &name("bare"), OBJECTS).await?;
         took[0].push(applied);
         took[1].push(dry);
         took[2].push(kubectl(cluster, &name("kubectl")).await?);
@@ -150,7 +150,11 @@ async fn requester_check(cluster: &Cluster, check: &str) -> Result<()> {
 }
 
 /// Returns the duration of the dry runs and the duration of the applies, both in seconds.
-pub(super) async fn bare_loop(cluster: &Cluster, name: &str, count: usize) -> Result<(f64, f64)> {
+pub(super) async fn apply_without_reconciler(
+    cluster: &Cluster,
+    name: &str,
+    count: usize,
+) -> Result<(f64, f64)> {
     let folder = write(cluster, name, count)?;
     let objects = manifests::read_folder(&folder.join("manifests"))?;
     let client = cluster.client().await?;

@@ -38,8 +38,8 @@ pub(crate) struct Arguments {
     /// Number of BundleDeployments of `reconcile` that are applied and then idle.
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     deployments: u32,
-    /// Run `pod` and a part of `trust`, `sources` and `reconcile` with unoptimized programs, to test
-    /// the benchmarks themselves. The results are not meaningful.
+    /// Run `pod` and a part of `trust`, `sources` and `reconcile` with unoptimized programs, to
+    /// test the benchmarks themselves. The results are not meaningful.
     #[arg(long, conflicts_with = "write")]
     small: bool,
 }
@@ -65,8 +65,8 @@ enum Subject {
     Oci,
     /// The chart on a node: start, memory, failover, reviews per second. Needs root and Linux.
     Pod,
-    /// One large transfer of each source, compared with git and curl, and a thousand Bundles of each
-    /// source at once.
+    /// One large transfer of each source, compared with git and curl, and a thousand Bundles of
+    /// each source at once.
     Sources,
     /// Decisions from proofs, `verify` compared with cosign, a thousand signed references and
     /// referrers.

@@ -61,7 +61,7 @@ pub(super) async fn measure(cluster: &Cluster) -> Result<Vec<(&'static str, Tabl
     let mut making = Table::new(&["", "s", "peak MiB", "requests"]);
     for (bytes, size, rounds) in SIZES {
         let layout = bench.build(bytes, size, &mut making)?;
-        bench.ship(&layout, size, rounds, &mut shipping)?;
+        bench.measure_transfers(&layout, size, rounds, &mut shipping)?;
         bench.inspect(size, &mut making)?;
         fs_err::remove_dir_all(&bench.folder)?;
         fs_err::create_dir_all(&bench.folder)?;
@@ -129,7 +129,7 @@ impl Bench<'_> {
     /// Runs `inspect` on the last pushed package, and counts the requests at the registry.
     fn inspect(&self, size: &str, table: &mut Table) -> Result<()> {
         let registry = self.cluster.registry(0)?;
-        let reference = registry.reference(&format!("{}:1.0.0", stays(size)));
+        let reference = registry.reference(&format!("{}:1.0.0", repository_for_size(size)));
         let before = requests(&registry.log()?);
         let seen = self.run(&self.plugin, &format!("inspect {reference}"))?;
         let after = requests(&registry.log()?);
@@ -142,10 +142,16 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn ship(&self, layout: &Path, size: &str, rounds: usize, table: &mut Table) -> Result<()> {
+    fn measure_transfers(
+        &self,
+        layout: &Path,
+        size: &str,
+        rounds: usize,
+        table: &mut Table,
+    ) -> Result<()> {
         let here = self.cluster.registry(0)?;
         // Content that the other tools read is pushed once.
-        let source = here.reference(&format!("{}:1.0.0", stays(size)));
+        let source = here.reference(&format!("{}:1.0.0", repository_for_size(size)));
         self.run(&self.plugin, &format!("push {} {source}", layout.display()))?;
         let archive = self.folder.join("stays.tar");
         self.run(
@@ -202,7 +208,7 @@ impl Bench<'_> {
     ) -> Result<Vec<Job>> {
         let here = self.cluster.registry(0)?;
         let there = self.cluster.registry(1)?;
-        let stays = stays(size);
+        let stays = repository_for_size(size);
         let size = size.replace(' ', "").to_lowercase();
         let fresh = |tool: &str| format!("freight/{tool}-{size}-{round}");
         let out = |name: &str| self.folder.join(format!("out-{name}"));
@@ -366,7 +372,7 @@ impl Bench<'_> {
 }
 
 /// Returns the repository of the package of this size.
-fn stays(size: &str) -> String {
+fn repository_for_size(size: &str) -> String {
     format!("freight/stays-{}", size.replace(' ', "").to_lowercase())
 }
 

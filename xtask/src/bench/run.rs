@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 
 /// Interval of memory samples. The kernel records the peak itself, so only growth right before the
 /// exit can be missed.
-const LOOK: Duration = Duration::from_millis(2);
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Cost of a run.
 #[derive(Debug, Clone, Copy, Default)]
@@ -79,7 +79,7 @@ fn watch(mut child: Child) -> Result<(Child, u64)> {
         {
             return Ok((child, peak));
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(SAMPLE_INTERVAL);
     }
 }
 

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use bundle_core::diagnostic::{Outcome, all_codes};
-use bundle_core::plan::health::differences::{DIFFERENCES, Difference, Verdict};
+use bundle_core::plan::health::differences::{ComparableHealth, DIFFERENCES, Difference};
 use bundle_core::plan::health::kinds::{KINDS, KindRule};
 use clap::Args;
 
@@ -160,8 +160,8 @@ fn health() -> String {
          health check in Argo CD counts as ready.\n\n\
          | Tool | Kind | State | This project | The tool | Reason |\n|---|---|---|---|---|---|\n",
     );
-    let list = |verdicts: &[Verdict]| {
-        let names: Vec<_> = verdicts.iter().map(Verdict::to_string).collect();
+    let list = |verdicts: &[ComparableHealth]| {
+        let names: Vec<_> = verdicts.iter().map(ComparableHealth::to_string).collect();
         names.join(" or ")
     };
     for row in DIFFERENCES {
@@ -202,7 +202,7 @@ fn diagnostics(examples: &Examples) -> String {
             Outcome::Failed => 1,
             Outcome::Usage => 2,
             Outcome::Refused => 3,
-            Outcome::CannotTell => 4,
+            Outcome::Unknown => 4,
         };
         let _ = write!(
             text,

@@ -22,9 +22,9 @@ pub(super) fn check(
     crates: &[(String, PathBuf)],
     sources: &[PathBuf],
 ) -> Result<Vec<String>> {
-    let mut known = Known {
+    let mut known = ValidNames {
         external: locked(&fs_err::read_to_string(root.join("Cargo.lock"))?),
-        ..Known::default()
+        ..ValidNames::default()
     };
     let mut headers = Vec::new();
     for file in sources {
@@ -50,7 +50,7 @@ pub(super) fn check(
 
 /// Names that headers may contain.
 #[derive(Debug, Default)]
-struct Known {
+struct ValidNames {
     /// Words of each module by its path, crate first.
     modules: BTreeMap<String, BTreeSet<String>>,
     /// All words of the code except comments.
@@ -59,7 +59,7 @@ struct Known {
     external: BTreeSet<String>,
 }
 
-impl Known {
+impl ValidNames {
     /// Adds a file at `path` in the crate `name`.
     fn add(&mut self, name: &str, path: &Path, text: &str) {
         let mut module = vec![name.replace('-', "_")];
@@ -167,10 +167,10 @@ fn locked(text: &str) -> BTreeSet<String> {
 mod tests {
     use super::*;
 
-    fn known() -> Known {
-        let mut known = Known {
+    fn known() -> ValidNames {
+        let mut known = ValidNames {
             external: locked("name = \"kube-client\"\n"),
-            ..Known::default()
+            ..ValidNames::default()
         };
         known.add(
             "bundle-core",

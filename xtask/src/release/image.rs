@@ -33,8 +33,9 @@ pub(crate) struct Arguments {
     /// Cargo's profile of the program
     #[arg(long, value_name = "NAME", default_value = "release")]
     profile: String,
-    /// Build the full image, which also contains helm for charts, and git and ssh for sources of type
-    /// git; only for the platform of this machine, which must be Debian. The tag gets the suffix -full
+    /// Build the full image, which also contains helm for charts, and git and ssh for sources of
+    /// type git; only for the platform of this machine, which must be Debian. The tag gets the
+    /// suffix -full
     #[arg(long)]
     full: bool,
     /// Folder for the OCI layout; an existing layout is replaced

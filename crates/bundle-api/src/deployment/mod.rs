@@ -264,10 +264,10 @@ pub enum Replace {
 }
 
 /// Handling of content that is not healthy by the deadline. `Hold` reports the content and keeps it
-/// installed. `RollBack` installs the content and the configuration that were healthy last, with the
-/// same checks as a rollback by the requester. It also replaces content that could not be applied
-/// completely by the deadline. The failed content is not retried until the spec changes. Default:
-/// `Hold`.
+/// installed. `RollBack` installs the content and the configuration that were healthy last, with
+/// the same checks as a rollback by the requester. It also replaces content that could not be
+/// applied completely by the deadline. The failed content is not retried until the spec changes.
+/// Default: `Hold`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum OnFailure {
     /// Report the content, and keep it installed.

@@ -20,7 +20,7 @@ struct NotDryRun(&'static str);
 enum Impersonated {
     None,
     ServiceAccount,
-    Person,
+    Other,
 }
 
 /// Returns a client that sends through `base` and fails for requests that impersonate a user and
@@ -38,7 +38,7 @@ pub(crate) fn guarded(base: Client) -> Client {
 }
 
 async fn checked(request: Request<Body>) -> Result<Request<Body>, tower::BoxError> {
-    if impersonated(request.headers()) != Impersonated::Person {
+    if impersonated(request.headers()) != Impersonated::Other {
         return Ok(request);
     }
     is_dry_run(request.method(), request.uri())?;
@@ -70,7 +70,7 @@ fn impersonated(headers: &HeaderMap) -> Impersonated {
         {
             Impersonated::ServiceAccount
         }
-        _ => Impersonated::Person,
+        _ => Impersonated::Other,
     }
 }
 
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_account_with_anything_beside_its_name_counts_as_a_person() {
+    fn service_account_with_groups_uid_or_extra_requires_dry_run() {
         let account = ("impersonate-user", "system:serviceaccount:a:b");
         assert_eq!(
             impersonated(&headers(&[("accept", "a")])),
@@ -155,7 +155,7 @@ mod tests {
         ] {
             assert_eq!(
                 impersonated(&headers(&person)),
-                Impersonated::Person,
+                Impersonated::Other,
                 "{person:?}"
             );
         }

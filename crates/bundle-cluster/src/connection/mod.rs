@@ -18,7 +18,7 @@ use tower::timeout::{Timeout, TimeoutLayer};
 use tower::util::BoxService;
 use tower::{BoxError, service_fn};
 
-use crate::answers;
+use crate::responses;
 
 pub(crate) use self::guard::guarded;
 pub use self::impersonation::{missing_right, with_missing_right};
@@ -90,7 +90,7 @@ impl Clients {
     /// and through the limits of responses.
     pub fn new(own: Client) -> Self {
         Self {
-            own: answers::bounded(guarded(own)),
+            own: responses::bounded(guarded(own)),
             by_account: Mutex::default(),
         }
     }
@@ -155,7 +155,7 @@ mod tests {
     use crate::ByName;
 
     #[tokio::test]
-    async fn a_client_for_an_account_says_so_in_every_request_and_the_own_one_does_not() {
+    async fn only_account_clients_send_impersonation_headers() {
         let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
         let clients = Clients::new(Client::new(service, "default"));
         let answering = tokio::spawn(async move {

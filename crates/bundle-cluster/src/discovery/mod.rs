@@ -14,10 +14,10 @@ use tokio::sync::Mutex;
 use crate::clock;
 
 /// Age after which a cached list without the requested kind is refreshed.
-const STALE: Duration = Duration::from_millis(500);
+const REFRESH_IF_MISSING_AGE: Duration = Duration::from_millis(500);
 /// Age after which a cached list is always refreshed, because upgrades of the server add and remove
 /// versions.
-const OLD: Duration = Duration::from_secs(600);
+const MAX_CACHE_AGE: Duration = Duration::from_secs(600);
 
 /// Kind that the server serves.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -103,7 +103,7 @@ impl Apis {
         version: &str,
         kind: &str,
     ) -> Result<Option<Kind>, kube::Error> {
-        for youngest in [OLD, STALE] {
+        for youngest in [MAX_CACHE_AGE, REFRESH_IF_MISSING_AGE] {
             let kinds = self.list(group, version, youngest).await?;
             if let Some(found) = kinds.iter().find(|entry| entry.resource.kind == kind) {
                 return Ok(Some(found.clone()));
@@ -127,7 +127,7 @@ impl Apis {
     /// Returns the names of the kinds of a group and version, in one request. Uses the cached names
     /// if they were read within the last half second.
     pub async fn kinds(&self, group: &str, version: &str) -> Result<BTreeSet<String>, kube::Error> {
-        let kinds = self.list(group, version, STALE).await?;
+        let kinds = self.list(group, version, REFRESH_IF_MISSING_AGE).await?;
         let names = kinds.iter().map(|kind| kind.resource.kind.clone());
         Ok(names.collect())
     }
@@ -176,7 +176,7 @@ impl Apis {
                 "" => version.clone(),
                 group => format!("{group}/{version}"),
             };
-            match self.list(&group, &version, OLD).await {
+            match self.list(&group, &version, MAX_CACHE_AGE).await {
                 Ok(kinds) => served.extend(
                     kinds
                         .iter()
@@ -201,9 +201,9 @@ impl Apis {
         let mut groups = self.groups.lock().await;
         let known = groups.as_ref().is_some_and(|(read, versions)| {
             let youngest = if versions.contains_key(group) {
-                OLD
+                MAX_CACHE_AGE
             } else {
-                STALE
+                REFRESH_IF_MISSING_AGE
             };
             clock::instant().duration_since(*read) < youngest
         });

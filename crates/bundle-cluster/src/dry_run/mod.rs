@@ -27,7 +27,7 @@ pub use headers::IdentityError;
 
 /// Largest part of a response body that a message quotes, in bytes. A message quotes the body if
 /// the response is not a `Status`.
-const WORDS: usize = 512;
+const MAX_QUOTED_BYTES: usize = 512;
 
 /// Client that sends only dry runs as one requester.
 pub struct RequesterDryRun {
@@ -164,7 +164,7 @@ impl RequesterDryRun {
             };
             let (verdict, object) = match object {
                 Ok(object) => (DryRunVerdict::Allowed, object),
-                Err(error) => (unread(&error), None),
+                Err(error) => (verdict_of_read_error(&error), None),
             };
             return DryRunAnswer {
                 verdict,
@@ -178,7 +178,8 @@ impl RequesterDryRun {
             Err(error) => return not_answered(&error),
         };
         let status = serde_json::from_slice::<Status>(&body).unwrap_or_else(|_| Status {
-            message: String::from_utf8_lossy(&body[..body.len().min(WORDS)]).into_owned(),
+            message: String::from_utf8_lossy(&body[..body.len().min(MAX_QUOTED_BYTES)])
+                .into_owned(),
             ..Status::default()
         });
         let causes = causes(&status);
@@ -223,7 +224,7 @@ pub fn causes(status: &Status) -> Vec<(String, String)> {
 
 /// Returns the verdict for a dry run that the API server allowed, but whose object could not be
 /// read ([`ObjectText::receive`]).
-pub fn unread(error: &kube::Error) -> DryRunVerdict {
+pub fn verdict_of_read_error(error: &kube::Error) -> DryRunVerdict {
     match error {
         kube::Error::Api(status) => DryRunVerdict::Unsupported(status.message.clone()),
         error => DryRunVerdict::Unknown(crate::chain(error)),

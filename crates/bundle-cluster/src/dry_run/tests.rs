@@ -135,7 +135,7 @@ async fn invalid_object_is_recognized_by_the_causes_of_the_status() {
 }
 
 #[tokio::test]
-async fn requests_as_a_person_that_are_no_dry_run_never_leave() {
+async fn rejects_impersonating_requests_without_dry_run() {
     let (client, mut told) = client(200, "{}");
     let as_person = |method: Method, target: &str, body: &'static str| {
         Request::builder()

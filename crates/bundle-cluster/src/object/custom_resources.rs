@@ -12,9 +12,9 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::answers::SmallPages;
+use crate::blocking;
 use crate::clock;
-use crate::heavy;
+use crate::responses::SmallPages;
 use crate::url::parse;
 
 /// Validation of the custom resources of all CustomResourceDefinitions in one content. The limits
@@ -28,7 +28,7 @@ pub struct ResourceValidation<'a> {
 }
 
 /// Result of the validation of one definition, or the reason why it is incomplete.
-pub type Validated<'d> = Result<ExistingObjects<'d>, Unvalidated>;
+pub type ValidationResult<'d> = Result<ExistingObjects<'d>, Unvalidated>;
 
 #[derive(Deserialize)]
 struct Page {
@@ -64,7 +64,7 @@ impl<'a> ResourceValidation<'a> {
         new: &'d Value,
         lists: &[ExistingObjectList],
         can_be_named: impl Fn(Option<&str>) -> bool,
-    ) -> Result<Validated<'d>, kube::Error> {
+    ) -> Result<ValidationResult<'d>, kube::Error> {
         let mut found = ExistingObjects::new(new);
         for list in lists {
             let path = path(live, &list.read)?;
@@ -74,7 +74,7 @@ impl<'a> ResourceValidation<'a> {
                     Ok(page) => page,
                     Err(why) => return Ok(Err(why)),
                 };
-                let validated = heavy::run(|| {
+                let validated = blocking::run(|| {
                     for object in &page.items {
                         // One object can need many steps.
                         if clock::runtime_instant() >= self.until {
@@ -112,7 +112,7 @@ impl<'a> ResourceValidation<'a> {
         };
         let text = text?;
         let page: Page =
-            heavy::run(|| serde_json::from_str(&text)).map_err(kube::Error::SerdeError)?;
+            blocking::run(|| serde_json::from_str(&text)).map_err(kube::Error::SerdeError)?;
         self.bytes = self.bytes.saturating_add(text.len() as u64);
         self.objects = self.objects.saturating_add(page.items.len() as u64);
         if self.objects > self.limits.objects {

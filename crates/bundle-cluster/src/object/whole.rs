@@ -12,8 +12,8 @@ use kube::client::Body;
 use kube::core::response::Status;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::answers::PERMIT_TIMEOUT;
-use crate::heavy;
+use crate::blocking;
+use crate::responses::PERMIT_TIMEOUT;
 
 /// Size in bytes up to which objects need no permit.
 const SMALL: usize = 64 << 10;
@@ -45,7 +45,7 @@ pub async fn receive(answer: Response<Body>) -> Result<Option<DynamicObject>, ku
     if turn.is_none() {
         return parse(&bytes).map(Some);
     }
-    let object = heavy::run(|| parse(&bytes));
+    let object = blocking::run(|| parse(&bytes));
     drop(turn);
     object.map(Some)
 }
@@ -108,7 +108,7 @@ impl ObjectText {
         let (bytes, turn) = read(body).await?;
         let weigh = || DryRunObject::footprint(&bytes).map_err(kube::Error::SerdeError);
         let weight = if turn.is_some() {
-            heavy::run(weigh)?
+            blocking::run(weigh)?
         } else {
             weigh()?
         };
@@ -131,7 +131,7 @@ impl ObjectText {
             parsed()
         } else {
             let _turn = TURN.acquire().await.ok();
-            heavy::run(parsed)
+            blocking::run(parsed)
         };
         result.map_err(kube::Error::SerdeError)
     }

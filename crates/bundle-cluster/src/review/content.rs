@@ -7,14 +7,14 @@ use bundle_api::names::ANNOTATION_PROOF;
 use bundle_core::diagnostic::Finding;
 use bundle_core::package;
 use bundle_core::policy::Policy;
-use bundle_core::review::{ContentFact, Facts, Image};
+use bundle_core::review::{ContentFact, Image, ReviewFacts};
 use bundle_oci::registry::ImageMetadata;
 use bundle_trust::{proof, proof_annotation};
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::{clock, heavy};
+use crate::{blocking, clock};
 
 /// State of the lookup of an image.
 pub(super) enum Content<'a> {
@@ -26,7 +26,7 @@ pub(super) enum Content<'a> {
     Read {
         metadata: &'a Result<Arc<ImageMetadata>, Finding>,
         policies: &'a [Arc<Policy>],
-        examinations: &'a proof::Memory,
+        examinations: &'a proof::ExaminationCache,
         now: Timestamp,
         /// Time after which no signature is verified.
         until: Option<Instant>,
@@ -35,7 +35,7 @@ pub(super) enum Content<'a> {
 
 impl<'a> Content<'a> {
     /// Adds the content and the policies to `facts`.
-    pub(super) fn add_to(&self, facts: &mut Facts<'a>) {
+    pub(super) fn add_to(&self, facts: &mut ReviewFacts<'a>) {
         match self {
             Self::NotRead => {}
             Self::PoliciesUnknown(why) => {
@@ -52,19 +52,21 @@ impl<'a> Content<'a> {
                 match metadata {
                     Err(why) => {
                         facts.content = ContentFact::Unavailable(why.clone());
-                        facts.policies = proof::unexamined(policies, *now);
+                        facts.policies = proof::matching_policies(policies, *now);
                     }
                     Ok(metadata) => {
                         let (pinned, signatures) = (&metadata.pinned, &metadata.signatures);
                         let in_time = || until.is_none_or(|until| clock::runtime_instant() < until);
-                        let examined = heavy::run(|| {
+                        let examined = blocking::run(|| {
                             examinations.examine_while(pinned, signatures, policies, *now, &in_time)
                         });
                         facts.policies = examined.policies;
                         facts.content = ContentFact::Found {
                             pinned: metadata.pinned.clone(),
-                            package: package::Facts::from_annotations(&metadata.annotations)
-                                .map(Box::new),
+                            package: package::PackageDescription::from_annotations(
+                                &metadata.annotations,
+                            )
+                            .map(Box::new),
                             signatures: examined.found,
                         };
                     }

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use bundle_api::names;
 use bundle_core::names::KubeName;
 use bundle_core::review::{
-    Answer, ClassFact, ConfigMapFact, DeploymentFact, Facts, Requester, RequiredLookups,
-    approval_terms, has_default_terms,
+    AccessReviewResult, ClassFact, ConfigMapFact, DeploymentFact, Requester, RequiredLookups,
+    ReviewFacts, approval_terms, has_default_terms,
 };
-use bundle_core::rights::Question;
+use bundle_core::rights::AccessReview;
 use bundle_core::service_account::ServiceAccount;
 use bundle_core::version::ServerVersion;
 use futures::future::{OptionFuture, join_all};
@@ -20,18 +20,18 @@ use super::content::Content;
 
 /// Largest number of parallel ConfigMap lookups of one review. A spec can name hundreds of
 /// ConfigMaps.
-const QUESTIONS: usize = 8;
+const MAX_PARALLEL_LOOKUPS: usize = 8;
 
 /// Facts of one review, without the facts about its image.
-pub(super) struct Gathered {
+pub(super) struct ObjectFacts {
     requester: Requester,
     classes: BTreeMap<String, ClassFact>,
-    may_use: BTreeMap<String, Answer>,
-    may_impersonate: Option<Answer>,
+    may_use: BTreeMap<String, AccessReviewResult>,
+    may_impersonate: Option<AccessReviewResult>,
     deployment: Option<DeploymentFact>,
-    may_approve: Option<Answer>,
-    may_read: BTreeMap<String, Answer>,
-    may_read_secret: Option<Answer>,
+    may_approve: Option<AccessReviewResult>,
+    may_read: BTreeMap<String, AccessReviewResult>,
+    may_read_secret: Option<AccessReviewResult>,
     config_maps: BTreeMap<String, ConfigMapFact>,
     server: Option<ServerVersion>,
     system_namespace: String,
@@ -41,8 +41,8 @@ pub(super) struct Gathered {
 /// Returns the question of an access review: a verb of this project on a class. The question names
 /// the namespace of the pod, so that a RoleBinding in this namespace counts like a
 /// ClusterRoleBinding.
-pub fn on_class(verb: &str, class: &str, system_namespace: &str) -> Question {
-    Question::resource(
+pub fn on_class(verb: &str, class: &str, system_namespace: &str) -> AccessReview {
+    AccessReview::resource(
         verb,
         names::GROUP,
         "provisionerclasses",
@@ -56,10 +56,10 @@ pub(super) async fn gather<L: ReviewLookups>(
     lookups: &L,
     requester: &Requester,
     needs: &RequiredLookups,
-) -> Gathered {
+) -> ObjectFacts {
     let system = lookups.system_namespace();
     let may =
-        |question: Question| async move { lookups.has_permission(requester, &question).await };
+        |question: AccessReview| async move { lookups.has_permission(requester, &question).await };
 
     let classes = join_all(needs.classes.iter().map(|name| async {
         let asked = may(on_class(names::verb::USE, name, system));
@@ -68,7 +68,7 @@ pub(super) async fn gather<L: ReviewLookups>(
     }));
     let impersonate = needs.impersonate.as_ref().map(|account| {
         let ServiceAccount { namespace, name } = account;
-        may(Question::resource(
+        may(AccessReview::resource(
             "impersonate",
             "",
             "serviceaccounts",
@@ -78,7 +78,7 @@ pub(super) async fn gather<L: ReviewLookups>(
     });
     let secret = needs.secret.as_ref().map(|name| {
         let name = Some(name.as_str());
-        let question = Question::resource("get", "", "secrets", Some(system), name);
+        let question = AccessReview::resource("get", "", "secrets", Some(system), name);
         Box::pin(may(question))
     });
     let approve = async {
@@ -100,7 +100,7 @@ pub(super) async fn gather<L: ReviewLookups>(
         config_maps
     );
     let (deployment, may_approve) = approve.map_or((None, None), |(fact, may)| (Some(fact), may));
-    let mut gathered = Gathered {
+    let mut gathered = ObjectFacts {
         requester: requester.clone(),
         classes: BTreeMap::new(),
         may_use: BTreeMap::new(),
@@ -126,10 +126,10 @@ pub(super) async fn gather<L: ReviewLookups>(
     gathered
 }
 
-impl Gathered {
+impl ObjectFacts {
     /// Returns all facts of the review for the rules.
-    pub(super) fn facts<'a>(&self, content: &Content<'a>) -> Facts<'a> {
-        let mut facts = Facts {
+    pub(super) fn facts<'a>(&self, content: &Content<'a>) -> ReviewFacts<'a> {
+        let mut facts = ReviewFacts {
             requester: self.requester.clone(),
             classes: self.classes.clone(),
             may_use: self.may_use.clone(),
@@ -142,7 +142,7 @@ impl Gathered {
             server: self.server.clone(),
             system_namespace: self.system_namespace.clone(),
             state_namespace: self.state_namespace.clone(),
-            ..Facts::default()
+            ..ReviewFacts::default()
         };
         content.add_to(&mut facts);
         facts
@@ -155,31 +155,31 @@ async fn config_maps<L: ReviewLookups>(
     lookups: &L,
     requester: &Requester,
     names: &BTreeSet<KubeName>,
-) -> Vec<(String, Answer, Option<ConfigMapFact>)> {
+) -> Vec<(String, AccessReviewResult, Option<ConfigMapFact>)> {
     let system = lookups.system_namespace();
     let question =
-        |name: Option<&str>| Question::resource("get", "", "configmaps", Some(system), name);
-    let may_read_all =
-        names.len() > 1 && lookups.has_permission(requester, &question(None)).await == Answer::Yes;
+        |name: Option<&str>| AccessReview::resource("get", "", "configmaps", Some(system), name);
+    let may_read_all = names.len() > 1
+        && lookups.has_permission(requester, &question(None)).await == AccessReviewResult::Allowed;
     let found = stream::iter(names.iter().cloned().map(|name| {
         let question = question(Some(&name));
         async move {
             let allowed = if may_read_all {
-                Answer::Yes
+                AccessReviewResult::Allowed
             } else {
                 lookups.has_permission(requester, &question).await
             };
             let fact = match allowed {
-                Answer::Yes => Some(config_map(lookups, &name).await),
+                AccessReviewResult::Allowed => Some(config_map(lookups, &name).await),
                 _ => None,
             };
             (name.to_string(), allowed, fact)
         }
     }));
-    let mut found = std::pin::pin!(found.buffered(QUESTIONS));
+    let mut found = std::pin::pin!(found.buffered(MAX_PARALLEL_LOOKUPS));
     let mut config_maps = Vec::new();
     while let Some(config_map) = found.next().await {
-        let is_denied = config_map.1 == Answer::No;
+        let is_denied = config_map.1 == AccessReviewResult::Denied;
         config_maps.push(config_map);
         if is_denied {
             break;
@@ -232,7 +232,7 @@ mod tests {
         /// ConfigMap names in the access reviews that were sent; `None` for a review of all
         /// ConfigMaps.
         asked: Mutex<Vec<Option<String>>>,
-        examinations: proof::Memory,
+        examinations: proof::ExaminationCache,
     }
 
     impl ReviewLookups for Fake {
@@ -248,15 +248,19 @@ mod tests {
         async fn class(&self, _name: &KubeName) -> ClassFact {
             ClassFact::Unknown
         }
-        async fn has_permission(&self, _requester: &Requester, question: &Question) -> Answer {
-            let Question::Resource { name, .. } = question else {
-                return Answer::No;
+        async fn has_permission(
+            &self,
+            _requester: &Requester,
+            question: &AccessReview,
+        ) -> AccessReviewResult {
+            let AccessReview::Resource { name, .. } = question else {
+                return AccessReviewResult::Denied;
             };
             self.asked.lock().unwrap().push(name.clone());
             if (self.allowed)(name.as_deref()) {
-                Answer::Yes
+                AccessReviewResult::Allowed
             } else {
-                Answer::No
+                AccessReviewResult::Denied
             }
         }
         async fn deployment(&self, _name: &KubeName) -> Result<Option<Value>, Finding> {
@@ -268,23 +272,26 @@ mod tests {
         fn now(&self) -> Timestamp {
             Timestamp::UNIX_EPOCH
         }
-        fn examinations(&self) -> &proof::Memory {
+        fn examinations(&self) -> &proof::ExaminationCache {
             &self.examinations
         }
     }
 
     /// Returns the number of access reviews for `count` ConfigMaps, with their results.
-    async fn looked_up(count: usize, allowed: fn(Option<&str>) -> bool) -> (usize, Vec<Answer>) {
+    async fn looked_up(
+        count: usize,
+        allowed: fn(Option<&str>) -> bool,
+    ) -> (usize, Vec<AccessReviewResult>) {
         let fake = Fake {
             allowed,
             asked: Mutex::default(),
-            examinations: proof::Memory::default(),
+            examinations: proof::ExaminationCache::default(),
         };
         let names = (0..count).map(|number| format!("a{number:03}").parse().unwrap());
         let names: BTreeSet<KubeName> = names.collect();
         let found = config_maps(&fake, &Requester::default(), &names).await;
         let answers = found.into_iter().map(|(_, answer, fact)| {
-            assert_eq!(fact.is_some(), answer == Answer::Yes);
+            assert_eq!(fact.is_some(), answer == AccessReviewResult::Allowed);
             answer
         });
         let answers = answers.collect();
@@ -294,24 +301,33 @@ mod tests {
     #[tokio::test]
     async fn general_permission_suffices_for_all_config_maps() {
         let (asked, answers) = looked_up(200, |name| name.is_none()).await;
-        assert_eq!((asked, answers), (1, vec![Answer::Yes; 200]));
+        assert_eq!(
+            (asked, answers),
+            (1, vec![AccessReviewResult::Allowed; 200])
+        );
     }
 
     #[tokio::test]
     async fn lookups_end_at_the_first_denied_config_map() {
         let (asked, answers) = looked_up(200, |_| false).await;
-        assert_eq!(answers, [Answer::No]);
-        assert!(asked <= 1 + QUESTIONS, "{asked}");
+        assert_eq!(answers, [AccessReviewResult::Denied]);
+        assert!(asked <= 1 + MAX_PARALLEL_LOOKUPS, "{asked}");
         let (asked, answers) = looked_up(200, |name| name == Some("a000")).await;
-        assert_eq!(answers, [Answer::Yes, Answer::No]);
-        assert!(asked <= 2 + QUESTIONS, "{asked}");
+        assert_eq!(
+            answers,
+            [AccessReviewResult::Allowed, AccessReviewResult::Denied]
+        );
+        assert!(asked <= 2 + MAX_PARALLEL_LOOKUPS, "{asked}");
     }
 
     #[tokio::test]
     async fn each_config_map_is_checked_without_the_general_permission() {
         let (asked, answers) = looked_up(20, |name| name.is_some()).await;
-        assert_eq!((asked, answers), (21, vec![Answer::Yes; 20]));
+        assert_eq!(
+            (asked, answers),
+            (21, vec![AccessReviewResult::Allowed; 20])
+        );
         let (asked, answers) = looked_up(1, |name| name.is_some()).await;
-        assert_eq!((asked, answers), (1, vec![Answer::Yes]));
+        assert_eq!((asked, answers), (1, vec![AccessReviewResult::Allowed]));
     }
 }

@@ -11,9 +11,9 @@ use bundle_core::diagnostic::Finding;
 use bundle_core::names::KubeName;
 use bundle_core::policy::Policy;
 use bundle_core::review::{
-    Answer, ClassFact, Image, Requester, Subject, Verdict, can_read_image, judge, needs,
+    AccessReviewResult, ClassFact, Image, Requester, Subject, Verdict, can_read_image, judge, needs,
 };
-use bundle_core::rights::Question;
+use bundle_core::rights::AccessReview;
 use bundle_core::version::ServerVersion;
 use bundle_oci::registry::ImageMetadata;
 use bundle_trust::{proof, proof_annotation};
@@ -41,8 +41,8 @@ pub trait ReviewLookups: Sync {
     fn has_permission(
         &self,
         requester: &Requester,
-        question: &Question,
-    ) -> impl Future<Output = Answer> + Send;
+        question: &AccessReview,
+    ) -> impl Future<Output = AccessReviewResult> + Send;
     /// Returns a BundleDeployment by name, with metadata and status.
     fn deployment(
         &self,
@@ -57,7 +57,7 @@ pub trait ReviewLookups: Sync {
     /// Returns the current time, for trust roots and stamps.
     fn now(&self) -> Timestamp;
     /// Returns the cache of signature verifications of this process.
-    fn examinations(&self) -> &proof::Memory;
+    fn examinations(&self) -> &proof::ExaminationCache;
 }
 
 /// SignaturePolicies that match an image.
@@ -148,7 +148,7 @@ pub async fn verdict<L: ReviewLookups, I: ImageLookups>(
             let slot = verification_slot(images, &metadata, &matching).await;
             let verdict = match slot {
                 Ok(_slot) => judged(&metadata),
-                Err(why) => return Verdict::CannotTell(why.into()),
+                Err(why) => return Verdict::Unknown(why.into()),
             };
             // Only an admitting verdict is final. The registry can have signatures that the proof
             // does not contain, so any other verdict can change.
@@ -163,7 +163,7 @@ pub async fn verdict<L: ReviewLookups, I: ImageLookups>(
     let slot = verification_slot(images, &metadata, &matching).await;
     let mut verdict = match slot {
         Ok(_slot) => judged(&metadata),
-        Err(why) => return Verdict::CannotTell(why.into()),
+        Err(why) => return Verdict::Unknown(why.into()),
     };
     if !matches!(verdict, Verdict::Admit { .. }) {
         images.forget(image, &matching).await;
@@ -172,7 +172,7 @@ pub async fn verdict<L: ReviewLookups, I: ImageLookups>(
         let why = proof_annotation::as_ignored(why);
         match &mut verdict {
             Verdict::Admit { warnings, .. } => warnings.push(why),
-            Verdict::Refuse(findings) | Verdict::CannotTell(findings) => findings.push(why),
+            Verdict::Refuse(findings) | Verdict::Unknown(findings) => findings.push(why),
         }
     }
     verdict

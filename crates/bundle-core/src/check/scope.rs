@@ -37,7 +37,7 @@ pub(super) fn check(
         match (namespaced(object), object.id.namespace.as_deref()) {
             (Some(true), None) => homeless.push(object),
             (_, Some(namespace)) if reported.insert(namespace) => {
-                foreign(object, namespace, &created, findings);
+                warn_about_namespace(object, namespace, &created, findings);
             }
             _ => {}
         }
@@ -107,7 +107,12 @@ fn defines(object: &Manifest) -> Option<((&str, &str), bool)> {
 
 /// Warns about `object` if its namespace is reserved or is not created by the bundle. The caller
 /// passes only the first object in each namespace.
-fn foreign(object: &Manifest, namespace: &str, created: &BTreeSet<&str>, findings: &mut Findings) {
+fn warn_about_namespace(
+    object: &Manifest,
+    namespace: &str,
+    created: &BTreeSet<&str>,
+    findings: &mut Findings,
+) {
     if RESERVED.contains(&namespace) {
         findings.push(
             warning(

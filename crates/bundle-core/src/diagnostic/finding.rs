@@ -8,11 +8,11 @@ use super::{Code, Outcome};
 use crate::text::bounded;
 
 /// Number of findings of one severity that [`Findings`] keeps.
-const KEPT: usize = 100;
+const MAX_FINDINGS_PER_SEVERITY: usize = 100;
 /// Maximum length of each text of a finding, in bytes.
-const TEXT: usize = 4 << 10;
+const MAX_TEXT_BYTES: usize = 4 << 10;
 /// Message of the finding that replaces the findings above the limit.
-const MORE: &str = "more findings exist, which are not listed";
+const OMITTED_FINDINGS_MESSAGE: &str = "more findings exist, which are not listed";
 
 /// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -27,7 +27,7 @@ pub enum Severity {
 /// Location of a finding: a file (with a line), a field path, and an object or reference. Each is
 /// optional.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Place {
+pub struct FindingLocation {
     /// Path of the file: as the user passed it, or within the bundle.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
@@ -42,7 +42,7 @@ pub struct Place {
     pub subject: Option<String>,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FindingLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut separator = "";
         if let Some(file) = &self.file {
@@ -68,8 +68,8 @@ pub struct Finding {
     /// `Error` stops the command or request. `Warning` does not.
     pub severity: Severity,
     /// Location of the problem.
-    #[serde(rename = "where", skip_serializing_if = "is_nowhere")]
-    pub place: Place,
+    #[serde(rename = "where", skip_serializing_if = "is_empty_location")]
+    pub place: FindingLocation,
     /// Problem and the values that cause it, as one sentence without full stop.
     pub message: String,
     /// Next step for the user; `None` if there is none.
@@ -77,8 +77,8 @@ pub struct Finding {
     pub hint: Option<String>,
 }
 
-fn is_nowhere(place: &Place) -> bool {
-    *place == Place::default()
+fn is_empty_location(place: &FindingLocation) -> bool {
+    *place == FindingLocation::default()
 }
 
 impl Finding {
@@ -87,7 +87,7 @@ impl Finding {
         Self {
             code,
             severity: Severity::Error,
-            place: Place::default(),
+            place: FindingLocation::default(),
             message: message.into(),
             hint: None,
         }
@@ -137,7 +137,7 @@ impl Finding {
     }
 
     fn cut(&mut self) {
-        let Place {
+        let FindingLocation {
             file,
             field,
             subject,
@@ -145,8 +145,8 @@ impl Finding {
         } = &mut self.place;
         let optional = [file, field, subject, &mut self.hint];
         for text in optional.into_iter().flatten().chain([&mut self.message]) {
-            if text.len() > TEXT {
-                *text = bounded(text, TEXT);
+            if text.len() > MAX_TEXT_BYTES {
+                *text = bounded(text, MAX_TEXT_BYTES);
             }
         }
     }
@@ -154,7 +154,7 @@ impl Finding {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.place != Place::default() {
+        if self.place != FindingLocation::default() {
             write!(f, "{}: ", self.place)?;
         }
         f.write_str(&self.message)
@@ -215,28 +215,30 @@ impl Findings {
     /// Sorts the findings by a key. Findings with equal keys keep their order. A finding about
     /// omitted findings is last.
     pub fn sort_by_key<K: Ord>(&mut self, key: impl Fn(&Finding) -> K) {
-        self.0
-            .sort_by_cached_key(|finding| (finding.message == MORE, key(finding)));
+        self.0.sort_by_cached_key(|finding| {
+            (finding.message == OMITTED_FINDINGS_MESSAGE, key(finding))
+        });
     }
 
     /// Adds a finding, and truncates each of its texts to 4 KiB. Only the first 100 findings of
     /// each severity are kept. One more finding then states that further findings exist. Its code
     /// is the code with the most permanent outcome among the omitted findings.
     pub fn push(&mut self, mut finding: Finding) {
-        if self.0.len() >= KEPT {
+        if self.0.len() >= MAX_FINDINGS_PER_SEVERITY {
             let severity = finding.severity;
             let mut same = self.0.iter_mut().filter(|one| one.severity == severity);
-            if let Some(more) = same.nth(KEPT) {
+            if let Some(more) = same.nth(MAX_FINDINGS_PER_SEVERITY) {
                 if permanence(finding.code.outcome) < permanence(more.code.outcome) {
                     more.code = finding.code;
                 }
                 return;
             }
             let kept = self.0.iter().filter(|one| one.severity == severity);
-            if kept.count() == KEPT {
+            if kept.count() == MAX_FINDINGS_PER_SEVERITY {
                 let more = Finding {
                     severity,
-                    ..Finding::error(finding.code, MORE).hint("correct the listed findings first")
+                    ..Finding::error(finding.code, OMITTED_FINDINGS_MESSAGE)
+                        .hint("correct the listed findings first")
                 };
                 self.0.push(more);
                 return;
@@ -247,7 +249,7 @@ impl Findings {
     }
 
     /// Returns the most permanent outcome of all errors, in the order `Usage`, `Failed`, `Refused`,
-    /// `CannotTell`; `None` without errors. A retry helps only if every error is `CannotTell`.
+    /// `Unknown`; `None` without errors. A retry helps only if every error is `Unknown`.
     pub fn outcome(&self) -> Option<Outcome> {
         self.errors()
             .map(|finding| finding.code.outcome)
@@ -261,7 +263,7 @@ fn permanence(outcome: Outcome) -> u8 {
         Outcome::Usage => 0,
         Outcome::Failed => 1,
         Outcome::Refused => 2,
-        Outcome::CannotTell => 3,
+        Outcome::Unknown => 3,
     }
 }
 
@@ -347,9 +349,12 @@ mod tests {
             }
         }
         assert!(size(&findings) < 5 << 20, "{}", size(&findings));
-        assert_eq!(findings.errors().count(), KEPT + 1);
-        assert_eq!(findings.warnings().count(), KEPT + 1);
-        assert_eq!(findings.0[KEPT].message, MORE);
+        assert_eq!(findings.errors().count(), MAX_FINDINGS_PER_SEVERITY + 1);
+        assert_eq!(findings.warnings().count(), MAX_FINDINGS_PER_SEVERITY + 1);
+        assert_eq!(
+            findings.0[MAX_FINDINGS_PER_SEVERITY].message,
+            OMITTED_FINDINGS_MESSAGE
+        );
     }
 
     #[test]
@@ -358,16 +363,16 @@ mod tests {
         findings.extend((0..500).map(|_| Finding::warning(codes::format::EMPTY_FILE, "a")));
         assert!(!findings.has_errors());
         let unknown = codes::install::CONTENT_LOST;
-        assert_eq!(unknown.outcome, Outcome::CannotTell);
+        assert_eq!(unknown.outcome, Outcome::Unknown);
         findings.extend((0..500).map(|_| Finding::error(unknown, "b")));
-        assert_eq!(findings.outcome(), Some(Outcome::CannotTell));
+        assert_eq!(findings.outcome(), Some(Outcome::Unknown));
         findings.push(Finding::error(codes::format::BAD_NAME, "c"));
         assert_eq!(findings.outcome(), Some(Outcome::Refused));
-        assert_eq!(findings.0.len(), 2 * (KEPT + 1));
+        assert_eq!(findings.0.len(), 2 * (MAX_FINDINGS_PER_SEVERITY + 1));
     }
 
     #[test]
-    fn every_way_to_make_findings_is_bounded() {
+    fn collect_extend_and_map_bound_findings() {
         let long = "x".repeat(64 << 10);
         let one = || Finding::error(codes::format::BAD_NAME, &long);
         let many = || std::iter::repeat_with(one).take(1_000);
@@ -379,10 +384,10 @@ mod tests {
             .map(|finding| finding.about(&long))
             .collect();
         for findings in [collected, extended, mapped] {
-            assert_eq!(findings.len(), KEPT + 1);
+            assert_eq!(findings.len(), MAX_FINDINGS_PER_SEVERITY + 1);
             assert!(size(&findings) < 2 << 20, "{}", size(&findings));
         }
-        assert!(size(&Findings::from(one())) < 2 * TEXT);
+        assert!(size(&Findings::from(one())) < 2 * MAX_TEXT_BYTES);
     }
 
     #[test]
@@ -393,6 +398,9 @@ mod tests {
             .collect();
         findings.sort_by_key(|finding| finding.place.line);
         assert_eq!(findings.first().unwrap().place.line, Some(50));
-        assert_eq!(findings.iter().last().unwrap().message, MORE);
+        assert_eq!(
+            findings.iter().last().unwrap().message,
+            OMITTED_FINDINGS_MESSAGE
+        );
     }
 }

@@ -5,5 +5,5 @@ mod finding;
 mod rendered;
 
 pub use catalog::{Code, Outcome, all_codes, codes};
-pub use finding::{Finding, Findings, Place, Severity};
+pub use finding::{Finding, FindingLocation, Findings, Severity};
 pub use rendered::rendered;

@@ -14,7 +14,7 @@ use super::policies::{ObservedPolicy, policies};
 use super::workload::{Workload, pods};
 use super::{CheckResult, CheckState, Observed};
 use crate::registration::VALIDATING;
-use crate::rights::Question;
+use crate::rights::AccessReview;
 
 const RECORDED: &str = include_str!("messages.txt");
 
@@ -47,7 +47,7 @@ fn failed() -> Vec<CheckResult> {
         ready: 0,
         reason: Some("pod bundle-webhook-7d4b9: ImagePullBackOff".to_owned()),
     };
-    let denied = Question::resource("list", "core.rukpak.io", "bundles", None, None);
+    let denied = AccessReview::resource("list", "core.rukpak.io", "bundles", None, None);
     let policy = ObservedPolicy {
         name: "releases".to_owned(),
         ready: Some((false, "Secret release-key does not exist".to_owned())),

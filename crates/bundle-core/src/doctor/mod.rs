@@ -207,14 +207,14 @@ mod tests {
         for (results, expected) in [
             (vec![], None),
             (vec![ok.clone(), warning, forbidden.clone()], None),
-            (vec![ok, silent.clone()], Some(Outcome::CannotTell)),
+            (vec![ok, silent.clone()], Some(Outcome::Unknown)),
             (
                 vec![silent, problem(codes::doctor::NOT_READY)],
                 Some(Outcome::Failed),
             ),
             (
                 vec![forbidden, problem(codes::cluster::UNREACHABLE)],
-                Some(Outcome::CannotTell),
+                Some(Outcome::Unknown),
             ),
         ] {
             assert_eq!(outcome(&results), expected, "{results:?}");

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{CheckResult, Observed};
 use crate::diagnostic::{Finding, codes};
-use crate::rights::{Question, compact};
+use crate::rights::{AccessReview, compact};
 use crate::text::some_of;
 
 /// Number of missing rules that a message names.
@@ -14,7 +14,7 @@ const NAMED: usize = 4;
 const GROUP: &str = bundle_api::names::GROUP;
 
 /// Returns the access reviews for the rules of a Role in `namespace`, or of a ClusterRole.
-pub fn questions(role: &Value, namespace: Option<&str>) -> Vec<Question> {
+pub fn questions(role: &Value, namespace: Option<&str>) -> Vec<AccessReview> {
     let list = |value: &Value| -> Vec<String> {
         let items = value.as_array().into_iter().flatten();
         items
@@ -32,7 +32,7 @@ pub fn questions(role: &Value, namespace: Option<&str>) -> Vec<Question> {
             for resource in list(&rule["resources"]) {
                 for verb in list(&rule["verbs"]) {
                     questions.extend(names.iter().map(|name| {
-                        Question::resource(&verb, &group, &resource, namespace, *name)
+                        AccessReview::resource(&verb, &group, &resource, namespace, *name)
                     }));
                 }
             }
@@ -43,13 +43,13 @@ pub fn questions(role: &Value, namespace: Option<&str>) -> Vec<Question> {
 
 /// Returns `true` for the permission to impersonate users. With `rbac.impersonatePeople: false`,
 /// the chart does not grant this permission.
-fn is_optional(question: &Question) -> bool {
-    matches!(question, Question::Resource { verb, resource, .. }
+fn is_optional(question: &AccessReview) -> bool {
+    matches!(question, AccessReview::Resource { verb, resource, .. }
         if verb == "impersonate" && resource != "serviceaccounts")
 }
 
 /// Checks the permissions of the pod's ServiceAccount.
-pub fn pod(account: &str, answers: Observed<Vec<(Question, bool)>>) -> CheckResult {
+pub fn pod(account: &str, answers: Observed<Vec<(AccessReview, bool)>>) -> CheckResult {
     const CHECK: &str = "permissions";
     let code = codes::doctor::POD_PERMISSIONS;
     let hint = "apply its roles again: helm upgrade, or kubectl apply --server-side -f webhook/deploy/manifests";
@@ -62,7 +62,7 @@ pub fn pod(account: &str, answers: Observed<Vec<(Question, bool)>>) -> CheckResu
         Ok(answers) => answers,
         Err(result) => return result,
     };
-    let denied: Vec<&Question> = answers
+    let denied: Vec<&AccessReview> = answers
         .iter()
         .filter(|(_, is_allowed)| !is_allowed)
         .map(|(question, _)| question)
@@ -71,7 +71,7 @@ pub fn pod(account: &str, answers: Observed<Vec<(Question, bool)>>) -> CheckResu
         let count = answers.len();
         return CheckResult::ok(CHECK, account, format!("has all {count} permissions"));
     }
-    let required: Vec<&Question> = denied
+    let required: Vec<&AccessReview> = denied
         .iter()
         .copied()
         .filter(|question| !is_optional(question))
@@ -120,17 +120,17 @@ pub const VERBS: &[PluginVerb] = &[
 
 impl PluginVerb {
     /// Returns the access reviews for the permissions that this verb needs.
-    pub fn questions(&self) -> Vec<Question> {
+    pub fn questions(&self) -> Vec<AccessReview> {
         let needs = self.needs.iter();
         needs
-            .map(|need| Question::resource(need, GROUP, self.resource, None, None))
+            .map(|need| AccessReview::resource(need, GROUP, self.resource, None, None))
             .collect()
     }
 }
 
 /// Returns the access review for the use of a class, or of all classes.
-pub fn use_of_class(name: Option<&str>) -> Question {
-    Question::resource("use", GROUP, "provisionerclasses", None, name)
+pub fn use_of_class(name: Option<&str>) -> AccessReview {
+    AccessReview::resource("use", GROUP, "provisionerclasses", None, name)
 }
 
 /// Permissions of the caller.
@@ -199,7 +199,7 @@ mod tests {
             {"apiGroups": ["core.rukpak.io"], "resources": ["bundles/status"], "verbs": ["patch"]},
         ]});
         let secret = |verb: &str, name: &str| {
-            Question::resource(verb, "", "secrets", Some("sys"), Some(name))
+            AccessReview::resource(verb, "", "secrets", Some("sys"), Some(name))
         };
         assert_eq!(
             questions(&role, Some("sys")),
@@ -208,7 +208,7 @@ mod tests {
                 secret("get", "b"),
                 secret("update", "a"),
                 secret("update", "b"),
-                Question::resource(
+                AccessReview::resource(
                     "patch",
                     "core.rukpak.io",
                     "bundles/status",
@@ -222,10 +222,11 @@ mod tests {
 
     #[test]
     fn missing_permissions_of_the_pod_are_listed() {
-        let patch = Question::resource("patch", GROUP, "bundles", None, None);
-        let people = Question::resource("impersonate", "", "users", None, None);
-        let installer = Question::resource("impersonate", "", "serviceaccounts", Some("s"), None);
-        let with = |answers: &[(&Question, bool)]| {
+        let patch = AccessReview::resource("patch", GROUP, "bundles", None, None);
+        let people = AccessReview::resource("impersonate", "", "users", None, None);
+        let installer =
+            AccessReview::resource("impersonate", "", "serviceaccounts", Some("s"), None);
+        let with = |answers: &[(&AccessReview, bool)]| {
             let answers = answers
                 .iter()
                 .map(|(question, yes)| ((*question).clone(), *yes));
@@ -299,7 +300,7 @@ mod tests {
     fn deploy_needs_permission_to_write_bundle_deployments() {
         let deploy = VERBS.iter().find(|one| one.verb == "deploy").unwrap();
         let questions = deploy.questions();
-        let create = Question::resource("create", GROUP, "bundledeployments", None, None);
+        let create = AccessReview::resource("create", GROUP, "bundledeployments", None, None);
         assert!(questions.contains(&create), "{questions:?}");
     }
 }

@@ -1,8 +1,8 @@
 //! Formats of a bundle. A format turns the files of a bundle into objects.
 
-pub mod helm;
 #[cfg(test)]
-mod hostile;
+mod amplification_tests;
+pub mod helm;
 #[cfg(test)]
 mod messages;
 mod plain;
@@ -239,7 +239,7 @@ fn render_with(
         Vec::new()
     };
     if let Some(lock) = &lock {
-        let disagrees = lock.disagrees(&images);
+        let disagrees = lock.differences(&images);
         findings.extend(disagrees.into_iter().map(|finding| Finding {
             severity: Severity::Warning,
             ..finding

@@ -124,7 +124,7 @@ pub(super) fn flat(
                     }
                 }
             }
-            Err(errors) => findings.extend(errors.into_iter().map(passed_over)),
+            Err(errors) => findings.extend(errors.into_iter().map(empty_file_as_warning)),
         }
     }
     Some(objects)
@@ -155,7 +155,7 @@ fn kustomization(path: &str, line: usize) -> Finding {
 
 /// Changes the error about a file without documents to a warning, because kubectl ignores such
 /// files.
-fn passed_over(mut finding: Finding) -> Finding {
+fn empty_file_as_warning(mut finding: Finding) -> Finding {
     if finding.code == codes::format::EMPTY_FILE {
         finding.severity = Severity::Warning;
     }

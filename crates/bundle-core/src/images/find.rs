@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use super::{Evidence, FieldPath, FoundImage, Place, Step, known, resemblance};
+use super::{Evidence, FieldPath, FoundImage, ImageLocation, Step, known, resemblance};
 use crate::{
     diagnostic::{Finding, codes},
     object::Manifest,
@@ -29,7 +29,7 @@ pub fn find(objects: &[Manifest], package: Option<&Package>) -> Result<Vec<Found
     let mut allowance = Allowance::default();
     let mut images = Vec::<FoundImage>::new();
     let mut known = BTreeMap::<String, usize>::new();
-    let mut add = |image: String, place: Place| {
+    let mut add = |image: String, place: ImageLocation| {
         let index = *known.entry(image.clone()).or_insert_with(|| {
             images.push(FoundImage {
                 image,
@@ -41,7 +41,7 @@ pub fn find(objects: &[Manifest], package: Option<&Package>) -> Result<Vec<Found
     };
     for object in objects {
         for hit in of_object(object, &mut allowance)? {
-            let place = Place {
+            let place = ImageLocation {
                 object: Some(object.id.to_string()),
                 field: hit.field,
                 file: object.file.clone(),
@@ -52,7 +52,7 @@ pub fn find(objects: &[Manifest], package: Option<&Package>) -> Result<Vec<Found
         }
     }
     for (index, image) in package.iter().flat_map(|p| p.images.iter()).enumerate() {
-        let place = Place {
+        let place = ImageLocation {
             object: None,
             field: FieldPath(vec![
                 Step::Key("images".to_owned()),
@@ -95,7 +95,7 @@ fn too_many(object: &Manifest) -> Finding {
 }
 
 /// Image in a field of an object.
-pub(super) struct Hit {
+pub(super) struct FoundField {
     pub(super) image: String,
     pub(super) field: FieldPath,
     pub(super) evidence: Evidence,
@@ -103,14 +103,17 @@ pub(super) struct Hit {
 
 /// Returns the images of one object, in the order of its fields. Returns an error if the images
 /// need more than the remaining memory.
-pub(super) fn of_object(object: &Manifest, allowance: &mut Allowance) -> Result<Vec<Hit>, Finding> {
+pub(super) fn of_object(
+    object: &Manifest,
+    allowance: &mut Allowance,
+) -> Result<Vec<FoundField>, Finding> {
     let (group, kind) = (object.id.group.as_str(), object.id.kind.as_str());
     if known::PATTERNS.contains(&group)
         || (group.is_empty() && matches!(kind, "ConfigMap" | "Secret"))
     {
         return Ok(Vec::new());
     }
-    let mut walk = Walk {
+    let mut walk = ImageSearch {
         built_in: apis::is_built_in(group),
         path: Vec::new(),
         seen: BTreeSet::new(),
@@ -136,24 +139,24 @@ pub(super) fn of_object(object: &Manifest, allowance: &mut Allowance) -> Result<
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum At<'v> {
+enum PathStep<'v> {
     Key(&'v str),
     Item(usize),
 }
 
-struct Walk<'v> {
+struct ImageSearch<'v> {
     built_in: bool,
-    path: Vec<At<'v>>,
+    path: Vec<PathStep<'v>>,
     /// Paths of the images that were found so far, with the text before the image.
-    seen: BTreeSet<(Vec<At<'v>>, Option<&'v str>)>,
-    hits: Vec<Hit>,
+    seen: BTreeSet<(Vec<PathStep<'v>>, Option<&'v str>)>,
+    hits: Vec<FoundField>,
     /// Memory of a location without image and path, in bytes.
     place: usize,
     /// Remaining memory, in bytes; `None` if the memory was not sufficient.
     left: Option<usize>,
 }
 
-impl<'v> Walk<'v> {
+impl<'v> ImageSearch<'v> {
     /// Adds the images of a known field.
     fn known(&mut self, value: &'v Value, steps: &[&'static str]) {
         let Some((first, rest)) = steps.split_first() else {
@@ -167,14 +170,14 @@ impl<'v> Walk<'v> {
         match (value, *first) {
             (Value::Array(items), "*") => {
                 for (index, item) in items.iter().enumerate() {
-                    self.path.push(At::Item(index));
+                    self.path.push(PathStep::Item(index));
                     self.known(item, rest);
                     self.path.pop();
                 }
             }
             (Value::Object(map), key) => {
                 if let Some(value) = map.get(key) {
-                    self.path.push(At::Key(key));
+                    self.path.push(PathStep::Key(key));
                     self.known(value, rest);
                     self.path.pop();
                 }
@@ -184,7 +187,7 @@ impl<'v> Walk<'v> {
     }
 
     fn key(&mut self, key: &'v str, value: &'v Value) {
-        self.path.push(At::Key(key));
+        self.path.push(PathStep::Key(key));
         match value {
             Value::Array(items) if CONTAINERS.contains(&key) => {
                 self.items(items, Self::container);
@@ -212,7 +215,7 @@ impl<'v> Walk<'v> {
             }
             Value::Array(items) => {
                 for (index, item) in items.iter().enumerate() {
-                    self.path.push(At::Item(index));
+                    self.path.push(PathStep::Item(index));
                     self.down(item);
                     self.path.pop();
                 }
@@ -224,7 +227,7 @@ impl<'v> Walk<'v> {
     fn items(&mut self, items: &'v [Value], one: impl Fn(&mut Self, &'v Map<String, Value>)) {
         for (index, item) in items.iter().enumerate() {
             if let Value::Object(map) = item {
-                self.path.push(At::Item(index));
+                self.path.push(PathStep::Item(index));
                 one(self, map);
                 self.path.pop();
             }
@@ -243,7 +246,7 @@ impl<'v> Walk<'v> {
         if image.is_empty() || injected || (!self.built_in && !is_literal(image)) {
             return;
         }
-        self.path.push(At::Key("image"));
+        self.path.push(PathStep::Key("image"));
         self.add(image, Evidence::Field, None);
         self.path.pop();
     }
@@ -258,8 +261,8 @@ impl<'v> Walk<'v> {
         if reference.is_empty() || (!self.built_in && !is_literal(reference)) {
             return;
         }
-        self.path.push(At::Key("image"));
-        self.path.push(At::Key("reference"));
+        self.path.push(PathStep::Key("image"));
+        self.path.push(PathStep::Key("reference"));
         self.add(reference, Evidence::Field, None);
         self.path.truncate(self.path.len() - 2);
     }
@@ -269,7 +272,7 @@ impl<'v> Walk<'v> {
         if let (Some(name), Some(value)) = (text("name"), text("value"))
             && let Some(evidence) = resemblance::variable(name, value)
         {
-            self.path.push(At::Key("value"));
+            self.path.push(PathStep::Key("value"));
             self.add(value, evidence, None);
             self.path.pop();
         }
@@ -283,7 +286,7 @@ impl<'v> Walk<'v> {
             let Value::String(text) = item else {
                 continue;
             };
-            self.path.push(At::Item(index));
+            self.path.push(PathStep::Item(index));
             if !text.starts_with('-') {
                 let evidence = flag.and_then(|flag: &str| resemblance::argument(flag, text));
                 if let Some(evidence @ Evidence::Name) = evidence {
@@ -305,8 +308,8 @@ impl<'v> Walk<'v> {
             return;
         };
         let steps = self.path.iter().map(|at| match at {
-            At::Key(key) => STEP + key.len(),
-            At::Item(_) => STEP,
+            PathStep::Key(key) => STEP + key.len(),
+            PathStep::Item(_) => STEP,
         });
         let texts = image.len() + before.map_or(0, str::len);
         self.left = left.checked_sub(self.place + texts + steps.sum::<usize>());
@@ -315,11 +318,11 @@ impl<'v> Walk<'v> {
             return;
         }
         let steps = self.path.iter().map(|at| match at {
-            At::Key(key) => Step::Key((*key).to_owned()),
-            At::Item(index) => Step::Item(*index),
+            PathStep::Key(key) => Step::Key((*key).to_owned()),
+            PathStep::Item(index) => Step::Item(*index),
         });
         let before = before.map(|text| Step::After(text.to_owned()));
-        self.hits.push(Hit {
+        self.hits.push(FoundField {
             image: image.to_owned(),
             field: FieldPath(steps.chain(before).collect()),
             evidence,

@@ -1,6 +1,6 @@
 //! Mutable image references (tags without digest): rejected at build, with every location.
 
-use super::{Evidence, FoundImage, ImageReference, Place};
+use super::{Evidence, FoundImage, ImageLocation, ImageReference};
 use crate::{
     diagnostic::{Code, Finding, Findings, Severity, codes},
     policy::glob,
@@ -16,12 +16,12 @@ const PLACES: usize = 5;
 
 /// Images for which mutable tags are allowed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Allowed {
+pub struct MutableTagAllowlist {
     /// Patterns for `registry/repository`, as in signature policies.
     pub patterns: Vec<String>,
 }
 
-impl Allowed {
+impl MutableTagAllowlist {
     fn allows(&self, image: &ImageReference) -> bool {
         let name = image.reference().name();
         self.patterns
@@ -32,7 +32,7 @@ impl Allowed {
 
 /// Returns errors for invalid and mutable image references. A text that is only probably an image
 /// gets a warning.
-pub fn hygiene(found: &[FoundImage], allowed: &Allowed) -> Findings {
+pub fn check_references(found: &[FoundImage], allowed: &MutableTagAllowlist) -> Findings {
     let mut findings = Findings::default();
     for one in found {
         let image = match ImageReference::parse(&one.image) {
@@ -85,7 +85,7 @@ fn mutable(image: &ImageReference, written: &str) -> Option<(Code, String)> {
 }
 
 /// Sets the first location on the finding, and names the other locations in the message.
-pub(super) fn placed(mut finding: Finding, places: &[Place]) -> Finding {
+pub(super) fn placed(mut finding: Finding, places: &[ImageLocation]) -> Finding {
     let Some(first) = places.first() else {
         return finding;
     };

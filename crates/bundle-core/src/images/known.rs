@@ -2,16 +2,16 @@
 //! that defines the fields.
 
 /// Kind of custom resource and its image fields. `*` matches each item of a list.
-pub(super) struct Known {
+pub(super) struct ImageFields {
     pub(super) group: &'static str,
     pub(super) kinds: &'static [&'static str],
     pub(super) fields: &'static [&'static str],
 }
 
 /// Known kinds. Lists of containers need no entry, because the search finds them in all kinds.
-pub(super) const KNOWN: &[Known] = &[
+pub(super) const KNOWN: &[ImageFields] = &[
     // https://prometheus-operator.dev/docs/api-reference/api/
-    Known {
+    ImageFields {
         group: "monitoring.coreos.com",
         kinds: &[
             "Prometheus",
@@ -22,7 +22,7 @@ pub(super) const KNOWN: &[Known] = &[
         fields: &["spec.image", "spec.thanos.image"],
     },
     // https://argo-workflows.readthedocs.io/en/latest/fields/
-    Known {
+    ImageFields {
         group: "argoproj.io",
         kinds: &["Workflow", "WorkflowTemplate", "ClusterWorkflowTemplate"],
         fields: &[
@@ -33,7 +33,7 @@ pub(super) const KNOWN: &[Known] = &[
             "spec.templateDefaults.script.image",
         ],
     },
-    Known {
+    ImageFields {
         group: "argoproj.io",
         kinds: &["CronWorkflow"],
         fields: &[
@@ -43,7 +43,7 @@ pub(super) const KNOWN: &[Known] = &[
         ],
     },
     // https://tekton.dev/docs/pipelines/pipeline-api/
-    Known {
+    ImageFields {
         group: "tekton.dev",
         kinds: &["Task", "ClusterTask"],
         fields: &[
@@ -52,12 +52,12 @@ pub(super) const KNOWN: &[Known] = &[
             "spec.stepTemplate.image",
         ],
     },
-    Known {
+    ImageFields {
         group: "tekton.dev",
         kinds: &["StepAction"],
         fields: &["spec.image"],
     },
-    Known {
+    ImageFields {
         group: "tekton.dev",
         kinds: &["Pipeline"],
         fields: &[
@@ -69,35 +69,35 @@ pub(super) const KNOWN: &[Known] = &[
         ],
     },
     // https://olm.operatorframework.io/docs/concepts/crds/clusterserviceversion/ and catalogsource/
-    Known {
+    ImageFields {
         group: "operators.coreos.com",
         kinds: &["ClusterServiceVersion"],
         fields: &["spec.relatedImages.*.image"],
     },
-    Known {
+    ImageFields {
         group: "operators.coreos.com",
         kinds: &["CatalogSource"],
         fields: &["spec.image"],
     },
     // https://docs.crossplane.io/latest/packages/
-    Known {
+    ImageFields {
         group: "pkg.crossplane.io",
         kinds: &["Provider", "Configuration", "Function"],
         fields: &["spec.package"],
     },
     // https://cloudnative-pg.io/documentation/current/cloudnative-pg.v1/
-    Known {
+    ImageFields {
         group: "postgresql.cnpg.io",
         kinds: &["Cluster"],
         fields: &["spec.imageName"],
     },
-    Known {
+    ImageFields {
         group: "postgresql.cnpg.io",
         kinds: &["ImageCatalog", "ClusterImageCatalog"],
         fields: &["spec.images.*.image"],
     },
     // https://strimzi.io/docs/operators/latest/configuring
-    Known {
+    ImageFields {
         group: "kafka.strimzi.io",
         kinds: &["Kafka"],
         fields: &[
@@ -109,18 +109,18 @@ pub(super) const KNOWN: &[Known] = &[
             "spec.kafkaExporter.image",
         ],
     },
-    Known {
+    ImageFields {
         group: "kafka.strimzi.io",
         kinds: &["KafkaConnect", "KafkaMirrorMaker2", "KafkaBridge"],
         fields: &["spec.image"],
     },
     // https://opentelemetry.io/docs/platforms/kubernetes/operator/
-    Known {
+    ImageFields {
         group: "opentelemetry.io",
         kinds: &["OpenTelemetryCollector"],
         fields: &["spec.image", "spec.targetAllocator.image"],
     },
-    Known {
+    ImageFields {
         group: "opentelemetry.io",
         kinds: &["Instrumentation"],
         fields: &[
@@ -132,29 +132,29 @@ pub(super) const KNOWN: &[Known] = &[
         ],
     },
     // https://www.elastic.co/docs/reference/cloud-on-k8s/k8s-api-reference
-    Known {
+    ImageFields {
         group: "elasticsearch.k8s.elastic.co",
         kinds: &["Elasticsearch"],
         fields: &["spec.image"],
     },
-    Known {
+    ImageFields {
         group: "kibana.k8s.elastic.co",
         kinds: &["Kibana"],
         fields: &["spec.image"],
     },
     // https://www.rabbitmq.com/kubernetes/operator/using-operator
-    Known {
+    ImageFields {
         group: "rabbitmq.com",
         kinds: &["RabbitmqCluster"],
         fields: &["spec.image"],
     },
     // https://kubevirt.io/user-guide/storage/disks_and_volumes/
-    Known {
+    ImageFields {
         group: "kubevirt.io",
         kinds: &["VirtualMachine"],
         fields: &["spec.template.spec.volumes.*.containerDisk.image"],
     },
-    Known {
+    ImageFields {
         group: "kubevirt.io",
         kinds: &["VirtualMachineInstance"],
         fields: &["spec.volumes.*.containerDisk.image"],

@@ -28,13 +28,13 @@ const AGAIN: &str = "run `kubectl bundle build --lock`, and review the changes";
 #[serde(rename_all = "camelCase")]
 pub struct Lock {
     /// Images, sorted by the text in the manifests.
-    pub images: Vec<Locked>,
+    pub images: Vec<LockedImage>,
 }
 
 /// Image with its digest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Locked {
+pub struct LockedImage {
     /// Image as written in the manifests.
     pub image: String,
     /// Full reference with digest: `docker.io/library/nginx:1.25@sha256:…`.
@@ -55,7 +55,7 @@ pub struct Locked {
     pub found_in: Vec<StoredLocation>,
 }
 
-impl Locked {
+impl LockedImage {
     /// Returns the image as a reference. Parsing the lock has validated it.
     pub fn reference(&self) -> Result<ImageReference, Finding> {
         ImageReference::parse(&self.resolved)
@@ -83,12 +83,12 @@ struct Document {
     api_version: String,
     kind: String,
     #[serde(default)]
-    images: Vec<Locked>,
+    images: Vec<LockedImage>,
 }
 
 impl Lock {
     /// Creates a lock. Each image occurs once. Images are sorted by name.
-    pub fn new(mut images: Vec<Locked>) -> Self {
+    pub fn new(mut images: Vec<LockedImage>) -> Self {
         for image in &mut images {
             image.found_in.sort();
             image.found_in.dedup();
@@ -167,7 +167,7 @@ impl Lock {
 
     /// Returns the entry of an image as written in the manifests; `None` if the lock does not
     /// contain the image.
-    pub fn get(&self, image: &str) -> Option<&Locked> {
+    pub fn get(&self, image: &str) -> Option<&LockedImage> {
         let found = self
             .images
             .binary_search_by(|locked| locked.image.as_str().cmp(image));
@@ -178,7 +178,7 @@ impl Lock {
     /// digest, and digests without an image. `build` rejects a bundle with differences. An
     /// installation ignores differences, because another version of this program may find other
     /// images than the version that built the bundle.
-    pub fn disagrees(&self, found: &[FoundImage]) -> Findings {
+    pub fn differences(&self, found: &[FoundImage]) -> Findings {
         let mut findings = Findings::default();
         let mut used = BTreeSet::new();
         for one in found {
@@ -235,7 +235,7 @@ impl Lock {
 
 /// Returns all images in the lock of a bundle, for copying and saving. `resolved` is the reference
 /// to pull. Returns an empty list if there is no lock.
-pub fn locked(files: &Files) -> Result<Vec<Locked>, Findings> {
+pub fn locked(files: &Files) -> Result<Vec<LockedImage>, Findings> {
     match files.get(FILE) {
         Some(text) => Ok(Lock::parse(text)?.images),
         None => Ok(Vec::new()),

@@ -19,8 +19,8 @@ use crate::diagnostic::Finding;
 
 pub use deploy::deploy;
 pub use find::find;
-pub use hygiene::{Allowed, hygiene};
-pub use lock::{ANNOTATION, FILE as LOCK_FILE, Lock, Locked, annotation, locked};
+pub use hygiene::{MutableTagAllowlist, check_references};
+pub use lock::{ANNOTATION, FILE as LOCK_FILE, Lock, LockedImage, annotation, locked};
 pub use path::{FieldPath, Step};
 pub use reference::ImageReference;
 
@@ -31,7 +31,7 @@ pub struct FoundImage {
     /// Reference as written.
     pub image: String,
     /// Locations of the image, ordered by object and field.
-    pub places: Vec<Place>,
+    pub places: Vec<ImageLocation>,
 }
 
 impl FoundImage {
@@ -51,7 +51,7 @@ impl FoundImage {
 /// Location of an image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Place {
+pub struct ImageLocation {
     /// Object in the form of messages: `Deployment.apps/team-a/web`. `None` for the list in
     /// `bundle.yaml`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -66,7 +66,7 @@ pub struct Place {
     pub evidence: Evidence,
 }
 
-impl Place {
+impl ImageLocation {
     /// Returns object and field, as stored in a lock.
     pub fn stored_location(&self) -> StoredLocation {
         StoredLocation {

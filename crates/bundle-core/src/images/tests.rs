@@ -54,7 +54,7 @@ fn lock_of(found: &[FoundImage]) -> Lock {
             .filter_map(|one| {
                 let image = ImageReference::parse(&one.image).ok()?;
                 let digest = image.digest().unwrap_or(&digest).clone();
-                Some(Locked {
+                Some(LockedImage {
                     image: one.image.clone(),
                     resolved: image
                         .reference()
@@ -65,7 +65,11 @@ fn lock_of(found: &[FoundImage]) -> Lock {
                     media_type: "application/vnd.oci.image.index.v1+json".to_owned(),
                     platforms: vec!["linux/amd64".to_owned()],
                     size: None,
-                    found_in: one.places.iter().map(Place::stored_location).collect(),
+                    found_in: one
+                        .places
+                        .iter()
+                        .map(ImageLocation::stored_location)
+                        .collect(),
                 })
             })
             .collect(),
@@ -248,7 +252,10 @@ fn rejects_all_mutable_references_together() {
         "Not An Image",
         "nginx",
     ]);
-    let findings = hygiene(&find(&objects(&text), None), &Allowed::default());
+    let findings = check_references(
+        &find(&objects(&text), None),
+        &MutableTagAllowlist::default(),
+    );
     let said: Vec<_> = findings.iter().map(ToString::to_string).collect();
     let at = "manifests/a.yaml:1: Deployment.apps/web: spec.template.spec.containers";
     assert_eq!(
@@ -269,10 +276,10 @@ fn rejects_all_mutable_references_together() {
         ]
     );
     assert!(findings.iter().all(|finding| finding.hint.is_some()));
-    let allowed = Allowed {
+    let allowed = MutableTagAllowlist {
         patterns: vec!["docker.io/library/*".to_owned()],
     };
-    let findings = hygiene(&find(&objects(&text), None), &allowed);
+    let findings = check_references(&find(&objects(&text), None), &allowed);
     assert_eq!(findings.len(), 2);
 }
 
@@ -285,7 +292,7 @@ fn written_lock_reads_back_unchanged() {
     let lock = lock_of(&found);
     let text = lock.to_yaml();
     assert_eq!(Lock::parse(text.as_bytes()).unwrap(), lock, "{text}");
-    assert!(lock.disagrees(&found).is_empty());
+    assert!(lock.differences(&found).is_empty());
     assert_eq!(
         annotation(&lock)[ANNOTATION],
         format!("[\"docker.io/library/nginx:1.25@{DIGEST}\",\"quay.io/a/b:v1@{DIGEST}\"]")
@@ -332,16 +339,16 @@ fn reports_differences_between_lock_and_manifests() {
     let env = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a, image: 'nginx:1.25', env: [{name: A_IMAGE, value: 'quay.io/a/b:v1'}]}]}\n";
     let found = find(&objects(env), None);
     let mut lock = lock_of(&found);
-    assert!(lock.disagrees(&found).is_empty());
+    assert!(lock.differences(&found).is_empty());
     lock.images[1].found_in.clear();
-    let said = lock.disagrees(&found).to_string();
+    let said = lock.differences(&found).to_string();
     assert!(said.contains("does not list this field"), "{said}");
     // The author can remove a probable image from a lock, for example if its registry does not have
     // the image.
     lock.images.remove(1);
-    assert!(lock.disagrees(&found).is_empty());
+    assert!(lock.differences(&found).is_empty());
     let other = find(&objects(&deployment(&["nginx:1.26"])), None);
-    let said = lock.disagrees(&other).to_string();
+    let said = lock.differences(&other).to_string();
     assert!(
         said.contains("images.lock.yaml has no digest for `nginx:1.26`"),
         "{said}"

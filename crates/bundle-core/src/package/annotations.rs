@@ -118,7 +118,7 @@ fn json<T: Serialize>(value: &T) -> Option<String> {
 /// have been built by another program.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Facts {
+pub struct PackageDescription {
     /// Name of the package.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
@@ -142,7 +142,7 @@ pub struct Facts {
     pub security: Option<Security>,
 }
 
-impl Facts {
+impl PackageDescription {
     /// Parses annotations. For an image without [`keys::FORMAT`] all fields of the result are
     /// empty, because the title and version of such an image can have any meaning.
     pub fn from_annotations(annotations: &BTreeMap<String, String>) -> Result<Self, Finding> {

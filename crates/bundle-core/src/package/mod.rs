@@ -24,7 +24,7 @@ use crate::{
     version::{Kubernetes, Range},
 };
 
-pub use annotations::{Facts, annotations, keys};
+pub use annotations::{PackageDescription, annotations, keys};
 pub use parse::parse;
 pub use probe::{Assertion, Probe, ProbeSelector};
 pub use schema::{SCHEMA_ID, schema};

@@ -241,7 +241,7 @@ fn package_survives_round_trip_through_annotations() {
         .collect();
     assert_eq!(annotated, expected);
 
-    let facts = Facts::from_annotations(&annotations).unwrap();
+    let facts = PackageDescription::from_annotations(&annotations).unwrap();
     assert_eq!(facts.title(), package.title());
     assert_eq!(facts.kubernetes, package.kubernetes);
     assert_eq!(facts.requires, package.requires);
@@ -263,7 +263,10 @@ fn foreign_images_have_no_facts_and_invalid_annotations_are_reported() {
             .collect()
     };
     let foreign = map(&[(keys::TITLE, "nginx"), (keys::VERSION, "latest")]);
-    assert_eq!(Facts::from_annotations(&foreign).unwrap(), Facts::default());
+    assert_eq!(
+        PackageDescription::from_annotations(&foreign).unwrap(),
+        PackageDescription::default()
+    );
     let long = format!("{{\"apis\":[{}\"\"]}}", "\"\",".repeat(64 << 10));
     for broken in [
         map(&[(keys::FORMAT, "plain+v0"), (keys::REQUIRES, &long)]),
@@ -276,7 +279,12 @@ fn foreign_images_have_no_facts_and_invalid_annotations_are_reported() {
         ]),
         map(&[(keys::FORMAT, "plain+v0"), (keys::KUBERNETES, "[[[")]),
     ] {
-        assert!(Facts::from_annotations(&broken).unwrap_err().hint.is_some());
+        assert!(
+            PackageDescription::from_annotations(&broken)
+                .unwrap_err()
+                .hint
+                .is_some()
+        );
     }
 }
 

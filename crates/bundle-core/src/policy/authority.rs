@@ -69,7 +69,7 @@ pub enum KeySource {
 
 /// Result of reading a Secret or ConfigMap of a policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Named {
+pub enum ReferencedText {
     /// The text of the entry: the PEM of a public key, or the JSON of a trust root.
     Found(String),
     /// The object or entry does not exist, with the reason:
@@ -81,30 +81,30 @@ pub enum Named {
 
 /// Returns the public key in a Secret: the entry `cosign.pub`, which cosign writes, or the only
 /// entry.
-pub fn key_of_secret(name: &str, data: &BTreeMap<String, Vec<u8>>) -> Named {
+pub fn key_of_secret(name: &str, data: &BTreeMap<String, Vec<u8>>) -> ReferencedText {
     let entry = data
         .get("cosign.pub")
         .or_else(|| data.values().next().filter(|_| data.len() == 1));
     let Some(bytes) = entry else {
-        return Named::Missing(format!(
+        return ReferencedText::Missing(format!(
             "Secret {name} has no entry `cosign.pub` and {} other entries, so the public key is ambiguous",
             data.len()
         ));
     };
     match String::from_utf8(bytes.clone()) {
-        Ok(pem) => Named::Found(pem),
-        Err(_) => Named::Missing(format!("the key in Secret {name} is not UTF-8")),
+        Ok(pem) => ReferencedText::Found(pem),
+        Err(_) => ReferencedText::Missing(format!("the key in Secret {name} is not UTF-8")),
     }
 }
 
 /// Returns the trust root in a ConfigMap: the entry `trusted_root.json`, or the only entry.
-pub fn root_of_config_map(name: &str, data: &BTreeMap<String, String>) -> Named {
+pub fn root_of_config_map(name: &str, data: &BTreeMap<String, String>) -> ReferencedText {
     let entry = data
         .get("trusted_root.json")
         .or_else(|| data.values().next().filter(|_| data.len() == 1));
     match entry {
-        Some(text) => Named::Found(text.clone()),
-        None => Named::Missing(format!(
+        Some(text) => ReferencedText::Found(text.clone()),
+        None => ReferencedText::Missing(format!(
             "ConfigMap {name} has no entry `trusted_root.json` and {} other entries, so the trust root is ambiguous",
             data.len()
         )),
@@ -332,11 +332,17 @@ mod tests {
         let pick = |entries: &[&str]| {
             key_of_secret("k", &entries.iter().map(|name| entry(name)).collect())
         };
-        assert_eq!(pick(&["cosign.pub", "x"]), Named::Found("pem".into()));
-        assert_eq!(pick(&["release.pub"]), Named::Found("pem".into()));
-        assert!(matches!(pick(&["a", "b"]), Named::Missing(_)));
-        assert!(matches!(pick(&[]), Named::Missing(_)));
+        assert_eq!(
+            pick(&["cosign.pub", "x"]),
+            ReferencedText::Found("pem".into())
+        );
+        assert_eq!(pick(&["release.pub"]), ReferencedText::Found("pem".into()));
+        assert!(matches!(pick(&["a", "b"]), ReferencedText::Missing(_)));
+        assert!(matches!(pick(&[]), ReferencedText::Missing(_)));
         let binary = BTreeMap::from([("cosign.pub".to_owned(), vec![0xff])]);
-        assert!(matches!(key_of_secret("k", &binary), Named::Missing(_)));
+        assert!(matches!(
+            key_of_secret("k", &binary),
+            ReferencedText::Missing(_)
+        ));
     }
 }

@@ -25,12 +25,12 @@ pub struct RawSignature {
     /// annotations.
     pub annotations: BTreeMap<String, String>,
     /// Reason why the content was not read; `None` if the content was read.
-    pub unread: Option<Unread>,
+    pub unread: Option<NotReadReason>,
 }
 
 /// Reason why a signature was not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unread {
+pub enum NotReadReason {
     /// The declared size exceeds the limit of one signature.
     TooLarge {
         /// Declared size in bytes.
@@ -39,12 +39,12 @@ pub enum Unread {
         limit: u64,
     },
     /// The signatures before this signature have reached the limit of the total size.
-    Crowded {
+    TotalSizeLimit {
         /// Maximum total size of all signatures, in bytes.
         limit: u64,
     },
     /// The maximum number of signatures was reached before this signature.
-    Beyond {
+    CountLimit {
         /// Maximum number of signatures.
         limit: usize,
     },
@@ -145,7 +145,7 @@ impl fmt::Display for TimeSource {
 
 /// Valid signature or attestation of the digest, with its signer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Accepted {
+pub struct ValidSignature {
     /// Key or identity that signed.
     pub signer: Signer,
     /// Meaning of the payload.
@@ -163,17 +163,17 @@ pub struct Accepted {
 
 /// Result of the verification of one signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SignatureFound(pub Result<Accepted, Rejection>);
+pub struct SignatureResult(pub Result<ValidSignature, Rejection>);
 
-impl SignatureFound {
+impl SignatureResult {
     /// Returns the signature if it is valid and not an attestation.
-    pub fn accepted(&self) -> Option<&Accepted> {
-        self.holds()
+    pub fn accepted(&self) -> Option<&ValidSignature> {
+        self.valid()
             .filter(|accepted| accepted.meaning == Meaning::Signed)
     }
 
     /// Returns the signature or attestation if it is valid.
-    pub fn holds(&self) -> Option<&Accepted> {
+    pub fn valid(&self) -> Option<&ValidSignature> {
         self.0.as_ref().ok()
     }
 }
@@ -181,7 +181,7 @@ impl SignatureFound {
 /// Returns a summary of the signatures in the registry: `the registry has 2 signatures: one by
 /// another key (hint …), one for another digest (sha256:…)`. Valid signatures for which `wanted`
 /// returns `false` are counted as signatures by another signer.
-pub fn summary(found: &[SignatureFound], wanted: impl Fn(&Accepted) -> bool) -> String {
+pub fn summary(found: &[SignatureResult], wanted: impl Fn(&ValidSignature) -> bool) -> String {
     summarize(found, |accepted| match &accepted.meaning {
         Meaning::Attested(predicate) => format!("of an attestation ({})", shown(predicate)),
         Meaning::Signed if wanted(accepted) => format!("by an accepted {}", accepted.signer),
@@ -191,12 +191,12 @@ pub fn summary(found: &[SignatureFound], wanted: impl Fn(&Accepted) -> bool) -> 
 
 /// Like [`summary`], for required attestations.
 pub fn summary_of_attestations(
-    found: &[SignatureFound],
-    wanted: impl Fn(&Accepted) -> bool,
+    found: &[SignatureResult],
+    wanted: impl Fn(&ValidSignature) -> bool,
 ) -> String {
     summarize(found, |accepted| {
         let another = if wanted(accepted) { "" } else { "another " };
-        let Accepted {
+        let ValidSignature {
             meaning, signer, ..
         } = accepted;
         match meaning {
@@ -208,13 +208,13 @@ pub fn summary_of_attestations(
     })
 }
 
-fn summarize(found: &[SignatureFound], words: impl Fn(&Accepted) -> String) -> String {
+fn summarize(found: &[SignatureResult], words: impl Fn(&ValidSignature) -> String) -> String {
     const KINDS_SHOWN: usize = 8;
     if found.is_empty() {
         return "the registry has no signature for it".to_owned();
     }
     let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
-    for SignatureFound(result) in found {
+    for SignatureResult(result) in found {
         let text = match result {
             Ok(accepted) => words(accepted),
             Err(rejection) => rejection.to_string(),
@@ -245,8 +245,8 @@ fn summarize(found: &[SignatureFound], words: impl Fn(&Accepted) -> String) -> S
 mod tests {
     use super::*;
 
-    fn refused(rejection: Rejection) -> SignatureFound {
-        SignatureFound(Err(rejection))
+    fn refused(rejection: Rejection) -> SignatureResult {
+        SignatureResult(Err(rejection))
     }
 
     #[test]

@@ -14,18 +14,18 @@ mod rejection;
 mod threshold;
 
 pub use authority::{
-    Authority, AuthorityKind, KeySource, Keyless, Named, RootSource, key_of_secret,
+    Authority, AuthorityKind, KeySource, Keyless, ReferencedText, RootSource, key_of_secret,
     root_of_config_map,
 };
 pub use decide::{
-    ClassSignatures, PolicyDecision, Satisfied, SignedBy, decide, decide_unsignable, matching,
+    AdmittedContent, ClassSignatures, PolicyDecision, SignedBy, decide, decide_unsignable, matching,
 };
 pub use document::{Mode, Policy};
 pub use found::{
-    Accepted, Meaning, RawSignature, RootId, SignatureFound, SignedAt, Signer, TimeSource,
-    Unavailable, Unread, summary, summary_of_attestations,
+    Meaning, NotReadReason, RawSignature, RootId, SignatureResult, SignedAt, Signer, TimeSource,
+    Unavailable, ValidSignature, summary, summary_of_attestations,
 };
 pub use identity::{Identity, IdentityName, Matcher};
 pub use key_id::KeyId;
-pub use ready::{AcceptedSigner, Material, ReadyAuthority, ReadyPolicy};
+pub use ready::{AcceptedSigner, KeyParser, ParsedAuthority, ParsedPolicy};
 pub use rejection::{Fault, MOST_EVIDENCE, Rejection};

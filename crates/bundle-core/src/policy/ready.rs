@@ -1,10 +1,10 @@
 //! Policies with parsed keys and trust roots, as input of the decision. `bundle-trust` implements
-//! the parser ([`Material`]).
+//! the parser ([`KeyParser`]).
 
 use super::{
     authority::{Authority, AuthorityKind, KeySource, RootSource},
     document::Policy,
-    found::{Accepted, Meaning, RootId, Signer},
+    found::{Meaning, RootId, Signer, ValidSignature},
     identity::Identity,
     key_id::KeyId,
     reader::unreadable,
@@ -12,7 +12,7 @@ use super::{
 use crate::diagnostic::{Finding, Findings};
 
 /// Parses the texts of keys and trust roots.
-pub trait Material {
+pub trait KeyParser {
     /// Parses the key in PEM text.
     fn key(&mut self, pem: &str) -> Result<KeyId, Finding>;
     /// Parses the trust root in this JSON text. Without a text, returns the public trust root.
@@ -36,7 +36,7 @@ pub enum AcceptedSigner {
 
 impl AcceptedSigner {
     /// Returns `true` if this signer made the signature.
-    pub fn is(&self, accepted: &Accepted) -> bool {
+    pub fn made(&self, accepted: &ValidSignature) -> bool {
         match (self, &accepted.signer) {
             (Self::Key(key), Signer::Key(by)) => key == by,
             (Self::Identities { identities, root }, Signer::Identity { name, roots }) => {
@@ -49,27 +49,27 @@ impl AcceptedSigner {
 
 /// Authority with its parsed key or identities.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReadyAuthority {
+pub struct ParsedAuthority {
     /// Name of the authority.
     pub name: String,
     /// Key or identities that the authority accepts.
-    pub who: AcceptedSigner,
+    pub signer: AcceptedSigner,
     /// Predicate types of the required attestations.
     pub attestations: Vec<String>,
 }
 
-impl ReadyAuthority {
+impl ParsedAuthority {
     /// Returns `true` if this is a signature, not an attestation, by this authority.
-    pub(super) fn signed(&self, accepted: &Accepted) -> bool {
-        accepted.meaning == Meaning::Signed && self.who.is(accepted)
+    pub(super) fn signed(&self, accepted: &ValidSignature) -> bool {
+        accepted.meaning == Meaning::Signed && self.signer.made(accepted)
     }
 
     /// Returns the required attestations that the signer has not made.
-    pub(super) fn unattested<'a>(&'a self, found: &[&Accepted]) -> Vec<&'a str> {
+    pub(super) fn unattested<'a>(&'a self, found: &[&ValidSignature]) -> Vec<&'a str> {
         let made = |wanted: &str| {
             found.iter().any(|accepted| {
                 matches!(&accepted.meaning, Meaning::Attested(made) if made == wanted)
-                    && self.who.is(accepted)
+                    && self.signer.made(accepted)
             })
         };
         let wanted = self.attestations.iter().map(String::as_str);
@@ -79,11 +79,11 @@ impl ReadyAuthority {
 
 /// Policy with parsed keys and trust roots.
 #[derive(Debug, Clone)]
-pub struct ReadyPolicy<'a> {
+pub struct ParsedPolicy<'a> {
     /// Policy as parsed from the object.
     pub policy: &'a Policy,
     /// Authorities. Several authorities may have the same signer.
-    pub authorities: Vec<ReadyAuthority>,
+    pub authorities: Vec<ParsedAuthority>,
     /// Errors that make the policy reject every reference that it matches.
     pub problems: Findings,
     /// Keys or trust roots that could not be read now. A retry may succeed.
@@ -92,8 +92,8 @@ pub struct ReadyPolicy<'a> {
 
 impl Policy {
     /// Returns the policy with keys and trust roots parsed by `material`.
-    pub fn ready(&self, material: &mut impl Material) -> ReadyPolicy<'_> {
-        let mut ready = ReadyPolicy {
+    pub fn with_keys(&self, material: &mut impl KeyParser) -> ParsedPolicy<'_> {
+        let mut ready = ParsedPolicy {
             policy: self,
             authorities: Vec::new(),
             problems: self.problems.clone(),
@@ -103,9 +103,9 @@ impl Policy {
             let path = format!("spec.authorities[{index}]");
             if let Some(who) = self.accepted_signer(authority, &path, material, &mut ready.problems)
             {
-                ready.authorities.push(ReadyAuthority {
+                ready.authorities.push(ParsedAuthority {
                     name: authority.name.clone(),
-                    who,
+                    signer: who,
                     attestations: authority.attestations.clone(),
                 });
             }
@@ -128,7 +128,7 @@ impl Policy {
         &self,
         authority: &Authority,
         path: &str,
-        material: &mut impl Material,
+        material: &mut impl KeyParser,
         problems: &mut Findings,
     ) -> Option<AcceptedSigner> {
         let mut refuse = |path: String, why: &str| {
@@ -169,13 +169,13 @@ impl Policy {
     }
 }
 
-impl ReadyPolicy<'_> {
+impl ParsedPolicy<'_> {
     /// Returns a lower bound for the number of different authorities. Names are ignored.
     pub fn distinct(&self) -> usize {
         let mut seen: Vec<&AcceptedSigner> = Vec::new();
         for authority in &self.authorities {
-            if !seen.contains(&&authority.who) {
-                seen.push(&authority.who);
+            if !seen.contains(&&authority.signer) {
+                seen.push(&authority.signer);
             }
         }
         seen.len()

@@ -27,7 +27,7 @@ pub enum Fault {
     /// The checkpoint of the log entry is not signed by the log.
     Checkpoint,
     /// The SET of the log entry is invalid: the SET or its time was altered.
-    Promise,
+    Set,
     /// The log entry is for another signature, key or content.
     Entry,
     /// The time of the log entry is in the future, or outside of the certificate's validity.
@@ -59,7 +59,7 @@ impl fmt::Display for Fault {
             Self::NoLog => "without an entry in a transparency log",
             Self::InclusionProof => "with a log entry that has an invalid inclusion proof",
             Self::Checkpoint => "with a log entry that has an invalid checkpoint",
-            Self::Promise => "with a log entry that has an invalid inclusion promise",
+            Self::Set => "with a log entry that has an invalid inclusion promise",
             Self::Entry => "with a log entry for other content",
             Self::LogTime => "with an impossible log time",
             Self::Timestamp => "with an invalid timestamp",
@@ -89,14 +89,14 @@ pub enum Rejection {
         limit: usize,
     },
     /// Duplicate of another signature.
-    Repeated,
+    Duplicate,
     /// The verification of the signature requires more public-key operations than allowed.
     TooCostly {
         /// Number of public-key operations that the verification requires.
         operations: usize,
     },
     /// The signatures before this signature have reached the limit of the total size.
-    Crowded {
+    TotalSizeLimit {
         /// Maximum total size of all signatures, in bytes.
         limit: u64,
     },
@@ -141,9 +141,16 @@ impl Rejection {
     /// signature can have 1 MiB of text.
     #[must_use]
     pub fn shortened(self) -> Self {
-        const KEPT: usize = 200;
-        let cut = |text: String| text.chars().take(KEPT).collect::<String>();
-        let cut_id = |key: KeyId| KeyId::new(key.as_str().chars().take(KEPT).collect::<String>());
+        const MAX_REASON_LENGTH: usize = 200;
+        let cut = |text: String| text.chars().take(MAX_REASON_LENGTH).collect::<String>();
+        let cut_id = |key: KeyId| {
+            KeyId::new(
+                key.as_str()
+                    .chars()
+                    .take(MAX_REASON_LENGTH)
+                    .collect::<String>(),
+            )
+        };
         match self {
             Self::Unreadable(text) => Self::Unreadable(cut(text)),
             Self::OtherForm(text) => Self::OtherForm(cut(text)),
@@ -159,9 +166,9 @@ impl Rejection {
             Self::OtherDigest(text) => Self::OtherDigest(cut(text)),
             Self::TooLarge { .. }
             | Self::NotExamined { .. }
-            | Self::Repeated
+            | Self::Duplicate
             | Self::TooCostly { .. }
-            | Self::Crowded { .. }
+            | Self::TotalSizeLimit { .. }
             | Self::Keyless
             | Self::TooMuchEvidence(_)
             | Self::SignatureCount(_)
@@ -180,12 +187,12 @@ impl fmt::Display for Rejection {
             Self::NotExamined { limit } => {
                 write!(f, "not verified, because only the first {limit} are")
             }
-            Self::Repeated => f.write_str("that duplicates an earlier one"),
+            Self::Duplicate => f.write_str("that duplicates an earlier one"),
             Self::TooCostly { operations } => write!(
                 f,
                 "not verified, because its {operations} public-key operations exceed the rest of the limit for all signatures"
             ),
-            Self::Crowded { limit } => {
+            Self::TotalSizeLimit { limit } => {
                 write!(f, "not verified, because only the first {limit} bytes are")
             }
             Self::Unreadable(why) => write!(f, "that is malformed ({why})"),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::found::{Accepted, Signer};
+use super::found::{Signer, ValidSignature};
 use super::identity::IdentityName;
 use super::key_id::KeyId;
 
@@ -30,12 +30,14 @@ impl<'a> From<&'a Signer> for SignerIdentity<'a> {
 /// An authority may accept several signers (a pattern), and several authorities may accept the same
 /// signer. A simple assignment in order could leave an authority without a signer, although another
 /// assignment exists.
-pub(super) fn distinct<'a>(candidates: &[Vec<&'a Accepted>]) -> Vec<Option<&'a Accepted>> {
+pub(super) fn distinct<'a>(
+    candidates: &[Vec<&'a ValidSignature>],
+) -> Vec<Option<&'a ValidSignature>> {
     let mut numbers: BTreeMap<SignerIdentity<'a>, usize> = BTreeMap::new();
-    let choices: Vec<Vec<(usize, &'a Accepted)>> = candidates
+    let choices: Vec<Vec<(usize, &'a ValidSignature)>> = candidates
         .iter()
         .map(|signatures| {
-            let mut choices: Vec<(usize, &'a Accepted)> = Vec::new();
+            let mut choices: Vec<(usize, &'a ValidSignature)> = Vec::new();
             for &accepted in signatures {
                 let next = numbers.len();
                 let signer = *numbers
@@ -56,7 +58,7 @@ pub(super) fn distinct<'a>(candidates: &[Vec<&'a Accepted>]) -> Vec<Option<&'a A
     let mut given = vec![None; choices.len()];
     for (signer, authority) in taken.iter().enumerate() {
         if let Some(authority) = *authority {
-            let choices: &[(usize, &'a Accepted)] = &choices[authority];
+            let choices: &[(usize, &'a ValidSignature)] = &choices[authority];
             given[authority] = choices
                 .iter()
                 .find(|(known, _)| *known == signer)
@@ -70,7 +72,7 @@ pub(super) fn distinct<'a>(candidates: &[Vec<&'a Accepted>]) -> Vec<Option<&'a A
 /// at most as deep as the number of authorities.
 fn give(
     authority: usize,
-    choices: &[Vec<(usize, &Accepted)>],
+    choices: &[Vec<(usize, &ValidSignature)>],
     taken: &mut [Option<usize>],
     visited: &mut [bool],
 ) -> bool {

@@ -25,14 +25,15 @@ pub use class::Class;
 pub use deployment::CheckedDeploymentSpec;
 pub use facts::needs::{CheckedApprovalSpec, Image, RequiredLookups, needs};
 pub use facts::{
-    Answer, ClassFact, ConfigMapFact, ContentFact, DeploymentFact, Facts, Kind, StampState, Subject,
+    AccessReviewResult, ClassFact, ConfigMapFact, ContentFact, DeploymentFact, Kind, ReviewFacts,
+    StampState, Subject,
 };
-pub use judge::{Stamping, Verdict, can_read_image, judge};
+pub use judge::{StampChange, Verdict, can_read_image, judge};
 pub use parts::{ChangedParts, PartRequesters};
 pub use requester::{Requester, service_account};
 pub use seal::{
-    ConfirmedFacts, SealMoment, SealedContent, StoredObject, VouchState, content_seal,
-    is_written_with, last_written, seal, sealed_content, vouch_state,
+    ConfirmedFacts, SealCheckContext, SealState, SealedContent, StoredObject, content_seal,
+    is_written_with, last_written, seal, seal_state, sealed_content,
 };
 pub use source::{CheckedBundleSpec, Source};
 pub use stamp::{GeneratedFor, Stamp, StampError, StampTarget};

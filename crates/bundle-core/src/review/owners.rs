@@ -30,7 +30,7 @@ pub fn owners_digest(object: &Value) -> Option<Digest> {
 ///
 /// A user who may delete the owner could otherwise delete content of another requester. The creator
 /// of a BundleDeployment may set owners, as controllers do for objects that they generate.
-pub fn owner_of_another(name: &str, new: &Value) -> Option<Finding> {
+pub fn reject_owner_reference(name: &str, new: &Value) -> Option<Finding> {
     let owner = new["metadata"]["ownerReferences"].as_array()?.first()?;
     let text = |field: &str| owner[field].as_str().unwrap_or_default().to_owned();
     let message = format!(
@@ -84,14 +84,14 @@ mod tests {
             object(json!([])),
             object(Value::Null),
         ] {
-            assert_eq!(owner_of_another("web", &none), None);
+            assert_eq!(reject_owner_reference("web", &none), None);
         }
         let owners = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "1"}]);
-        let finding = owner_of_another("web", &object(owners)).unwrap();
+        let finding = reject_owner_reference("web", &object(owners)).unwrap();
         assert!(
             finding.to_string().contains("together with ConfigMap a"),
             "{finding}"
         );
-        assert!(owner_of_another("web", &object(json!([{}]))).is_some());
+        assert!(reject_owner_reference("web", &object(json!([{}]))).is_some());
     }
 }

@@ -44,7 +44,7 @@ impl PartRequesters {
     }
 
     /// Returns the distinct requesters of all parts that an approval covers: content and settings.
-    pub fn everybody(&self) -> Vec<&Requester> {
+    pub fn distinct_requesters(&self) -> Vec<&Requester> {
         let mut distinct = self.content();
         if !distinct.contains(&&self.settings) {
             distinct.push(&self.settings);
@@ -173,7 +173,7 @@ struct PartRequestersText {
 
 impl From<PartRequesters> for PartRequestersText {
     fn from(parts: PartRequesters) -> Self {
-        let requesters: Vec<Requester> = parts.everybody().into_iter().cloned().collect();
+        let requesters: Vec<Requester> = parts.distinct_requesters().into_iter().cloned().collect();
         let index = |requester: &Requester| {
             let found = requesters.iter().position(|known| known == requester);
             found.unwrap_or(usize::MAX)
@@ -300,7 +300,10 @@ mod tests {
         };
         let parts = PartRequesters::all(&person("ana")).changed_by(&person("cora"), changed);
         assert_eq!(parts.content(), [&person("ana")]);
-        assert_eq!(parts.everybody(), [&person("ana"), &person("cora")]);
+        assert_eq!(
+            parts.distinct_requesters(),
+            [&person("ana"), &person("cora")]
+        );
         let mut text = serde_json::to_value(&parts).unwrap();
         let read: PartRequesters = serde_json::from_value(text.clone()).unwrap();
         assert_eq!(read, parts);

@@ -94,7 +94,7 @@ pub fn refusal(verdict: &Verdict) -> Option<Refusal> {
     let (findings, reason, status) = match verdict {
         Verdict::Admit { .. } => return None,
         Verdict::Refuse(findings) => (findings, "Forbidden", 403),
-        Verdict::CannotTell(findings) => (findings, "ServiceUnavailable", 503),
+        Verdict::Unknown(findings) => (findings, "ServiceUnavailable", 503),
     };
     let errors: Vec<&Finding> = findings.errors().collect();
     let causes = errors
@@ -204,7 +204,7 @@ mod tests {
             Finding::error(codes::trust::UNSIGNED, "not signed").about("registry.example.com/a"),
             Finding::warning(codes::review::CLASS_UNKNOWN, "and more"),
         ]);
-        let refusal = refusal(&Verdict::CannotTell(findings)).unwrap();
+        let refusal = refusal(&Verdict::Unknown(findings)).unwrap();
         assert_eq!(
             refusal.message,
             "BUNDLE-REVIEW-012: user \"ana\" is not allowed\nhint: ask\nBUNDLE-TRUST-001: registry.example.com/a: not signed"

@@ -5,7 +5,7 @@ use std::{
     fmt,
 };
 
-use super::{Question, Rule};
+use super::{AccessReview, Rule};
 
 /// Rule with the namespace in which the permission must be granted.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
@@ -50,13 +50,13 @@ impl fmt::Display for ScopedRule {
 /// - the verbs of equal resources and names
 /// - the names of equal verbs
 /// - the resources and groups of equal verbs and names
-pub fn compact<'a>(missing: impl IntoIterator<Item = &'a Question>) -> Vec<ScopedRule> {
+pub fn compact<'a>(missing: impl IntoIterator<Item = &'a AccessReview>) -> Vec<ScopedRule> {
     type Set = BTreeSet<String>;
     let mut verbs = BTreeMap::<(String, String, String, Option<String>), Set>::new();
     let mut path_verbs = BTreeMap::<String, Set>::new();
     for question in missing {
         match question {
-            Question::Resource {
+            AccessReview::Resource {
                 verb,
                 group,
                 resource,
@@ -71,7 +71,7 @@ pub fn compact<'a>(missing: impl IntoIterator<Item = &'a Question>) -> Vec<Scope
                 );
                 verbs.entry(key).or_default().insert(verb.clone());
             }
-            Question::Path { verb, path } => {
+            AccessReview::Path { verb, path } => {
                 path_verbs
                     .entry(path.clone())
                     .or_default()
@@ -138,7 +138,7 @@ mod tests {
         let mut missing = Vec::new();
         for verb in ["patch", "create"] {
             for resource in ["deployments", "statefulsets"] {
-                missing.push(Question::resource(
+                missing.push(AccessReview::resource(
                     verb,
                     "apps",
                     resource,
@@ -147,7 +147,7 @@ mod tests {
                 ));
             }
             for name in ["b", "a"] {
-                missing.push(Question::resource(
+                missing.push(AccessReview::resource(
                     verb,
                     "",
                     "secrets",
@@ -156,8 +156,14 @@ mod tests {
                 ));
             }
         }
-        missing.push(Question::resource("create", "", "namespaces", None, None));
-        missing.push(Question::Path {
+        missing.push(AccessReview::resource(
+            "create",
+            "",
+            "namespaces",
+            None,
+            None,
+        ));
+        missing.push(AccessReview::Path {
             verb: "get".to_owned(),
             path: "/metrics".to_owned(),
         });
@@ -176,8 +182,8 @@ mod tests {
     #[test]
     fn keeps_rules_for_all_and_for_named_objects_apart() {
         let missing = [
-            Question::resource("get", "", "pods", Some("n"), None),
-            Question::resource("get", "", "pods", Some("n"), Some("a")),
+            AccessReview::resource("get", "", "pods", Some("n"), None),
+            AccessReview::resource("get", "", "pods", Some("n"), Some("a")),
         ];
         assert_eq!(compact(&missing).len(), 2);
         assert_eq!(compact([]), []);

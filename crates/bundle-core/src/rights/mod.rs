@@ -16,14 +16,14 @@ pub use compact::{ScopedRule, compact};
 pub use dry_run::{DryRunVerdict, concerns_rights, verdict};
 pub use mutation::{MutatedKinds, records_requester, user_dependent_fields};
 pub use needs::{Need, Target, VERBS, needs};
-pub use order::Provided;
+pub use order::ContentDependencies;
 pub use required::{Required, required};
-pub use role_rules::{QuestionBudget, RoleRule, rules_after};
-pub use roles::{Grant, RoleRef, Rule, grant, made_as};
+pub use role_rules::{AccessReviewBudget, RoleRule, rules_after};
+pub use roles::{Grant, RoleRef, Rule, creator_permission, grant};
 
 /// SubjectAccessReview to send.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Question {
+pub enum AccessReview {
     /// Permission for objects.
     Resource {
         /// Verb: `create`, `patch`, `bind`, or `*` for all verbs.
@@ -46,7 +46,7 @@ pub enum Question {
     },
 }
 
-impl Question {
+impl AccessReview {
     /// Returns an access review for objects.
     pub fn resource(
         verb: &str,

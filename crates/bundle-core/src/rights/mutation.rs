@@ -211,10 +211,10 @@ impl MutatedKinds {
 }
 
 /// Returns `true` if the API server records the requester in objects of this kind, so that these
-/// objects always depend on the requester. [`super::made_as`] returns the permission that such
-/// objects require.
+/// objects always depend on the requester. [`super::creator_permission`] returns the permission
+/// that such objects require.
 pub fn records_requester(id: &ObjectId) -> bool {
-    super::made_as([id], ("", "")).is_some()
+    super::creator_permission([id], ("", "")).is_some()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::object::ObjectId;
 
-use super::Question;
+use super::AccessReview;
 
 /// Verbs on the objects of a bundle during its lifetime.
 pub const VERBS: [&str; 3] = ["create", "patch", "delete"];
@@ -33,18 +33,18 @@ pub struct Need<'a> {
 
 impl<'a> Need<'a> {
     /// Returns the access review for any object of the kind in the namespace.
-    pub fn general(&self) -> Question {
+    pub fn general(&self) -> AccessReview {
         self.question(None)
     }
 
     /// Returns the access reviews for the single objects of the bundle. These reviews are used if
     /// the review for the kind is denied.
-    pub fn by_name(&self) -> impl Iterator<Item = Question> + Send + use<'_, 'a> {
+    pub fn by_name(&self) -> impl Iterator<Item = AccessReview> + Send + use<'_, 'a> {
         self.names.iter().map(|name| self.question(Some(name)))
     }
 
-    fn question(&self, name: Option<&str>) -> Question {
-        Question::resource(self.verb, self.group, self.resource, self.namespace, name)
+    fn question(&self, name: Option<&str>) -> AccessReview {
+        AccessReview::resource(self.verb, self.group, self.resource, self.namespace, name)
     }
 }
 
@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(found[0].by_name().count(), 1000);
         assert_eq!(
             found[1].general(),
-            Question::resource("patch", "apps", "deployments", Some("a"), None)
+            AccessReview::resource("patch", "apps", "deployments", Some("a"), None)
         );
     }
 

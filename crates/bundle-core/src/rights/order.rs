@@ -12,13 +12,13 @@ const ADMISSION: &str = "admissionregistration.k8s.io";
 
 /// Objects of the content that other objects can depend on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Provided {
+pub struct ContentDependencies {
     kinds: BTreeSet<(String, String)>,
     /// Group, kind, namespace and name of each object.
     objects: BTreeSet<(String, String, String, String)>,
 }
 
-impl Provided {
+impl ContentDependencies {
     /// Collects the objects of a content that other objects can depend on.
     pub fn by<'a>(objects: impl IntoIterator<Item = (&'a ObjectId, &'a Value)>) -> Self {
         let mut provided = Self::default();
@@ -47,7 +47,7 @@ impl Provided {
     /// Returns `true` if this object depends on another object of the content. The other object can
     /// be its CRD, the role or policy that it binds, or an object that a Pod refers to. Namespaces
     /// are not considered, because the API server reports missing namespaces.
-    pub fn precedes(&self, id: &ObjectId, value: &Value) -> bool {
+    pub fn depends_on_content(&self, id: &ObjectId, value: &Value) -> bool {
         if self.kinds.contains(&(id.group.clone(), id.kind.clone())) {
             return true;
         }
@@ -160,7 +160,7 @@ mod tests {
             ),
             object("", "ServiceAccount", "a", "runner", Value::Null),
         ];
-        let provided = Provided::by(content.iter().map(|(id, value)| (id, value)));
+        let provided = ContentDependencies::by(content.iter().map(|(id, value)| (id, value)));
         let table = [
             (object("example.com", "Widget", "", "w", json!({})), true),
             (object("example.com", "Gadget", "", "w", json!({})), false),
@@ -231,7 +231,7 @@ mod tests {
             (object("", "ConfigMap", "a", "c", json!({})), false),
         ];
         for ((id, value), expected) in table {
-            assert_eq!(provided.precedes(&id, &value), expected, "{id}");
+            assert_eq!(provided.depends_on_content(&id, &value), expected, "{id}");
         }
     }
 }

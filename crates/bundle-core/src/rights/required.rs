@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::{
-    Need, Question, QuestionBudget, ScopedRule, Target, compact, grant, needs, rules_after,
+    AccessReview, AccessReviewBudget, Need, ScopedRule, Target, compact, grant, needs, rules_after,
 };
 use crate::object::Manifest;
 use crate::version::apis;
@@ -55,8 +55,8 @@ pub fn required(objects: &[Manifest]) -> Required {
             (object.id.kind.as_str(), namespace, object.id.name.as_str())
         })
         .collect();
-    let mut questions: Vec<Question> = needs(&targets).iter().map(Need::general).collect();
-    let mut budget = QuestionBudget::default();
+    let mut questions: Vec<AccessReview> = needs(&targets).iter().map(Need::general).collect();
+    let mut budget = AccessReviewBudget::default();
     for object in objects {
         let Some(grant) = grant(&object.id, &object.value["roleRef"]) else {
             continue;

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
-use super::Question;
+use super::AccessReview;
 
 /// Maximum number of access reviews for all roles of a content. A rule of 1 KiB can expand to
 /// millions of permissions.
@@ -19,12 +19,12 @@ const MAX_TEXT: usize = 253;
 /// Number of access reviews that the roles of one content can still expand to. A role beyond this
 /// limit requires verb `escalate` or `bind`.
 #[derive(Debug)]
-pub struct QuestionBudget {
+pub struct AccessReviewBudget {
     questions: usize,
     texts: usize,
 }
 
-impl Default for QuestionBudget {
+impl Default for AccessReviewBudget {
     fn default() -> Self {
         Self {
             questions: MAX_QUESTIONS,
@@ -33,7 +33,7 @@ impl Default for QuestionBudget {
     }
 }
 
-impl QuestionBudget {
+impl AccessReviewBudget {
     /// Subtracts the access reviews of `rules` from the budget. Returns `false` if the reviews
     /// exceed the budget, or if a text in a rule is longer than an API server accepts. In this case
     /// the budget is unchanged.
@@ -69,8 +69,8 @@ impl<'a> RoleRule<'a> {
         list.filter_map(Value::as_str)
     }
 
-    /// Returns upper bounds of the number of access reviews that [`Self::questions`] returns, and
-    /// of the length of their texts. Returns `None` if a text is too long for an access review.
+    /// Returns upper bounds of the number of access reviews that [`Self::access_reviews`] returns,
+    /// and of the length of their texts. Returns `None` if a text is too long for an access review.
     fn cost(self) -> Option<(usize, usize)> {
         let size = |key| {
             let mut texts = self.texts(key);
@@ -98,7 +98,7 @@ impl<'a> RoleRule<'a> {
     pub fn questions(
         self,
         namespace: Option<&'a str>,
-    ) -> impl Iterator<Item = Question> + Send + use<'a> {
+    ) -> impl Iterator<Item = AccessReview> + Send + use<'a> {
         let is_nameless = self.texts("resourceNames").next().is_none();
         let names = self.texts("resourceNames").map(Some);
         let names = names.chain(is_nameless.then_some(None));
@@ -108,24 +108,28 @@ impl<'a> RoleRule<'a> {
                 let names = names.clone();
                 self.texts("resources").flat_map(move |resource| {
                     let names = names.clone();
-                    names
-                        .map(move |name| Question::resource(verb, group, resource, namespace, name))
+                    names.map(move |name| {
+                        AccessReview::resource(verb, group, resource, namespace, name)
+                    })
                 })
             });
             let paths = namespace.is_none().then(|| self.texts("nonResourceURLs"));
-            let of_paths = paths.into_iter().flatten().map(move |path| Question::Path {
-                verb: verb.to_owned(),
-                path: path.to_owned(),
-            });
+            let of_paths = paths
+                .into_iter()
+                .flatten()
+                .map(move |path| AccessReview::Path {
+                    verb: verb.to_owned(),
+                    path: path.to_owned(),
+                });
             of_objects.chain(of_paths)
         })
     }
 
-    /// Returns `true` if `question` is one of [`Self::questions`] in its namespace.
-    pub fn includes(self, question: &Question) -> bool {
+    /// Returns `true` if `question` is one of [`Self::access_reviews`] in its namespace.
+    pub fn includes(self, question: &AccessReview) -> bool {
         let has = |key, wanted: &str| self.texts(key).any(|text| text == wanted);
         match question {
-            Question::Resource {
+            AccessReview::Resource {
                 verb,
                 group,
                 resource,
@@ -140,7 +144,7 @@ impl<'a> RoleRule<'a> {
                         None => self.texts("resourceNames").next().is_none(),
                     }
             }
-            Question::Path { verb, path } => has("verbs", verb) && has("nonResourceURLs", path),
+            AccessReview::Path { verb, path } => has("verbs", verb) && has("nonResourceURLs", path),
         }
     }
 }
@@ -162,7 +166,7 @@ fn product(lists: &[(usize, usize)]) -> (usize, usize) {
 /// Returns the rules of a Role or ClusterRole to be applied. For an aggregated role, the rules are
 /// not known yet. Therefore such a role is treated as all permissions, as in the API server.
 fn rules_of(role: &Value) -> Vec<RoleRule<'_>> {
-    let mut rules = rules_held(role);
+    let mut rules = rules_of_role(role);
     if role["aggregationRule"].is_object() {
         rules.push(RoleRule(&ALL_PERMISSIONS));
     }
@@ -170,7 +174,7 @@ fn rules_of(role: &Value) -> Vec<RoleRule<'_>> {
 }
 
 /// Returns the rules of a Role or ClusterRole on the cluster, including aggregated rules.
-fn rules_held(role: &Value) -> Vec<RoleRule<'_>> {
+fn rules_of_role(role: &Value) -> Vec<RoleRule<'_>> {
     let rules = role["rules"].as_array().into_iter().flatten();
     rules.map(RoleRule).collect()
 }
@@ -183,12 +187,12 @@ fn rules_held(role: &Value) -> Vec<RoleRule<'_>> {
 /// again after every apply.
 pub fn rules_after<'a>(stated: Option<&'a Value>, live: Option<&'a Value>) -> Vec<RoleRule<'a>> {
     let Some(stated) = stated else {
-        return live.map(rules_held).unwrap_or_default();
+        return live.map(rules_of_role).unwrap_or_default();
     };
     let mut rules = rules_of(stated);
     if let Some(live) = live {
         if !stated["rules"].is_array() {
-            rules.extend(rules_held(live));
+            rules.extend(rules_of_role(live));
         }
         if live["aggregationRule"].is_object() {
             rules.extend(rules_of(live));
@@ -201,7 +205,7 @@ pub fn rules_after<'a>(stated: Option<&'a Value>, live: Option<&'a Value>) -> Ve
 mod tests {
     use super::*;
 
-    fn questions(rule: RoleRule<'_>, namespace: Option<&str>) -> Vec<Question> {
+    fn questions(rule: RoleRule<'_>, namespace: Option<&str>) -> Vec<AccessReview> {
         let namespace = namespace.map(str::to_owned);
         rule.questions(namespace.as_deref()).collect()
     }
@@ -221,9 +225,9 @@ mod tests {
         })
     }
 
-    fn texts(question: &Question) -> usize {
+    fn texts(question: &AccessReview) -> usize {
         match question {
-            Question::Resource {
+            AccessReview::Resource {
                 verb,
                 group,
                 resource,
@@ -233,7 +237,7 @@ mod tests {
                 let name = name.as_ref().map_or(0, String::len);
                 verb.len() + group.len() + resource.len() + name
             }
-            Question::Path { verb, path } => verb.len() + path.len(),
+            AccessReview::Path { verb, path } => verb.len() + path.len(),
         }
     }
 
@@ -259,8 +263,8 @@ mod tests {
 
     #[test]
     fn access_reviews_of_all_roles_of_a_content_are_bounded() {
-        let mut budget = QuestionBudget::default();
-        let take = |budget: &mut QuestionBudget, rule: &Value| budget.take(&[RoleRule(rule)]);
+        let mut budget = AccessReviewBudget::default();
+        let take = |budget: &mut AccessReviewBudget, rule: &Value| budget.take(&[RoleRule(rule)]);
         // 10^4 reviews for objects and the reviews for paths together exceed the limit.
         assert!(!take(&mut budget, &wide(10, 5)));
         // This rule needs 9^4 + 9^2 of the 10,000 reviews.
@@ -269,10 +273,10 @@ mod tests {
         assert!(take(&mut budget, &wide(7, 5)));
         // Reviews with texts of 253 bytes exceed the limit of the length, but not the limit of the
         // number.
-        let mut budget = QuestionBudget::default();
+        let mut budget = AccessReviewBudget::default();
         assert!(take(&mut budget, &wide(5, MAX_TEXT)));
         assert!(!take(&mut budget, &wide(5, MAX_TEXT)));
-        assert!(!take(&mut QuestionBudget::default(), &wide(70_000, 1)));
+        assert!(!take(&mut AccessReviewBudget::default(), &wide(70_000, 1)));
     }
 
     #[test]
@@ -287,7 +291,7 @@ mod tests {
             for (length, expected) in [(MAX_TEXT, true), (MAX_TEXT + 1, false)] {
                 let mut rule = wide(1, 1);
                 rule[key] = json!(["a".repeat(length)]);
-                let mut budget = QuestionBudget::default();
+                let mut budget = AccessReviewBudget::default();
                 assert_eq!(budget.take(&[RoleRule(&rule)]), expected, "{key} {length}");
             }
         }
@@ -297,7 +301,7 @@ mod tests {
     fn rule_includes_only_its_own_access_reviews() {
         let value = json!({"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["a"]});
         let ask =
-            |verb, group, resource, name| Question::resource(verb, group, resource, None, name);
+            |verb, group, resource, name| AccessReview::resource(verb, group, resource, None, name);
         let rule = RoleRule(&value);
         assert!(rule.includes(&ask("get", "", "pods", Some("a"))));
         for other in [
@@ -321,7 +325,7 @@ mod tests {
         assert_eq!(questions(rules[0], Some("n")).len(), 16);
         assert_eq!(
             questions(rules[1], None),
-            [Question::Path {
+            [AccessReview::Path {
                 verb: "get".to_owned(),
                 path: "/metrics".to_owned()
             }]
@@ -333,12 +337,12 @@ mod tests {
     fn aggregated_role_counts_as_all_permissions() {
         let role = json!({ "aggregationRule": {}, "rules": null });
         let all = questions(rules_of(&role)[0], None);
-        assert!(all.contains(&Question::resource("*", "*", "*", None, None)));
+        assert!(all.contains(&AccessReview::resource("*", "*", "*", None, None)));
         assert_eq!(all.len(), 2);
         // A role in a cluster contains its aggregated rules.
         let collected = json!({ "aggregationRule": {}, "rules": [{ "apiGroups": [""], "resources": ["pods"], "verbs": ["get"] }] });
-        assert_eq!(rules_held(&collected).len(), 1);
-        assert_eq!(questions(rules_held(&collected)[0], None).len(), 1);
+        assert_eq!(rules_of_role(&collected).len(), 1);
+        assert_eq!(questions(rules_of_role(&collected)[0], None).len(), 1);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::object::ObjectId;
 
-use super::Question;
+use super::AccessReview;
 
 /// Rule of a Role or ClusterRole.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
@@ -30,10 +30,10 @@ pub struct Rule {
 /// with the permissions of the creator. `account` (namespace and name) is the ServiceAccount that
 /// applies the objects. The permission is verb `impersonate` on this ServiceAccount. Returns `None`
 /// if there are no such objects.
-pub fn made_as<'a>(
+pub fn creator_permission<'a>(
     objects: impl IntoIterator<Item = &'a ObjectId>,
     account: (&str, &str),
-) -> Option<Question> {
+) -> Option<AccessReview> {
     let records_its_maker = |id: &ObjectId| {
         matches!(
             (id.group.as_str(), id.kind.as_str()),
@@ -44,7 +44,7 @@ pub fn made_as<'a>(
         )
     };
     objects.into_iter().any(records_its_maker).then(|| {
-        Question::resource(
+        AccessReview::resource(
             "impersonate",
             "",
             "serviceaccounts",
@@ -71,7 +71,7 @@ pub struct RoleRef {
 pub struct Grant {
     /// Access review for verb `escalate` on a role, or `bind` on the role of a binding. If this
     /// permission is allowed, the requester needs no other permission.
-    pub shortcut: Question,
+    pub shortcut: AccessReview,
     /// Role whose rules are checked if `shortcut` is denied. The rules are checked in the namespace
     /// of the object, or for the whole cluster if the object has no namespace.
     pub role: RoleRef,
@@ -114,7 +114,7 @@ pub fn grant(id: &ObjectId, role_ref: &Value) -> Option<Grant> {
     };
     let namespace = id.namespace.as_deref();
     Some(Grant {
-        shortcut: Question::resource(verb, GROUP, plural, namespace, Some(&role.name)),
+        shortcut: AccessReview::resource(verb, GROUP, plural, namespace, Some(&role.name)),
         role,
         is_binding,
     })
@@ -142,7 +142,7 @@ mod tests {
         let cluster = grant(&binding, &json!({ "kind": "ClusterRole", "name": "admin" })).unwrap();
         assert_eq!(
             cluster.shortcut,
-            Question::resource(
+            AccessReview::resource(
                 "bind",
                 "rbac.authorization.k8s.io",
                 "clusterroles",
@@ -161,7 +161,7 @@ mod tests {
         let found = grant(&id("Role", Some("team-a")), &Value::Null).unwrap();
         assert_eq!(
             found.shortcut,
-            Question::resource(
+            AccessReview::resource(
                 "escalate",
                 "rbac.authorization.k8s.io",
                 "roles",
@@ -180,7 +180,7 @@ mod tests {
             ..id(kind, None)
         };
         let installer = ("bundle-system", "installer");
-        let asked = made_as(
+        let asked = creator_permission(
             &[
                 id("", "ConfigMap"),
                 id("core.rukpak.io", "BundleDeployment"),
@@ -189,7 +189,7 @@ mod tests {
         );
         assert_eq!(
             asked,
-            Some(Question::resource(
+            Some(AccessReview::resource(
                 "impersonate",
                 "",
                 "serviceaccounts",
@@ -202,7 +202,7 @@ mod tests {
             id("example.com", "Bundle"),
             id("core.rukpak.io", "ProvisionerClass"),
         ] {
-            assert_eq!(made_as(&[harmless], installer), None);
+            assert_eq!(creator_permission(&[harmless], installer), None);
         }
     }
 

@@ -6,7 +6,7 @@ use super::{flag, of_field};
 
 /// Result of [`fill_within`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Filled {
+pub(crate) enum DefaultsResult {
     /// All defaults are set.
     Complete,
     /// The defaults exceed the limit. Some are missing.
@@ -21,7 +21,7 @@ pub(crate) fn fill(schema: &Value, value: &mut Value) {
 
 /// Like [`fill`], with at most `left` nodes in all defaults together. `left` decreases by each
 /// default. Without this limit, a long list of short objects could become very large.
-pub(crate) fn fill_within(schema: &Value, value: &mut Value, left: &mut usize) -> Filled {
+pub(crate) fn fill_within(schema: &Value, value: &mut Value, left: &mut usize) -> DefaultsResult {
     match value {
         Value::Object(map) => {
             let fields = schema.get("properties").and_then(Value::as_object);
@@ -39,7 +39,7 @@ pub(crate) fn fill_within(schema: &Value, value: &mut Value, left: &mut usize) -
                     match field.get("default").filter(|value| !value.is_null()) {
                         Some(default) => {
                             if !spend(default, left) {
-                                return Filled::TooLarge;
+                                return DefaultsResult::TooLarge;
                             }
                             map.insert(key.clone(), default.clone());
                         }
@@ -49,24 +49,24 @@ pub(crate) fn fill_within(schema: &Value, value: &mut Value, left: &mut usize) -
             }
             for (key, value) in map.iter_mut() {
                 if let Some(field) = of_field(schema, key)
-                    && fill_within(field, value, left) == Filled::TooLarge
+                    && fill_within(field, value, left) == DefaultsResult::TooLarge
                 {
-                    return Filled::TooLarge;
+                    return DefaultsResult::TooLarge;
                 }
             }
         }
         Value::Array(items) => {
             if let Some(schema) = schema.get("items") {
                 for value in items {
-                    if fill_within(schema, value, left) == Filled::TooLarge {
-                        return Filled::TooLarge;
+                    if fill_within(schema, value, left) == DefaultsResult::TooLarge {
+                        return DefaultsResult::TooLarge;
                     }
                 }
             }
         }
         _ => {}
     }
-    Filled::Complete
+    DefaultsResult::Complete
 }
 
 /// Subtracts the size of a default from `left`. Returns false if the size exceeds `left`.
@@ -117,7 +117,10 @@ mod tests {
         let schema = json!({"items": {"properties": {"a": {"default": default}}}});
         let mut value = json!(vec![json!({}); 100]);
         let limit = &mut 5_000;
-        assert_eq!(fill_within(&schema, &mut value, limit), Filled::TooLarge);
+        assert_eq!(
+            fill_within(&schema, &mut value, limit),
+            DefaultsResult::TooLarge
+        );
         let filled = value.as_array().unwrap().iter();
         assert_eq!(filled.filter(|item| item.get("a").is_some()).count(), 4);
     }

@@ -13,7 +13,7 @@ mod values;
 use serde_json::Value;
 
 pub(crate) use crate::field_path::{child, item};
-pub(crate) use defaults::{Filled, fill, fill_within};
+pub(crate) use defaults::{DefaultsResult, fill, fill_within};
 pub(crate) use pattern::{Pattern, PatternError};
 pub(crate) use patterns::Patterns;
 pub(crate) use unknown::{find as unknown_fields, prune};
@@ -145,7 +145,7 @@ fn walk<'v>(
     patterns: &mut Patterns,
     report: &mut dyn Report,
 ) {
-    let mut walk = values::Walk::new(STEPS, path, patterns, &mut *report);
+    let mut walk = values::Validation::new(STEPS, path, patterns, &mut *report);
     walk.value(schema, value);
     let mut path = walk.finish();
     lists::find((schema, value), &mut path, report);

@@ -21,12 +21,12 @@ pub(crate) enum PatternError {
 
 impl Pattern {
     pub(crate) fn new(text: &str) -> Result<Self, PatternError> {
-        Self::within(text, SIZE)
+        Self::with_size_limit(text, SIZE)
     }
 
     /// Compiles a pattern. The compiled pattern and its evaluation may need at most `size` bytes
     /// each.
-    pub(crate) fn within(text: &str, size: usize) -> Result<Self, PatternError> {
+    pub(crate) fn with_size_limit(text: &str, size: usize) -> Result<Self, PatternError> {
         let text = translate(text)?;
         RegexBuilder::new(&text)
             .size_limit(size)

@@ -45,7 +45,7 @@ impl Patterns {
                 if self.compiled.len() >= MAX_PATTERNS {
                     self.compiled.clear();
                 }
-                Pattern::within(text, MAX_SIZE)
+                Pattern::with_size_limit(text, MAX_SIZE)
             } else {
                 Pattern::new(text)
             };

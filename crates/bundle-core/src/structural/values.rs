@@ -10,7 +10,7 @@ use super::{PatternError, Patterns, Report, brief, flag, formats, of_field, text
 const FORMAT: &str = "x-bundle-format";
 
 /// State of one validation.
-pub(super) struct Walk<'v, 'r> {
+pub(super) struct Validation<'v, 'r> {
     path: Path<'v>,
     patterns: &'r mut Patterns,
     left: usize,
@@ -20,7 +20,7 @@ pub(super) struct Walk<'v, 'r> {
     report: &'r mut dyn Report,
 }
 
-impl<'v, 'r> Walk<'v, 'r> {
+impl<'v, 'r> Validation<'v, 'r> {
     pub(super) fn new(
         steps: usize,
         path: Path<'v>,
@@ -275,14 +275,14 @@ impl<'v, 'r> Walk<'v, 'r> {
             self.value(branch, value);
         }
         if let Some(any) = branches("anyOf")
-            && self.holding(any, value) == 0
+            && self.count_satisfied(any, value) == 0
         {
             self.violated("anyOf", || {
                 format!("{} matches none of the alternatives (anyOf)", brief(value))
             });
         }
         if let Some(one) = branches("oneOf") {
-            let holding = self.holding(one, value);
+            let holding = self.count_satisfied(one, value);
             if holding != 1 {
                 self.violated("oneOf", || {
                     format!(
@@ -293,7 +293,7 @@ impl<'v, 'r> Walk<'v, 'r> {
             }
         }
         if let Some(not) = schema.get("not")
-            && self.holding(std::slice::from_ref(not), value) == 1
+            && self.count_satisfied(std::slice::from_ref(not), value) == 1
         {
             self.violated("not", || {
                 format!(
@@ -305,7 +305,7 @@ impl<'v, 'r> Walk<'v, 'r> {
     }
 
     /// Returns the number of branches that `value` satisfies.
-    fn holding(&mut self, branches: &'v [Value], value: &'v Value) -> usize {
+    fn count_satisfied(&mut self, branches: &'v [Value], value: &'v Value) -> usize {
         let mut holding = 0;
         self.alternatives += 1;
         for branch in branches {
@@ -336,7 +336,7 @@ mod tests {
     use serde_json::json;
 
     use super::super::{Problem, compare, path::Path, violations};
-    use super::{Patterns, Walk};
+    use super::{Patterns, Validation};
 
     fn messages_of(schema: &serde_json::Value, value: &serde_json::Value) -> Vec<String> {
         compare(schema, value, "spec")
@@ -382,7 +382,7 @@ mod tests {
         let schema = json!({"type": "array", "items": {"type": "string", "allOf": [branch]}});
         let (value, mut patterns) = (json!(vec!["y"; 300]), Patterns::default());
         let mut problems: Vec<Problem> = Vec::new();
-        let mut walk = Walk::new(10_000, Path::new("spec"), &mut patterns, &mut problems);
+        let mut walk = Validation::new(10_000, Path::new("spec"), &mut patterns, &mut problems);
         walk.value(&schema, &value);
         walk.finish();
         assert!(problems.last().unwrap().unchecked, "{problems:?}");

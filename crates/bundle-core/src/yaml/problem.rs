@@ -46,7 +46,7 @@ fn explain(error: &Error) -> (Code, String, &'static str) {
                 format!("more than {} values", limits::MAX_NODES)
             }
             BudgetBreach::ScalarBytes { .. } => "more text than the file size allows".to_owned(),
-            BudgetBreach::RecordedAnchorEvents { .. } => unfolded(),
+            BudgetBreach::RecordedAnchorEvents { .. } => expansion_limit_text(),
             BudgetBreach::RecordedAnchorBytes { .. } => {
                 format!(
                     "anchors with more than {} MiB of text",
@@ -58,7 +58,7 @@ fn explain(error: &Error) -> (Code, String, &'static str) {
         Error::AliasReplayCounterOverflow { .. }
         | Error::AliasReplayLimitExceeded { .. }
         | Error::AliasExpansionLimitExceeded { .. }
-        | Error::AliasReplayStackDepthExceeded { .. } => too_complex(&unfolded()),
+        | Error::AliasReplayStackDepthExceeded { .. } => too_complex(&expansion_limit_text()),
         Error::RecursiveReferencesRequireWeakTypes { .. } => {
             too_complex("an anchor that refers to itself")
         }
@@ -74,7 +74,7 @@ fn explain(error: &Error) -> (Code, String, &'static str) {
         ),
         other => {
             let text = other.to_string();
-            if let Some(key) = text.strip_prefix(TWICE) {
+            if let Some(key) = text.strip_prefix(DUPLICATE_KEY_PREFIX) {
                 return duplicate(without_place(key));
             }
             if text.starts_with(CANCELLED) {
@@ -103,7 +103,7 @@ pub(super) const COMPLEX_KEY: &str = "a key is a list or map, but keys must be s
 const PARSED_AS: &str = "manifests are YAML or JSON; `kubectl apply --dry-run=client -f` parses the file in the same way";
 /// Prefix of the internal error message for keys that are equal after their conversion to text. The
 /// key follows.
-pub(super) const TWICE: &str = "key twice: ";
+pub(super) const DUPLICATE_KEY_PREFIX: &str = "key twice: ";
 /// Prefix of the internal error message for an exceeded limit.
 pub(super) const TOO_MANY: &str = "allowance spent";
 /// Prefix of the internal error message for cancelled parsing.
@@ -142,7 +142,7 @@ fn duplicate(key: &str) -> (Code, String, &'static str) {
     )
 }
 
-fn unfolded() -> String {
+fn expansion_limit_text() -> String {
     format!(
         "anchors and aliases that expand to more than {} values ({} with a merge key)",
         limits::MAX_UNFOLDED,

@@ -162,7 +162,10 @@ impl<'de> DeserializeSeed<'de> for Key<'_> {
             }
         };
         if self.map.contains_key(&key) {
-            return Err(D::Error::custom(format_args!("{}{key}", problem::TWICE)));
+            return Err(D::Error::custom(format_args!(
+                "{}{key}",
+                problem::DUPLICATE_KEY_PREFIX
+            )));
         }
         if key == limits::MERGE_KEY && !self.tree.merges {
             return Err(D::Error::custom(

@@ -13,7 +13,7 @@ use bundle_core::plan::summary::Coverage;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
-use super::state::{Answer, Content, Drift, Plans, Run, Shown, State, bits};
+use super::state::{Answer, Content, Drift, Plans, Run, State, StoredConditions, bits};
 
 /// Current generation in each state. An older generation has a smaller number.
 const GENERATION: i64 = 2;
@@ -58,7 +58,7 @@ impl State {
             claims
         };
         self.check(run, claims);
-        self.shown = Shown {
+        self.shown = StoredConditions {
             is_installed: claims.installed == Some(true),
             is_present: run.is_current && (claims.sets_installed || run.was_present),
             authorized: match claims.authorized {
@@ -135,7 +135,7 @@ impl State {
             }),
             objects: ObjectFacts {
                 coverage: match (self.memory.known, self.record.installed) {
-                    _ if self.memory.is_partly_applied => Coverage::Partly,
+                    _ if self.memory.is_partly_applied => Coverage::AppliedOnly,
                     (Some(_), _) => Coverage::All,
                     (None, Some(_)) => Coverage::NotChecked,
                     (None, None) => Coverage::Nothing,

@@ -123,7 +123,7 @@ impl State {
     }
 
     /// Returns the state in which all permissions are granted and no disturbance follows.
-    pub(crate) fn calmed(&self) -> Self {
+    pub(crate) fn without_disturbances(&self) -> Self {
         let mut state = *self;
         let cluster = &mut state.cluster;
         cluster.is_verified = true;

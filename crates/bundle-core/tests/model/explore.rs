@@ -137,7 +137,7 @@ pub(crate) fn explore(limits: Limits) -> Explored {
 /// Continues from `state` without disturbances until it converges, or reaches a state that is known
 /// to converge.
 fn converges(state: &State, plans: &mut Plans, converged: &mut Seen) {
-    let mut now = state.calmed();
+    let mut now = state.without_disturbances();
     let mut next = Vec::new();
     for _ in 0..CONVERGENCE {
         if !converged.insert(now.key()) {

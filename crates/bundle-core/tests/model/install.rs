@@ -196,7 +196,7 @@ impl State {
                 true
             }
             // The model installs without waiting between phases.
-            InstallStep::ReportHeldError | InstallStep::CheckPhase => false,
+            InstallStep::ReportDelayedError | InstallStep::CheckPhase => false,
             InstallStep::Render
             | InstallStep::CheckTargets
             | InstallStep::CheckSource

@@ -2,9 +2,9 @@
 
 use bundle_core::plan::removal::steps::{Account, CustomResources, RemovalStep};
 
-use super::state::{Objects, Plans, Reconcile, State, Teardown, removal_bit};
+use super::state::{Objects, Plans, Reconcile, RemovalRun, State, removal_bit};
 
-impl Teardown {
+impl RemovalRun {
     pub(crate) fn begin(state: &State) -> Self {
         Self {
             is_orphan: state.cluster.is_orphan,
@@ -22,7 +22,7 @@ impl Teardown {
 }
 
 impl State {
-    fn with_teardown(&self, teardown: Teardown) -> Self {
+    fn with_teardown(&self, teardown: RemovalRun) -> Self {
         Self {
             reconcile: Reconcile::Remove(teardown),
             ..*self
@@ -35,7 +35,7 @@ impl State {
 
     pub(crate) fn removal_step(
         &self,
-        teardown: &Teardown,
+        teardown: &RemovalRun,
         plans: &mut Plans,
         next: &mut Vec<Self>,
     ) {
@@ -108,7 +108,7 @@ impl State {
 
     /// Deletes half of the objects, and then the other half. Without permissions, or with a
     /// withdrawn ServiceAccount, all objects remain.
-    fn delete_objects(&self, mut teardown: Teardown, next: &mut Vec<Self>) {
+    fn delete_objects(&self, mut teardown: RemovalRun, next: &mut Vec<Self>) {
         let mut state = *self;
         assert!(
             self.record.is_deletion_accepted,

@@ -87,7 +87,7 @@ pub(crate) struct Record {
 
 /// Memory of the process, which is lost when the process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Memory {
+pub(crate) struct ProcessState {
     /// Content that this process knows to be applied; `None` if unknown.
     pub(crate) known: Option<Content>,
     pub(crate) is_partly_applied: bool,
@@ -102,7 +102,7 @@ pub(crate) struct Memory {
 
 /// Conditions at the start of a reconcile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Shown {
+pub(crate) struct StoredConditions {
     /// `true` if `Installed` is true.
     pub(crate) is_installed: bool,
     /// `true` if `Installed` describes the current generation.
@@ -146,7 +146,7 @@ pub(crate) struct Run {
 
 /// Removal in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Teardown {
+pub(crate) struct RemovalRun {
     pub(crate) is_orphan: bool,
     pub(crate) handling: CustomResources,
     pub(crate) account: Option<Account>,
@@ -161,15 +161,15 @@ pub(crate) struct Teardown {
 pub(crate) enum Reconcile {
     None,
     Install(Run),
-    Remove(Teardown),
+    Remove(RemovalRun),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct State {
     pub(crate) cluster: Cluster,
     pub(crate) record: Record,
-    pub(crate) memory: Memory,
-    pub(crate) shown: Shown,
+    pub(crate) memory: ProcessState,
+    pub(crate) shown: StoredConditions,
     pub(crate) reconcile: Reconcile,
     /// Number of remaining disturbances.
     pub(crate) disturbances: u8,
@@ -213,7 +213,7 @@ impl State {
                 is_unfinished: false,
                 is_deletion_accepted: false,
             },
-            memory: Memory {
+            memory: ProcessState {
                 known: None,
                 is_partly_applied: false,
                 seen: Drift::None,
@@ -221,7 +221,7 @@ impl State {
                 is_held: false,
                 is_blind: false,
             },
-            shown: Shown {
+            shown: StoredConditions {
                 is_installed: false,
                 is_present: false,
                 authorized: Answer::None,
@@ -249,7 +249,7 @@ impl State {
         state.reconcile = if self.cluster.is_deleted {
             // The removal has begun, so deleted objects no longer count as drift.
             state.forget();
-            Reconcile::Remove(Teardown::begin(self))
+            Reconcile::Remove(RemovalRun::begin(self))
         } else {
             state.cluster.has_finalizer = true;
             Reconcile::Install(Run::begin(self))
@@ -269,7 +269,7 @@ impl State {
 
     /// Clears the memory of the process.
     pub(crate) fn forget(&mut self) {
-        self.memory = Memory {
+        self.memory = ProcessState {
             known: None,
             is_partly_applied: false,
             seen: Drift::None,
@@ -300,7 +300,7 @@ pub(crate) fn known(flag: Option<bool>) -> [bool; 2] {
 }
 
 const INSTALL_STEPS: [InstallStep; 22] = [
-    InstallStep::ReportHeldError,
+    InstallStep::ReportDelayedError,
     InstallStep::CheckContent,
     InstallStep::Render,
     InstallStep::CheckTargets,
@@ -391,7 +391,7 @@ impl Plans {
     }
 
     /// Returns the next step of a removal; `None` if no step remains.
-    pub(crate) fn removal(&mut self, state: &State, teardown: &Teardown) -> Option<RemovalStep> {
+    pub(crate) fn removal(&mut self, state: &State, teardown: &RemovalRun) -> Option<RemovalStep> {
         let recorded = match state.record.objects {
             [false, false] => RecordedObjects::Empty,
             _ => RecordedObjects::Some,

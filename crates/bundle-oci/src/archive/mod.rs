@@ -44,7 +44,7 @@ impl Archive {
         let file = fs_err::File::open(path).map_err(|error| bad(&error.to_string()))?;
         let entries = entries::read(std::io::BufReader::with_capacity(16 << 10, file))
             .map_err(|error| bad(&error.to_string()))?;
-        if !entries.contains_key(layout::MARK) {
+        if !entries.contains_key(layout::LAYOUT_FILE) {
             return Err(bad("it has no file `oci-layout`"));
         }
         Ok(Self {

@@ -54,7 +54,7 @@ impl ArchivePlan {
     pub fn begin(&self, file: &mut File) -> io::Result<()> {
         file.set_len(self.end)?;
         for (name, content) in [
-            (layout::MARK, layout::MARK_CONTENT.as_bytes()),
+            (layout::LAYOUT_FILE, layout::MARK_CONTENT.as_bytes()),
             (layout::INDEX, &self.index),
         ] {
             file.write_all(header(name, content.len() as u64)?.as_bytes())?;

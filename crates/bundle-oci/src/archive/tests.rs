@@ -31,7 +31,7 @@ fn add(builder: &mut Builder<Vec<u8>>, name: &str, kind: EntryType, content: &st
 fn mark(builder: &mut Builder<Vec<u8>>) {
     add(
         builder,
-        layout::MARK,
+        layout::LAYOUT_FILE,
         EntryType::Regular,
         layout::MARK_CONTENT,
     );
@@ -96,7 +96,7 @@ fn rejects_unsafe_archives_with_a_reason() {
             "outside of the archive",
         ),
         (
-            |b| add(b, layout::MARK, EntryType::Regular, "x"),
+            |b| add(b, layout::LAYOUT_FILE, EntryType::Regular, "x"),
             "is a duplicate",
         ),
         (

@@ -89,7 +89,7 @@ pub struct Platform {
 impl Platform {
     /// Returns `true` if this platform matches `wanted`. An unset variant or version in `wanted`
     /// matches every value.
-    pub fn is(&self, wanted: &Self) -> bool {
+    pub fn matches(&self, wanted: &Self) -> bool {
         let fits =
             |own: &Option<String>, wanted: &Option<String>| wanted.is_none() || own == wanted;
         self.os == wanted.os

@@ -116,7 +116,7 @@ impl Manifest {
     }
 
     /// Returns the manifest of a document that this crate wrote.
-    pub(crate) fn written(document: &ManifestDocument) -> Self {
+    pub(crate) fn from_document(document: &ManifestDocument) -> Self {
         let bytes = Bytes::from(write(document));
         Self {
             digest: Digest::of(&bytes),

@@ -21,7 +21,7 @@ pub struct BaseImage {
     pub(super) config: Value,
     pub(super) layers: Vec<Blob>,
     /// Original configuration of the image. It is needed to unpack the files of the image.
-    written: Blob,
+    original_config: Blob,
 }
 
 impl BaseImage {
@@ -61,7 +61,7 @@ impl BaseImage {
             digest: manifest.digest.clone(),
             config,
             layers: layers.collect(),
-            written: Blob {
+            original_config: Blob {
                 descriptor: manifest.config.clone(),
                 content: BlobContent::Memory(config_bytes.to_vec().into()),
             },
@@ -70,7 +70,7 @@ impl BaseImage {
 
     /// Returns the unpacked files of the image, as untrusted content.
     pub fn files(&self, limits: Limits) -> Result<Files, UnpackError> {
-        content(&self.written, &self.layers, limits)
+        content(&self.original_config, &self.layers, limits)
     }
 
     pub(super) fn unusable(&self, why: &str) -> Finding {

@@ -129,7 +129,7 @@ impl ImagePlan<'_> {
             .collect();
         let mut document = ManifestDocument::new(config.descriptor.clone(), named);
         document.annotations = annotations;
-        let manifest = Manifest::written(&document);
+        let manifest = Manifest::from_document(&document);
         Ok(PackedImage {
             digest: manifest.digest.clone(),
             manifest,

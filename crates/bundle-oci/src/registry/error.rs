@@ -21,12 +21,12 @@ pub struct RegistryError {
     pub subject: String,
     /// Reason for the failure.
     #[source]
-    pub reason: Reason,
+    pub reason: RegistryErrorReason,
 }
 
 /// Reason for the failure of a request.
 #[derive(Debug, Clone, thiserror::Error)]
-pub enum Reason {
+pub enum RegistryErrorReason {
     /// No connection.
     #[error("{registry} is unreachable ({source})")]
     Unreachable {
@@ -62,16 +62,16 @@ pub enum Reason {
     NoMemory,
     /// The download rate of a blob is below the minimum.
     #[error(
-        "the registry is too slow: it sent {came} bytes within {}, and the minimum is {slowest} bytes per second",
+        "the registry is too slow: it sent {received_bytes} bytes within {}, and the minimum is {min_rate} bytes per second",
         seconds(.window)
     )]
     TooSlow {
         /// Bytes that arrived.
-        came: u64,
+        received_bytes: u64,
         /// Measured time.
         window: Duration,
         /// Minimum rate, in bytes per second.
-        slowest: u64,
+        min_rate: u64,
     },
     /// The registry responded with status 404.
     #[error("not found in the registry")]
@@ -234,16 +234,16 @@ pub(in crate::registry) fn seconds(duration: &Duration) -> String {
 
 impl RegistryError {
     /// Returns `true` if the operation can succeed later without a change by the user.
-    pub fn is_passing(&self) -> bool {
+    pub fn is_retryable(&self) -> bool {
         matches!(
             self.reason,
-            Reason::Unreachable { .. }
-                | Reason::Cut { .. }
-                | Reason::Stalled { .. }
-                | Reason::NoMemory
-                | Reason::TooSlow { .. }
-                | Reason::Busy { .. }
-                | Reason::SignatureLost { .. }
+            RegistryErrorReason::Unreachable { .. }
+                | RegistryErrorReason::Cut { .. }
+                | RegistryErrorReason::Stalled { .. }
+                | RegistryErrorReason::NoMemory
+                | RegistryErrorReason::TooSlow { .. }
+                | RegistryErrorReason::Busy { .. }
+                | RegistryErrorReason::SignatureLost { .. }
         )
     }
 
@@ -251,86 +251,86 @@ impl RegistryError {
     pub fn finding(&self) -> Finding {
         use codes::registry as code;
         let (code, hint) = match &self.reason {
-            Reason::Unreachable { registry, .. } | Reason::Cut { registry, .. } => (
+            RegistryErrorReason::Unreachable { registry, .. } | RegistryErrorReason::Cut { registry, .. } => (
                 code::UNREACHABLE,
                 format!("check that {registry} is the right host and port, and that it is reachable from this machine"),
             ),
-            Reason::Certificate { .. } => (
+            RegistryErrorReason::Certificate { .. } => (
                 code::CERTIFICATE,
                 "pass the certificate authority as a PEM file (--registry-ca)".to_owned(),
             ),
-            Reason::Stalled { .. } | Reason::TooSlow { .. } => {
+            RegistryErrorReason::Stalled { .. } | RegistryErrorReason::TooSlow { .. } => {
                 (code::STALLED, "try again".to_owned())
             }
-            Reason::NotFound => (
+            RegistryErrorReason::NotFound => (
                 code::NOT_FOUND,
                 "check the repository and the tag or digest; some registries report content as missing if the credentials cannot read it".to_owned(),
             ),
-            Reason::Denied { .. } => (
+            RegistryErrorReason::Denied { .. } => (
                 code::DENIED,
                 "log in with credentials for this repository (docker login), or use a pull secret for it".to_owned(),
             ),
-            Reason::LoginRefused { .. } => (
+            RegistryErrorReason::LoginRefused { .. } => (
                 code::LOGIN_REFUSED,
                 "check name and password, and log in again (docker login)".to_owned(),
             ),
-            Reason::TokenRefused { .. } => (
+            RegistryErrorReason::TokenRefused { .. } => (
                 code::LOGIN_REFUSED,
                 "get a new token, or log in with name and password".to_owned(),
             ),
-            Reason::ClientCertificate { .. } => (
+            RegistryErrorReason::ClientCertificate { .. } => (
                 code::CLIENT_CERTIFICATE,
                 "pass a certificate and its key (--registry-cert, --registry-key), or store them as client.cert and client.key in the registry's folder of certs.d".to_owned(),
             ),
-            Reason::Blocked { .. } => (
+            RegistryErrorReason::Blocked { .. } => (
                 code::BLOCKED,
                 "use another registry, or ask the administrator of registries.conf to unblock it".to_owned(),
             ),
-            Reason::NoMemory | Reason::Busy { .. } => (code::BUSY, "try again later".to_owned()),
-            Reason::Refused { .. } => (
+            RegistryErrorReason::NoMemory | RegistryErrorReason::Busy { .. } => (code::BUSY, "try again later".to_owned()),
+            RegistryErrorReason::Refused { .. } => (
                 code::REFUSED,
                 "see the log of the registry for the reason".to_owned(),
             ),
-            Reason::DigestMismatch { .. } | Reason::SizeMismatch { .. } => (
+            RegistryErrorReason::DigestMismatch { .. } | RegistryErrorReason::SizeMismatch { .. } => (
                 code::DIGEST_MISMATCH,
                 "the content was discarded; check the registry, its storage and proxies".to_owned(),
             ),
-            Reason::TooLarge { .. } | Reason::TooMany { .. } => (
+            RegistryErrorReason::TooLarge { .. } | RegistryErrorReason::TooMany { .. } => (
                 code::TOO_LARGE,
                 "check that the reference is that of a bundle".to_owned(),
             ),
-            Reason::WrongMediaType { .. } => (
+            RegistryErrorReason::WrongMediaType { .. } => (
                 code::WRONG_MEDIA_TYPE,
                 "check that the reference is that of a bundle, and that no proxy responds instead of the registry".to_owned(),
             ),
-            Reason::Malformed(_) => (
+            RegistryErrorReason::Malformed(_) => (
                 code::MALFORMED,
                 "push it again with `kubectl bundle push`".to_owned(),
             ),
-            Reason::Redirect { .. } => (
+            RegistryErrorReason::Redirect { .. } => (
                 code::REDIRECT,
                 "no request was sent to the target; correct the configuration of the registry".to_owned(),
             ),
-            Reason::Credentials { .. } => (
+            RegistryErrorReason::Credentials { .. } => (
                 code::BAD_CREDENTIALS,
                 "repair or remove that entry, or log in again (docker login)".to_owned(),
             ),
-            Reason::TagTaken { .. } => (
+            RegistryErrorReason::TagTaken { .. } => (
                 code::TAG_TAKEN,
                 "push under another tag, or move the tag with --overwrite-tag".to_owned(),
             ),
-            Reason::SignatureLost { .. } => (code::SIGNATURE_LOST, "sign again".to_owned()),
-            Reason::Settings(_) => (
+            RegistryErrorReason::SignatureLost { .. } => (code::SIGNATURE_LOST, "sign again".to_owned()),
+            RegistryErrorReason::Settings(_) => (
                 codes::usage::BAD_ARGUMENT,
                 "check the settings for registries".to_owned(),
             ),
-            Reason::Source(inner) => {
+            RegistryErrorReason::Source(inner) => {
                 return Finding {
                     message: self.to_string(),
                     ..inner.clone()
                 };
             }
-            Reason::Content(error) => {
+            RegistryErrorReason::Content(error) => {
                 let inner = error.finding();
                 return Finding {
                     message: self.to_string(),
@@ -342,13 +342,16 @@ impl RegistryError {
     }
 }
 
-impl From<TooSlow> for Reason {
+impl From<TooSlow> for RegistryErrorReason {
     fn from(error: TooSlow) -> Self {
-        let TooSlow { came, minimum } = error;
+        let TooSlow {
+            received_bytes,
+            minimum,
+        } = error;
         Self::TooSlow {
-            came,
+            received_bytes,
             window: minimum.window,
-            slowest: minimum.slowest,
+            min_rate: minimum.min_rate,
         }
     }
 }

@@ -5,14 +5,14 @@ use std::fmt;
 
 use futures::future::{BoxFuture, FutureExt as _, ready};
 
-use super::Reason;
+use super::RegistryErrorReason;
 
 /// Memory that is reserved for a document, as a multiple of its length: the bytes, and a parsed
 /// form of the same size. A larger parsed form is reserved in addition.
-pub(super) const FORMS: u64 = 2;
+pub(super) const COPIES_IN_MEMORY: u64 = 2;
 /// Number of bytes that are reserved first for a response of unknown length. If the response has
 /// more bytes, memory for the maximum length is reserved.
-pub(super) const SHORT: u64 = 64 << 10;
+pub(super) const FIRST_RESERVATION_BYTES: u64 = 64 << 10;
 
 /// Memory that is reserved for the responses of one lookup. The memory is released when this value
 /// is dropped.
@@ -22,11 +22,14 @@ pub trait MemoryReservation: fmt::Debug + Send + Sync {
 }
 
 /// Reserves `bytes` more bytes. Returns an error if they exceed the limit.
-pub(super) async fn reserve(memory: &dyn MemoryReservation, bytes: u64) -> Result<(), Reason> {
+pub(super) async fn reserve(
+    memory: &dyn MemoryReservation,
+    bytes: u64,
+) -> Result<(), RegistryErrorReason> {
     if memory.grow(bytes).await {
         Ok(())
     } else {
-        Err(Reason::NoMemory)
+        Err(RegistryErrorReason::NoMemory)
     }
 }
 

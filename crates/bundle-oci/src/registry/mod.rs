@@ -31,7 +31,7 @@ pub use auth::login::Login;
 pub use blobs::download::BlobReader;
 pub use blobs::push::{Pushed, TagPolicy};
 pub use blobs::upload::UploadResult;
-pub use error::{Reason, RegistryError};
+pub use error::{RegistryError, RegistryErrorReason};
 pub use http::zone::is_public_address;
 pub use http_error::HttpError;
 pub use http_file::{HttpFileError, HttpFileReason, HttpFileRequest, ReceivedFile};
@@ -59,8 +59,8 @@ pub struct Deadlines {
     /// `transfer`.
     pub rate: u64,
     /// Minimum rate of a blob over any `window`, in bytes per second. 0 accepts any progress.
-    pub slowest: u64,
-    /// Time over which `slowest` is measured.
+    pub min_rate: u64,
+    /// Time over which `min_rate` is measured.
     pub window: Duration,
     /// Pause before the first retry of a busy registry (429, 5xx). The pause grows with each retry.
     /// `Retry-After` overrides the pause. There are at most three attempts.
@@ -71,7 +71,7 @@ impl Deadlines {
     /// Returns the minimum rate of a blob.
     pub(in crate::registry) fn minimum_rate(&self) -> MinimumRate {
         MinimumRate {
-            slowest: self.slowest,
+            min_rate: self.min_rate,
             window: self.window,
         }
     }
@@ -85,7 +85,7 @@ impl Default for Deadlines {
             call: Duration::from_secs(30),
             transfer: Duration::from_secs(600),
             rate: 256 << 10,
-            slowest: 0,
+            min_rate: 0,
             window: Duration::from_secs(10),
             pause: Duration::from_millis(200),
         }
@@ -210,11 +210,11 @@ impl Client {
         doing: &'static str,
         subject: &(dyn std::fmt::Display + Sync),
         deadline: Duration,
-        work: impl Future<Output = Result<T, Reason>>,
+        work: impl Future<Output = Result<T, RegistryErrorReason>>,
     ) -> Result<T, RegistryError> {
         let outcome = tokio::time::timeout(deadline, work)
             .await
-            .unwrap_or(Err(Reason::Stalled { after: deadline }));
+            .unwrap_or(Err(RegistryErrorReason::Stalled { after: deadline }));
         outcome.map_err(|reason| RegistryError {
             doing,
             subject: subject.to_string(),

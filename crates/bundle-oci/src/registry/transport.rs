@@ -23,7 +23,7 @@ use super::http::error_message::detail_of;
 use super::http::pools::authority;
 use super::http::zone::NetworkZone;
 use super::mirrors::AccessKind;
-use super::{Client, Reason, Repository};
+use super::{Client, RegistryErrorReason, Repository};
 use crate::clock::timestamp;
 use crate::limits::REDIRECTS;
 use crate::progress::Progress;
@@ -107,12 +107,12 @@ impl<'a> RegistryRequest<'a> {
 
 /// A failed attempt, and the wait that the registry requested.
 struct FailedAttempt {
-    reason: Reason,
+    reason: RegistryErrorReason,
     wait: Option<Duration>,
 }
 
-impl From<Reason> for FailedAttempt {
-    fn from(reason: Reason) -> Self {
+impl From<RegistryErrorReason> for FailedAttempt {
+    fn from(reason: RegistryErrorReason) -> Self {
         Self { reason, wait: None }
     }
 }
@@ -120,7 +120,10 @@ impl From<Reason> for FailedAttempt {
 impl Client {
     /// Sends a request to the locations in order until a location succeeds. A read tries the
     /// mirrors before the registry. A write is sent only to the registry.
-    pub(super) async fn send(&self, ask: &RegistryRequest<'_>) -> Result<Response, Reason> {
+    pub(super) async fn send(
+        &self,
+        ask: &RegistryRequest<'_>,
+    ) -> Result<Response, RegistryErrorReason> {
         let wanted = match (&ask.target, ask.push) {
             (_, true) => AccessKind::Write,
             (RequestTarget::Url(url), _) => AccessKind::Location(authority(url)),
@@ -142,7 +145,7 @@ impl Client {
         &self,
         ask: &RegistryRequest<'_>,
         location: &Repository,
-    ) -> Result<Response, Reason> {
+    ) -> Result<Response, RegistryErrorReason> {
         let ask = &RegistryRequest {
             repository: location,
             ..ask.clone()
@@ -158,7 +161,7 @@ impl Client {
                 // before a retry. This check is not needed if the registry requested a wait: it has
                 // rejected the whole request.
                 let clean = ask.part.is_none() || failed.wait.is_some();
-                clean && matches!(failed.reason, Reason::Busy { status, .. } if status != 501)
+                clean && matches!(failed.reason, RegistryErrorReason::Busy { status, .. } if status != 501)
             })
             .adjust(
                 |failed: &FailedAttempt, planned| match (planned, failed.wait) {
@@ -198,7 +201,7 @@ impl Client {
         &self,
         ask: &RegistryRequest<'_>,
         endpoint: &Endpoint,
-    ) -> Result<Response, Reason> {
+    ) -> Result<Response, RegistryErrorReason> {
         let authorization = self
             .tokens
             .authorize(&self.http, endpoint, ask.token_scope())
@@ -207,7 +210,9 @@ impl Client {
             RequestTarget::Path(path) => endpoint
                 .base
                 .join(&format!("{}/{path}", ask.repository.path))
-                .map_err(|error| Reason::Malformed(format!("`{path}` is not a path: {error}")))?,
+                .map_err(|error| {
+                    RegistryErrorReason::Malformed(format!("`{path}` is not a path: {error}"))
+                })?,
             RequestTarget::Url(url) => url.clone(),
         };
         let mut reach = ask.reach;
@@ -257,7 +262,7 @@ impl Client {
             reach = if on_registry { here } else { reach.min(here) };
             url = redirect_target(&url, &response, &ask.method)?;
         }
-        Err(Reason::Redirect {
+        Err(RegistryErrorReason::Redirect {
             to: authority(&url),
             why: "too many redirects",
         })
@@ -273,7 +278,7 @@ impl Client {
             return Ok(response);
         }
         if status == StatusCode::NOT_FOUND {
-            return Err(Reason::NotFound.into());
+            return Err(RegistryErrorReason::NotFound.into());
         }
         let wait = retry_after(&response);
         let challenge = challenge_of(response.headers());
@@ -281,8 +286,8 @@ impl Client {
         let status = status.as_u16();
         let reason = match status {
             401 | 403 => self.denied(ask, challenge, status, detail),
-            429 | 500.. => Reason::Busy { status, detail },
-            _ => Reason::Refused { status, detail },
+            429 | 500.. => RegistryErrorReason::Busy { status, detail },
+            _ => RegistryErrorReason::Refused { status, detail },
         };
         Err(FailedAttempt { reason, wait })
     }
@@ -314,20 +319,22 @@ impl Client {
         challenge: Option<Challenge>,
         status: u16,
         detail: String,
-    ) -> Reason {
-        let (who, login) = self.tokens.who(ask.repository);
+    ) -> RegistryErrorReason {
+        let (who, login) = self.tokens.identity_and_login(ask.repository);
         let service = ask.repository.registry.clone();
         match (status, login, challenge) {
-            (401, Some(Login::Password { .. }), Some(Challenge::Basic)) => Reason::LoginRefused {
-                service,
-                who,
-                status,
-                detail,
-            },
+            (401, Some(Login::Password { .. }), Some(Challenge::Basic)) => {
+                RegistryErrorReason::LoginRefused {
+                    service,
+                    who,
+                    status,
+                    detail,
+                }
+            }
             (401, Some(Login::Bearer(_)), Some(Challenge::Bearer { error, .. }))
                 if error.as_deref() != Some("insufficient_scope") =>
             {
-                Reason::TokenRefused { service }
+                RegistryErrorReason::TokenRefused { service }
             }
             (
                 _,
@@ -335,7 +342,7 @@ impl Client {
                 Some(Challenge::Bearer {
                     error: Some(error), ..
                 }),
-            ) if error == "insufficient_scope" => Reason::Denied {
+            ) if error == "insufficient_scope" => RegistryErrorReason::Denied {
                 who,
                 status,
                 detail: format!(
@@ -343,7 +350,7 @@ impl Client {
                     if ask.push { "push" } else { "pull" }
                 ),
             },
-            _ => Reason::Denied {
+            _ => RegistryErrorReason::Denied {
                 who,
                 status,
                 detail,
@@ -357,8 +364,8 @@ pub(super) fn redirect_target(
     from: &Url,
     response: &Response,
     method: &Method,
-) -> Result<Url, Reason> {
-    let refuse = |to: String, why| Err(Reason::Redirect { to, why });
+) -> Result<Url, RegistryErrorReason> {
+    let refuse = |to: String, why| Err(RegistryErrorReason::Redirect { to, why });
     let Some(to) = response
         .headers()
         .get(LOCATION)

@@ -80,7 +80,7 @@ impl DiskLayout {
             entries: Vec::new(),
             referrers: OnceLock::new(),
         };
-        if disk.part(layout::MARK)?.is_none() {
+        if disk.part(layout::LAYOUT_FILE)?.is_none() {
             return Err(disk.bad("it has no file `oci-layout`"));
         }
         disk.entries = disk

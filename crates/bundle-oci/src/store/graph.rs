@@ -80,7 +80,7 @@ pub struct ManifestNode {
     /// Blobs that the manifest refers to.
     pub blobs: Vec<Digest>,
     /// Descriptor for lists of referrers.
-    pub described: Descriptor,
+    pub list_descriptor: Descriptor,
 }
 
 /// Role of a manifest in a graph.
@@ -101,7 +101,7 @@ pub struct SkippedManifest {
     pub descriptor: Descriptor,
     /// `true` if the selection excludes the manifest. `false` if the source does not have the
     /// manifest.
-    pub chosen: bool,
+    pub is_excluded_by_selection: bool,
 }
 
 impl Graph {
@@ -138,7 +138,7 @@ pub(super) async fn build_graph(
     let subjects = walk.add_tree(root.clone(), &ManifestRole::Content).await?;
     match &selection.attached {
         _ if selection.without_referrers => {}
-        Some(listed) => walk.listed(listed).await?,
+        Some(listed) => walk.add_recorded_referrers(listed).await?,
         None => walk.add_referrers(subjects).await?,
     }
     Ok(walk.graph)
@@ -234,7 +234,7 @@ impl GraphBuilder<'_> {
             raw,
             role: role.clone(),
             blobs,
-            described,
+            list_descriptor: described,
         });
         Ok(())
     }
@@ -271,7 +271,10 @@ impl GraphBuilder<'_> {
     }
 
     /// Adds the recorded referrers of the image, by digest.
-    async fn listed(&mut self, listed: &[(ManifestRole, Descriptor)]) -> Result<(), Finding> {
+    async fn add_recorded_referrers(
+        &mut self,
+        listed: &[(ManifestRole, Descriptor)],
+    ) -> Result<(), Finding> {
         let wanted = listed.iter().map(|(_, one)| one.clone()).collect();
         let found = self.fetch(wanted).await?;
         for ((role, _), raw) in listed.iter().zip(found) {
@@ -314,7 +317,9 @@ impl GraphBuilder<'_> {
         let wanted = &self.selection.platforms;
         let fits = |one: &Descriptor| match &one.platform {
             None => true,
-            Some(platform) => wanted.is_empty() || wanted.iter().any(|wanted| platform.is(wanted)),
+            Some(platform) => {
+                wanted.is_empty() || wanted.iter().any(|wanted| platform.matches(wanted))
+            }
         };
         let chosen: BTreeSet<_> = named
             .iter()
@@ -330,14 +335,14 @@ impl GraphBuilder<'_> {
             if !(fits(one) || attests(one)) {
                 left.push(SkippedManifest {
                     descriptor: one.clone(),
-                    chosen: true,
+                    is_excluded_by_selection: true,
                 });
-            } else if self.is_there(one)? {
+            } else if self.has_manifest(one)? {
                 taken.push(one.clone());
             } else {
                 left.push(SkippedManifest {
                     descriptor: one.clone(),
-                    chosen: false,
+                    is_excluded_by_selection: false,
                 });
             }
         }
@@ -362,7 +367,7 @@ impl GraphBuilder<'_> {
     /// Returns `true` if the source has the manifest of `descriptor`. A layout that was written for
     /// selected platforms does not have the manifests of other platforms. For a registry the result
     /// is always `true`: the later read returns an error if the registry lacks the manifest.
-    fn is_there(&self, descriptor: &Descriptor) -> Result<bool, Finding> {
+    fn has_manifest(&self, descriptor: &Descriptor) -> Result<bool, Finding> {
         match self.source {
             ImageSource::Disk(disk) => disk.holds(&descriptor.digest),
             ImageSource::Registry { .. } | ImageSource::Packed(_) => Ok(true),

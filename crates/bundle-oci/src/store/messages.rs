@@ -11,7 +11,7 @@ use super::SkippedManifest;
 use super::send::sparse_index;
 use crate::manifest::{Descriptor, Platform};
 use crate::media;
-use crate::registry::{HttpError, Reason, RegistryError};
+use crate::registry::{HttpError, RegistryError, RegistryErrorReason};
 
 const RECORDED: &str = include_str!("messages.txt");
 
@@ -36,7 +36,7 @@ async fn unknown_authority() -> HttpError {
     request.send().await.unwrap_err().into()
 }
 
-fn failed(doing: &'static str, reason: Reason) -> RegistryError {
+fn failed(doing: &'static str, reason: RegistryErrorReason) -> RegistryError {
     RegistryError {
         doing,
         subject: "registry.example.com/team/web:1.4.0".to_owned(),
@@ -47,15 +47,15 @@ fn failed(doing: &'static str, reason: Reason) -> RegistryError {
 #[tokio::test]
 async fn messages_of_registry_errors_are_recorded() {
     let registry = || "registry.example.com".to_owned();
-    let certificate = Reason::Certificate {
+    let certificate = RegistryErrorReason::Certificate {
         registry: registry(),
         source: unknown_authority().await,
     };
-    let client_certificate = Reason::ClientCertificate {
+    let client_certificate = RegistryErrorReason::ClientCertificate {
         registry: registry(),
         given: false,
     };
-    let refused = Reason::Refused {
+    let refused = RegistryErrorReason::Refused {
         status: 400,
         detail: ": manifest blob unknown to registry".to_owned(),
     };
@@ -65,7 +65,7 @@ async fn messages_of_registry_errors_are_recorded() {
             platform: Some(platform),
             ..Descriptor::of(media::MANIFEST, b"{}")
         },
-        chosen: true,
+        is_excluded_by_selection: true,
     };
     let findings = [
         failed("read the manifest of", certificate).finding(),

@@ -21,7 +21,7 @@ use crate::limits::Limits;
 use crate::manifest::{Descriptor, Manifest, RawManifest};
 use crate::pack::PackedImage;
 use crate::progress::Progress;
-use crate::registry::{Client, Reason, Repository};
+use crate::registry::{Client, RegistryErrorReason, Repository};
 
 pub use disk::{DiskLayout, NamedImage};
 use graph::build_graph;
@@ -68,7 +68,7 @@ impl ImageSource {
             Self::Registry { client, repository } => {
                 match client.raw_manifest(repository, name).await {
                     Ok(raw) => Ok(Some(raw)),
-                    Err(error) if matches!(error.reason, Reason::NotFound) => Ok(None),
+                    Err(error) if matches!(error.reason, RegistryErrorReason::NotFound) => Ok(None),
                     Err(error) => Err(error.finding()),
                 }
             }

@@ -11,7 +11,9 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 
 use super::{CopyPlan, ManifestNode, ManifestRole, SkippedManifest};
 use crate::progress::Progress;
-use crate::registry::{Client, Reason, RegistryError, Repository, TagPolicy, UploadResult};
+use crate::registry::{
+    Client, RegistryError, RegistryErrorReason, Repository, TagPolicy, UploadResult,
+};
 
 /// Maximum number of concurrent blob transfers.
 const MAX_BLOBS: usize = 4;
@@ -185,7 +187,7 @@ impl GraphSender<'_> {
                     return Err(RegistryError {
                         doing: "push",
                         subject: format!("{}:{tag}", self.repository),
-                        reason: Reason::TagTaken { found },
+                        reason: RegistryErrorReason::TagTaken { found },
                     }
                     .finding());
                 }
@@ -292,7 +294,10 @@ impl GraphSender<'_> {
     /// Returns the diagnostic. A registry that rejects an index without all its images gets a hint.
     fn explain(&self, error: &RegistryError) -> Finding {
         let missing = &self.plan.graph.missing;
-        let refused = matches!(error.reason, Reason::Refused { .. } | Reason::NotFound);
+        let refused = matches!(
+            error.reason,
+            RegistryErrorReason::Refused { .. } | RegistryErrorReason::NotFound
+        );
         if missing.is_empty() || !refused {
             return error.finding();
         }

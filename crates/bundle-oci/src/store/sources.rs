@@ -138,7 +138,7 @@ impl ListedImage {
                 digest: node.raw.digest.clone(),
                 media_type: node.raw.media_type.clone(),
                 size: node.raw.bytes.len() as u64,
-                artifact_type: node.described.artifact_type.clone(),
+                artifact_type: node.list_descriptor.artifact_type.clone(),
                 subject,
                 tag,
             })

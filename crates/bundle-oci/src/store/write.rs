@@ -156,7 +156,7 @@ pub async fn write_layout(
     let mut index = RawIndex::empty();
     index.manifests = entries;
     fs_err::write(new.join(layout::INDEX), document(&index))
-        .and_then(|()| fs_err::write(new.join(layout::MARK), layout::MARK_CONTENT))
+        .and_then(|()| fs_err::write(new.join(layout::LAYOUT_FILE), layout::MARK_CONTENT))
         // `remove_dir` removes only an empty folder, and fails if files were added in the meantime.
         .and_then(|()| {
             if is_there {
@@ -224,7 +224,8 @@ fn rename_into_index(
 ) -> Result<bool, Finding> {
     let unwritable = |error: &io::Error| unwritable("layout", folder, error);
     // Concurrent writers wait for each other, so that no name is lost.
-    let lock = fs_err::File::open(folder.join(layout::MARK)).map_err(|error| unwritable(&error))?;
+    let lock =
+        fs_err::File::open(folder.join(layout::LAYOUT_FILE)).map_err(|error| unwritable(&error))?;
     lock.file().lock().map_err(|error| unwritable(&error))?;
     let Some(index) = merged_index(folder, entries, tags)? else {
         return Ok(false);
@@ -318,7 +319,7 @@ fn entries(plans: &[CopyPlan]) -> Result<Vec<serde_json::Value>, Finding> {
                 match &node.role {
                     ManifestRole::Content => continue,
                     ManifestRole::Referrer(_) => {
-                        entry = node.described.clone();
+                        entry = node.list_descriptor.clone();
                         // A name in a layout is not valid in another layout.
                         entry.annotations.remove(layout::NAME);
                         entry.annotations.remove(CONTAINERD_NAME);

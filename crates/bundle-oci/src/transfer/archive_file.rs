@@ -64,8 +64,8 @@ where
     copied.map_err(StoreError::Storage)
 }
 
-/// Unpacks an archive into `sink` on a thread of its own. Fails if the file does not have the digest
-/// and size of `archive`.
+/// Unpacks an archive into `sink` on a thread of its own. Fails if the file does not have the
+/// digest and size of `archive`.
 pub async fn unpack<S>(
     mut file: File,
     archive: Descriptor,

@@ -6,7 +6,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MinimumRate {
     /// Bytes per second. 0 means no minimum.
-    pub slowest: u64,
+    pub min_rate: u64,
     /// Time over which the rate is measured.
     pub window: Duration,
 }
@@ -15,7 +15,7 @@ pub struct MinimumRate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooSlow {
     /// Bytes that arrived.
-    pub came: u64,
+    pub received_bytes: u64,
     /// The minimum.
     pub minimum: MinimumRate,
 }
@@ -46,16 +46,19 @@ impl RateWindow {
         received: u64,
         minimum: MinimumRate,
     ) -> Result<(), TooSlow> {
-        let MinimumRate { slowest, window } = minimum;
+        let MinimumRate { min_rate, window } = minimum;
         self.waited += waited;
-        if slowest == 0 || self.waited < window {
+        if min_rate == 0 || self.waited < window {
             return Ok(());
         }
-        let came = received.saturating_sub(self.start);
+        let received_bytes = received.saturating_sub(self.start);
         *self = Self::new(received);
-        let needed = u128::from(slowest) * window.as_millis() / 1000;
-        if u128::from(came) < needed {
-            return Err(TooSlow { came, minimum });
+        let needed = u128::from(min_rate) * window.as_millis() / 1000;
+        if u128::from(received_bytes) < needed {
+            return Err(TooSlow {
+                received_bytes,
+                minimum,
+            });
         }
         Ok(())
     }

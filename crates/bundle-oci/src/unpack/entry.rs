@@ -11,7 +11,7 @@ use super::UnpackError;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PathRules {
     /// Maximum length of a path, in bytes.
-    longest: usize,
+    max_length: usize,
     /// Maximum number of components of a path.
     deepest: usize,
     /// `true` if a path may contain a backslash as an ordinary character.
@@ -20,7 +20,7 @@ pub(super) struct PathRules {
 
 /// Paths of a bundle are valid on every operating system.
 const BUNDLE: PathRules = PathRules {
-    longest: 1024,
+    max_length: 1024,
     deepest: 32,
     backslash: false,
 };
@@ -28,7 +28,7 @@ const BUNDLE: PathRules = PathRules {
 /// Rules for paths in images of workloads. Such an image can contain the root file system of an
 /// operating system, with names such as `system-systemd\x2dcryptsetup.slice`.
 pub(super) const IMAGE: PathRules = PathRules {
-    longest: 4096,
+    max_length: 4096,
     deepest: 128,
     backslash: cfg!(unix),
 };
@@ -193,7 +193,7 @@ fn check_path(path: &str, rules: PathRules) -> Result<(), &'static str> {
     if path.starts_with('/') {
         return Err("has an absolute path");
     }
-    if path.len() > rules.longest {
+    if path.len() > rules.max_length {
         return Err("has a path that is too long");
     }
     if !rules.backslash && path.contains('\\') {

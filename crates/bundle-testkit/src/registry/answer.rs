@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::blobs::{blob, huge};
 use super::call::{Call, Query, error, status};
 use super::uploads::Upload;
-use super::{Fault, Login, Seen, Shared, lock};
+use super::{Fault, Login, RecordedRequest, Shared, lock};
 
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 const LARGEST: usize = 128 << 20;
@@ -30,7 +30,7 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
     };
     let authorization = said(header::AUTHORIZATION);
     if path != "/v2/" {
-        lock(&shared.seen).push(Seen {
+        lock(&shared.seen).push(RecordedRequest {
             method: parts.method.to_string(),
             path: parts.uri.to_string(),
             authorization: authorization.clone(),
@@ -120,7 +120,7 @@ async fn general_fault(shared: &Shared) -> Option<Response> {
                 *times -= 1;
                 Some((*status, retry_after.clone()))
             }
-            Some(Fault::Silent) => None,
+            Some(Fault::NoResponse) => None,
             Some(Fault::Html) => {
                 let page = "<!doctype html><title>Please log in</title>";
                 return Some(([(header::CONTENT_TYPE, "text/html")], page).into_response());
@@ -228,7 +228,7 @@ fn manifest(call: &Call<'_>) -> Response {
     {
         return error(status(code), "not for you");
     }
-    if let Some(Fault::Places { list, older, .. }) = fault
+    if let Some(Fault::SignatureLocations { list, older, .. }) = fault
         && call.name.starts_with("sha256-")
     {
         let code = if call.name.contains('.') { older } else { list };
@@ -254,7 +254,7 @@ fn manifest(call: &Call<'_>) -> Response {
     let mut digest = bundle_core::reference::Digest::of(bytes);
     let (mut media_type, mut bytes) = (media_type.clone(), bytes.clone());
     match fault {
-        Some(Fault::LyingManifest) => {
+        Some(Fault::AlteredManifest) => {
             let mut changed = bytes.to_vec();
             changed.push(b'\n');
             bytes = changed.into();
@@ -267,7 +267,7 @@ fn manifest(call: &Call<'_>) -> Response {
                 .into_response();
         }
         Some(Fault::LyingHeader) => digest = bundle_core::reference::Digest::of(b"something else"),
-        Some(Fault::Mislabelled(other)) => media_type = other,
+        Some(Fault::WrongMediaType(other)) => media_type = other,
         _ => {}
     }
     let headers = [
@@ -324,11 +324,11 @@ fn put_manifest(call: &Call<'_>) -> Response {
 fn referrers(call: &Call<'_>) -> Response {
     match &*lock(&call.shared.fault) {
         Some(Fault::ReferrersApi(code)) => return error(status(*code), "not for you"),
-        Some(Fault::Places { api: 204, .. }) => {
+        Some(Fault::SignatureLocations { api: 204, .. }) => {
             let empty = json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": [] });
             return ([(header::CONTENT_TYPE, INDEX)], empty.to_string()).into_response();
         }
-        Some(Fault::Places { api, .. }) if *api != 200 => {
+        Some(Fault::SignatureLocations { api, .. }) if *api != 200 => {
             return error(status(*api), "not for you");
         }
         Some(Fault::ReferrersPage(code)) => {

@@ -57,7 +57,7 @@ pub(super) fn blob(call: &Call<'_>) -> Response {
             *times = times.saturating_sub(1);
             return part(call.headers, &bytes, ranges, breaks.then_some(after));
         }
-        _ => return part(call.headers, &bytes, Ranges::Kept, None),
+        _ => return part(call.headers, &bytes, Ranges::Honored, None),
     }
     bytes.into_response()
 }
@@ -70,13 +70,15 @@ fn part(headers: &HeaderMap, bytes: &Bytes, ranges: Ranges, after: Option<usize>
         .and_then(|text| text.strip_prefix("bytes=")?.strip_suffix('-')?.parse().ok());
     let (head, rest) = match (from, ranges) {
         (None, _) | (_, Ranges::Ignored) => (None, bytes.clone()),
-        (Some(_), Ranges::Refused) => return error(StatusCode::RANGE_NOT_SATISFIABLE, "no"),
+        (Some(_), Ranges::RangeNotSatisfiable) => {
+            return error(StatusCode::RANGE_NOT_SATISFIABLE, "no");
+        }
         (Some(from), _) if from >= bytes.len() => {
             return error(StatusCode::RANGE_NOT_SATISFIABLE, "past the end");
         }
-        (Some(from), Ranges::Kept) => (Some(from), bytes.slice(from..)),
-        (Some(from), Ranges::Shifted) => (Some(from - 1), bytes.slice(from - 1..)),
-        (Some(from), Ranges::Lied) => (Some(from), bytes.slice(..bytes.len() - from)),
+        (Some(from), Ranges::Honored) => (Some(from), bytes.slice(from..)),
+        (Some(from), Ranges::ShiftedRange) => (Some(from - 1), bytes.slice(from - 1..)),
+        (Some(from), Ranges::WrongRange) => (Some(from), bytes.slice(..bytes.len() - from)),
     };
     let mut sent = [(header::CONTENT_LENGTH, rest.len())]
         .into_response()

@@ -6,7 +6,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
     /// Manifests are altered, and sent under their original digest.
-    LyingManifest,
+    AlteredManifest,
     /// Blobs are altered, and sent under their original digest.
     LyingBlob,
     /// Blobs end after their first half, without an error.
@@ -23,7 +23,7 @@ pub enum Fault {
         pause: Duration,
     },
     /// No request gets a response.
-    Silent,
+    NoResponse,
     /// Every response is an HTML page, like the login page of a proxy.
     Html,
     /// Manifests of 400 MiB, sent in pieces without a declared length.
@@ -48,7 +48,7 @@ pub enum Fault {
     ReferrersTag(u16),
     /// The three locations of signatures return these statuses. With 200, the location responds
     /// correctly. With 204, the referrers API returns an empty list.
-    Places {
+    SignatureLocations {
         /// Status of the referrers API.
         api: u16,
         /// Status of the fallback tag.
@@ -83,7 +83,7 @@ pub enum Fault {
     /// Manifests are correct, but the header declares another digest.
     LyingHeader,
     /// Manifests are sent with this media type instead of their own.
-    Mislabelled(String),
+    WrongMediaType(String),
     /// A list of referrers or tags never ends: each next page is the first page again.
     LoopingList,
     /// Lists of referrers and tags of 400 MiB, sent in pieces without a declared length.
@@ -98,37 +98,37 @@ pub enum Fault {
         retry_after: String,
     },
     /// Fault of uploads.
-    Upload(Uploads),
+    Upload(UploadFault),
 }
 
 /// Handling of the `Range` header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ranges {
     /// Returns the requested range.
-    Kept,
+    Honored,
     /// Ignores the header and returns the whole blob.
     Ignored,
     /// Returns 206 with a range that starts one byte too early. The response declares this range.
-    Shifted,
+    ShiftedRange,
     /// Declares the requested range, and sends the beginning of the blob.
-    Lied,
+    WrongRange,
     /// Returns 416.
-    Refused,
+    RangeNotSatisfiable,
 }
 
 /// Faults and unusual behavior of uploads.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Uploads {
+pub enum UploadFault {
     /// The response to the first request has no `Location`. The name of the upload is in
     /// `Docker-Upload-UUID`.
-    OnlyNamed,
+    NoLocation,
     /// The response to the first request has neither `Location` nor name. Monolithic uploads with a
     /// digest work.
     Nameless,
     /// The `Location` of the first response is this URL on another host.
     Elsewhere(String),
     /// Chunked uploads are rejected.
-    OnlyWhole,
+    RejectsChunks,
     /// Monolithic uploads are rejected.
     OnlyParts,
     /// Requests with more bytes than this number are rejected with 413.
@@ -141,7 +141,7 @@ pub enum Uploads {
         times: u32,
     },
     /// Like `Broken`, but the upload and the received bytes are lost.
-    Forgotten {
+    BrokenAndLost {
         /// Bytes of each request.
         after: usize,
         /// Number of requests that fail.
@@ -155,7 +155,7 @@ pub enum Uploads {
     /// The response to each chunk declares more bytes than were sent.
     Exaggerated,
     /// The upload succeeds, but the blob does not exist afterwards.
-    Lost,
+    BlobMissing,
     /// The upload succeeds, and the response declares another digest.
     Misnamed,
     /// The last request is redirected to this URL.

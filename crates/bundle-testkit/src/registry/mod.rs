@@ -19,7 +19,7 @@ use bytes::Bytes;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-pub use fault::{Fault, Ranges, Uploads};
+pub use fault::{Fault, Ranges, UploadFault};
 use store::Store;
 
 /// Authentication and features of a registry.
@@ -56,7 +56,7 @@ impl Default for Settings {
 
 /// Completed request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct RecordedRequest {
     /// HTTP method, such as `GET` or `PUT`.
     pub method: String,
     /// Path and query.
@@ -81,7 +81,7 @@ struct Shared {
     address: SocketAddr,
     store: Mutex<Store>,
     fault: Mutex<Option<Fault>>,
-    seen: Mutex<Vec<Seen>>,
+    seen: Mutex<Vec<RecordedRequest>>,
     spared: Mutex<BTreeSet<String>>,
     /// Number of bytes of oversized responses that were sent so far.
     sent: AtomicU64,
@@ -95,7 +95,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Registry {
     /// Starts a registry without faults, with all features.
-    pub async fn honest() -> std::io::Result<Self> {
+    pub async fn without_faults() -> std::io::Result<Self> {
         Self::start(Settings::default()).await
     }
 
@@ -144,12 +144,12 @@ impl Registry {
     }
 
     /// Exempts this blob from the fault, so that the fault affects only other blobs.
-    pub fn spare(&self, blob: &Digest) {
+    pub fn exempt_from_fault(&self, blob: &Digest) {
         lock(&self.shared.spared).insert(blob.to_string());
     }
 
     /// Returns the requests so far, except `GET /v2/`.
-    pub fn seen(&self) -> Vec<Seen> {
+    pub fn seen(&self) -> Vec<RecordedRequest> {
         lock(&self.shared.seen).clone()
     }
 

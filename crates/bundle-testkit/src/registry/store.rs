@@ -82,7 +82,7 @@ impl Store {
     }
 
     /// Returns the number of bytes received for an upload; `None` if the upload does not exist.
-    pub(super) fn begun(&self, upload: u64) -> Option<usize> {
+    pub(super) fn received_bytes(&self, upload: u64) -> Option<usize> {
         self.uploads.get(&upload).map(Vec::len)
     }
 

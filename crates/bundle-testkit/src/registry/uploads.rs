@@ -9,7 +9,7 @@ use bundle_core::reference::Digest;
 use futures::StreamExt as _;
 
 use super::call::{Query, error, status};
-use super::fault::Uploads;
+use super::fault::UploadFault;
 use super::{Fault, Shared, lock};
 
 /// Request below `blobs/uploads/`.
@@ -32,7 +32,7 @@ impl Upload<'_> {
             return self.begin(peculiar, body).await;
         }
         let id = self.name.parse().unwrap_or(0);
-        let there = lock(&self.shared.store).begun(id);
+        let there = lock(&self.shared.store).received_bytes(id);
         let Some(there) = there else {
             drain(body).await;
             return error(StatusCode::NOT_FOUND, "blob upload unknown");
@@ -45,9 +45,9 @@ impl Upload<'_> {
         }
     }
 
-    async fn begin(&self, peculiar: Option<Uploads>, body: Body) -> Response {
+    async fn begin(&self, peculiar: Option<UploadFault>, body: Body) -> Response {
         if let (Some(digest), Some(from)) = (self.query.get("mount"), self.query.get("from")) {
-            if let Some(Uploads::NoMounts(code)) = peculiar {
+            if let Some(UploadFault::NoMounts(code)) = peculiar {
                 return error(status(code), "no mounts");
             }
             let mut store = lock(&self.shared.store);
@@ -58,17 +58,17 @@ impl Upload<'_> {
         }
         let id = lock(&self.shared.store).begin();
         match peculiar {
-            Some(Uploads::OnlyNamed) => {
+            Some(UploadFault::NoLocation) => {
                 let name = HeaderName::from_static("docker-upload-uuid");
                 (StatusCode::ACCEPTED, [(name, id.to_string())]).into_response()
             }
-            Some(Uploads::Nameless) => {
+            Some(UploadFault::Nameless) => {
                 if self.query.get("digest").is_some() {
                     return self.put(id, 0, None, body).await;
                 }
                 StatusCode::ACCEPTED.into_response()
             }
-            Some(Uploads::Elsewhere(place)) => {
+            Some(UploadFault::Elsewhere(place)) => {
                 (StatusCode::ACCEPTED, [(header::LOCATION, place)]).into_response()
             }
             _ => self.state(StatusCode::ACCEPTED, id, 0),
@@ -85,10 +85,10 @@ impl Upload<'_> {
         &self,
         id: u64,
         there: usize,
-        peculiar: Option<&Uploads>,
+        peculiar: Option<&UploadFault>,
         body: Body,
     ) -> Response {
-        if peculiar == Some(&Uploads::OnlyWhole) {
+        if peculiar == Some(&UploadFault::RejectsChunks) {
             drain(body).await;
             return error(StatusCode::METHOD_NOT_ALLOWED, "no parts");
         }
@@ -103,31 +103,37 @@ impl Upload<'_> {
             return refusal;
         }
         let mut store = lock(&self.shared.store);
-        let mut now = store.begun(id).unwrap_or(0);
+        let mut now = store.received_bytes(id).unwrap_or(0);
         match peculiar {
-            Some(Uploads::Halved) => {
+            Some(UploadFault::Halved) => {
                 now = there + (now - there).div_ceil(2);
                 store.cut(id, now);
             }
-            Some(Uploads::Exaggerated) => now += 1000,
+            Some(UploadFault::Exaggerated) => now += 1000,
             _ => {}
         }
         self.state(StatusCode::ACCEPTED, id, now)
     }
 
-    async fn put(&self, id: u64, there: usize, peculiar: Option<&Uploads>, body: Body) -> Response {
+    async fn put(
+        &self,
+        id: u64,
+        there: usize,
+        peculiar: Option<&UploadFault>,
+        body: Body,
+    ) -> Response {
         let length = self
             .headers
             .get(header::CONTENT_LENGTH)
             .and_then(|value| value.to_str().ok()?.parse().ok());
         match peculiar {
-            Some(Uploads::OnlyParts | Uploads::Halved | Uploads::Exaggerated)
+            Some(UploadFault::OnlyParts | UploadFault::Halved | UploadFault::Exaggerated)
                 if length != Some(0_usize) =>
             {
                 drain(body).await;
                 return error(StatusCode::BAD_REQUEST, "content comes in parts here");
             }
-            Some(Uploads::Redirected(to)) => {
+            Some(UploadFault::Redirected(to)) => {
                 drain(body).await;
                 return (
                     StatusCode::TEMPORARY_REDIRECT,
@@ -141,7 +147,7 @@ impl Upload<'_> {
             return refusal;
         }
         let failing = match &mut *lock(&self.shared.fault) {
-            Some(Fault::Upload(Uploads::Failing { status, times })) if *times > 0 => {
+            Some(Fault::Upload(UploadFault::Failing { status, times })) if *times > 0 => {
                 *times -= 1;
                 Some(*status)
             }
@@ -160,8 +166,8 @@ impl Upload<'_> {
         }
         let mut named = wanted;
         match peculiar {
-            Some(Uploads::Lost) => return StatusCode::ACCEPTED.into_response(),
-            Some(Uploads::Misnamed) => named = Digest::of(b"something else").to_string(),
+            Some(UploadFault::BlobMissing) => return StatusCode::ACCEPTED.into_response(),
+            Some(UploadFault::Misnamed) => named = Digest::of(b"something else").to_string(),
             _ => {}
         }
         store.put_blob(self.repository, bytes);
@@ -170,21 +176,26 @@ impl Upload<'_> {
     }
 
     /// Adds the request body to the upload, unless a fault interrupts the request.
-    async fn take(&self, id: u64, peculiar: Option<&Uploads>, body: Body) -> Result<(), Response> {
+    async fn take(
+        &self,
+        id: u64,
+        peculiar: Option<&UploadFault>,
+        body: Body,
+    ) -> Result<(), Response> {
         let mut body = body.into_data_stream();
         let mut count = 0;
         while let Some(piece) = body.next().await {
             let Ok(piece) = piece else {
                 return Err(error(StatusCode::BAD_REQUEST, "the content ended early"));
             };
-            let most =
-                match peculiar {
-                    Some(
-                        Uploads::Broken { after, times } | Uploads::Forgotten { after, times },
-                    ) if *times > 0 => *after,
-                    Some(Uploads::Stalling(after) | Uploads::Small(after)) => *after,
-                    _ => usize::MAX,
-                };
+            let most = match peculiar {
+                Some(
+                    UploadFault::Broken { after, times }
+                    | UploadFault::BrokenAndLost { after, times },
+                ) if *times > 0 => *after,
+                Some(UploadFault::Stalling(after) | UploadFault::Small(after)) => *after,
+                _ => usize::MAX,
+            };
             let taken = piece.len().min(most - count);
             count += taken;
             lock(&self.shared.store).append(id, &piece[..taken]);
@@ -192,11 +203,11 @@ impl Upload<'_> {
                 continue;
             }
             match peculiar {
-                Some(Uploads::Small(_)) => {
+                Some(UploadFault::Small(_)) => {
                     while body.next().await.is_some_and(|piece| piece.is_ok()) {}
                     return Err(error(StatusCode::PAYLOAD_TOO_LARGE, "too large"));
                 }
-                Some(Uploads::Stalling(_)) => std::future::pending().await,
+                Some(UploadFault::Stalling(_)) => std::future::pending().await,
                 _ => self.cut(id),
             }
         }
@@ -205,14 +216,14 @@ impl Upload<'_> {
 
     fn cut(&self, id: u64) {
         if let Some(Fault::Upload(
-            Uploads::Broken { times, .. } | Uploads::Forgotten { times, .. },
+            UploadFault::Broken { times, .. } | UploadFault::BrokenAndLost { times, .. },
         )) = &mut *lock(&self.shared.fault)
         {
             *times -= 1;
         }
         if matches!(
             &*lock(&self.shared.fault),
-            Some(Fault::Upload(Uploads::Forgotten { .. }))
+            Some(Fault::Upload(UploadFault::BrokenAndLost { .. }))
         ) {
             lock(&self.shared.store).finish(id);
         }

@@ -187,7 +187,7 @@ impl Predicate {
 
     /// Returns `true` if `other` is the same predicate. For cosign's `custom` type only the field
     /// `Data` is compared, because another field contains the time of writing.
-    pub(crate) fn says(&self, other: &Value) -> bool {
+    pub(crate) fn is_same_predicate(&self, other: &Value) -> bool {
         match self.kind.as_str() {
             CUSTOM => self.value["Data"] == other["Data"],
             _ => self.value == *other,

@@ -112,7 +112,7 @@ impl<'de> Deserialize<'de> for Integer {
 /// Kind and version of a log entry. sigstore-verify reads the other fields.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Body {
+struct LogEntryBody {
     kind: String,
     api_version: String,
 }
@@ -129,7 +129,7 @@ impl LogEntry {
         };
         match (version, &self.inclusion_proof) {
             (Version::V0_1, _) if self.inclusion_promise.is_none() => {
-                fault(Fault::Promise, "version 0.1 requires an inclusion promise")
+                fault(Fault::Set, "version 0.1 requires an inclusion promise")
             }
             (Version::V0_1, None) => Ok(()),
             (_, None) => fault(Fault::NoLog, "its entry has no inclusion proof"),
@@ -152,7 +152,7 @@ impl LogEntry {
                 "its log entry has a list where no list is expected",
             ));
         }
-        let body: Body = json::typed(body, DAMAGED)?;
+        let body: LogEntryBody = json::typed(body, DAMAGED)?;
         if body.kind == self.kind_version.kind && body.api_version == self.kind_version.version {
             Ok(())
         } else {

@@ -67,7 +67,7 @@ fn check_checkpoint(entry: &TransparencyLogEntry, log: &Log) -> Result<(), Rejec
     }
     let tiled = is_tiled(entry);
     let origin = checkpoint.origin();
-    if tiled && !log.is_called(origin) {
+    if tiled && !log.is_origin(origin) {
         return wrong("its log differs from the log of the entry");
     }
     let by_log = signatures.iter().filter(|signature| {

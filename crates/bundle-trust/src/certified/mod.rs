@@ -23,7 +23,7 @@ use crate::root::Root;
 const LONGEST_NAME: usize = 2048;
 
 /// Result of verifying a signature with one trust root.
-pub(crate) struct Held {
+pub(crate) struct CertificateResult {
     pub(crate) name: IdentityName,
     pub(crate) signed_at: Option<SignedAt>,
     pub(crate) checked: Vec<&'static str>,
@@ -63,7 +63,7 @@ pub(crate) fn verify<'a>(
     artifact: impl Into<Artifact<'a>>,
     root: &Root,
     now: Timestamp,
-) -> Result<Held, Rejection> {
+) -> Result<CertificateResult, Rejection> {
     logs::check(bundle, root)?;
     // The identity is compared later, with each policy.
     let everything = VerificationPolicy::any_identity();
@@ -89,7 +89,7 @@ pub(crate) fn verify<'a>(
         let why = format!("a subject or issuer of more than {LONGEST_NAME} bytes");
         return Err(fault(Fault::NoIdentity, &why));
     }
-    Ok(Held {
+    Ok(CertificateResult {
         name: IdentityName {
             issuer: issuer.to_owned(),
             subject: subject.as_str().to_owned(),
@@ -182,14 +182,14 @@ fn kind(error: &Error) -> Fault {
             TransparencyLogError::UnknownLog { .. } => Fault::UnknownLog,
             TransparencyLogError::InclusionProof(_) => Fault::InclusionProof,
             TransparencyLogError::Checkpoint(_) => Fault::Checkpoint,
-            TransparencyLogError::InclusionPromise(_) => Fault::Promise,
+            TransparencyLogError::InclusionPromise(_) => Fault::Set,
             TransparencyLogError::IntegratedTime(_) => Fault::LogTime,
             _ => Fault::Entry,
         },
         Error::Timestamp(TimestampError::NoVerifiedTimestamp(_)) => Fault::NoTime,
         Error::Timestamp(_) => Fault::Timestamp,
         Error::Bundle(error) => match error {
-            ShapeError::MissingInclusionPromise(_) => Fault::Promise,
+            ShapeError::MissingInclusionPromise(_) => Fault::Set,
             ShapeError::MissingInclusionProof(_) | ShapeError::MissingSigningTimeEvidence => {
                 Fault::NoLog
             }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::{Signed, SigningInput, hexadecimal, pem_of, unusable};
+use super::{KeylessSignature, SigningInput, hexadecimal, pem_of, unusable};
 use crate::verify::Content;
 use crate::{dsse, legacy};
 
@@ -18,7 +18,7 @@ const TILED: (&str, &str) = ("hashedrekord", "0.0.2");
 const KEY_DETAILS: &str = "PKIX_ECDSA_P256_SHA_256";
 /// Maximum number of hashes of an inclusion proof. A log of 2⁶³ entries has 63 hashes.
 const MOST_HASHES: usize = 64;
-const LONGEST: usize = 256 * 1024;
+const MAX_RESPONSE_BYTES: usize = 256 * 1024;
 
 /// Major version of Rekor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,17 +30,17 @@ pub enum LogVersion {
 }
 
 /// Log entry of a signature.
-pub struct Entry(Answer);
+pub struct Entry(LogResponse);
 
-enum Answer {
-    One(Promised),
-    Two(Tiled),
+enum LogResponse {
+    One(RekorV1Response),
+    Two(RekorV2Response),
 }
 
 /// Response of Rekor v1.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Promised {
+struct RekorV1Response {
     body: String,
     integrated_time: i64,
     #[serde(rename = "logID")]
@@ -70,7 +70,7 @@ struct Proof {
 /// entry (a time of zero, an empty promise) are omitted.
 #[derive(Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Tiled {
+struct RekorV2Response {
     #[serde(default = "zero")]
     log_index: String,
     log_id: TiledLogId,
@@ -115,7 +115,7 @@ fn zero() -> String {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Body {
+struct LogEntryBody {
     kind: String,
     api_version: String,
 }
@@ -147,7 +147,7 @@ impl LogVersion {
     }
 }
 
-impl Signed {
+impl KeylessSignature {
     /// Returns the body of the request to Rekor that logs this signature.
     pub fn entry_request(&self, log: LogVersion) -> Vec<u8> {
         match log {
@@ -216,13 +216,13 @@ impl Signed {
 
     fn tiled(&self, answer: &[u8]) -> Result<Entry, Finding> {
         let wrong = |why: &str| unusable("the transparency log", why);
-        let entry: Tiled = bundle_core::json::read(answer).map_err(|_| {
+        let entry: RekorV2Response = bundle_core::json::read(answer).map_err(|_| {
             wrong("it is not the JSON of an entry with inclusion proof and checkpoint")
         })?;
         let proof = &entry.inclusion_proof;
         if proof.hashes.len() > MOST_HASHES
-            || proof.checkpoint.envelope.len() > LONGEST
-            || entry.canonicalized_body.len() > LONGEST
+            || proof.checkpoint.envelope.len() > MAX_RESPONSE_BYTES
+            || entry.canonicalized_body.len() > MAX_RESPONSE_BYTES
         {
             return Err(wrong("the entry exceeds the size limit of the log"));
         }
@@ -241,7 +241,7 @@ impl Signed {
         if record["data"] != expected || record["signature"] != self.recorded() {
             return Err(wrong("the entry is for another signature"));
         }
-        Ok(Entry(Answer::Two(entry)))
+        Ok(Entry(LogResponse::Two(entry)))
     }
 }
 
@@ -249,13 +249,13 @@ impl Entry {
     /// Parses the response of Rekor v1: a map with one entry.
     fn promised(answer: &[u8]) -> Result<Self, Finding> {
         let wrong = |why: &str| unusable("the transparency log", why);
-        let entries: BTreeMap<String, Promised> =
+        let entries: BTreeMap<String, RekorV1Response> =
             bundle_core::json::read(answer).map_err(|_| {
                 wrong("it is not the JSON of an entry with inclusion promise and proof")
             })?;
         let mut entries = entries.into_values();
         match (entries.next(), entries.next()) {
-            (Some(entry), None) => Ok(Self(Answer::One(entry))),
+            (Some(entry), None) => Ok(Self(LogResponse::One(entry))),
             _ => Err(wrong("it is not exactly one entry")),
         }
     }
@@ -263,8 +263,8 @@ impl Entry {
     /// Returns the entry in the format of a bundle.
     pub(super) fn in_bundle(&self) -> Result<Value, Finding> {
         match &self.0 {
-            Answer::One(entry) => entry.in_bundle(),
-            Answer::Two(entry) => serde_json::to_value(entry)
+            LogResponse::One(entry) => entry.in_bundle(),
+            LogResponse::Two(entry) => serde_json::to_value(entry)
                 .map_err(|_| unusable("the transparency log", "the entry cannot be encoded")),
         }
     }
@@ -272,7 +272,7 @@ impl Entry {
     /// Returns the entry in the format of cosign 2's annotation, which has an SET and no inclusion
     /// proof.
     pub(super) fn in_annotation(&self) -> Option<Value> {
-        let Answer::One(Promised {
+        let LogResponse::One(RekorV1Response {
             body,
             integrated_time,
             log_id,
@@ -289,10 +289,10 @@ impl Entry {
     }
 }
 
-impl Promised {
+impl RekorV1Response {
     fn in_bundle(&self) -> Result<Value, Finding> {
         let wrong = |why: &str| unusable("the transparency log", why);
-        let kind: Body = dsse::decode(&self.body)
+        let kind: LogEntryBody = dsse::decode(&self.body)
             .and_then(|bytes| bundle_core::json::read(&bytes).ok())
             .ok_or_else(|| wrong("the entry is malformed"))?;
         let base64 = |text: &str| {

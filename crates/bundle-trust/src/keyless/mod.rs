@@ -130,7 +130,7 @@ struct Certificates(Vec<Vec<u8>>, IdentityName);
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Issued {
+struct CertificateResponse {
     signed_certificate_embedded_sct: Option<IssuedChain>,
 }
 
@@ -153,7 +153,7 @@ impl Ephemeral {
     /// Returns the body of the certificate request to Fulcio: the token, the public key, and a
     /// signature that proves possession of the private key.
     pub fn certificate_request(&self, token: &Token) -> Result<Vec<u8>, Finding> {
-        let proof = sign::held(&self.0, token.subject.as_bytes())?;
+        let proof = sign::sign_and_verify(&self.0, token.subject.as_bytes())?;
         let request = json!({
             "credentials": { "oidcIdentityToken": token.text },
             "publicKeyRequest": {
@@ -166,7 +166,7 @@ impl Ephemeral {
 
     fn certificates(&self, answer: &[u8]) -> Result<Certificates, Finding> {
         let wrong = |why: &str| unusable("the certificate authority", why);
-        let issued: Issued = bundle_core::json::read(answer)
+        let issued: CertificateResponse = bundle_core::json::read(answer)
             .map_err(|_| wrong("it is not the JSON of a certificate"))?;
         let Some(issued) = issued.signed_certificate_embedded_sct else {
             return Err(wrong(
@@ -203,19 +203,19 @@ impl Ephemeral {
     }
 
     /// Signs with the certificates in Fulcio's response. The private key is dropped after signing.
-    pub fn sign(self, what: SigningInput, answer: &[u8]) -> Result<Signed, Finding> {
+    pub fn sign(self, what: SigningInput, answer: &[u8]) -> Result<KeylessSignature, Finding> {
         let certificates = self.certificates(answer)?;
         let signature = match &what {
             SigningInput::Statement(payload) => {
-                sign::held(&self.0, &dsse::pre_authentication(payload))?
+                sign::sign_and_verify(&self.0, &dsse::pre_authentication(payload))?
             }
-            SigningInput::Bytes(bytes) => sign::held(&self.0, bytes)?,
+            SigningInput::Bytes(bytes) => sign::sign_and_verify(&self.0, bytes)?,
             SigningInput::Digest(digest) => {
                 let sha256 = Content::named(digest).sha256();
-                sign::held_by_digest(&self.0, &sha256)?
+                sign::sign_digest_and_verify(&self.0, &sha256)?
             }
         };
-        Ok(Signed {
+        Ok(KeylessSignature {
             what,
             signature,
             certificates,
@@ -234,7 +234,7 @@ pub enum SigningInput {
 }
 
 /// Signature without evidence.
-pub struct Signed {
+pub struct KeylessSignature {
     what: SigningInput,
     signature: Vec<u8>,
     certificates: Certificates,
@@ -250,7 +250,7 @@ pub struct Evidence {
     pub timestamps: Vec<Vec<u8>>,
 }
 
-impl Signed {
+impl KeylessSignature {
     /// Returns the identity in the certificate. The certificate is not verified with a trust root.
     pub fn identity(&self) -> &IdentityName {
         &self.certificates.1

@@ -10,7 +10,7 @@ use super::LogVersion;
 pub(super) const MEDIA_TYPE: &str = "application/vnd.dev.sigstore.signingconfig.v0.2";
 /// Maximum number of services of a kind for one signature. Verifiers reject bundles with more
 /// evidence.
-const MOST: usize = 4;
+const MAX_SERVICES: usize = 4;
 
 /// A signing config (v0.2).
 #[derive(Debug, Default, Deserialize)]
@@ -175,9 +175,9 @@ fn choose<'a>(
             chosen.len()
         )));
     }
-    if wanted > MOST {
+    if wanted > MAX_SERVICES {
         return Err(unusable(&format!(
-            "it requires {wanted} services of type {what}, and the limit is {MOST}"
+            "it requires {wanted} services of type {what}, and the limit is {MAX_SERVICES}"
         )));
     }
     chosen.truncate(wanted);

@@ -4,7 +4,8 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 
 use super::{
-    Certificates, Ephemeral, IdentityName, LogVersion, Signed, SigningInput, Token, check_timestamp,
+    Certificates, Ephemeral, IdentityName, KeylessSignature, LogVersion, SigningInput, Token,
+    check_timestamp,
 };
 
 fn token(claims: &Value) -> String {
@@ -121,12 +122,12 @@ fn rejects_invalid_responses_of_services() {
 }
 
 /// Returns a signature with a certificate that no authority issued.
-fn signed() -> Signed {
+fn signed() -> KeylessSignature {
     let name = IdentityName {
         subject: "ana@example.com".to_owned(),
         issuer: "https://accounts.example.com".to_owned(),
     };
-    Signed {
+    KeylessSignature {
         what: SigningInput::Statement(b"{}".to_vec()),
         signature: vec![1, 2, 3],
         certificates: Certificates(vec![vec![4, 5, 6]], name),

@@ -11,8 +11,8 @@ use bundle_core::{
     diagnostic::{Finding, Findings},
     names::KubeName,
     policy::{
-        self, ClassSignatures, KeyId, Material, Policy, PolicyDecision, RawSignature, ReadyPolicy,
-        RootId, SignatureFound, SignedBy, Unavailable,
+        self, ClassSignatures, KeyId, KeyParser, ParsedPolicy, Policy, PolicyDecision,
+        RawSignature, RootId, SignatureResult, SignedBy, Unavailable,
     },
     reference::PinnedReference,
     review::Source,
@@ -21,7 +21,7 @@ use jiff::Timestamp;
 
 use crate::{keys::PublicKey, root::Root, verify::TrustMaterial};
 
-pub use memory::Memory;
+pub use memory::ExaminationCache;
 #[cfg(test)]
 pub(crate) use memory::interrupted;
 
@@ -52,7 +52,7 @@ pub struct Decided<T> {
     /// Warnings.
     pub warnings: Findings,
     /// `true` if the decision may be cached. `false` if a warning depends on a failed lookup.
-    pub rememberable: bool,
+    pub is_cacheable: bool,
     /// Policies that forbid downgrades.
     pub no_downgrade: Vec<String>,
 }
@@ -63,7 +63,7 @@ pub struct Refusal {
     /// All reasons.
     pub findings: Findings,
     /// `true` if a dependency did not respond. The caller may retry, and must not cache the result.
-    pub cannot_tell: bool,
+    pub is_unknown: bool,
 }
 
 /// Decides on an image. `signatures` are the signatures in the registry for the digest of the
@@ -76,14 +76,14 @@ pub fn decide<'a>(
     class: ClassSignatures,
     now: Timestamp,
 ) -> Result<Decided<PinnedReference>, Refusal> {
-    Memory::default().decide(reference, signatures, policies, class, now)
+    ExaminationCache::default().decide(reference, signatures, policies, class, now)
 }
 
 /// Decides with signatures that this crate examined. This function is not public, because a caller
 /// with its own results could construct a `Verified<T>` for any content.
 fn conclude_examined(
     reference: PinnedReference,
-    examined: &Examined<'_>,
+    examined: &ExaminedImage<'_>,
     class: ClassSignatures,
 ) -> Result<Decided<PinnedReference>, Refusal> {
     let found = examined.found.as_ref().map(Vec::as_slice);
@@ -93,11 +93,11 @@ fn conclude_examined(
 
 /// Examined signatures of an image, as input of the rules in `bundle_core::policy`.
 #[derive(Debug, Clone)]
-pub struct Examined<'a> {
+pub struct ExaminedImage<'a> {
     /// Policies that match the image, with the keys of these policies.
-    pub policies: Vec<ReadyPolicy<'a>>,
+    pub policies: Vec<ParsedPolicy<'a>>,
     /// Result of each signature, or the reason why signatures are unavailable.
-    pub found: Result<Vec<SignatureFound>, Unavailable>,
+    pub found: Result<Vec<SignatureResult>, Unavailable>,
 }
 
 /// Examines the signatures of an image with the keys of the matching policies, without a cache.
@@ -108,24 +108,24 @@ pub fn examine<'a>(
     signatures: &Result<Vec<RawSignature>, Unavailable>,
     policies: impl IntoIterator<Item = &'a Policy>,
     now: Timestamp,
-) -> Examined<'a> {
-    Memory::default().examine(reference, signatures, policies, now)
+) -> ExaminedImage<'a> {
+    ExaminationCache::default().examine(reference, signatures, policies, now)
 }
 
 /// Returns the policies that match an image, without examining signatures.
-pub fn unexamined<'a>(
+pub fn matching_policies<'a>(
     policies: impl IntoIterator<Item = &'a Policy>,
     now: Timestamp,
-) -> Vec<ReadyPolicy<'a>> {
+) -> Vec<ParsedPolicy<'a>> {
     policies
         .into_iter()
-        .map(|policy| ready(policy, now))
+        .map(|policy| ready_policy(policy, now))
         .collect()
 }
 
 /// Returns a policy with its parsed keys and trust roots.
-pub fn ready(policy: &Policy, now: Timestamp) -> ReadyPolicy<'_> {
-    policy.ready(&mut Loader::new(now))
+pub fn ready_policy(policy: &Policy, now: Timestamp) -> ParsedPolicy<'_> {
+    policy.with_keys(&mut Loader::new(now))
 }
 
 /// Parses keys and trust roots, and caches the parsed values during the examination.
@@ -149,12 +149,12 @@ impl Loader {
         reference: &PinnedReference,
         policies: impl IntoIterator<Item = &'a Policy>,
         now: Timestamp,
-    ) -> (Vec<ReadyPolicy<'a>>, TrustMaterial) {
+    ) -> (Vec<ParsedPolicy<'a>>, TrustMaterial) {
         let mut loader = Self::new(now);
         let policies = policies
             .into_iter()
             .filter(|policy| policy.matches(reference.reference()))
-            .map(|policy| policy.ready(&mut loader))
+            .map(|policy| policy.with_keys(&mut loader))
             .collect();
         let material = TrustMaterial {
             keys: loader.keys.into_values().collect(),
@@ -165,7 +165,7 @@ impl Loader {
     }
 }
 
-impl Material for Loader {
+impl KeyParser for Loader {
     fn key(&mut self, pem: &str) -> Result<KeyId, Finding> {
         let key = PublicKey::parse(pem)?;
         let id = key.id().clone();
@@ -209,7 +209,7 @@ impl Decided<PinnedReference> {
             content: Verified(ContentId::new(&source, pinned.digest().clone())),
             signed_by: self.signed_by,
             warnings: self.warnings,
-            rememberable: self.rememberable,
+            is_cacheable: self.is_cacheable,
             no_downgrade: self.no_downgrade,
         }
     }
@@ -219,18 +219,18 @@ impl Decided<PinnedReference> {
 /// trust roots becomes valid or expires. `None` if the state of the policy does not depend on the
 /// time.
 pub fn changes_after(policy: &Policy, now: Timestamp) -> Option<Timestamp> {
-    let mut clock = Boundaries { now, next: None };
-    policy.ready(&mut clock);
+    let mut clock = NextChange { now, next: None };
+    policy.with_keys(&mut clock);
     clock.next
 }
 
 /// Finds the next time after `now` at which a trust root becomes valid or expires.
-struct Boundaries {
+struct NextChange {
     now: Timestamp,
     next: Option<Timestamp>,
 }
 
-impl Material for Boundaries {
+impl KeyParser for NextChange {
     fn key(&mut self, _: &str) -> Result<KeyId, Finding> {
         Ok(KeyId::new(""))
     }
@@ -246,7 +246,7 @@ impl Material for Boundaries {
 /// Returns the reasons why a policy is not ready, including problems of its keys and trust roots,
 /// for the condition `Ready`. The list is empty if the policy is ready.
 pub fn problems(policy: &Policy, now: Timestamp) -> Findings {
-    let ready = ready(policy, now);
+    let ready = ready_policy(policy, now);
     let mut problems = ready.problems;
     problems.extend(ready.unavailable);
     problems
@@ -258,16 +258,16 @@ fn conclude<T>(content: T, decision: PolicyDecision) -> Result<Decided<T>, Refus
             content: Verified(content),
             signed_by: satisfied.by,
             warnings: satisfied.warnings,
-            rememberable: satisfied.rememberable,
+            is_cacheable: satisfied.is_cacheable,
             no_downgrade: satisfied.no_downgrade,
         }),
         PolicyDecision::Refused(findings) => Err(Refusal {
             findings,
-            cannot_tell: false,
+            is_unknown: false,
         }),
-        PolicyDecision::CannotTell(findings) => Err(Refusal {
+        PolicyDecision::Unknown(findings) => Err(Refusal {
             findings,
-            cannot_tell: true,
+            is_unknown: true,
         }),
     }
 }

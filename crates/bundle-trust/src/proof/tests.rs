@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use bundle_core::{
     diagnostic::{Finding, codes},
-    policy::Named,
+    policy::ReferencedText,
     reference::Reference,
 };
 use serde_json::json;
@@ -70,10 +70,10 @@ fn admits_signature_by_policy_key_and_rejects_others() {
     assert_eq!(*decided.content.get(), reference());
     assert_eq!(decided.signed_by[0].policy, "releases");
     assert_eq!(decided.signed_by[0].authority, "key-0");
-    assert!(decided.rememberable && decided.warnings.is_empty());
+    assert!(decided.is_cacheable && decided.warnings.is_empty());
 
     let refusal = decide(reference(), &signed_by(&[&other]), &policies, class, NOW).unwrap_err();
-    assert!(!refusal.cannot_tell);
+    assert!(!refusal.is_unknown);
     assert_eq!(
         refusal.findings.to_string(),
         format!(
@@ -158,7 +158,7 @@ fn key_in_secret_is_found_missing_or_unavailable() {
         "images": [{"glob": "**"}],
         "authorities": [{"key": {"secretRef": {"name": "release"}}}],
     });
-    let with = |found: Named| {
+    let with = |found: ReferencedText| {
         let policy = Policy::parse("releases", &spec)
             .unwrap()
             .with_secrets(&BTreeMap::from([("release".to_owned(), found)]));
@@ -170,10 +170,18 @@ fn key_in_secret_is_found_missing_or_unavailable() {
             NOW,
         )
     };
-    assert!(with(Named::Found(key.public().to_pem())).is_ok());
-    assert!(!with(Named::Missing("gone".into())).unwrap_err().cannot_tell);
+    assert!(with(ReferencedText::Found(key.public().to_pem())).is_ok());
+    assert!(
+        !with(ReferencedText::Missing("gone".into()))
+            .unwrap_err()
+            .is_unknown
+    );
     let down = Finding::error(codes::registry::UNREACHABLE, "no answer");
-    assert!(with(Named::Unavailable(down)).unwrap_err().cannot_tell);
+    assert!(
+        with(ReferencedText::Unavailable(down))
+            .unwrap_err()
+            .is_unknown
+    );
 
     let untouched = [Policy::parse("releases", &spec).unwrap()];
     let refusal = decide(
@@ -203,7 +211,7 @@ fn unavailable_registry_results_in_cannot_tell() {
         NOW,
     )
     .unwrap_err();
-    assert!(refusal.cannot_tell);
+    assert!(refusal.is_unknown);
     assert!(refusal.findings.to_string().contains("does not answer"));
 
     // If no policy matches, an unavailable registry has no effect.
@@ -213,7 +221,7 @@ fn unavailable_registry_results_in_cannot_tell() {
         codes::trust::UNCHECKED
     );
     let refusal = decide(reference(), &down, &[], ClassSignatures::Required, NOW).unwrap_err();
-    assert!(!refusal.cannot_tell);
+    assert!(!refusal.is_unknown);
     assert_eq!(
         refusal.findings.first().unwrap().code,
         codes::trust::NO_POLICY

@@ -18,18 +18,18 @@ use sigstore_verify::trust_root::{
 };
 
 /// Maximum length of a trust root, in bytes.
-pub const LONGEST: usize = 1024 * 1024;
+pub const MAX_ROOT_BYTES: usize = 1024 * 1024;
 /// Maximum number of certificates and logs of a trust root.
 const MOST_PARTS: usize = 256;
 /// Maximum number of parsed trust roots in the cache.
-const KEPT: usize = 32;
+const MAX_CACHED_ROOTS: usize = 32;
 
 /// Parsed trust root.
 pub struct Root {
     id: RootId,
     pub(crate) verifier: Verifier,
     logs: Vec<Log>,
-    authorities: Vec<Window>,
+    authorities: Vec<ValidityPeriod>,
 }
 
 /// A transparency log of a root.
@@ -39,7 +39,7 @@ pub(crate) struct Log {
     /// Key that verifies the signatures of the log.
     pub(crate) key: VerificationKey,
     /// Validity of the key.
-    pub(crate) window: Window,
+    pub(crate) window: ValidityPeriod,
     /// URL of the log.
     address: String,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Log {
 impl Log {
     /// Returns `true` if `name` is the origin of the log in a checkpoint: its URL without the
     /// scheme, or only the host.
-    pub(crate) fn is_called(&self, name: &str) -> bool {
+    pub(crate) fn is_origin(&self, name: &str) -> bool {
         let address = self.address.split_once("://");
         let address = address.map_or(self.address.as_str(), |(_, address)| address);
         let address = address.trim_end_matches('/');
@@ -64,12 +64,12 @@ impl Log {
 
 /// Validity period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Window {
+pub(crate) struct ValidityPeriod {
     from: Timestamp,
     until: Timestamp,
 }
 
-impl Window {
+impl ValidityPeriod {
     /// Returns `true` if `time` is in the window. Both ends belong to the window.
     pub(crate) fn holds(&self, time: Timestamp) -> bool {
         self.from <= time && time <= self.until
@@ -101,7 +101,7 @@ impl Root {
     /// verifying a signature.
     pub fn from_text(text: &str) -> Result<Arc<Self>, Finding> {
         static KNOWN: LazyLock<Mutex<VecDeque<Arc<Root>>>> = LazyLock::new(Mutex::default);
-        if text.len() > LONGEST {
+        if text.len() > MAX_ROOT_BYTES {
             return Err(unreadable("it is longer than 1 MiB"));
         }
         let id = RootId::new(Digest::of(text.as_bytes()).as_str());
@@ -111,7 +111,7 @@ impl Root {
         }
         let root = Arc::new(Self::parse(id, text)?);
         let mut known = known();
-        if known.len() == KEPT {
+        if known.len() == MAX_CACHED_ROOTS {
             known.pop_front();
         }
         known.push_back(Arc::clone(&root));
@@ -145,7 +145,7 @@ impl Root {
             ));
         }
         let verifier = Verifier::new(&root).map_err(|error| unreadable(&error.to_string()))?;
-        let range = |range: Option<sigstore_verify::types::TimeRange>| Window {
+        let range = |range: Option<sigstore_verify::types::TimeRange>| ValidityPeriod {
             from: range.map_or(Timestamp::MIN, |range| range.start),
             until: range.and_then(|range| range.end).unwrap_or(Timestamp::MAX),
         };
@@ -195,7 +195,8 @@ impl Root {
     pub fn changes_after(&self, now: Timestamp) -> Option<Timestamp> {
         let windows = self.authorities.iter().chain(self.log_windows());
         // The end of a window is still valid, so the root changes after the end.
-        let ends = |window: &Window| window.until.saturating_add(SignedDuration::from_nanos(1));
+        let ends =
+            |window: &ValidityPeriod| window.until.saturating_add(SignedDuration::from_nanos(1));
         windows
             .flat_map(|window| [Some(window.from), ends(window).ok()])
             .flatten()
@@ -221,7 +222,7 @@ impl Root {
         .hint("get a current trusted_root.json from the operator of the Sigstore instance"))
     }
 
-    fn log_windows(&self) -> impl Iterator<Item = &Window> {
+    fn log_windows(&self) -> impl Iterator<Item = &ValidityPeriod> {
         self.logs.iter().map(|log| &log.window)
     }
 
@@ -292,7 +293,7 @@ mod tests {
             let finding = changed(change).unwrap_err();
             assert_eq!(finding.code, codes::trust::ROOT_UNREADABLE, "{finding}");
         }
-        for text in ["", "{}", "[]", &"x".repeat(LONGEST + 1)] {
+        for text in ["", "{}", "[]", &"x".repeat(MAX_ROOT_BYTES + 1)] {
             assert!(Root::from_text(text).is_err());
         }
     }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bundle_core::diagnostic::{Finding, codes};
-use bundle_core::policy::{Accepted, IdentityName, Meaning, RawSignature, Signer, summary};
+use bundle_core::policy::{IdentityName, Meaning, RawSignature, Signer, ValidSignature, summary};
 use bundle_core::reference::Digest;
 use jiff::Timestamp;
 
@@ -15,7 +15,7 @@ use crate::root::Root;
 use crate::verify::{self, Content, TrustMaterial};
 
 /// Signer of new signatures, in the form in which verifiers report the signer.
-pub enum Maker {
+pub enum SignerIdentity {
     /// Public key. The signer owns its private key.
     Key(PublicKey),
     /// Identity in a certificate.
@@ -29,7 +29,7 @@ pub enum Maker {
     },
 }
 
-impl Maker {
+impl SignerIdentity {
     /// Returns `true` if `found` contains a signature by this signer over `digest`, in `form`
     /// (`verify::BUNDLE` or `verify::LEGACY`), with at least these annotations.
     pub fn has_signed(
@@ -39,7 +39,7 @@ impl Maker {
         form: &str,
         annotations: &Annotations,
     ) -> bool {
-        let says = |accepted: &Accepted| {
+        let says = |accepted: &ValidSignature| {
             let mut wanted = annotations.iter();
             wanted.all(|(name, value)| accepted.annotations.get(name) == Some(value))
         };
@@ -61,15 +61,15 @@ impl Maker {
             .any(|(accepted, said)| {
                 self.is(&accepted.signer)
                     && accepted.meaning == Meaning::Attested(predicate.kind().as_str().to_owned())
-                    && predicate.says(said)
+                    && predicate.is_same_predicate(said)
             })
     }
 
     /// Verifies a new signature before it is uploaded.
     pub fn check(&self, made: &RawSignature, content: &Content<'_>) -> Result<(), Finding> {
         let found = [verify::examine_one(made, content, &self.material())];
-        let holds = |accepted: &Accepted| self.is(&accepted.signer);
-        if found.iter().filter_map(|found| found.holds()).any(holds) {
+        let holds = |accepted: &ValidSignature| self.is(&accepted.signer);
+        if found.iter().filter_map(|found| found.valid()).any(holds) {
             return Ok(());
         }
         let (under, hint) = match self {

@@ -20,8 +20,8 @@ use crate::{
     verify::Content,
 };
 
-pub use maker::Maker;
-pub use mistaken::{mistaken, mistaken_attested};
+pub use maker::SignerIdentity;
+pub use mistaken::{check_attested_not_image, check_not_image};
 
 /// Media type of a signature bundle. The layer has this media type, and the manifest has it as
 /// artifact type.
@@ -75,7 +75,7 @@ impl Signer for PrivateKey {
 /// Returns a statement that approves the digest. The statement has the predicate type of
 /// signatures.
 pub fn signed(reference: &PinnedReference, annotations: &Annotations) -> Result<Vec<u8>, Finding> {
-    few(reference, annotations)?;
+    check_annotation_count(reference, annotations)?;
     let mut subject = json!({"digest": {"sha256": reference.digest().hex()}});
     if !annotations.is_empty() {
         subject["annotations"] = json!(annotations);
@@ -91,7 +91,7 @@ pub fn signed(reference: &PinnedReference, annotations: &Annotations) -> Result<
 /// Returns the payload of a cosign 2 signature: the name of the image, its digest and
 /// `annotations`.
 pub fn simple(reference: &PinnedReference, annotations: &Annotations) -> Result<Vec<u8>, Finding> {
-    few(reference, annotations)?;
+    check_annotation_count(reference, annotations)?;
     let optional = (!annotations.is_empty()).then_some(annotations);
     write(&json!({
         "critical": {
@@ -103,7 +103,10 @@ pub fn simple(reference: &PinnedReference, annotations: &Annotations) -> Result<
     }))
 }
 
-fn few(reference: &PinnedReference, annotations: &Annotations) -> Result<(), Finding> {
+fn check_annotation_count(
+    reference: &PinnedReference,
+    annotations: &Annotations,
+) -> Result<(), Finding> {
     let length: usize = annotations.iter().map(|(k, v)| k.len() + v.len()).sum();
     if annotations.len() <= MOST_ANNOTATIONS && length <= LONGEST_ANNOTATIONS {
         return Ok(());
@@ -128,7 +131,7 @@ pub(crate) fn failed() -> Finding {
 }
 
 /// Signs `message` and verifies the result, because a plugin may return an invalid signature.
-pub(crate) fn held(signer: &dyn Signer, message: &[u8]) -> Result<Vec<u8>, Finding> {
+pub(crate) fn sign_and_verify(signer: &dyn Signer, message: &[u8]) -> Result<Vec<u8>, Finding> {
     let signature = signer.sign(message)?;
     if signer.public().verifies(message, &signature) {
         Ok(signature)
@@ -138,7 +141,10 @@ pub(crate) fn held(signer: &dyn Signer, message: &[u8]) -> Result<Vec<u8>, Findi
 }
 
 /// Signs content with this sha256 and verifies the result.
-pub(crate) fn held_by_digest(signer: &dyn Signer, sha256: &[u8]) -> Result<Vec<u8>, Finding> {
+pub(crate) fn sign_digest_and_verify(
+    signer: &dyn Signer,
+    sha256: &[u8],
+) -> Result<Vec<u8>, Finding> {
     let signature = signer.sign_digest(sha256)?;
     if signer.public().verifies_digest(sha256, &signature) {
         Ok(signature)
@@ -160,8 +166,8 @@ fn at_fault() -> Finding {
 pub fn blob(signer: &dyn Signer, content: &Content<'_>) -> Result<Vec<u8>, Finding> {
     let sha256 = content.sha256();
     let signature = match (signer.signs_digests(), content.bytes) {
-        (true, _) => held_by_digest(signer, &sha256)?,
-        (false, Some(bytes)) => held(signer, bytes)?,
+        (true, _) => sign_digest_and_verify(signer, &sha256)?,
+        (false, Some(bytes)) => sign_and_verify(signer, bytes)?,
         (false, None) => {
             return Err(Finding::error(
                 codes::trust::KEY_UNSUPPORTED,
@@ -182,7 +188,7 @@ pub fn blob(signer: &dyn Signer, content: &Content<'_>) -> Result<Vec<u8>, Findi
 
 /// Returns a Sigstore bundle v0.3 with a statement.
 pub fn bundle(signer: &dyn Signer, payload: &[u8]) -> Result<Vec<u8>, Finding> {
-    let signature = held(signer, &dsse::pre_authentication(payload))?;
+    let signature = sign_and_verify(signer, &dsse::pre_authentication(payload))?;
     serde_json::to_vec(&Bundle {
         media_type: dsse::BUNDLE.to_owned(),
         verification_material: Material::by_key(signer.public().id().as_str()),
@@ -198,7 +204,7 @@ pub fn bundle(signer: &dyn Signer, payload: &[u8]) -> Result<Vec<u8>, Finding> {
 
 /// Returns the annotations of a signature over the payload of [`simple`].
 pub fn annotations(signer: &dyn Signer, payload: &[u8]) -> Result<Annotations, Finding> {
-    let signature = held(signer, payload)?;
+    let signature = sign_and_verify(signer, payload)?;
     Ok([(legacy::SIGNATURE.to_owned(), dsse::encode(&signature))].into())
 }
 

@@ -60,7 +60,7 @@ impl<'a> Budget<'a> {
             .seen
             .insert((&raw.bytes, &raw.artifact_type, &raw.annotations))
         {
-            return Err(Rejection::Repeated);
+            return Err(Rejection::Duplicate);
         }
         let operations = operations(raw, material)?;
         let reserved = self.waiting * self.share;
@@ -77,7 +77,7 @@ impl<'a> Budget<'a> {
 /// Fields of a bundle that cause operations. Other fields are ignored.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Counted {
+struct CountedFields {
     verification_material: Material,
 }
 
@@ -163,7 +163,8 @@ pub(super) fn operations(raw: &RawSignature, material: &TrustMaterial) -> Result
         };
         return Ok(keys + roots * evidence);
     }
-    let Ok(counted) = json::read::<Counted>(&raw.bytes, "not the JSON of a Sigstore bundle") else {
+    let Ok(counted) = json::read::<CountedFields>(&raw.bytes, "not the JSON of a Sigstore bundle")
+    else {
         return Ok(0);
     };
     Ok(keys + roots * counted.verification_material.operations()?)

@@ -10,7 +10,10 @@ use std::sync::Arc;
 
 use bundle_core::{
     diagnostic::{Finding, Findings, codes},
-    policy::{Accepted, AcceptedSigner, RawSignature, Rejection, SignatureFound, Unread, summary},
+    policy::{
+        AcceptedSigner, NotReadReason, RawSignature, Rejection, SignatureResult, ValidSignature,
+        summary,
+    },
     reference::{Digest, PinnedReference},
 };
 use jiff::Timestamp;
@@ -53,9 +56,9 @@ pub fn examine(
     signatures: &[RawSignature],
     digest: &Digest,
     material: &TrustMaterial,
-) -> Vec<SignatureFound> {
+) -> Vec<SignatureResult> {
     each(signatures, digest, material)
-        .map(|found| SignatureFound(found.map(|opened| opened.accepted)))
+        .map(|found| SignatureResult(found.map(|opened| opened.accepted)))
         .collect()
 }
 
@@ -66,7 +69,7 @@ pub(crate) fn examine_while(
     digest: &Digest,
     material: &TrustMaterial,
     go_on: &dyn Fn() -> bool,
-) -> Option<Vec<SignatureFound>> {
+) -> Option<Vec<SignatureResult>> {
     let mut each = each(signatures, digest, material);
     let mut all = Vec::with_capacity(signatures.len());
     loop {
@@ -74,7 +77,7 @@ pub(crate) fn examine_while(
             return None;
         }
         match each.next() {
-            Some(found) => all.push(SignatureFound(found.map(|opened| opened.accepted))),
+            Some(found) => all.push(SignatureResult(found.map(|opened| opened.accepted))),
             None => return Some(all),
         }
     }
@@ -84,15 +87,15 @@ fn each<'a>(
     signatures: &'a [RawSignature],
     digest: &'a Digest,
     material: &'a TrustMaterial,
-) -> impl Iterator<Item = Result<Opened, Rejection>> + 'a {
+) -> impl Iterator<Item = Result<VerifiedSignature, Rejection>> + 'a {
     let examined = signatures.iter().take(MAX_SIGNATURES);
     let waiting = examined.filter(|raw| raw.unread.is_none()).count();
     let mut budget = Budget::new(waiting, material);
     let each = signatures.iter().enumerate();
     each.map(move |(index, raw)| match raw.unread {
-        Some(Unread::TooLarge { bytes, limit }) => Err(Rejection::TooLarge { bytes, limit }),
-        Some(Unread::Crowded { limit }) => Err(Rejection::Crowded { limit }),
-        Some(Unread::Beyond { limit }) => Err(Rejection::NotExamined { limit }),
+        Some(NotReadReason::TooLarge { bytes, limit }) => Err(Rejection::TooLarge { bytes, limit }),
+        Some(NotReadReason::TotalSizeLimit { limit }) => Err(Rejection::TotalSizeLimit { limit }),
+        Some(NotReadReason::CountLimit { limit }) => Err(Rejection::NotExamined { limit }),
         None if index >= MAX_SIGNATURES => Err(Rejection::NotExamined {
             limit: MAX_SIGNATURES,
         }),
@@ -105,24 +108,24 @@ fn each<'a>(
 
 /// Valid signature with its signed statement. The statement is empty if the signature is not over a
 /// statement.
-struct Opened {
-    accepted: Accepted,
+struct VerifiedSignature {
+    accepted: ValidSignature,
     payload: Vec<u8>,
 }
 
 /// For `verify --key` and `--certificate-identity`: returns the valid signatures of `reference` by
 /// any signer in `wanted`. Otherwise returns an error that lists the signatures that were found.
-pub fn by(
+pub fn signatures_by(
     signatures: &[RawSignature],
     reference: &PinnedReference,
     wanted: &[AcceptedSigner],
     material: &TrustMaterial,
-) -> Result<Vec<Accepted>, Findings> {
+) -> Result<Vec<ValidSignature>, Findings> {
     let found = examine(signatures, reference.digest(), material);
-    let is_wanted = |accepted: &Accepted| wanted.iter().any(|who| who.is(accepted));
-    let accepted: Vec<Accepted> = found
+    let is_wanted = |accepted: &ValidSignature| wanted.iter().any(|who| who.made(accepted));
+    let accepted: Vec<ValidSignature> = found
         .iter()
-        .filter_map(SignatureFound::accepted)
+        .filter_map(SignatureResult::accepted)
         .filter(|accepted| is_wanted(accepted))
         .cloned()
         .collect();

@@ -3,15 +3,17 @@
 use std::collections::BTreeSet;
 
 use bundle_core::{
-    policy::{Accepted, Fault, KeyId, Meaning, RawSignature, Rejection, RootId, SignedAt, Signer},
+    policy::{
+        Fault, KeyId, Meaning, RawSignature, Rejection, RootId, SignedAt, Signer, ValidSignature,
+    },
     reference::Digest,
 };
 use sigstore_verify::types::{Artifact, Bundle as FullBundle, Sha256Hash, SignatureContent};
 
-use super::{BUNDLE, Content, LEGACY, MAX_BYTES, Opened, TrustMaterial, blob};
+use super::{BUNDLE, Content, LEGACY, MAX_BYTES, TrustMaterial, VerifiedSignature, blob};
 use crate::{
     bundle::{Bundle, Version},
-    certified::{self, Held},
+    certified::{self, CertificateResult},
     dsse::{self, Envelope},
     json,
     keys::PublicKey,
@@ -24,7 +26,7 @@ impl TrustMaterial {
         &self,
         raw: &RawSignature,
         content: &Content<'_>,
-    ) -> Result<Opened, Rejection> {
+    ) -> Result<VerifiedSignature, Rejection> {
         let digest = content.digest;
         if raw.bytes.len() > MAX_BYTES {
             return Err(Rejection::TooLarge {
@@ -38,7 +40,7 @@ impl TrustMaterial {
         if raw.artifact_type == legacy::SIMPLE_SIGNING {
             let accepted = self.legacy(raw, digest)?;
             let payload = Vec::new();
-            return Ok(Opened { accepted, payload });
+            return Ok(VerifiedSignature { accepted, payload });
         }
         let unreadable = |why: &str| Rejection::Unreadable(why.to_owned());
         let (bundle, version) = Bundle::read(&raw.bytes)?;
@@ -71,14 +73,14 @@ impl TrustMaterial {
         (bundle, version): (&Bundle, Version),
         hint: &KeyId,
         content: &Content<'_>,
-    ) -> Result<Opened, Rejection> {
+    ) -> Result<VerifiedSignature, Rejection> {
         let digest = content.digest;
         let (key, meaning, annotations, payload) =
             match (&bundle.dsse_envelope, &bundle.message_signature) {
                 (Some(envelope), None) => {
                     let (payload, signature) = open(envelope)?;
                     let message = dsse::pre_authentication(&payload);
-                    let key = self.fitting(hint, |key| {
+                    let key = self.first_matching_key(hint, |key| {
                         if key.verifies(&message, &signature) {
                             Ok(())
                         } else {
@@ -89,7 +91,8 @@ impl TrustMaterial {
                     (key, meaning, annotations, payload)
                 }
                 (None, Some(message)) => {
-                    let key = self.fitting(hint, |key| blob::check(message, key, content))?;
+                    let key =
+                        self.first_matching_key(hint, |key| blob::check(message, key, content))?;
                     let annotations = statement::Annotations::new();
                     (key, Meaning::Signed, annotations, Vec::new())
                 }
@@ -106,7 +109,7 @@ impl TrustMaterial {
             .and_then(|evidence| self.time_of_key(&evidence, key, digest));
         let mut checked = vec!["key", "digest"];
         checked.extend(signed_at.is_some().then_some("log or timestamp"));
-        let accepted = Accepted {
+        let accepted = ValidSignature {
             signer: Signer::Key(key.id().clone()),
             meaning,
             annotations,
@@ -114,12 +117,12 @@ impl TrustMaterial {
             form: BUNDLE,
             checked,
         };
-        Ok(Opened { accepted, payload })
+        Ok(VerifiedSignature { accepted, payload })
     }
 
     /// Returns the first key for which `check` succeeds, or the error with the most information.
     /// The key that `hint` names is tried first.
-    fn fitting(
+    fn first_matching_key(
         &self,
         hint: &KeyId,
         check: impl Fn(&PublicKey) -> Result<(), Rejection>,
@@ -156,7 +159,11 @@ impl TrustMaterial {
         })
     }
 
-    fn by_certificate(&self, bundle: &Bundle, digest: &Digest) -> Result<Opened, Rejection> {
+    fn by_certificate(
+        &self,
+        bundle: &Bundle,
+        digest: &Digest,
+    ) -> Result<VerifiedSignature, Rejection> {
         let bundle = certified::read(bundle)?;
         let claimed = match &bundle.content {
             SignatureContent::DsseEnvelope(envelope) => {
@@ -187,14 +194,14 @@ impl TrustMaterial {
             _ => return Err(Rejection::Unreadable("it has no signed content".to_owned())),
         };
         let accepted = certified_by(held, roots, meaning, annotations, BUNDLE);
-        Ok(Opened { accepted, payload })
+        Ok(VerifiedSignature { accepted, payload })
     }
 
-    fn legacy(&self, raw: &RawSignature, digest: &Digest) -> Result<Accepted, Rejection> {
+    fn legacy(&self, raw: &RawSignature, digest: &Digest) -> Result<ValidSignature, Rejection> {
         let signature = legacy::signature(raw)?;
         let by = |key: &&PublicKey| key.verifies(&raw.bytes, &signature);
         if let Some(key) = self.keys.iter().find(by) {
-            return Ok(Accepted {
+            return Ok(ValidSignature {
                 signer: Signer::Key(key.id().clone()),
                 meaning: Meaning::Signed,
                 annotations: statement::read_simple(&raw.bytes, digest)?,
@@ -223,7 +230,11 @@ impl TrustMaterial {
 
     /// Verifies an attestation of cosign 2. Attestations have their own tag, and an attestation
     /// never counts as a signature.
-    fn legacy_attestation(&self, raw: &RawSignature, digest: &Digest) -> Result<Opened, Rejection> {
+    fn legacy_attestation(
+        &self,
+        raw: &RawSignature,
+        digest: &Digest,
+    ) -> Result<VerifiedSignature, Rejection> {
         legacy::check_annotations(raw)?;
         let envelope: Envelope = json::read(&raw.bytes, "not the JSON of a DSSE envelope")?;
         let (payload, signature) = open(&envelope)?;
@@ -231,7 +242,7 @@ impl TrustMaterial {
         let by = |key: &&PublicKey| key.verifies(&message, &signature);
         let accepted = if let Some(key) = self.keys.iter().find(by) {
             let (meaning, annotations) = statement::read(&payload, digest)?;
-            Accepted {
+            ValidSignature {
                 signer: Signer::Key(key.id().clone()),
                 meaning,
                 annotations,
@@ -260,7 +271,7 @@ impl TrustMaterial {
                 "a signature in the place of attestations of cosign 2".to_owned(),
             ));
         }
-        Ok(Opened { accepted, payload })
+        Ok(VerifiedSignature { accepted, payload })
     }
 
     /// Verifies under each trust root. Returns the roots under which the signature is valid, or the
@@ -269,8 +280,8 @@ impl TrustMaterial {
         &self,
         bundle: &FullBundle,
         artifact: &Artifact<'_>,
-    ) -> Result<(Held, BTreeSet<RootId>), Rejection> {
-        let mut first: Option<Held> = None;
+    ) -> Result<(CertificateResult, BTreeSet<RootId>), Rejection> {
+        let mut first: Option<CertificateResult> = None;
         let mut roots = BTreeSet::new();
         let mut nearest: Option<Rejection> = None;
         for root in &self.roots {
@@ -307,15 +318,15 @@ fn is_foreign(rejection: &Rejection) -> bool {
 }
 
 fn certified_by(
-    held: Held,
+    held: CertificateResult,
     roots: BTreeSet<RootId>,
     meaning: Meaning,
     annotations: statement::Annotations,
     form: &'static str,
-) -> Accepted {
+) -> ValidSignature {
     let mut checked = held.checked;
     checked.push("digest");
-    Accepted {
+    ValidSignature {
         signer: Signer::Identity {
             name: held.name,
             roots,

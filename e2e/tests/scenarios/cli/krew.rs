@@ -11,13 +11,13 @@ use e2e::host::command::Command;
 use e2e::host::file_server::FileServer;
 use e2e::image::Provenance;
 use e2e::tools;
-use e2e::{Output, Tool, Workbench, programs};
+use e2e::{Output, Tool, ToolEnvironment, programs};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// A folder with a release of all platforms, and a home with krew.
 struct Scene {
-    bench: Workbench,
+    bench: ToolEnvironment,
     /// Folder of the archives.
     release: PathBuf,
     archives: Vec<Archive>,
@@ -29,7 +29,7 @@ impl Scene {
     /// Packs `program` for this machine. For other platforms, packs a text instead of a program,
     /// because krew unpacks that file and does not run it.
     async fn new(program: Option<PathBuf>) -> Self {
-        let bench = Workbench::new().unwrap();
+        let bench = ToolEnvironment::new().unwrap();
         let other = bench.folder().join("other");
         fs_err::write(&other, "a program of another platform").unwrap();
         let release = bench.folder().join("release");

@@ -69,12 +69,12 @@ pub(in crate::scenarios) fn write(folder: &Path, files: &[(&str, &str)]) {
 }
 
 /// The plugin and helm in their own folder, with helm and kubectl on PATH.
-struct Desk {
+struct Tools {
     folder: tempfile::TempDir,
     path: PathBuf,
 }
 
-impl Desk {
+impl Tools {
     fn new() -> Self {
         Self {
             folder: tempfile::tempdir().unwrap(),
@@ -110,7 +110,7 @@ fn objects(text: &str) -> usize {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn chart_folder_and_archive_render_like_helm() {
-    let desk = Desk::new();
+    let desk = Tools::new();
     let chart = [
         ("web/Chart.yaml", CHART),
         ("web/values.yaml", VALUES),
@@ -197,7 +197,7 @@ async fn chart_folder_and_archive_render_like_helm() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn chart_for_older_kubernetes_is_rendered_for_its_newest_version() {
-    let desk = Desk::new();
+    let desk = Tools::new();
     let config_map = |name: &str| {
         format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: web}}\n")
     };
@@ -233,7 +233,7 @@ async fn chart_for_older_kubernetes_is_rendered_for_its_newest_version() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kustomization_is_rendered_like_kubectl() {
-    let desk = Desk::new();
+    let desk = Tools::new();
     let web = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\n";
     write(
         desk.folder.path(),

@@ -1,5 +1,5 @@
-//! The external programs of the full image: the pods run git, ssh and helm without permissions, with
-//! a read-only root and with the memory limit of their container.
+//! The external programs of the full image: the pods run git, ssh and helm without permissions,
+//! with a read-only root and with the memory limit of their container.
 
 use e2e::release::NAMESPACE;
 use serde_json::{Value, json};

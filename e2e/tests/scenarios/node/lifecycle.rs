@@ -14,7 +14,7 @@ use super::{CLASS, plugin, publish, start};
 
 /// Time limit of a removal. The namespace controller pauses for minutes if kinds disappear while it
 /// lists them.
-const GONE: Duration = Duration::from_secs(300);
+const REMOVAL_TIMEOUT: Duration = Duration::from_secs(300);
 const GREETING: &str = "apiVersion: v1
 kind: Namespace
 metadata: {name: node-greeting}
@@ -133,7 +133,7 @@ async fn node_release_is_installed_upgraded_and_removed_without_trace() {
     );
     let removed = node.helm(&line, None).await.unwrap();
     removed.success().unwrap();
-    wait::until_true(GONE, "the cluster is as before", || async {
+    wait::until_true(REMOVAL_TIMEOUT, "the cluster is as before", || async {
         let now = objects(cluster).await?;
         let different: Vec<&String> = before
             .keys()

@@ -11,7 +11,7 @@ use crate::scenarios::objects::kubectl;
 const SOON: Duration = Duration::from_secs(20);
 /// Time that is shorter than the lease: a replica that waits for the expiry of the lease fails the
 /// test.
-const AT_ONCE: Duration = Duration::from_secs(8);
+const BEFORE_LEASE_EXPIRY: Duration = Duration::from_secs(8);
 
 /// Returns the number of webhooks in the registrations that have a `caBundle`, and the number of
 /// all webhooks.
@@ -97,13 +97,15 @@ async fn stopped_pod_releases_its_lease_for_the_successor() {
         .unwrap();
     let identity = format!("e2e-{}", webhook.address().port());
     let leads = || async { Ok(holder(&cluster).await == identity) };
-    wait::until_true(AT_ONCE, "it leads", leads).await.unwrap();
+    wait::until_true(BEFORE_LEASE_EXPIRY, "it leads", leads)
+        .await
+        .unwrap();
 
     let status = webhook.stop().await.unwrap();
     assert!(status.success(), "{status}\n{}", webhook.log().unwrap());
     assert_eq!(holder(&cluster).await, "");
     webhook.start().await.unwrap();
-    wait::until_true(AT_ONCE, "it leads again after SIGTERM", leads)
+    wait::until_true(BEFORE_LEASE_EXPIRY, "it leads again after SIGTERM", leads)
         .await
         .unwrap();
 
@@ -111,9 +113,11 @@ async fn stopped_pod_releases_its_lease_for_the_successor() {
     let renewed = "get lease bundle-webhook -n bundle-system -o jsonpath={.spec.acquireTime}";
     let before = kubectl(&cluster, renewed).await;
     webhook.start().await.unwrap();
-    wait::until_true(AT_ONCE, "it leads again after SIGKILL", || async {
-        Ok(kubectl(&cluster, renewed).await != before)
-    })
+    wait::until_true(
+        BEFORE_LEASE_EXPIRY,
+        "it leads again after SIGKILL",
+        || async { Ok(kubectl(&cluster, renewed).await != before) },
+    )
     .await
     .unwrap();
 }
@@ -129,7 +133,7 @@ async fn replica_takes_the_lease_only_after_the_leader_died() {
     let mut first = cluster.start_webhook(short(true)).await.unwrap();
     let identity = |port: u16| format!("e2e-{port}");
     let (leader, cluster) = (identity(first.address().port()), &cluster);
-    wait::until_true(AT_ONCE, "the first leads", || async {
+    wait::until_true(BEFORE_LEASE_EXPIRY, "the first leads", || async {
         Ok(holder(cluster).await == leader)
     })
     .await

@@ -4,7 +4,7 @@
 
 use e2e::host::command::Command;
 use e2e::registry::{RegistryOptions, RegistryProgram};
-use e2e::{Island, Output, Registry, Tool, Workbench};
+use e2e::{IsolatedNetwork, Output, Registry, Tool, ToolEnvironment};
 use serde_json::Value;
 
 const BUNDLE: &str = "\
@@ -34,8 +34,8 @@ spec:
 
 /// Simulated machine with a registry, on which programs are run.
 struct Machine<'a> {
-    bench: &'a Workbench,
-    island: Option<&'a Island>,
+    bench: &'a ToolEnvironment,
+    island: Option<&'a IsolatedNetwork>,
     registry: Registry,
 }
 
@@ -120,7 +120,7 @@ impl Machine<'_> {
 }
 
 async fn carried(program: RegistryProgram) {
-    let bench = Workbench::new().unwrap();
+    let bench = ToolEnvironment::new().unwrap();
     let out_there = Machine {
         registry: bench.registry().await.unwrap(),
         bench: &bench,

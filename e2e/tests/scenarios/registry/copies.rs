@@ -5,17 +5,17 @@ use e2e::host::command::Command;
 use e2e::host::packages;
 use e2e::host::prerequisites::RequiredProgram;
 use e2e::registry::{RegistryOptions, RegistryProgram};
-use e2e::{Output, Registry, Tool, Workbench, bundles};
+use e2e::{Output, Registry, Tool, ToolEnvironment, bundles};
 
 struct Scene {
-    bench: Workbench,
+    bench: ToolEnvironment,
     cncf: Registry,
     crane: Registry,
 }
 
 impl Scene {
     async fn new() -> Self {
-        let bench = Workbench::new().unwrap();
+        let bench = ToolEnvironment::new().unwrap();
         let cncf = bench.registry().await.unwrap();
         let terms = RegistryOptions {
             program: RegistryProgram::WithReferrers,
@@ -85,7 +85,7 @@ impl Scene {
     }
 
     /// Checks that all three signatures at `reference` are valid and that the digest is unchanged.
-    async fn holds(&self, reference: &str, digest: &str) {
+    async fn check_signatures(&self, reference: &str, digest: &str) {
         let found = self.tool(Tool::Crane, &format!("digest {reference}")).await;
         assert_eq!(found, digest, "{reference}");
         self.run_plugin(&format!("verify {reference} --key ours.pub"))
@@ -111,11 +111,11 @@ async fn copies_signatures_of_every_kind_with_the_artifact() {
     scene
         .run_plugin(&format!("copy {reference} {served}"))
         .await;
-    scene.holds(&served, &digest).await;
+    scene.check_signatures(&served, &digest).await;
     scene.run_plugin(&format!("copy {served} web.tar")).await;
     let back = scene.cncf.reference("back/greeting:1.0.0");
     scene.run_plugin(&format!("push web.tar {back}")).await;
-    scene.holds(&back, &digest).await;
+    scene.check_signatures(&back, &digest).await;
     scene
         .run_plugin(&format!("save {reference} --to all.tar"))
         .await;
@@ -131,7 +131,7 @@ async fn copies_signatures_of_every_kind_with_the_artifact() {
         table.contains(&reference) && table.contains(&digest),
         "{table}"
     );
-    scene.holds(&loaded, &digest).await;
+    scene.check_signatures(&loaded, &digest).await;
     // Existing content is not uploaded again.
     let plugin = scene.bench.plugin().await.unwrap();
     let again = scene

@@ -11,7 +11,7 @@ use bundle_oci::blob::{Blob, FilePart};
 use bundle_oci::hash::Hasher;
 use bundle_oci::manifest::{Descriptor, RawManifest};
 use bundle_oci::registry::{Client, ClientOptions, Deadlines, Repository, UploadResult};
-use e2e::Workbench;
+use e2e::ToolEnvironment;
 use e2e::registry::{RegistryOptions, RegistryProgram};
 use futures::StreamExt as _;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -64,7 +64,7 @@ async fn read(client: &Client, from: &Repository, blob: &Blob) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pushes_and_pulls_large_content_with_real_registries() {
-    let bench = Workbench::new().unwrap();
+    let bench = ToolEnvironment::new().unwrap();
     let distribution = bench.registry().await.unwrap();
     let crane = RegistryOptions {
         program: RegistryProgram::Crane,
@@ -98,10 +98,10 @@ async fn pushes_and_pulls_large_content_with_real_registries() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn interrupted_transfer_resumes() {
-    let bench = Workbench::new().unwrap();
+    let bench = ToolEnvironment::new().unwrap();
     let registry = bench.registry().await.unwrap();
     let blob = large(&bench.folder().join("large"));
-    let line = Line::to(registry.host().parse().unwrap()).await;
+    let line = InterruptibleConnection::to(registry.host().parse().unwrap()).await;
     let home: Repository = format!("{}/team/large", line.address).parse().unwrap();
     let client = client();
 
@@ -120,7 +120,7 @@ async fn interrupted_transfer_resumes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lists_documents_of_their_subject() {
-    let bench = Workbench::new().unwrap();
+    let bench = ToolEnvironment::new().unwrap();
     let client = client();
     for program in [RegistryProgram::Distribution, RegistryProgram::Crane] {
         let terms = RegistryOptions {
@@ -169,7 +169,7 @@ async fn lists_documents_of_their_subject() {
 }
 
 /// A connection to a registry that can be interrupted.
-struct Line {
+struct InterruptibleConnection {
     address: SocketAddr,
     /// Number of bytes in both directions.
     carried: Arc<AtomicU64>,
@@ -178,7 +178,7 @@ struct Line {
     task: JoinHandle<()>,
 }
 
-impl Line {
+impl InterruptibleConnection {
     async fn to(registry: SocketAddr) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -215,7 +215,7 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for InterruptibleConnection {
     fn drop(&mut self) {
         self.task.abort();
     }

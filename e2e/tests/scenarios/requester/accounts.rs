@@ -6,7 +6,7 @@ use super::*;
 const USER: &str = "system:serviceaccount:reborn:deployer";
 
 /// Creates namespace and ServiceAccount, with the permissions to deploy and to be impersonated.
-async fn robot(cluster: &Cluster) {
+async fn create_service_account(cluster: &Cluster) {
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "deployer", "namespace": "reborn"}});
     let mut objects = vec![namespace("reborn"), account];
     objects.extend(impersonator("reborn", "deployer"));
@@ -52,7 +52,7 @@ async fn nothing_is_restored_for_a_service_account_that_was_deleted_or_recreated
     let cluster_wide = ["bundle-editor", "bundle-user"]
         .map(|role| binding(&format!("reborn-{role}"), None, role, USER));
     put(&cluster, &cluster_wide).await;
-    robot(&cluster).await;
+    create_service_account(&cluster).await;
     let reference = publish(&cluster, "reborn", &[note("reborn", "one")]).await;
     apply_as_deployer(
         &cluster,
@@ -73,7 +73,7 @@ async fn nothing_is_restored_for_a_service_account_that_was_deleted_or_recreated
 
     let line = "delete namespace reborn --timeout 80s";
     try_kubectl(&cluster, line).await.success().unwrap();
-    robot(&cluster).await;
+    create_service_account(&cluster).await;
     until_departed(&cluster, "was recreated").await;
     take_over(&cluster).await;
 }

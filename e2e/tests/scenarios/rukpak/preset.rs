@@ -19,14 +19,15 @@ use crate::scenarios::objects::{
 const LONG: Duration = Duration::from_secs(90);
 const POD: &str = "system:serviceaccount:rukpak-system:bundle-webhook";
 
-/// A client that knows only the names of RukPak, and resolves `core.rukpak-system.svc` to the process.
-struct Script<'a> {
+/// A client that knows only the names of RukPak, and resolves `core.rukpak-system.svc` to the
+/// process.
+struct RukPakClient<'a> {
     cluster: &'a Cluster,
     webhook: &'a Webhook,
     token: String,
 }
 
-impl<'a> Script<'a> {
+impl<'a> RukPakClient<'a> {
     async fn new(cluster: &'a Cluster, webhook: &'a Webhook) -> Self {
         kubectl(cluster, "create serviceaccount ci -n default").await;
         for role in [
@@ -125,7 +126,7 @@ async fn client_of_rukpak_uploads_downloads_and_follows_the_authority() {
     // Like `rukpakctl run`, the scenario sets the digest of the folder as a label of the template.
     let mut combo = deployment("combo", PLAIN, &json!({"type": "upload", "upload": {}}));
     combo["spec"]["template"]["metadata"]["labels"]["bundleDigest"] = json!("7fdb455bf7");
-    let script = Script::new(&cluster, &webhook).await;
+    let script = RukPakClient::new(&cluster, &webhook).await;
     // Only the requester of a Bundle can upload its content, so the ServiceAccount creates the
     // BundleDeployment.
     let ci = cluster.service_account_kubeconfig("default", "ci").await;

@@ -3,18 +3,18 @@
 
 use e2e::host::command::Command;
 use e2e::sigstore::{PERSON_ISSUER, WORKFLOW, WORKFLOW_ISSUER, workflow};
-use e2e::{Output, Tool, Workbench};
+use e2e::{Output, Tool, ToolEnvironment};
 use serde_json::Value;
 
 const FILE: &str = "web.tar";
 
 struct Scene {
-    bench: Workbench,
+    bench: ToolEnvironment,
 }
 
 impl Scene {
     async fn new() -> Self {
-        let bench = Workbench::new().unwrap();
+        let bench = ToolEnvironment::new().unwrap();
         fs_err::write(bench.folder().join(FILE), "content of a file").unwrap();
         fs_err::write(bench.folder().join("other.tar"), "content of another").unwrap();
         let scene = Self { bench };

@@ -6,14 +6,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use e2e::host::command::Command;
 use e2e::sigstore::{PERSON_ISSUER, Sigstore, WORKFLOW, WORKFLOW_ISSUER, workflow};
-use e2e::{Output, Tool, Workbench};
+use e2e::{Output, Tool, ToolEnvironment};
 use serde_json::{Value, json};
 
 const FILE: &str = "artifact.txt";
 const DIGEST: &str = "sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
 
 struct Scene {
-    bench: Workbench,
+    bench: ToolEnvironment,
     sigstore: Sigstore,
 }
 
@@ -52,7 +52,7 @@ impl Scene {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn bundles_of_files_pass_between_cosign_and_the_conformance_executable() {
-    let bench = Workbench::new().unwrap();
+    let bench = ToolEnvironment::new().unwrap();
     let sigstore = bench.sigstore().await.unwrap();
     let mut scene = Scene { bench, sigstore };
     fs_err::write(scene.bench.folder().join(FILE), "hello").unwrap();

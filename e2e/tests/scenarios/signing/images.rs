@@ -4,18 +4,18 @@
 
 use e2e::registry::{RegistryOptions, RegistryProgram};
 use e2e::sigstore::{PERSON_ISSUER, Sigstore, WORKFLOW, WORKFLOW_ISSUER, person, workflow};
-use e2e::{Output, Registry, Tool, Workbench, bundles};
+use e2e::{Output, Registry, Tool, ToolEnvironment, bundles};
 use serde_json::json;
 
 pub(super) struct Scene {
-    pub(super) bench: Workbench,
+    pub(super) bench: ToolEnvironment,
     pub(super) registry: Registry,
     pub(super) pinned: String,
 }
 
 impl Scene {
     pub(super) async fn new(program: RegistryProgram) -> Self {
-        let bench = Workbench::new().unwrap();
+        let bench = ToolEnvironment::new().unwrap();
         let terms = RegistryOptions {
             program,
             ..RegistryOptions::default()

@@ -6,20 +6,20 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use e2e::host::command::Command;
-use e2e::{Output, Registry, Sigstore, Tool, Workbench, bundles, wait};
+use e2e::{Output, Registry, Sigstore, Tool, ToolEnvironment, bundles, wait};
 
 const WHO: &str = "ana@example.com";
 const LONG: Duration = Duration::from_secs(60);
 
 struct Scene {
-    bench: Workbench,
+    bench: ToolEnvironment,
     registry: Registry,
     sigstore: Sigstore,
 }
 
 impl Scene {
     async fn new() -> Self {
-        let bench = Workbench::new().unwrap();
+        let bench = ToolEnvironment::new().unwrap();
         Self {
             registry: bench.registry().await.unwrap(),
             sigstore: bench.sigstore().await.unwrap(),
@@ -79,7 +79,7 @@ async fn text_of(file: &Path) -> String {
 
 /// Creates a replacement for xdg-open that records the URL. Returns its folder, and the file with
 /// the URL.
-fn opener(bench: &Workbench) -> (PathBuf, PathBuf) {
+fn opener(bench: &ToolEnvironment) -> (PathBuf, PathBuf) {
     let (folder, note) = (bench.folder().join("bin"), bench.folder().join("address"));
     fs_err::create_dir(&folder).unwrap();
     let program = folder.join("xdg-open");

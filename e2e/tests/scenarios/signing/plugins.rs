@@ -2,17 +2,17 @@
 //! with real cosign 3, and each program verifies the signatures of the other program.
 
 use e2e::host::command;
-use e2e::{Output, Registry, Tool, Workbench, bundles, tools};
+use e2e::{Output, Registry, Tool, ToolEnvironment, bundles, tools};
 
 struct Scene {
-    bench: Workbench,
+    bench: ToolEnvironment,
     registry: Registry,
     path: String,
 }
 
 impl Scene {
     async fn new() -> Self {
-        let bench = Workbench::new().unwrap();
+        let bench = ToolEnvironment::new().unwrap();
         let plugins = tokio::task::spawn_blocking(|| tools::folder(&[Tool::KmsPlugin]));
         let plugins = plugins.await.unwrap().unwrap();
         let scene = Self {

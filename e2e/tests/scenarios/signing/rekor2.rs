@@ -7,12 +7,12 @@ use e2e::registry::{RegistryOptions, RegistryProgram};
 use e2e::sigstore::{
     PERSON_ISSUER, Sigstore, TiledLog, WORKFLOW, WORKFLOW_ISSUER, person, workflow,
 };
-use e2e::{Output, Registry, Tool, Workbench, bundles};
+use e2e::{Output, Registry, Tool, ToolEnvironment, bundles};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 struct Scene {
-    bench: Workbench,
+    bench: ToolEnvironment,
     sigstore: Sigstore,
     log: TiledLog,
     registry: Registry,
@@ -21,7 +21,7 @@ struct Scene {
 
 impl Scene {
     async fn new(program: RegistryProgram) -> Self {
-        let bench = Workbench::new().unwrap();
+        let bench = ToolEnvironment::new().unwrap();
         let terms = RegistryOptions {
             program,
             ..RegistryOptions::default()

@@ -2,11 +2,11 @@
 //! with it, and verify their signatures offline.
 
 use e2e::sigstore::{Clocks, PERSON_ISSUER, Sigstore, WORKFLOW, WORKFLOW_ISSUER, person, workflow};
-use e2e::{Output, Registry, Tool, Workbench, bundles};
+use e2e::{Output, Registry, Tool, ToolEnvironment, bundles};
 use serde_json::Value;
 
 struct Scene {
-    bench: Workbench,
+    bench: ToolEnvironment,
     sigstore: Sigstore,
     pinned: String,
     _registry: Registry,
@@ -14,7 +14,7 @@ struct Scene {
 
 impl Scene {
     async fn new() -> Self {
-        let bench = Workbench::new().unwrap();
+        let bench = ToolEnvironment::new().unwrap();
         let registry = bench.registry().await.unwrap();
         let sigstore = bench.sigstore().await.unwrap();
         bundles::greeting(&bench.folder().join("bundle"), "1.0.0", None).unwrap();

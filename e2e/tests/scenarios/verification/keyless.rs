@@ -3,7 +3,7 @@
 
 use e2e::registry::{RegistryOptions, RegistryProgram};
 use e2e::sigstore::{PERSON_ISSUER, Sigstore, WORKFLOW, WORKFLOW_ISSUER, person, workflow};
-use e2e::{Output, Registry, Tool, Workbench, bundles};
+use e2e::{Output, Registry, Tool, ToolEnvironment, bundles};
 use serde_json::Value;
 
 /// Version of cosign, and the format that this version writes.
@@ -27,7 +27,7 @@ enum SignatureLocation {
 }
 
 struct Scene {
-    bench: Workbench,
+    bench: ToolEnvironment,
     sigstore: Sigstore,
     with_api: Registry,
     without_api: Registry,
@@ -35,7 +35,7 @@ struct Scene {
 
 impl Scene {
     async fn new() -> Self {
-        let bench = Workbench::new().unwrap();
+        let bench = ToolEnvironment::new().unwrap();
         let terms = RegistryOptions {
             program: RegistryProgram::WithReferrers,
             ..RegistryOptions::default()
@@ -138,7 +138,7 @@ impl Scene {
 
     /// Returns `true` if the content has referrers in the API, and the tags that begin with its
     /// digest.
-    async fn places(&self, pinned: &str) -> (bool, Vec<String>) {
+    async fn signature_locations(&self, pinned: &str) -> (bool, Vec<String>) {
         let (name, digest) = pinned.split_once('@').unwrap();
         let (host, repository) = name.split_once('/').unwrap();
         let repository = repository.split(':').next().unwrap();
@@ -184,7 +184,7 @@ async fn verifies_each_cosign_version_signer_and_location() {
                 .to_lowercase();
                 let pinned = scene.pushed(place, &name).await;
                 scene.sign(cosign, place, claims.as_ref(), &pinned).await;
-                let (by_api, tags) = scene.places(&pinned).await;
+                let (by_api, tags) = scene.signature_locations(&pinned).await;
                 assert_eq!(by_api, place == SignatureLocation::Api, "{name}");
                 let expected: &[&str] = match (place, cosign) {
                     (SignatureLocation::Api, _) => &[],

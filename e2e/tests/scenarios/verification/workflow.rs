@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 const LONG: Duration = Duration::from_secs(60);
 /// Time limit for changes that watches report. This time is shorter than the interval between reads
 /// of Secrets and ConfigMaps.
-const BY_WATCH: Duration = Duration::from_secs(10);
+const WATCH_TIMEOUT: Duration = Duration::from_secs(10);
 
 struct Scene {
     cluster: Cluster,
@@ -262,9 +262,9 @@ async fn admits_and_installs_only_content_signed_by_the_workflow() {
         .require(&format!("https://github.com/{elsewhere}"))
         .await;
     scene
-        .until_refused(BY_WATCH, &by_three, "BUNDLE-TRUST-002")
+        .until_refused(WATCH_TIMEOUT, &by_three, "BUNDLE-TRUST-002")
         .await;
-    scene.until_admitted(BY_WATCH, &wrong_workflow).await;
+    scene.until_admitted(WATCH_TIMEOUT, &wrong_workflow).await;
     scene
         .apply(&json!({
             "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
@@ -280,12 +280,12 @@ async fn admits_and_installs_only_content_signed_by_the_workflow() {
 
     // The ConfigMap gets another trust root, so results with the first trust root become invalid.
     scene.require(WORKFLOW).await;
-    scene.until_admitted(BY_WATCH, &by_three).await;
+    scene.until_admitted(WATCH_TIMEOUT, &by_three).await;
     scene.trust(&root(&scene.others)).await;
     scene
-        .until_refused(BY_WATCH, &by_three, "BUNDLE-TRUST-002")
+        .until_refused(WATCH_TIMEOUT, &by_three, "BUNDLE-TRUST-002")
         .await;
-    scene.until_admitted(BY_WATCH, &foreign).await;
+    scene.until_admitted(WATCH_TIMEOUT, &foreign).await;
 
     // The trust root expires soon. After the expiry, the policy reports the time and rejects all
     // content that it matches.
@@ -302,7 +302,7 @@ async fn admits_and_installs_only_content_signed_by_the_workflow() {
     assert!(reported.contains("it has expired"), "{reported}");
     assert!(jiff::Timestamp::now() > end);
     scene
-        .until_refused(BY_WATCH, &foreign, "it has expired")
+        .until_refused(WATCH_TIMEOUT, &foreign, "it has expired")
         .await;
     scene
         .cluster
@@ -312,6 +312,6 @@ async fn admits_and_installs_only_content_signed_by_the_workflow() {
         .success()
         .unwrap();
     scene
-        .until_refused(BY_WATCH, &foreign, "does not exist")
+        .until_refused(WATCH_TIMEOUT, &foreign, "does not exist")
         .await;
 }

@@ -61,7 +61,7 @@ fn output_of(output: Option<&[u8]>) -> CommandOutput<'_> {
 
 /// Reads the content at `path`, adds a missing `bundle.yaml`, and renders charts for `target`.
 pub(crate) fn read(path: &Path, known: &FallbackMetadata, target: &RenderTarget) -> Outcome<Input> {
-    let mut files = gather(path)?;
+    let mut files = read_files(path)?;
     match files.get(package::FILE) {
         // The errors of an invalid `bundle.yaml` are reported later, together with all other
         // errors.
@@ -70,7 +70,7 @@ pub(crate) fn read(path: &Path, known: &FallbackMetadata, target: &RenderTarget)
                 check_metadata(&package, known)?;
             }
         }
-        None => complete(&mut files, known, path)?,
+        None => add_metadata(&mut files, known, path)?,
     }
     let output = run_command(&files, target)?;
     if output.is_none() {
@@ -111,7 +111,7 @@ fn run_command(files: &Files, target: &RenderTarget) -> Outcome<Option<Vec<u8>>>
 }
 
 /// Returns the files at `path`. A kustomization is rendered.
-pub(crate) fn gather(path: &Path) -> Outcome<Files> {
+pub(crate) fn read_files(path: &Path) -> Outcome<Files> {
     let limits = Limits::default();
     if path.is_file() {
         let files = bundle_oci::chart::read(path, &limits)?;
@@ -148,11 +148,13 @@ fn empty_folders(path: &Path, files: &mut Files) {
 
 /// Adds a `bundle.yaml` if the content has none. The values come from the metadata of the content
 /// and the flags.
-fn complete(files: &mut Files, known: &FallbackMetadata, path: &Path) -> Outcome {
-    let package = described(files, known).map_err(|missing| match missing {
-        MetadataError::Unnamed(findings) if !files.is_empty() => located(findings, path),
-        MetadataError::Unnamed(_) => no_content(),
-        MetadataError::Wrong(findings) => located(findings, path),
+fn add_metadata(files: &mut Files, known: &FallbackMetadata, path: &Path) -> Outcome {
+    let package = package_metadata(files, known).map_err(|missing| match missing {
+        MetadataError::MissingNameOrVersion(findings) if !files.is_empty() => {
+            located(findings, path)
+        }
+        MetadataError::MissingNameOrVersion(_) => no_content(),
+        MetadataError::Invalid(findings) => located(findings, path),
     })?;
     files.insert(package::FILE.to_owned(), package.to_yaml().into_bytes());
     Ok(())
@@ -170,15 +172,18 @@ fn no_content() -> Findings {
 /// Reason why no `bundle.yaml` can be written.
 pub(crate) enum MetadataError {
     /// Name or version are missing.
-    Unnamed(Findings),
+    MissingNameOrVersion(Findings),
     /// The metadata is invalid.
-    Wrong(Findings),
+    Invalid(Findings),
 }
 
 /// Returns the package metadata for these files, from the content, the flags and the defaults.
-pub(crate) fn described(files: &Files, known: &FallbackMetadata) -> Result<Package, MetadataError> {
-    let wrong = MetadataError::Wrong;
-    let flag = |flag: &str, finding: Finding| MetadataError::Wrong(finding.at_field(flag).into());
+pub(crate) fn package_metadata(
+    files: &Files,
+    known: &FallbackMetadata,
+) -> Result<Package, MetadataError> {
+    let wrong = MetadataError::Invalid;
+    let flag = |flag: &str, finding: Finding| MetadataError::Invalid(finding.at_field(flag).into());
     let Some(mut package) = format::describe(files).map_err(wrong)? else {
         let default = known.default.as_ref();
         let name = known.name.as_ref().or(default.map(|(name, _)| name));
@@ -187,7 +192,7 @@ pub(crate) fn described(files: &Files, known: &FallbackMetadata) -> Result<Packa
             .as_ref()
             .or(default.map(|(_, version)| version));
         let (Some(name), Some(version)) = (name, version) else {
-            return Err(MetadataError::Unnamed(
+            return Err(MetadataError::MissingNameOrVersion(
                 Finding::error(
                     codes::format::BAD_PACKAGE,
                     "bundle.yaml is missing, so the bundle has neither name nor version",

@@ -63,7 +63,7 @@ struct Registration {
 }
 
 /// Returns the error for a content service that was not found.
-pub(super) fn unknown(message: impl Into<String>, hint: &str) -> Failure {
+pub(super) fn not_found_error(message: impl Into<String>, hint: &str) -> Failure {
     Finding::error(codes::cluster::NO_CONTENT_SERVICE, message)
         .hint(hint)
         .into()
@@ -85,13 +85,13 @@ impl ContentAddress {
             // permission to read the registration can therefore use the command.
             Ok(None) | Err(Failure::Server(_)) if !is_needed => Registration::default(),
             Ok(None) => {
-                return Err(unknown(
+                return Err(not_found_error(
                     format!("the cluster {} has no bundle-webhook", cluster.name),
                     "install it with `kubectl bundle install`, or select another cluster with --context",
                 ));
             }
             Err(Failure::Server(status)) => {
-                return Err(unknown(
+                return Err(not_found_error(
                     format!(
                         "cannot read the certificate authority of bundle-webhook: {}",
                         status.message
@@ -103,7 +103,7 @@ impl ContentAddress {
         };
         let authorities = from_flag.unwrap_or_else(|| registration.authorities.clone());
         if authorities.is_empty() {
-            return Err(unknown(
+            return Err(not_found_error(
                 "the registration of bundle-webhook has no certificate authority yet",
                 "wait until bundle-webhook is ready: kubectl bundle doctor",
             ));
@@ -134,7 +134,7 @@ impl Cluster {
 impl Registration {
     async fn read(cluster: &Cluster) -> Outcome<Option<Self>> {
         let api: Api<ValidatingWebhookConfiguration> = Api::all(cluster.client.clone());
-        let found = cluster.ask(ByName(&api).get_opt(WEBHOOK)).await?;
+        let found = cluster.send(ByName(&api).get_opt(WEBHOOK)).await?;
         let Some(webhook) = found.and_then(|found| found.webhooks?.into_iter().next()) else {
             return Ok(None);
         };
@@ -152,7 +152,7 @@ impl Registration {
         let (namespace, name) = match self.service {
             Some(found) => found,
             None if is_read => {
-                return Err(unknown(
+                return Err(not_found_error(
                     "the API server calls bundle-webhook at a URL and not in pods",
                     "pass the URL of its content service with --content-url",
                 ));
@@ -162,7 +162,7 @@ impl Registration {
         let namespace = match &settings.system_namespace {
             Some(namespace) => namespace.clone(),
             None => KubeName::parse(NameKind::Label, &namespace).map_err(|why| {
-                unknown(
+                not_found_error(
                     format!("the registration of bundle-webhook has an invalid namespace: {why}"),
                     "find the cause with `kubectl bundle doctor`",
                 )
@@ -182,7 +182,7 @@ impl PodService {
     /// leader has content, and most users have no permission to read which pod is the leader.
     pub(super) async fn pods(&self, cluster: &Cluster) -> Outcome<Vec<WebhookPod>> {
         let services: Api<Service> = Api::namespaced(cluster.client.clone(), &self.namespace);
-        let service = cluster.ask(ByName(&services).get(&self.name)).await?;
+        let service = cluster.send(ByName(&services).get(&self.name)).await?;
         let selector = service.spec.and_then(|spec| spec.selector);
         let selector: Vec<String> = selector
             .unwrap_or_default()
@@ -190,7 +190,7 @@ impl PodService {
             .map(|(label, value)| format!("{label}={value}"))
             .collect();
         if selector.is_empty() {
-            return Err(unknown(
+            return Err(not_found_error(
                 format!("Service {} selects no pods", self.host()),
                 "pass the URL of the content service with --content-url",
             ));
@@ -199,7 +199,7 @@ impl PodService {
         let parameters = ListParams::default()
             .labels(&selector.join(","))
             .limit(MAX_PODS);
-        let list = cluster.ask(pods.list(&parameters)).await?;
+        let list = cluster.send(pods.list(&parameters)).await?;
         let mut found: Vec<_> = list
             .items
             .iter()
@@ -216,10 +216,10 @@ impl PodService {
             })
         });
         let pods: Vec<_> = cluster
-            .ask(std::future::ready(urls.collect::<kube::Result<_>>()))
+            .send(std::future::ready(urls.collect::<kube::Result<_>>()))
             .await?;
         if pods.is_empty() {
-            return Err(unknown(
+            return Err(not_found_error(
                 format!("no pod of Service {} is running", self.host()),
                 "find the cause with `kubectl bundle doctor`",
             ));

@@ -13,7 +13,7 @@ use kube::client::{Body, ConfigExt as _};
 use kube::config::AuthInfo;
 use tower::{BoxError, Layer as _, ServiceExt as _};
 
-use crate::cluster::config::choose;
+use crate::cluster::config::select_cluster;
 use crate::cluster::{Cluster, KubeSettings};
 use crate::failure::{Failure, Outcome};
 
@@ -61,7 +61,7 @@ async fn request_token(
             .map_err(kube::Error::HttpError)?;
         cluster.client.request::<TokenRequest>(request).await
     };
-    let status = cluster.ask(sent).await?.status;
+    let status = cluster.send(sent).await?.status;
     let token = status.map(|status| status.token).unwrap_or_default();
     let header = HeaderValue::from_str(&format!("Bearer {token}"));
     let mut header = header.map_err(|error| {
@@ -81,7 +81,7 @@ pub(super) async fn token(settings: &KubeSettings) -> Outcome<HeaderValue> {
     if let Some(authorization) = &settings.authorization {
         return Ok(authorization.clone());
     }
-    let config = choose(settings).await?.config;
+    let config = select_cluster(settings).await?.config;
     // Impersonation is set by a flag, or by the user in the kubeconfig.
     if let Some(user) = impersonated(&config.auth_info) {
         return Err(no_token(&format!(

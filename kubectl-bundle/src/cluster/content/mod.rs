@@ -1,5 +1,5 @@
-//! Client of the content service of bundle-webhook: uploads and downloads of the content of Bundles.
-//! Only the leader has content, so all pods are tried until one responds.
+//! Client of the content service of bundle-webhook: uploads and downloads of the content of
+//! Bundles. Only the leader has content, so all pods are tried until one responds.
 
 mod address;
 mod caller;
@@ -35,14 +35,14 @@ pub(crate) use caller::act_as;
 /// 15 s.
 const SEARCH_TIMEOUT: Duration = Duration::from_secs(60);
 /// Pause between two attempts.
-const PAUSE: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Number of rounds that end with a failed connection, after which the command fails. In one round,
 /// the command tries every pod.
 const MAX_FAILURES: u32 = 3;
 /// Time limit of a connection, and of a response without its content.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum time between two chunks of a download. After this time, the download fails.
-const STALL: Duration = Duration::from_secs(30);
+const CHUNK_TIMEOUT: Duration = Duration::from_secs(30);
 /// Minimum rate of an upload, in bytes per second. The pod requires the same rate.
 const MIN_RATE: u64 = 32 << 10;
 /// Maximum number of bytes of an error response that are read.
@@ -98,7 +98,7 @@ struct ContentResponse {
 /// Reason why a pod did not respond.
 enum AttemptError {
     /// This pod cannot respond now. Another pod or a later attempt can succeed.
-    Busy(Failure),
+    Unavailable(Failure),
     /// The connection failed.
     Unreachable(Failure),
 }
@@ -157,7 +157,7 @@ impl ContentService {
             return Err(rejection(status, &text, "downloaded").into());
         }
         let expected = entity_digest(&response);
-        let stored = archive_file::store(pieces(response), file).await;
+        let stored = archive_file::store(body_chunks(response), file).await;
         drop(connection);
         let (_, stored) = stored.map_err(|error| match error {
             StoreError::Stream(failure) => failure,
@@ -205,17 +205,17 @@ impl ContentService {
                 }
             }
             let (failure, is_final) = match last {
-                Some(AttemptError::Busy(failure)) => (failure, false),
+                Some(AttemptError::Unavailable(failure)) => (failure, false),
                 Some(AttemptError::Unreachable(failure)) => {
                     failures += 1;
                     (failure, failures >= MAX_FAILURES)
                 }
-                None => return Err(not_reached("bundle-webhook has no pods").into()),
+                None => return Err(unreachable_error("bundle-webhook has no pods").into()),
             };
-            if is_final || Instant::now() + PAUSE > deadline {
+            if is_final || Instant::now() + RETRY_INTERVAL > deadline {
                 return Err(failure);
             }
-            sleep(PAUSE).await;
+            sleep(RETRY_INTERVAL).await;
         }
     }
 
@@ -288,7 +288,7 @@ impl ContentService {
                 return Ok(Err(AttemptError::Unreachable(failure)));
             }
             Err(_) => {
-                let finding = not_reached(format!("{name} did not respond within {limit:?}"));
+                let finding = unreachable_error(format!("{name} did not respond within {limit:?}"));
                 return Ok(Err(AttemptError::Unreachable(finding.into())));
             }
         };
@@ -296,8 +296,8 @@ impl ContentService {
         let is_busy = status == StatusCode::SERVICE_UNAVAILABLE;
         if is_busy || status == StatusCode::TOO_MANY_REQUESTS {
             let text = message(response).await;
-            let finding = not_reached(format!("{name} cannot respond now: {text}"));
-            return Ok(Err(AttemptError::Busy(finding.into())));
+            let finding = unreachable_error(format!("{name} cannot respond now: {text}"));
+            return Ok(Err(AttemptError::Unavailable(finding.into())));
         }
         Ok(Ok(ContentResponse {
             response,
@@ -322,7 +322,7 @@ fn invalid_authority(error: &reqwest::Error) -> Failure {
     )
 }
 
-fn not_reached(message: impl Into<String>) -> Finding {
+fn unreachable_error(message: impl Into<String>) -> Finding {
     Finding::error(codes::cluster::CONTENT_UNREACHABLE, message)
         .hint("try again; `kubectl bundle doctor` checks bundle-webhook")
 }
@@ -334,7 +334,7 @@ async fn unreachable(
     connection: Option<PortForward>,
     error: &reqwest::Error,
 ) -> Failure {
-    let finding = not_reached(format!("{name} is unreachable"));
+    let finding = unreachable_error(format!("{name} is unreachable"));
     let ended = match connection {
         Some(connection) => connection.failure().await,
         None => None,
@@ -370,7 +370,7 @@ fn rejection(status: StatusCode, text: &str, done: &str) -> Finding {
 async fn message(mut response: Response) -> String {
     let mut text = Vec::new();
     while text.len() < MAX_MESSAGE
-        && let Ok(Ok(Some(chunk))) = timeout(STALL, response.chunk()).await
+        && let Ok(Ok(Some(chunk))) = timeout(CHUNK_TIMEOUT, response.chunk()).await
     {
         text.extend_from_slice(&chunk);
     }
@@ -389,16 +389,16 @@ fn entity_digest(response: &Response) -> Option<Digest> {
 
 /// Returns the chunks of the body. Fails if the body exceeds the size limit for the content of a
 /// bundle.
-fn pieces(response: Response) -> impl Stream<Item = Result<Bytes, Failure>> {
+fn body_chunks(response: Response) -> impl Stream<Item = Result<Bytes, Failure>> {
     // Compressed content is at most slightly larger than its tar.
     let most = Limits::default().total + (1 << 20);
     stream::try_unfold(
         (response, 0_u64),
         move |(mut response, received)| async move {
             let ended = |error: &dyn std::error::Error| {
-                Failure::caused(not_reached("the download was interrupted"), error)
+                Failure::caused(unreachable_error("the download was interrupted"), error)
             };
-            let piece = timeout(STALL, response.chunk()).await;
+            let piece = timeout(CHUNK_TIMEOUT, response.chunk()).await;
             let piece = piece.map_err(|error| ended(&error))?;
             let Some(piece) = piece.map_err(|error| ended(&error.without_url()))? else {
                 return Ok(None);
@@ -446,7 +446,7 @@ mod tests {
         let forbidden =
             "ana must have permission update on /uploads/web.tgz: bind ClusterRole bundle-uploader";
         let failures = [
-            not_reached("bundle-webhook is unreachable"),
+            unreachable_error("bundle-webhook is unreachable"),
             rejection(StatusCode::FORBIDDEN, forbidden, "uploaded"),
             rejection(StatusCode::CONFLICT, conflict, "uploaded"),
             rejection(

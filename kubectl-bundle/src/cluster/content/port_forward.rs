@@ -99,7 +99,7 @@ async fn upgrade(cluster: &Cluster, path: &str) -> Outcome<impl AsyncRead + Asyn
         .header(header::SEC_WEBSOCKET_KEY, &key)
         .body(Body::empty())
         .map_err(|error| invalid(&error))?;
-    let response = cluster.ask(cluster.client.send(request)).await?;
+    let response = cluster.send(cluster.client.send(request)).await?;
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         return Err(rejected(response)
             .await

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bundle_api::names;
 use bundle_core::diagnostic::{Severity, codes};
-use bundle_core::package::{Facts, Format};
+use bundle_core::package::{Format, PackageDescription};
 use bundle_core::reference::{PinnedReference, Reference};
 use bundle_oci::registry::{Client, RegistryError};
 use bundle_trust::proof_annotation;
@@ -128,7 +128,12 @@ impl BundleContent {
 
     /// Sets image, pull secret and class in `kept`, the spec of a Bundle that is applied. `before`
     /// is the spec of the existing object. The image is `described`.
-    pub(super) async fn put(&self, described: &ResolvedImage, before: &Value, kept: &mut Value) {
+    pub(super) async fn set_bundle_spec(
+        &self,
+        described: &ResolvedImage,
+        before: &Value,
+        kept: &mut Value,
+    ) {
         let mut image = json!({"ref": described.reference});
         let secret = match &self.pull_secret {
             Setting::Keep => kept.pointer("/source/image/pullSecret").cloned(),
@@ -139,12 +144,12 @@ impl BundleContent {
             image["pullSecret"] = secret;
         }
         kept["source"] = json!({"type": "image", "image": image});
-        self.put_class(described, before, kept).await;
+        self.set_class(described, before, kept).await;
     }
 
     /// Sets class and template of `spec`, the spec of the BundleDeployment `name`. Returns the
     /// metadata of the BundleDeployment.
-    pub(super) async fn put_template(
+    pub(super) async fn set_template(
         &self,
         described: &ResolvedImage,
         name: &str,
@@ -153,9 +158,9 @@ impl BundleContent {
     ) -> Value {
         let empty = Value::Null;
         let old = before.map_or(&empty, |before| &before["spec"]);
-        self.put_class(described, old, spec).await;
+        self.set_class(described, old, spec).await;
         let (old, bundle) = (&old["template"]["spec"], &mut spec["template"]["spec"]);
-        self.put(described, old, bundle).await;
+        self.set_bundle_spec(described, old, bundle).await;
         described.metadata(name, before, "/spec/template/spec/source/image/ref")
     }
 
@@ -167,7 +172,9 @@ impl BundleContent {
         let request = Box::pin(async {
             let client = registry::client(&self.registry).ok()?;
             let manifest = client.manifest(described.pinned.as_ref()?).await.ok()?;
-            Facts::from_annotations(&manifest.annotations).ok()?.format
+            PackageDescription::from_annotations(&manifest.annotations)
+                .ok()?
+                .format
         });
         let answer = async {
             let answer = tokio::time::timeout(FORMAT_TIMEOUT, request).await;
@@ -176,15 +183,15 @@ impl BundleContent {
         *described.format.get_or_init(|| answer).await
     }
 
-    /// Sets the class. See the function [`put_class`].
-    pub(super) async fn put_class(
+    /// Sets the class. See the function [`set_class`].
+    pub(super) async fn set_class(
         &self,
         described: &ResolvedImage,
         before: &Value,
-        kept: &mut Value,
+        spec: &mut Value,
     ) {
         let format = async || self.format(described).await;
-        put_class(self.class.as_deref(), before, kept, format).await;
+        put_class(self.class.as_deref(), before, spec, format).await;
     }
 }
 

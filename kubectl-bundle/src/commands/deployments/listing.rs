@@ -84,7 +84,7 @@ pub(super) fn last_corrections(events: Vec<Event>, now: Timestamp) -> Vec<String
     corrections
         .into_iter()
         .map(|(at, message)| {
-            let ago = age::short(now.as_second() - at.as_second());
+            let ago = age::format(now.as_second() - at.as_second());
             format!("{ago} ago: {message}")
         })
         .collect()
@@ -202,7 +202,7 @@ pub(super) fn bundles(items: &[Bundle], now: Timestamp) -> Table {
 
 fn age_of(created: Option<&Time>, now: Timestamp) -> String {
     created
-        .map(|created| age::short(now.as_second() - created.0.as_second()))
+        .map(|created| age::format(now.as_second() - created.0.as_second()))
         .unwrap_or_default()
 }
 

@@ -52,7 +52,7 @@ pub(super) async fn bundles(cluster: &Cluster, item: &BundleDeployment) -> Outco
         names::LABEL_OWNER_NAME
     ));
     let api: Api<Bundle> = Api::all(cluster.client.clone());
-    let list = cluster.ask(api.list(&parameters)).await?;
+    let list = cluster.send(api.list(&parameters)).await?;
     let mut bundles = list.items;
     for one in numbered(item) {
         let name = Some(&one.revision.bundle);

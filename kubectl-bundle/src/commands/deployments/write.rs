@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::state::prediction::Goal;
 use super::state::waiting;
-use crate::cluster::apply::{AppliedObject, Change, DryRun};
+use crate::cluster::apply::{AppliedObject, ApplyResult, DryRun};
 use crate::cluster::managed_fields::differences;
 use crate::cluster::wait::Wait;
 use crate::cluster::{Cluster, KubeSettings};
@@ -127,7 +127,12 @@ impl WriteSettings {
     {
         if self.dry_run == DryRun::Client {
             let object = compose(ui, None).await;
-            self.print::<K>(ui, &object, name, word.unwrap_or(Change::Created.word()))?;
+            self.print::<K>(
+                ui,
+                &object,
+                name,
+                word.unwrap_or(ApplyResult::Created.word()),
+            )?;
             return Ok(None);
         }
         let written = self.send::<K>(ui, name, self.dry_run, compose).await?;
@@ -137,7 +142,7 @@ impl WriteSettings {
             metadata.remove("managedFields");
         }
         let change = applied.change();
-        let word = word.filter(|_| change == Change::Configured);
+        let word = word.filter(|_| change == ApplyResult::Configured);
         self.print::<K>(ui, &shown, name, word.unwrap_or(change.word()))?;
         if let Some(before) = &applied.before {
             for line in differences("spec", &before["spec"], &applied.after["spec"]) {

@@ -142,7 +142,7 @@ fn token_source(args: &KeylessFlags, environment: &Environment) -> Outcome<Token
             let why = "a login is not necessary with a token";
             return Err(invalid_flag("--fulcio-auth-flow", why).into());
         }
-        (Some(given), _) => TokenSource::Given(given.clone().into()),
+        (Some(given), _) => TokenSource::Flag(given.clone().into()),
         (None, Some(AuthFlow::Normal)) => TokenSource::Login(LoginKind::Browser(opener())),
         (None, Some(AuthFlow::Device)) => TokenSource::Login(LoginKind::Device),
         (None, None) if there.is_none() && environment.is_attended() => match opener() {

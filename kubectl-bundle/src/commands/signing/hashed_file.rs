@@ -19,7 +19,7 @@ const MAX_IN_MEMORY: u64 = 32 << 20;
 /// cosign signs for an image, which `sign` must recognize.
 const MAX_PAYLOAD: u64 = 128 << 20;
 /// Number of bytes in one read.
-const PIECE: usize = 1 << 20;
+const READ_SIZE: usize = 1 << 20;
 
 /// A file with its digest.
 pub(super) struct HashedFile {
@@ -31,7 +31,7 @@ pub(super) struct HashedFile {
 }
 
 /// Returns `true` if a file of this length and beginning is held in memory.
-fn is_kept(length: u64, beginning: &[u8]) -> bool {
+fn is_held_in_memory(length: u64, beginning: &[u8]) -> bool {
     let text = beginning.trim_ascii_start();
     let json = text.is_empty() || text.starts_with(b"{") || text.starts_with(b"\xef\xbb\xbf");
     length <= if json { MAX_PAYLOAD } else { MAX_IN_MEMORY }
@@ -60,7 +60,7 @@ impl HashedFile {
         let mut bytes = Vec::new();
         let mut kept = true;
         let mut hasher = Hasher::new();
-        let mut piece = vec![0; PIECE];
+        let mut piece = vec![0; READ_SIZE];
         let mut length = 0_u64;
         loop {
             let read = match file.read(&mut piece) {
@@ -76,7 +76,7 @@ impl HashedFile {
             hasher.update(&piece[..read]);
             if kept {
                 bytes.extend_from_slice(&piece[..read]);
-                kept = is_kept(before.len(), &bytes);
+                kept = is_held_in_memory(before.len(), &bytes);
             }
         }
         let after = file.metadata().map_err(unreadable)?;

@@ -86,7 +86,12 @@ pub(crate) async fn plan_copy(
         let _progress = ui.progress(&format!("reading the manifests of {what}"));
         CopyPlan::build(image, selection).await?
     };
-    let absent = plan.graph.missing.iter().filter(|one| !one.chosen).count();
+    let absent = plan
+        .graph
+        .missing
+        .iter()
+        .filter(|one| !one.is_excluded_by_selection)
+        .count();
     if absent > 0 {
         ui.note(format!(
             "{what} is copied without {absent} images of its index: {}",

@@ -77,13 +77,13 @@ impl KmsKey {
 
 impl fmt::Display for KmsKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}://{}", self.name, shown(&self.resource))
+        write!(f, "{}://{}", self.name, display_resource(&self.resource))
     }
 }
 
 /// Returns the key's name without its query and without the text before `@`, because these parts
 /// may contain a PIN or a password.
-fn shown(resource: &str) -> String {
+fn display_resource(resource: &str) -> String {
     let (plain, query) = match resource.split_once('?') {
         Some((plain, _)) => (plain, "?…"),
         None => (resource, ""),
@@ -95,7 +95,7 @@ fn shown(resource: &str) -> String {
 }
 
 fn unusable(text: &str, why: &str) -> Finding {
-    let shown: String = shown(text).chars().take(80).collect();
+    let shown: String = display_resource(text).chars().take(80).collect();
     Finding::error(
         codes::usage::BAD_ARGUMENT,
         format!("the key `{shown}` is invalid: {why}"),

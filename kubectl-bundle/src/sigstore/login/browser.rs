@@ -49,7 +49,9 @@ pub(super) async fn token(
         ("client_id", &login.client),
         ("code_verifier", &verifier),
     ];
-    let (is_success, answer) = http.ask(form(&endpoints.token, &fields)).await?;
+    let (is_success, answer) = http
+        .send_with_error_body(form(&endpoints.token, &fields))
+        .await?;
     if !is_success {
         let words = serde_json::from_slice::<ErrorResponse>(&answer)
             .map_or_else(|_| "no reason given".to_owned(), |refusal| refusal.words());

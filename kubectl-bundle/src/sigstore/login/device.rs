@@ -81,7 +81,10 @@ pub(super) async fn token(
         if Instant::now() >= end {
             return Err(rejected("the code has expired").into());
         }
-        match http.ask(form(&endpoints.token, &fields)).await {
+        match http
+            .send_with_error_body(form(&endpoints.token, &fields))
+            .await
+        {
             Err(failure) => {
                 silent += 1;
                 if silent == MAX_FAILURES {

@@ -74,9 +74,9 @@ pub(crate) enum RootOrigin {
         version: u64,
         /// Time of the last refresh.
         #[serde(skip_serializing_if = "Option::is_none")]
-        asked: Option<Timestamp>,
+        last_refresh: Option<Timestamp>,
         /// Expiry of the metadata.
-        until: Timestamp,
+        expires: Timestamp,
     },
 }
 
@@ -87,8 +87,8 @@ impl std::fmt::Display for RootOrigin {
             Self::File { file } => f.write_str(file),
             Self::Repository {
                 mirror,
-                asked,
-                until,
+                last_refresh: asked,
+                expires: until,
                 ..
             } => {
                 write!(f, "{mirror} (")?;
@@ -112,7 +112,7 @@ impl SelectedRoot {
     }
 
     /// Returns the text of the trust root. `None` for the built-in trust root.
-    pub(crate) fn given(&self) -> Option<&str> {
+    pub(crate) fn custom_root_text(&self) -> Option<&str> {
         match self.origin {
             RootOrigin::BuiltIn => None,
             _ => Some(&self.text),
@@ -142,7 +142,7 @@ impl TrustRootSettings {
             return SelectedRoot::built_in();
         };
         let source = TufRepository {
-            kept: folders.kept(&instance),
+            metadata: folders.metadata_of(&instance),
             instance: &instance,
             now: Timestamp::now(),
         };
@@ -154,7 +154,10 @@ impl TrustRootSettings {
                 Ok(material) if source.is_fresh() => material,
                 kept => {
                     let _progress = ui.progress("refreshing the TUF repository");
-                    match (Box::pin(source.ask(self.http()?)).await, kept) {
+                    match (
+                        Box::pin(source.refresh_from_mirror(self.http()?)).await,
+                        kept,
+                    ) {
                         (Ok(material), _) => material,
                         (Err(failure), Ok(material)) if is_unreachable(&failure) => {
                             ui.finding(&source.unreachable_warning());
@@ -189,11 +192,11 @@ impl TrustRootSettings {
         folders: &Folders,
     ) -> Outcome<SelectedRoot> {
         let source = TufRepository {
-            kept: folders.kept(instance),
+            metadata: folders.metadata_of(instance),
             instance,
             now: Timestamp::now(),
         };
-        let material = Box::pin(source.ask(self.http()?)).await?;
+        let material = Box::pin(source.refresh_from_mirror(self.http()?)).await?;
         source.chosen(material)
     }
 
@@ -206,10 +209,10 @@ impl TrustRootSettings {
         let trusted = matches!(folders.instance(), Ok(Some(before)) if before == *instance);
         let refresh = self.update(instance, folders).await;
         if refresh.is_err() && !trusted {
-            folders.kept(instance).clear();
+            folders.metadata_of(instance).clear();
         }
         let chosen = refresh?;
-        folders.keep(instance)?;
+        folders.store_instance(instance)?;
         Ok(chosen)
     }
 
@@ -222,7 +225,7 @@ impl TufRepository<'_> {
     /// Returns `true` if the last refresh is recent, and the clock was not set back after the last
     /// refresh.
     fn is_fresh(&self) -> bool {
-        self.kept
+        self.metadata
             .last_refresh()
             .is_some_and(|at| at <= self.now && self.now.duration_since(at) < REFRESH_INTERVAL)
     }
@@ -234,8 +237,8 @@ impl TufRepository<'_> {
             origin: RootOrigin::Repository {
                 mirror: self.instance.mirror.clone(),
                 version: material.version,
-                asked: self.kept.last_refresh(),
-                until: material.until,
+                last_refresh: self.metadata.last_refresh(),
+                expires: material.expires,
             },
             signing_config: material.config,
         })

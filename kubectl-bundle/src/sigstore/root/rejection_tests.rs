@@ -163,7 +163,7 @@ impl Client {
             cache: self.folder.path().join("cache"),
         };
         TufRepository {
-            kept: folders.kept(&self.instance),
+            metadata: folders.metadata_of(&self.instance),
             instance: &self.instance,
             now: NOW,
         }

@@ -31,33 +31,33 @@ pub(super) struct TufTargets {
     /// Version of the root metadata.
     pub(super) version: u64,
     /// Earliest expiry of the metadata.
-    pub(super) until: Timestamp,
+    pub(super) expires: Timestamp,
 }
 
 /// A repository, its stored metadata, and the current time.
 pub(super) struct TufRepository<'a> {
     pub(super) instance: &'a Instance,
-    pub(super) kept: StoredMetadata,
+    pub(super) metadata: StoredMetadata,
     pub(super) now: Timestamp,
 }
 
 impl TufRepository<'_> {
     /// Returns the stored targets if the targets are valid now.
     pub(super) async fn stored_targets(&self) -> Result<TufTargets, Error> {
-        let draft = self.kept.draft();
+        let draft = self.metadata.begin_update();
         self.read(StoreRepository::new(Arc::clone(&draft)), draft)
             .await
     }
 
     /// Refreshes the repository, stores the metadata, and returns the targets.
-    pub(super) async fn ask(&self, http: Arc<HttpClients>) -> Outcome<TufTargets> {
+    pub(super) async fn refresh_from_mirror(&self, http: Arc<HttpClients>) -> Outcome<TufTargets> {
         let base = address(&self.instance.mirror)?;
         self.refresh(Mirror::new(http, base)).await
     }
 
     /// Reads the metadata and targets from `mirror`, stores the metadata, and returns the targets.
     pub(super) async fn refresh(&self, mirror: impl Repository + 'static) -> Outcome<TufTargets> {
-        let draft = self.kept.draft();
+        let draft = self.metadata.begin_update();
         let refresh =
             tokio::time::timeout(REFRESH_TIMEOUT, self.read(mirror, Arc::clone(&draft))).await;
         let is_complete = matches!(refresh, Ok(Ok(_)));
@@ -74,8 +74,8 @@ impl TufRepository<'_> {
                 return Err(self.unreachable_finding(&why).into());
             }
         };
-        draft.keep().map_err(|error| self.finding(&error))?;
-        self.kept.set_last_refresh(self.now)?;
+        draft.store().map_err(|error| self.finding(&error))?;
+        self.metadata.set_last_refresh(self.now)?;
         Ok(material)
     }
 
@@ -95,7 +95,7 @@ impl TufRepository<'_> {
         floors.check_timestamp(&now)?;
         let checked = floors.check_snapshot(&now);
         if checked.is_err() || !is_complete {
-            draft.keep_rejected(checked.is_ok())?;
+            draft.store_rejected(checked.is_ok())?;
         }
         checked
     }
@@ -106,9 +106,9 @@ impl TufRepository<'_> {
         draft: Arc<MetadataUpdate>,
     ) -> Result<TufTargets, Error> {
         let mut config = UpdaterConfig::default();
-        config.snapshot_max_length = root::LONGEST as u64;
-        config.targets_max_length = root::LONGEST as u64;
-        config.target_max_length = root::LONGEST as u64;
+        config.snapshot_max_length = root::MAX_ROOT_BYTES as u64;
+        config.targets_max_length = root::MAX_ROOT_BYTES as u64;
+        config.target_max_length = root::MAX_ROOT_BYTES as u64;
         let mut updater = Updater::new(repository, self.instance.root.as_bytes())?
             .with_config(config)
             .with_store(draft);
@@ -132,7 +132,7 @@ impl TufRepository<'_> {
             root: text,
             config,
             version: trusted.root().version,
-            until: ends.into_iter().flatten().min().unwrap_or(self.now),
+            expires: ends.into_iter().flatten().min().unwrap_or(self.now),
         })
     }
 
@@ -233,7 +233,9 @@ impl TufRepository<'_> {
 
     /// Returns the time since the last refresh as text.
     fn age(&self) -> Option<String> {
-        let seconds = (self.now - self.kept.last_refresh()?).get_seconds().max(0);
+        let seconds = (self.now - self.metadata.last_refresh()?)
+            .get_seconds()
+            .max(0);
         Some(match seconds {
             ..7200 => format!("{} min", seconds / 60),
             7200..172_800 => format!("{} h", seconds / 3600),

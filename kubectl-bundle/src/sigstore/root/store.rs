@@ -28,7 +28,7 @@ pub(super) const TIMESTAMP: &str = "timestamp.json";
 pub(super) const SNAPSHOT: &str = "snapshot.json";
 /// Valid metadata of rejected refreshes: a timestamp without a snapshot, and a timestamp with its
 /// snapshot.
-const REFUSED: [&str; 2] = ["refused-timestamp.json", "refused-snapshot.json"];
+const REJECTED_FILES: [&str; 2] = ["refused-timestamp.json", "refused-snapshot.json"];
 
 /// Configuration and cache folders of a user.
 #[derive(Debug, Clone)]
@@ -98,27 +98,27 @@ impl Folders {
     }
 
     /// Stores the selection of a repository.
-    pub(super) fn keep(&self, instance: &Instance) -> Outcome {
+    pub(super) fn store_instance(&self, instance: &Instance) -> Outcome {
         let path = self.instance_file();
-        let text =
-            serde_json::to_vec(instance).map_err(|error| Failure::caused(unkept(&path), &error))?;
+        let text = serde_json::to_vec(instance)
+            .map_err(|error| Failure::caused(store_error(&path), &error))?;
         files::replace(&path, &text, |there| {
             serde_json::from_slice::<Instance>(there).is_ok()
         })
     }
 
     /// Deletes the stored selection. Returns `true` if a selection existed.
-    pub(crate) fn forget(&self) -> Outcome<bool> {
+    pub(crate) fn delete_instance(&self) -> Outcome<bool> {
         let path = self.instance_file();
         match fs_err::remove_file(&path) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(Failure::caused(unkept(&path), &error)),
+            Err(error) => Err(Failure::caused(store_error(&path), &error)),
         }
     }
 
     /// Returns the stored metadata of this repository and initial root.
-    pub(super) fn kept(&self, instance: &Instance) -> StoredMetadata {
+    pub(super) fn metadata_of(&self, instance: &Instance) -> StoredMetadata {
         let name = Digest::of(format!("{}\n{}", instance.mirror, instance.root).as_bytes());
         let name: String = name.hex().chars().take(32).collect();
         StoredMetadata(self.cache.join(NAME).join("tuf").join(name))
@@ -131,10 +131,10 @@ pub(super) struct StoredMetadata(PathBuf);
 
 impl StoredMetadata {
     /// Returns the stored metadata for a refresh.
-    pub(super) fn draft(&self) -> Arc<MetadataUpdate> {
+    pub(super) fn begin_update(&self) -> Arc<MetadataUpdate> {
         Arc::new(MetadataUpdate {
             folder: self.0.clone(),
-            kept: FileStore::new(&self.0),
+            store: FileStore::new(&self.0),
             changes: Mutex::default(),
         })
     }
@@ -156,7 +156,7 @@ impl StoredMetadata {
     pub(super) fn set_last_refresh(&self, at: Timestamp) -> Outcome {
         let path = self.0.join(REFRESH_TIME_FILE);
         let text = serde_json::to_vec(&RefreshTime { at })
-            .map_err(|error| Failure::caused(unkept(&path), &error))?;
+            .map_err(|error| Failure::caused(store_error(&path), &error))?;
         files::replace(&path, &text, |_| true)
     }
 }
@@ -169,7 +169,7 @@ impl StoredMetadata {
 /// separately, because versions must not decrease (5.4.5, 5.5.7).
 pub(super) struct MetadataUpdate {
     folder: PathBuf,
-    kept: FileStore,
+    store: FileStore,
     changes: Mutex<BTreeMap<String, Vec<u8>>>,
 }
 
@@ -183,7 +183,7 @@ struct RejectedRefresh {
 impl MetadataUpdate {
     /// Stores the changes file by file. The timestamp is last, because it refers to all other
     /// files. The metadata of rejected refreshes is older than the changes, and is removed.
-    pub(super) fn keep(&self) -> Result<(), Error> {
+    pub(super) fn store(&self) -> Result<(), Error> {
         let changes = self.changes();
         // Versioned copies (`7.snapshot.json`) are not stored. Only mirrors need them, and they
         // would accumulate in the folder.
@@ -191,9 +191,9 @@ impl MetadataUpdate {
         let mut names: Vec<&String> = changes.keys().filter(lasting).collect();
         names.sort_by_key(|name| *name == TIMESTAMP);
         for name in names {
-            self.kept.store(name, &changes[name])?;
+            self.store.store(name, &changes[name])?;
         }
-        self.forget(&REFUSED)
+        self.delete_files(&REJECTED_FILES)
     }
 
     /// Returns the current root, if one was stored.
@@ -209,7 +209,7 @@ impl MetadataUpdate {
     /// Stores the valid metadata of a rejected refresh: the timestamp or, with `with_snapshot`, the
     /// timestamp and its snapshot. The two cases have separate files, so that a later timestamp
     /// without a snapshot does not replace the versions of targets in the snapshot.
-    pub(super) fn keep_rejected(&self, with_snapshot: bool) -> Result<(), Error> {
+    pub(super) fn store_rejected(&self, with_snapshot: bool) -> Result<(), Error> {
         let changes = self.changes();
         let text = |name: &str| {
             let bytes = changes.get(name)?;
@@ -219,21 +219,21 @@ impl MetadataUpdate {
             return Ok(());
         };
         let snapshot = text(SNAPSHOT).filter(|_| with_snapshot);
-        let name = REFUSED[usize::from(snapshot.is_some())];
+        let name = REJECTED_FILES[usize::from(snapshot.is_some())];
         let rejected = RejectedRefresh {
             timestamp,
             snapshot,
         };
         let bytes = serde_json::to_vec(&rejected)
             .map_err(|error| Error::Malformed(format!("{name}: {error}")))?;
-        self.kept.store(name, &bytes)
+        self.store.store(name, &bytes)
     }
 
     /// Returns every stored timestamp, each with its snapshot.
     pub(super) fn kept_versions(&self) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
-        let load = |name: &str| self.kept.load(name).ok().flatten();
+        let load = |name: &str| self.store.load(name).ok().flatten();
         let complete = load(TIMESTAMP).map(|timestamp| (timestamp, load(SNAPSHOT)));
-        let rejected = REFUSED.iter().filter_map(|name| {
+        let rejected = REJECTED_FILES.iter().filter_map(|name| {
             let rejected: RejectedRefresh = serde_json::from_slice(&load(name)?).ok()?;
             let snapshot = rejected.snapshot.map(String::into_bytes);
             Some((rejected.timestamp.into_bytes(), snapshot))
@@ -244,21 +244,21 @@ impl MetadataUpdate {
     /// Stores a root. If the root changes the keys of timestamp or snapshot, stored versions with
     /// signatures by the old keys are deleted. An attacker with the old keys may have increased
     /// these versions as far as possible (5.3.11).
-    fn keep_root(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
-        let before = self.kept.load(name)?;
+    fn store_root(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
+        let before = self.store.load(name)?;
         if before.as_deref() == Some(bytes) {
             return Ok(());
         }
         if name == ROOT
             && before.is_some_and(|before| keys_of_versions(&before) != keys_of_versions(bytes))
         {
-            self.forget(&[TIMESTAMP, SNAPSHOT])?;
-            self.forget(&REFUSED)?;
+            self.delete_files(&[TIMESTAMP, SNAPSHOT])?;
+            self.delete_files(&REJECTED_FILES)?;
         }
-        self.kept.store(name, bytes)
+        self.store.store(name, bytes)
     }
 
-    fn forget(&self, names: &[&str]) -> Result<(), Error> {
+    fn delete_files(&self, names: &[&str]) -> Result<(), Error> {
         for name in names {
             match fs_err::remove_file(self.folder.join(name)) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -291,20 +291,20 @@ impl MetadataStore for MetadataUpdate {
         let changed = self.changes().get(name).cloned();
         match changed {
             Some(bytes) => Ok(Some(bytes)),
-            None => self.kept.load(name),
+            None => self.store.load(name),
         }
     }
 
     fn store(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
         self.changes().insert(name.to_owned(), bytes.to_vec());
         if name == ROOT || name.starts_with(ROOTS) {
-            self.keep_root(name, bytes)?;
+            self.store_root(name, bytes)?;
         }
         Ok(())
     }
 }
 
-fn unkept(path: &Path) -> Finding {
+fn store_error(path: &Path) -> Finding {
     let finding = Finding::error(codes::usage::FILE_UNWRITABLE, "cannot write the file");
     failure::in_file(finding, path)
 }

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use bundle_testkit::registry::{Fault, Login, Registry, Settings, Uploads};
+use bundle_testkit::registry::{Fault, Login, Registry, Settings, UploadFault};
 use serde_json::json;
 
 use super::diagnostics;
@@ -28,7 +28,7 @@ fn reports_rejected_uploads_and_unsafe_redirects() {
     let mut context = Context::new().with_bundle();
     let registry = context.registry();
     let web = registry.reference("team/web:1.4.0");
-    registry.set_fault(Some(Fault::Upload(Uploads::Small(200))));
+    registry.set_fault(Some(Fault::Upload(UploadFault::Small(200))));
     insta::assert_snapshot!(run(&context, &["push", "web", &web]), @r"
     error: cannot upload [REGISTRY]/team/web@sha256:6a2f0b6f...: the registry rejects the request (413: too large) [BUNDLE-REGISTRY-016]
       hint: see the log of the registry for the reason

@@ -22,7 +22,7 @@ fn deployment() -> Value {
 }
 
 /// Returns the ConfigMap of a Helm release.
-fn released(greeting: &str) -> Value {
+fn config_map_of_helm_release(greeting: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {
@@ -42,7 +42,7 @@ fn released(greeting: &str) -> Value {
 
 /// Returns the result of the dry run: the content owns one field more.
 fn after() -> Value {
-    let mut object = released("hello");
+    let mut object = config_map_of_helm_release("hello");
     let own = json!({
         "manager": "bundle-webhook", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1",
         "fieldsV1": {"f:data": {"f:greeting": {}}},
@@ -53,7 +53,7 @@ fn after() -> Value {
 }
 
 /// Returns a context with a pushed bundle, and with a cluster for one preview and these responses.
-fn stage(answers: Vec<Answer>) -> (Context, Registry, String, Applied) {
+fn context_for_preview(answers: Vec<Answer>) -> (Context, Registry, String, Applied) {
     let mut context = Context::new().with_bundle();
     let registry = context.registry();
     let web = registry.reference("team/web:1.4.0");
@@ -75,14 +75,19 @@ fn stage(answers: Vec<Answer>) -> (Context, Registry, String, Applied) {
 
 fn preview() -> Vec<Answer> {
     vec![
-        (Method::GET, LIVE, 200, released("changed")),
+        (
+            Method::GET,
+            LIVE,
+            200,
+            config_map_of_helm_release("changed"),
+        ),
         (Method::PATCH, LIVE, 200, after()),
     ]
 }
 
 #[test]
 fn adopt_previews_objects_of_a_helm_release_and_needs_a_confirmation() {
-    let (context, _registry, web, applied) = stage(preview());
+    let (context, _registry, web, applied) = context_for_preview(preview());
     kb_snapshot!(context, ["adopt", "web", &web], @r#"
     exit code: 1
     ----- stdout -----
@@ -122,7 +127,7 @@ fn adopt_sets_the_collision_mode_and_names_the_remaining_step() {
         (Method::GET, PATH, 404, status(404, "NotFound", "not found")),
         (Method::PATCH, PATH, 201, deployment()),
     ]);
-    let (context, _registry, web, applied) = stage(answers);
+    let (context, _registry, web, applied) = context_for_preview(answers);
     let output = context.run(&["adopt", "web", &web, "--yes"]);
     assert!(output.starts_with("exit code: 0\n"), "{output}");
     assert!(
@@ -136,7 +141,7 @@ fn adopt_sets_the_collision_mode_and_names_the_remaining_step() {
 #[test]
 fn adopt_rejects_content_without_existing_objects() {
     let missing = status(404, "NotFound", "not found");
-    let (context, _registry, web, _) = stage(vec![
+    let (context, _registry, web, _) = context_for_preview(vec![
         (Method::GET, LIVE, 404, missing),
         (Method::PATCH, LIVE, 201, after()),
     ]);
@@ -169,7 +174,7 @@ fn adopt_rejects_objects_of_another_deployment() {
     foreign["metadata"]["labels"] = json!({
         "applyset.kubernetes.io/part-of": "applyset-other", "core.rukpak.io/owner-name": "shop",
     });
-    let (context, _registry, web, applied) = stage(vec![
+    let (context, _registry, web, applied) = context_for_preview(vec![
         (Method::GET, LIVE, 200, foreign),
         (Method::PATCH, LIVE, 200, after()),
     ]);

@@ -163,7 +163,7 @@ fn error_names_the_fault_of_a_kubeconfig() {
 }
 
 #[test]
-fn speaks_as_kubectl_does() {
+fn messages_equal_those_of_kubectl() {
     let mut context = Context::new();
     let mut deployment: Value = serde_json::from_str(&context.stdout(&[
         "deploy",

@@ -47,7 +47,7 @@ fn deployed() -> Value {
 }
 
 /// Returns the deployment after a rollback.
-fn returned() -> Value {
+fn deployment_after_rollback() -> Value {
     let mut object = deployed();
     object["spec"]["template"] = json!({"spec": source(OLD)});
     object["spec"]["config"] = json!({"text": "old"});
@@ -161,9 +161,9 @@ fn rollback_writes_template_and_configuration_of_the_previous_revision() {
             (Method::GET, PATH, 200, deployed()),
             (Method::GET, LIST, 200, bundles()),
             (Method::GET, FORMER, 200, bundle("web-1b77d0", OLD)),
-            (Method::PATCH, PATH, 200, returned()),
+            (Method::PATCH, PATH, 200, deployment_after_rollback()),
             (Method::GET, PATH, 200, deployed()),
-            (Method::PATCH, PATH, 200, returned()),
+            (Method::PATCH, PATH, 200, deployment_after_rollback()),
         ],
     );
     kb_snapshot!(context, ["rollback", "web"], @r#"
@@ -300,7 +300,7 @@ fn rollback_fails_if_the_configuration_is_unknown_or_would_stay() {
     error: the configuration of revision 1 (1.4.0) is not recorded: it was too large [BUNDLE-CLUSTER-026]
       hint: --keep-config keeps the current spec.config; correct it afterwards if the content needs another one
     ");
-    let mut kept = returned();
+    let mut kept = deployment_after_rollback();
     kept["spec"]["config"]["color"] = "red".into();
     let mut answers = former();
     answers.push((Method::PATCH, PATH, 200, kept));

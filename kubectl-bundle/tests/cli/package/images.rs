@@ -112,7 +112,7 @@ fn push_of_a_folder_names_the_flag_of_build_for_a_moving_tag() {
 }
 
 /// Removes lines with digests and sizes that depend on the port of the registry.
-fn steady(said: &str) -> String {
+fn without_variable_lines(said: &str) -> String {
     said.lines()
         .filter(|line| !line.contains(" bytes") && !line.starts_with("Digest:"))
         .filter(|line| !line.starts_with("sha256:"))
@@ -140,7 +140,7 @@ fn builds_from_the_lock_file_without_a_registry() {
     );
     let written = context.write("web/manifests/web.yaml", &manifest);
     let before = registry.seen().len();
-    insta::assert_snapshot!(steady(&context.run(&["build", "web", "--lock"])), @r"
+    insta::assert_snapshot!(without_variable_lines(&context.run(&["build", "web", "--lock"])), @r"
     exit code: 0
     ----- stdout -----
     ----- stderr -----
@@ -187,7 +187,7 @@ fn builds_from_the_lock_file_without_a_registry() {
     assert_eq!(context.stdout(&["build", "web", "-q"]), first);
     assert_eq!(registry.seen().len(), asked);
     assert_eq!(context.stdout(&["build", "web", "--lock", "-q"]), first);
-    insta::assert_snapshot!(steady(&context.run(&["inspect", "web-1.4.0.oci"])), @r#"
+    insta::assert_snapshot!(without_variable_lines(&context.run(&["inspect", "web-1.4.0.oci"])), @r#"
     exit code: 0
     ----- stdout -----
     Path:        web-1.4.0.oci

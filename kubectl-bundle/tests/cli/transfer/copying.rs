@@ -29,7 +29,10 @@ fn shop() -> (Context, Registry) {
 
 /// Starts another registry in this process.
 fn other(context: &mut Context) -> Registry {
-    let registry = context.runtime().block_on(Registry::honest()).unwrap();
+    let registry = context
+        .runtime()
+        .block_on(Registry::without_faults())
+        .unwrap();
     context.replace(registry.host().replace(':', "_"), "[OTHER_PORT]");
     context.replace(registry.host(), "[OTHER]");
     registry

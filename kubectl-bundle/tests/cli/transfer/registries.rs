@@ -356,7 +356,7 @@ fn forbidden_signatures_are_never_reported_as_missing() {
         ),
     );
     for (api, list, older) in [(403, 404, 404), (404, 401, 404), (404, 404, 403)] {
-        registry.set_fault(Some(Fault::Places { api, list, older }));
+        registry.set_fault(Some(Fault::SignatureLocations { api, list, older }));
         for asked in [
             ["verify", &web, "--policy", "policy.yaml"].as_slice(),
             &["policy", "test", "policy.yaml", "--image", &web],

@@ -37,7 +37,7 @@ fn reports_registries_with_false_stalled_or_interrupted_responses() {
         context.run(&["inspect", &web, "--registry-timeout", limit])
     };
     let inspect = |fault: Fault| inspect_within("30s", fault);
-    insta::assert_snapshot!(inspect(Fault::LyingManifest), @r"
+    insta::assert_snapshot!(inspect(Fault::AlteredManifest), @r"
     exit code: 3
     ----- stdout -----
     ----- stderr -----
@@ -60,7 +60,7 @@ fn reports_registries_with_false_stalled_or_interrupted_responses() {
     error: cannot pull [REGISTRY]/web@sha256:4cc7e585...: the registry returned content of another size: expected 163 bytes, received 81 [BUNDLE-REGISTRY-004]
       hint: the content was discarded; check the registry, its storage and proxies
     ");
-    insta::assert_snapshot!(inspect_within("500ms", Fault::Silent), @r"
+    insta::assert_snapshot!(inspect_within("500ms", Fault::NoResponse), @r"
     exit code: 4
     ----- stdout -----
     ----- stderr -----

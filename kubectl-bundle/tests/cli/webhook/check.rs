@@ -32,7 +32,7 @@ spec: {maxReplicas: 3, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, n
 ";
 
 /// ConfigMap without a namespace.
-const HOMELESS: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\n";
+const WITHOUT_NAMESPACE: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\n";
 
 /// Pushes a package without the checks of `build`, and returns its reference.
 fn publish(registry: &Registry, manifests: &str) -> String {
@@ -105,18 +105,18 @@ fn answers(provisioner: &str, policies: &[Value]) -> Vec<(Method, &'static str, 
     ]
 }
 
-const OURS: &str = "core.rukpak.io/plain";
+const PLAIN_PROVISIONER: &str = "core.rukpak.io/plain";
 
 fn check(context: &Context) -> String {
     context.run(&["check", "-f", "web.yaml"])
 }
 
 #[test]
-fn check_reports_objects_of_the_content_that_the_api_server_would_refuse() {
+fn would_reject() {
     let mut context = Context::new();
     let registry = context.registry();
     deployment(&context, &publish(&registry, APP), "");
-    cluster(&mut context, answers(OURS, &[]));
+    cluster(&mut context, answers(PLAIN_PROVISIONER, &[]));
     let checked = check(&context);
     assert!(
         checked.starts_with(
@@ -136,14 +136,14 @@ fn check_reports_objects_of_the_content_that_the_api_server_would_refuse() {
     let valid = APP.replace(", resource: {}", "");
     let rule = "  drift: {ignore: [{kind: Deployment.apps, namespace: default, name: web, fields: [/spec/replicas]}]}\n";
     deployment(&context, &publish(&registry, &valid), rule);
-    cluster(&mut context, answers(OURS, &[]));
+    cluster(&mut context, answers(PLAIN_PROVISIONER, &[]));
     let checked = check(&context);
     assert!(checked.starts_with("exit code: 0\n"), "{checked}");
     assert!(!checked.contains("BUNDLE-CHECK-"), "{checked}");
 }
 
 #[test]
-fn check_refuses_content_whose_objects_have_owners() {
+fn check_rejects_objects_with_owner_references() {
     let mut context = Context::new();
     let registry = context.registry();
     let owned = CONFIG_MAP.replace(
@@ -151,7 +151,7 @@ fn check_refuses_content_whose_objects_have_owners() {
         "namespace: default, ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: a, uid: b}]",
     );
     deployment(&context, &publish(&registry, &owned), "");
-    cluster(&mut context, answers(OURS, &[]));
+    cluster(&mut context, answers(PLAIN_PROVISIONER, &[]));
     let checked = check(&context);
     assert!(checked.starts_with("exit code: 3\n"), "{checked}");
     assert!(
@@ -161,12 +161,12 @@ fn check_refuses_content_whose_objects_have_owners() {
 }
 
 #[test]
-fn check_settles_namespaces_of_the_content_by_target_namespace() {
+fn check_uses_the_target_namespace_for_objects_without_namespace() {
     let mut context = Context::new();
     let registry = context.registry();
-    let reference = publish(&registry, HOMELESS);
+    let reference = publish(&registry, WITHOUT_NAMESPACE);
     deployment(&context, &reference, "");
-    cluster(&mut context, answers(OURS, &[]));
+    cluster(&mut context, answers(PLAIN_PROVISIONER, &[]));
     let checked = check(&context);
     assert!(checked.starts_with("exit code: 3\n"), "{checked}");
     assert!(
@@ -179,7 +179,7 @@ fn check_settles_namespaces_of_the_content_by_target_namespace() {
         &reference,
         "  targetNamespace: team-a\n  createNamespace: true\n",
     );
-    cluster(&mut context, answers(OURS, &[]));
+    cluster(&mut context, answers(PLAIN_PROVISIONER, &[]));
     let checked = check(&context);
     assert!(
         checked.starts_with(
@@ -191,13 +191,13 @@ fn check_settles_namespaces_of_the_content_by_target_namespace() {
 }
 
 #[test]
-fn check_cannot_tell_while_the_registry_does_not_send_the_content() {
+fn check_is_unknown_if_the_registry_does_not_send_the_content() {
     let mut context = Context::new();
     let registry = context.registry();
     let reference = publish(&registry, CONFIG_MAP);
     deployment(&context, &reference, "");
     registry.set_fault(Some(Fault::CutBlob));
-    cluster(&mut context, answers(OURS, &[]));
+    cluster(&mut context, answers(PLAIN_PROVISIONER, &[]));
     let arguments = ["check", "-f", "web.yaml", "--registry-timeout", "5s"];
     let checked = context.run(&arguments);
     assert!(
@@ -217,7 +217,7 @@ fn check_cannot_tell_while_the_registry_does_not_send_the_content() {
         &PINNED.replace("registry.example.com", "127.0.0.1:9"),
         "",
     );
-    cluster(&mut context, answers(OURS, &[]));
+    cluster(&mut context, answers(PLAIN_PROVISIONER, &[]));
     let checked = context.run(&arguments);
     assert!(checked.starts_with("exit code: 4\n"), "{checked}");
     assert!(checked.contains("[BUNDLE-REGISTRY-001]"), "{checked}");
@@ -245,7 +245,7 @@ fn check_skips_content_of_other_provisioners_and_lists_what_is_not_checked() {
             "apiVersion: core.rukpak.io/v1alpha1\nkind: Bundle\nmetadata: {{name: web}}\n{git}\n"
         ),
     );
-    let mut told = answers(OURS, &[]);
+    let mut told = answers(PLAIN_PROVISIONER, &[]);
     told[3].1 = "/bundles/web";
     cluster(&mut context, told);
     let checked = check(&context);
@@ -264,7 +264,7 @@ fn policy() -> Value {
 }
 
 #[test]
-fn check_cannot_tell_without_right_to_read_the_secret_of_a_policy() {
+fn check_is_unknown_without_permission_to_read_the_secret_of_a_policy() {
     let mut context = Context::new();
     let registry = context.registry();
     let forbidden = || {
@@ -281,7 +281,7 @@ fn check_cannot_tell_without_right_to_read_the_secret_of_a_policy() {
     };
     // The policy is in the file.
     context.write("policy.yaml", policy().to_string());
-    let mut told = answers(OURS, &[]);
+    let mut told = answers(PLAIN_PROVISIONER, &[]);
     told.push(forbidden());
     cluster(&mut context, told);
     let checked = context.run(&["check", "-f", "policy.yaml"]);
@@ -303,7 +303,7 @@ fn check_cannot_tell_without_right_to_read_the_secret_of_a_policy() {
 
     // The policy is in the cluster, and matches the content of the file.
     deployment(&context, &publish(&registry, CONFIG_MAP), "");
-    let mut told = answers(OURS, &[policy()]);
+    let mut told = answers(PLAIN_PROVISIONER, &[policy()]);
     told.push(forbidden());
     cluster(&mut context, told);
     let checked = check(&context);
@@ -358,7 +358,7 @@ fn offline_check_reports_errors_of_the_file() {
         "object": "bundledeployment.core.rukpak.io/web",
         "file": "bad.yaml",
         "line": 1,
-        "verdict": "Refused",
+        "verdict": "Rejected",
         "findings": [
           {
             "code": "BUNDLE-REFERENCE-001",
@@ -375,7 +375,7 @@ fn offline_check_reports_errors_of_the_file() {
         "object": "bundledeployment.core.rukpak.io/web",
         "file": "bad.yaml",
         "line": 15,
-        "verdict": "Refused",
+        "verdict": "Rejected",
         "findings": [
           {
             "code": "BUNDLE-REVIEW-002",

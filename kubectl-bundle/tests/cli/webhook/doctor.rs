@@ -12,7 +12,7 @@ use crate::kb_snapshot;
 
 /// Time that is longer than every deadline in these tests, and shorter than the delay of the
 /// server.
-const BOUND: Duration = Duration::from_secs(15);
+const MAX_DURATION: Duration = Duration::from_secs(15);
 
 fn context() -> Context {
     let mut context = Context::new();
@@ -49,7 +49,7 @@ fn check<'a>(checks: &'a [Value], name: &str) -> &'a Value {
 }
 
 #[test]
-fn says_what_is_missing_without_a_cluster() {
+fn doctor_lists_each_problem_without_a_cluster() {
     kb_snapshot!(context(), ["doctor"], @r"
     exit code: 2
     ----- stdout -----
@@ -109,7 +109,7 @@ fn ends_at_the_deadline_if_the_server_does_not_respond() {
     kubeconfig(&context, &server, "{token: t}");
     let begun = Instant::now();
     let (exit, found) = checks(&context, &["--timeout", "500ms"]);
-    assert!(begun.elapsed() < BOUND, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < MAX_DURATION, "{:?}", begun.elapsed());
     assert_eq!(exit, 4);
     let connection = check(&found, "connection");
     assert_eq!(connection["message"], "no response within 500ms");
@@ -125,7 +125,7 @@ fn ends_at_the_deadline_if_the_command_for_credentials_does_not_end() {
     let context = context.with("PATH", "/usr/bin:/bin");
     let begun = Instant::now();
     let (exit, found) = checks(&context, &["--timeout", "500ms"]);
-    assert!(begun.elapsed() < BOUND, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < MAX_DURATION, "{:?}", begun.elapsed());
     assert_eq!(exit, 4);
     let message = check(&found, "connection")["message"].as_str().unwrap();
     assert!(message.contains("did not end within 500ms"), "{message}");

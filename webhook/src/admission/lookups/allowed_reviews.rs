@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bundle_core::diagnostic::Finding;
 use bundle_core::review::Requester;
-use bundle_core::rights::Question;
+use bundle_core::rights::AccessReview;
 use moka::future::Cache;
 
 /// Lifetime of an allowed result. The authorizer of the API server also sees RBAC changes with a
@@ -14,7 +14,7 @@ const ALLOWED_TTL: Duration = Duration::from_secs(1);
 
 /// The cached results of access reviews.
 pub(in crate::admission) struct AllowedReviews {
-    confirmed: Cache<(Requester, Question), ()>,
+    confirmed: Cache<(Requester, AccessReview), ()>,
 }
 
 /// A denied or unknown result. It is not cached.
@@ -41,7 +41,7 @@ impl AllowedReviews {
     pub(in crate::admission) async fn ask(
         &self,
         requester: &Requester,
-        question: &Question,
+        question: &AccessReview,
         asking: impl Future<Output = Result<bool, Finding>>,
     ) -> Result<bool, Finding> {
         let asked = async {
@@ -75,7 +75,7 @@ mod tests {
         let permits = AllowedReviews::default();
         let question = |name: &str| {
             let resource = "provisionerclasses";
-            Question::resource(
+            AccessReview::resource(
                 "use",
                 "core.rukpak.io",
                 resource,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bundle_api::names::ANNOTATION_PROOF;
-use bundle_core::diagnostic::{Finding, Place};
+use bundle_core::diagnostic::{Finding, FindingLocation};
 use bundle_core::names::KubeName;
 use bundle_core::reference::Digest;
 use bundle_core::review::{Image, Requester, Subject, Verdict, spec_digest};
@@ -65,9 +65,9 @@ impl ImageKey {
 #[derive(Debug, Clone)]
 enum UncachedResult {
     /// The image was read, and reading its signatures failed.
-    Half(Arc<ImageMetadata>),
+    WithoutSignatures(Arc<ImageMetadata>),
     /// The lookup failed with this finding.
-    Nothing(Finding),
+    Failed(Finding),
 }
 
 impl Default for ReviewCache {
@@ -120,15 +120,15 @@ impl ReviewCache {
         let whole = async {
             match asking.await {
                 Ok(metadata) if metadata.signatures.is_ok() => Ok(metadata),
-                Ok(metadata) => Err(UncachedResult::Half(metadata)),
-                Err(why) => Err(UncachedResult::Nothing(why)),
+                Ok(metadata) => Err(UncachedResult::WithoutSignatures(metadata)),
+                Err(why) => Err(UncachedResult::Failed(why)),
             }
         };
         match self.images.try_get_with_by_ref(key, whole).await {
             Ok(metadata) => Ok(metadata),
             Err(unkept) => match Arc::unwrap_or_clone(unkept) {
-                UncachedResult::Half(metadata) => Ok(metadata),
-                UncachedResult::Nothing(why) => Err(why),
+                UncachedResult::WithoutSignatures(metadata) => Ok(metadata),
+                UncachedResult::Failed(why) => Err(why),
             },
         }
     }
@@ -141,7 +141,7 @@ impl ReviewCache {
 
 fn verdict_weight(verdict: &Verdict) -> usize {
     let findings = verdict.findings().iter().map(|finding| {
-        let Place {
+        let FindingLocation {
             file,
             field,
             subject,
@@ -181,11 +181,11 @@ pub(in crate::admission) fn key(subject: &Subject<'_>, requester: &Requester) ->
         subject.name,
         old,
         spec_digest(subject.spec()),
-        subject.is_leaving(),
+        subject.is_deleted_unconfirmed(),
         format!("{:?}", subject.stamp_state),
         subject.own,
         subject.admits,
-        subject.spec_is_untouched(),
+        subject.spec_text_unchanged(),
         proof,
         requester.user,
         requester.uid,

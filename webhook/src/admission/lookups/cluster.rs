@@ -10,8 +10,8 @@ use bundle_cluster::{ByName, access};
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::names::KubeName;
 use bundle_core::review::config_maps::referenced_config_maps;
-use bundle_core::review::{Answer, Class, ClassFact, Image, Requester};
-use bundle_core::rights::Question;
+use bundle_core::review::{AccessReviewResult, Class, ClassFact, Image, Requester};
+use bundle_core::rights::AccessReview;
 use bundle_core::version::ServerVersion;
 use bundle_oci::registry::ImageMetadata;
 use bundle_trust::proof;
@@ -128,7 +128,11 @@ impl ReviewLookups for ClusterLookups {
         }
     }
 
-    async fn has_permission(&self, requester: &Requester, question: &Question) -> Answer {
+    async fn has_permission(
+        &self,
+        requester: &Requester,
+        question: &AccessReview,
+    ) -> AccessReviewResult {
         let asked = Box::pin(async {
             let client = self.shared.client();
             let asked = access::has_permission(&client, requester, question);
@@ -136,9 +140,9 @@ impl ReviewLookups for ClusterLookups {
                 .await
         });
         match self.permits.ask(requester, question, asked).await {
-            Ok(true) => Answer::Yes,
-            Ok(false) => Answer::No,
-            Err(why) => Answer::Unavailable(rights_unknown(requester, question, &why)),
+            Ok(true) => AccessReviewResult::Allowed,
+            Ok(false) => AccessReviewResult::Denied,
+            Err(why) => AccessReviewResult::Unavailable(rights_unknown(requester, question, &why)),
         }
     }
 
@@ -164,7 +168,7 @@ impl ReviewLookups for ClusterLookups {
         Timestamp::now()
     }
 
-    fn examinations(&self) -> &proof::Memory {
+    fn examinations(&self) -> &proof::ExaminationCache {
         &self.shared.examinations
     }
 }
@@ -283,9 +287,9 @@ impl Lookups for ClusterLookups {
     }
 }
 
-fn rights_unknown(requester: &Requester, question: &Question, why: &Finding) -> Finding {
+fn rights_unknown(requester: &Requester, question: &AccessReview, why: &Finding) -> Finding {
     let right = match question {
-        Question::Resource {
+        AccessReview::Resource {
             verb,
             resource,
             name,
@@ -294,7 +298,7 @@ fn rights_unknown(requester: &Requester, question: &Question, why: &Finding) -> 
             "verb {verb} on {resource}/{}",
             name.as_deref().unwrap_or("*")
         ),
-        Question::Path { verb, path } => format!("verb {verb} on {path}"),
+        AccessReview::Path { verb, path } => format!("verb {verb} on {path}"),
     };
     let message = format!(
         "cannot check that {:?} has {right}: {}",

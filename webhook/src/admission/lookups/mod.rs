@@ -43,8 +43,8 @@ pub trait Lookups: ReviewLookups + Send + 'static {
         &self,
         name: &str,
     ) -> impl Future<Output = Result<Vec<String>, Finding>> + Send;
-    /// Returns the BundleDeployment whose inventory records `object` (key and uid). The inventory of
-    /// the BundleDeployment with uid `likely` is read first.
+    /// Returns the BundleDeployment whose inventory records `object` (key and uid). The inventory
+    /// of the BundleDeployment with uid `likely` is read first.
     fn recorded_owner(
         &self,
         object: (&str, &str),

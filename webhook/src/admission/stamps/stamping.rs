@@ -8,7 +8,8 @@ use bundle_core::review::owners::owners_digest;
 use bundle_core::review::stamp::admit_token;
 use bundle_core::review::{
     self, CheckedDeploymentSpec, ConfirmedFacts, GeneratedFor, Kind, PartRequesters, Requester,
-    SealMoment, Stamp, StampTarget, Stamping, Subject, VouchState, vouch_state, written_digest,
+    SealCheckContext, SealState, Stamp, StampChange, StampTarget, Subject, seal_state,
+    written_digest,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -22,14 +23,16 @@ const MAX_STAMP_AGE_MS: i64 = 60_000;
 const CLOCK_SKEW_MS: i64 = 5_000;
 
 /// Returns the facts that the seal or a fresh stamp of a stored object proves.
-pub(in crate::admission) fn vouched(
+pub(in crate::admission) fn confirmed_facts(
     key: &[u8],
     kind: Kind,
     name: &str,
     object: &Value,
-    moment: &SealMoment,
+    moment: &SealCheckContext,
 ) -> Option<ConfirmedFacts> {
-    state(key, kind, name, object, moment).vouched().ok()
+    state(key, kind, name, object, moment)
+        .confirmed_facts()
+        .ok()
 }
 
 /// Returns the state of the seal and the stamp of a stored object.
@@ -38,10 +41,10 @@ pub(in crate::admission) fn state(
     kind: Kind,
     name: &str,
     object: &Value,
-    moment: &SealMoment,
-) -> VouchState {
+    moment: &SealCheckContext,
+) -> SealState {
     let stored = stored_object::from_review(kind, name, object, moment.now);
-    vouch_state(key, &stored, moment)
+    seal_state(key, &stored, moment)
 }
 
 /// Returns true if the write sets the annotation that admits exactly the stored spec. An annotation
@@ -96,13 +99,13 @@ impl<'a> OwnerDeployment<'a> {
         key: &[u8],
         bundle: &Value,
         deployment: &Value,
-        moment: &SealMoment,
+        moment: &SealCheckContext,
     ) -> Option<InheritedStamp> {
         if deployment["metadata"]["uid"] != self.uid {
             return None;
         }
         let kind = Kind::BundleDeployment;
-        let vouched = vouched(key, kind, self.name, deployment, moment)?;
+        let vouched = confirmed_facts(key, kind, self.name, deployment, moment)?;
         let spec = CheckedDeploymentSpec::parse(&deployment["spec"]).ok()?;
         let wanted = &deployment["spec"]["template"]["spec"];
         let same = spec.template.hash == self.hash && review::same(wanted, &bundle["spec"]);
@@ -144,13 +147,13 @@ pub(in crate::admission) struct StampInput<'a> {
 }
 
 impl StampInput<'_> {
-    pub(in crate::admission) fn wanted(&self, stamping: &Stamping) -> WantedStamp {
+    pub(in crate::admission) fn wanted(&self, stamping: &StampChange) -> WantedStamp {
         let all = PartRequesters::all(self.requester);
         let (parts, approves, generated_for) = match (stamping, self.vouched, self.inherited) {
             // The object has no seal yet, or its owner references change. A stamp is only valid for
             // the last write, so this write gets a new stamp with the same content.
-            (Stamping::Keep, Some(vouched), _)
-                if self.subject.spec_is_untouched()
+            (StampChange::Unchanged, Some(vouched), _)
+                if self.subject.spec_text_unchanged()
                     && (!self.is_sealed || self.owners() != vouched.owners) =>
             {
                 (
@@ -159,18 +162,18 @@ impl StampInput<'_> {
                     vouched.generated_for.clone(),
                 )
             }
-            (Stamping::Keep, ..) => {
+            (StampChange::Unchanged, ..) => {
                 let kept = self.subject.old.and_then(stored_object::stamp_in_review);
                 return WantedStamp::Exactly(kept.map(str::to_owned));
             }
-            (Stamping::Requester, ..) => (all, None, None),
-            (Stamping::Approve(terms), ..) => (all, Some(terms.clone()), None),
-            (Stamping::Carry, Some(vouched), _) => (
+            (StampChange::Requester, ..) => (all, None, None),
+            (StampChange::Approve(terms), ..) => (all, Some(terms.clone()), None),
+            (StampChange::UpdateChangedParts, Some(vouched), _) => (
                 self.kept_requesters(vouched),
                 vouched.approves.clone(),
                 vouched.generated_for.clone(),
             ),
-            (Stamping::Inherit, _, Some(inherited)) => {
+            (StampChange::Inherit, _, Some(inherited)) => {
                 (inherited.parts.clone(), None, Some(inherited.from.clone()))
             }
             _ => return WantedStamp::Exactly(None),
@@ -191,12 +194,12 @@ impl StampInput<'_> {
 
     /// Returns the time of the write that admitted the spec: this write, or an earlier one if this
     /// write does not change the spec.
-    fn admitted_at(&self, stamping: &Stamping) -> Option<i64> {
+    fn admitted_at(&self, stamping: &StampChange) -> Option<i64> {
         match stamping {
-            Stamping::Requester | Stamping::Approve(_) if self.subject.admits => {
+            StampChange::Requester | StampChange::Approve(_) if self.subject.admits => {
                 Some(self.began.as_millisecond())
             }
-            Stamping::Keep => self.vouched.and_then(|vouched| vouched.admitted_at),
+            StampChange::Unchanged => self.vouched.and_then(|vouched| vouched.admitted_at),
             _ => None,
         }
     }
@@ -228,7 +231,7 @@ impl StampInput<'_> {
         let generation = metadata["generation"].as_i64().unwrap_or_default();
         Some(StampTarget {
             uid: metadata["uid"].as_str().unwrap_or_default().to_owned(),
-            generation: if self.subject.spec_is_untouched() {
+            generation: if self.subject.spec_text_unchanged() {
                 generation
             } else {
                 generation.saturating_add(1)
@@ -248,7 +251,7 @@ impl WantedStamp {
 
     /// Returns true if `found` is an annotation that a mutating call of any replica created for
     /// this write.
-    pub(in crate::admission) fn is(&self, key: &[u8], found: Option<&str>) -> bool {
+    pub(in crate::admission) fn matches(&self, key: &[u8], found: Option<&str>) -> bool {
         match self {
             Self::Exactly(text) => text.as_deref() == found,
             Self::Stamp(wanted) => {

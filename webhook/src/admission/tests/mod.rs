@@ -24,9 +24,9 @@ use bundle_core::names::KubeName;
 use bundle_core::policy::RawSignature;
 use bundle_core::review::stamp::admit_token;
 use bundle_core::review::{
-    Answer, Class, ClassFact, Image, Kind, Requester, SealMoment, template_hash,
+    AccessReviewResult, Class, ClassFact, Image, Kind, Requester, SealCheckContext, template_hash,
 };
-use bundle_core::rights::Question;
+use bundle_core::rights::AccessReview;
 use bundle_core::version::ServerVersion;
 use bundle_oci::registry::ImageMetadata;
 use bundle_trust::proof;
@@ -53,15 +53,15 @@ struct Fake {
     /// The BundleDeployment whose inventory records a definition with uid `crd`. `None` if the
     /// inventories cannot be read.
     owner: Option<RecordedOwner>,
-    questions: AtomicUsize,
+    access_reviews: AtomicUsize,
     /// Number of requests to the registry.
-    looks: AtomicUsize,
+    registry_requests: AtomicUsize,
     /// True if the registry never responds.
     stalled: AtomicBool,
     /// True if the policies are not loaded yet.
-    early: bool,
-    world: Mutex<FakeState>,
-    examinations: proof::Memory,
+    before_policies: bool,
+    state: Mutex<FakeState>,
+    examinations: proof::ExaminationCache,
 }
 
 /// State that tests change between reviews.
@@ -116,9 +116,13 @@ impl ReviewLookups for SharedFake {
         let spec = json!({"signatures": signatures, "provisioner": "core.rukpak.io/plain", "serviceAccount": {"namespace": "bundle-system", "name": "installer"}});
         ClassFact::Known(Box::new(Class::parse(name, &spec).unwrap()))
     }
-    async fn has_permission(&self, requester: &Requester, question: &Question) -> Answer {
-        self.questions.fetch_add(1, Ordering::SeqCst);
-        let Question::Resource {
+    async fn has_permission(
+        &self,
+        requester: &Requester,
+        question: &AccessReview,
+    ) -> AccessReviewResult {
+        self.access_reviews.fetch_add(1, Ordering::SeqCst);
+        let AccessReview::Resource {
             verb,
             resource,
             namespace,
@@ -126,7 +130,7 @@ impl ReviewLookups for SharedFake {
             ..
         } = question
         else {
-            return Answer::No;
+            return AccessReviewResult::Denied;
         };
         let on_class = resource == "provisionerclasses";
         assert_eq!(namespace, if on_class { "bundle-system" } else { "" });
@@ -136,7 +140,11 @@ impl ReviewLookups for SharedFake {
             let name = name.as_deref().unwrap_or_default();
             ["ana", "eve"].contains(&requester.user.as_str()) && ["plain", "strict"].contains(&name)
         };
-        if is_allowed { Answer::Yes } else { Answer::No }
+        if is_allowed {
+            AccessReviewResult::Allowed
+        } else {
+            AccessReviewResult::Denied
+        }
     }
     async fn deployment(&self, _name: &KubeName) -> Result<Option<Value>, Finding> {
         Ok(self.deployment.clone())
@@ -145,9 +153,9 @@ impl ReviewLookups for SharedFake {
         Ok(Some(true))
     }
     fn now(&self) -> Timestamp {
-        self.world.lock().unwrap().now
+        self.state.lock().unwrap().now
     }
-    fn examinations(&self) -> &proof::Memory {
+    fn examinations(&self) -> &proof::ExaminationCache {
         &self.examinations
     }
 }
@@ -157,16 +165,16 @@ impl Lookups for SharedFake {
         with(KEY)
     }
     fn policies(&self) -> Option<(Policies, u64)> {
-        (!self.early).then(|| self.world.lock().unwrap().policies.clone())
+        (!self.before_policies).then(|| self.state.lock().unwrap().policies.clone())
     }
     async fn own_user(&self) -> Option<String> {
         Some(OWN.to_owned())
     }
     fn intact_since(&self) -> Option<Timestamp> {
-        self.world.lock().unwrap().intact_since
+        self.state.lock().unwrap().intact_since
     }
     fn enforced_since(&self) -> Option<Timestamp> {
-        self.world.lock().unwrap().enforced_since
+        self.state.lock().unwrap().enforced_since
     }
     async fn bundles_of_config_map(&self, _name: &str) -> Result<Vec<String>, Finding> {
         let unknown = || Finding::error(codes::cluster::UNREACHABLE, "no response");
@@ -177,7 +185,7 @@ impl Lookups for SharedFake {
         object: (&str, &str),
         _likely: Option<&str>,
     ) -> Result<Option<RecordedOwner>, Finding> {
-        self.questions.fetch_add(1, Ordering::SeqCst);
+        self.access_reviews.fetch_add(1, Ordering::SeqCst);
         let unknown = || Finding::error(codes::cluster::UNREACHABLE, "no response");
         let owner = self.owner.clone().ok_or_else(unknown)?;
         let recorded = (
@@ -192,8 +200,8 @@ impl Lookups for SharedFake {
         signatures: bool,
         _memory: Arc<crate::budget::lookups::LookupMemory>,
     ) -> Result<ImageMetadata, Finding> {
-        self.questions.fetch_add(1, Ordering::SeqCst);
-        self.looks.fetch_add(1, Ordering::SeqCst);
+        self.access_reviews.fetch_add(1, Ordering::SeqCst);
+        self.registry_requests.fetch_add(1, Ordering::SeqCst);
         if self.stalled.load(Ordering::SeqCst) {
             std::future::pending::<()>().await;
         }
@@ -201,7 +209,7 @@ impl Lookups for SharedFake {
         for _ in 0..10 {
             tokio::task::yield_now().await;
         }
-        let found = self.world.lock().unwrap().signatures.clone()?;
+        let found = self.state.lock().unwrap().signatures.clone()?;
         let digest = || DIGEST.parse().unwrap();
         Ok(ImageMetadata {
             pinned: image
@@ -277,7 +285,7 @@ impl Server {
             let patch: json_patch::Patch = serde_json::from_slice(&patch).unwrap();
             json_patch::patch(&mut object, &patch).unwrap();
         }
-        let now = json!(self.fake.world.lock().unwrap().now.to_string());
+        let now = json!(self.fake.state.lock().unwrap().now.to_string());
         let metadata = &mut object["metadata"];
         match old {
             None => {
@@ -299,7 +307,7 @@ impl Server {
     }
 
     fn questions(&self) -> usize {
-        self.fake.questions.swap(0, Ordering::SeqCst)
+        self.fake.access_reviews.swap(0, Ordering::SeqCst)
     }
 }
 
@@ -340,11 +348,11 @@ fn requester(object: &Value) -> Option<String> {
         .into_iter()
         .find(|kind| object["kind"] == kind.as_str())?;
     let name = object["metadata"]["name"].as_str()?;
-    let moment = SealMoment {
+    let moment = SealCheckContext {
         now: Timestamp::constant(1_800_000_000, 0).as_millisecond(),
         intact_since: Some(0),
     };
-    let vouched = stamping::vouched(KEY, kind, name, object, &moment)?;
+    let vouched = stamping::confirmed_facts(KEY, kind, name, object, &moment)?;
     Some(vouched.parts.template.user)
 }
 
@@ -400,7 +408,7 @@ async fn requester_without_permission_causes_no_registry_request() {
 #[tokio::test]
 async fn rejects_objects_before_the_policies_are_loaded() {
     let server = server(Fake {
-        early: true,
+        before_policies: true,
         ..Fake::default()
     });
     let (answer, _) = server.write("ana", None, &bundle()).await;

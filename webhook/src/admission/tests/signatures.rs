@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use bundle_core::diagnostic::codes;
-use bundle_core::policy::{Named, Policy};
+use bundle_core::policy::{Policy, ReferencedText};
 use bundle_core::reference::{Digest, Reference};
 use bundle_trust::keys::{KeyKind, Password, PrivateKey, generate, load_private};
 use bundle_trust::{proof_annotation, sign};
@@ -50,13 +50,13 @@ fn by_key(key: &PrivateKey) -> Policy {
 }
 
 /// Returns a policy with a key in a Secret. `found` is the result of reading the Secret.
-fn by_secret(found: Named) -> Policy {
+fn by_secret(found: ReferencedText) -> Policy {
     policy(&json!({"name": "release", "key": {"secretRef": {"name": "release"}}}))
         .with_secrets(&BTreeMap::from([("release".to_owned(), found)]))
 }
 
 fn keyless(root: &Value) -> Policy {
-    let found = Named::Found(root.to_string());
+    let found = ReferencedText::Found(root.to_string());
     policy(&json!({"name": "workflow", "keyless": {
         "identities": [{"issuer": "https://token.actions.githubusercontent.com", "subjectRegExp": "https://github.com/example/.*"}],
         "trustRoot": {"configMapRef": {"name": "root"}},
@@ -75,12 +75,12 @@ impl Server {
     fn set_policies(&self, policies: impl IntoIterator<Item = Policy>) {
         let policies = policies.into_iter();
         let named = policies.map(|policy| (policy.name().to_owned(), Arc::new(policy)));
-        let mut world = self.fake.world.lock().unwrap();
+        let mut world = self.fake.state.lock().unwrap();
         world.policies = (Arc::new(named.collect()), world.policies.1 + 1);
     }
 
     fn set_signatures(&self, signatures: Result<Vec<RawSignature>, Finding>) {
-        self.fake.world.lock().unwrap().signatures = signatures;
+        self.fake.state.lock().unwrap().signatures = signatures;
     }
 
     /// Returns the first code of the rejection. Returns an empty text for an admitted object.
@@ -94,7 +94,7 @@ impl Server {
     }
 
     fn reads(&self) -> usize {
-        self.fake.looks.swap(0, Ordering::SeqCst)
+        self.fake.registry_requests.swap(0, Ordering::SeqCst)
     }
 }
 
@@ -112,7 +112,13 @@ async fn changed_or_deleted_policy_takes_effect_on_the_next_review() {
     for _ in 0..3 {
         assert_eq!(server.code(&object).await, "");
     }
-    assert_eq!((server.reads(), server.fake.examinations.made()), (1, 1));
+    assert_eq!(
+        (
+            server.reads(),
+            server.fake.examinations.examinations_performed()
+        ),
+        (1, 1)
+    );
 
     server.set_policies([by_key(&other)]);
     assert_eq!(server.code(&object).await, id(codes::trust::NOT_ACCEPTED));
@@ -130,17 +136,20 @@ async fn changed_deleted_or_unreadable_secret_takes_effect_on_the_next_review() 
     server.set_signatures(Ok(vec![signed(&key)]));
     let down = Finding::error(codes::cluster::UNREACHABLE, "no answer");
     for (found, expected) in [
-        (Named::Found(key.public().to_pem()), ""),
+        (ReferencedText::Found(key.public().to_pem()), ""),
         (
-            Named::Found(other.public().to_pem()),
+            ReferencedText::Found(other.public().to_pem()),
             id(codes::trust::NOT_ACCEPTED),
         ),
         (
-            Named::Missing("gone".to_owned()),
+            ReferencedText::Missing("gone".to_owned()),
             id(codes::trust::POLICY_UNREADABLE),
         ),
-        (Named::Unavailable(down), id(codes::trust::CANNOT_TELL)),
-        (Named::Found(key.public().to_pem()), ""),
+        (
+            ReferencedText::Unavailable(down),
+            id(codes::trust::CANNOT_TELL),
+        ),
+        (ReferencedText::Found(key.public().to_pem()), ""),
     ] {
         server.set_policies([by_secret(found)]);
         assert_eq!(server.code(&object).await, expected);
@@ -193,7 +202,7 @@ async fn expired_root_invalidates_cached_results() {
         artifact_type: sign::BUNDLE_MEDIA_TYPE.to_owned(),
         ..RawSignature::default()
     }]));
-    let at = |now| server.fake.world.lock().unwrap().now = now;
+    let at = |now| server.fake.state.lock().unwrap().now = now;
     at(end);
     assert_eq!(server.code(&object).await, "");
     at(end + SignedDuration::from_secs(1));
@@ -220,7 +229,13 @@ async fn hundred_reviews_of_one_digest_cause_one_lookup_and_one_examination() {
     });
     let codes = futures::future::join_all(reviews).await;
     assert_eq!(codes, vec![String::new(); 100]);
-    assert_eq!((server.reads(), server.fake.examinations.made()), (1, 1));
+    assert_eq!(
+        (
+            server.reads(),
+            server.fake.examinations.examinations_performed()
+        ),
+        (1, 1)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -246,7 +261,7 @@ async fn stalled_lookup_of_one_requester_does_not_delay_another_requester_of_the
 }
 
 #[tokio::test]
-async fn sufficient_proof_saves_the_lookup_and_an_insufficient_one_repeats_no_access_review() {
+async fn recent_proof_replaces_lookup_and_access_review() {
     const PROOF: &str = bundle_api::names::ANNOTATION_PROOF;
     let server = server(Fake::default());
     let (key, other) = (key(), key());
@@ -279,7 +294,7 @@ async fn sufficient_proof_saves_the_lookup_and_an_insufficient_one_repeats_no_ac
 }
 
 #[tokio::test(start_paused = true)]
-async fn verification_waits_for_others_of_its_requester_and_then_for_a_limited_time() {
+async fn verifications_of_one_requester_run_in_sequence_with_a_wait_limit() {
     let server = server(Fake::default());
     let key = key();
     let object = bundle_of(&content(), "plain");
@@ -296,7 +311,10 @@ async fn verification_waits_for_others_of_its_requester_and_then_for_a_limited_t
         "{message}"
     );
     assert_eq!(
-        (&answer["status"]["code"], server.fake.examinations.made()),
+        (
+            &answer["status"]["code"],
+            server.fake.examinations.examinations_performed()
+        ),
         (&json!(503), 0)
     );
     // Other requesters have their own slots for verification. Images without signatures need no

@@ -183,7 +183,7 @@ async fn stamp_of_another_time_or_before_a_gap_is_invalid() {
     let (_, stored) = server.write("ana", None, &bundle()).await;
     let later = |seconds: i64| {
         let then = Timestamp::constant(1_800_000_000 + seconds, 0);
-        server.fake.world.lock().unwrap().now = then;
+        server.fake.state.lock().unwrap().now = then;
     };
     // The validating call of a later write without its mutating call is rejected.
     later(61);
@@ -206,7 +206,7 @@ async fn stamp_of_another_time_or_before_a_gap_is_invalid() {
     changed["spec"]["source"]["git"] = Value::Null;
     let (_, object) = server.write("ben", Some(&stored), &changed).await;
     assert_eq!(requester(&object).as_deref(), Some("ana"));
-    server.fake.world.lock().unwrap().intact_since = Some(Timestamp::constant(1_800_000_000, 1));
+    server.fake.state.lock().unwrap().intact_since = Some(Timestamp::constant(1_800_000_000, 1));
     let (answer, object) = server.write("ben", Some(&stored), &changed).await;
     assert_eq!((&answer["allowed"], stamp(&object)), (&json!(true), None));
 }
@@ -221,12 +221,12 @@ async fn each_part_of_a_deployment_keeps_its_requester_until_it_changes() {
         "spec": {"provisionerClassName": "plain", "template": {"spec": bundle()["spec"]}},
     });
     let (_, mut stored) = server.write("ana", None, &deployment).await;
-    let moment = SealMoment {
+    let moment = SealCheckContext {
         now: Timestamp::constant(1_800_000_000, 0).as_millisecond(),
         intact_since: Some(0),
     };
     let users = |object: &Value| {
-        let found = stamping::vouched(KEY, Kind::BundleDeployment, "web", object, &moment);
+        let found = stamping::confirmed_facts(KEY, Kind::BundleDeployment, "web", object, &moment);
         let parts = found.unwrap().parts;
         [
             parts.class,
@@ -254,17 +254,17 @@ async fn unsealed_stamp_is_renewed_by_writes_of_metadata() {
     let server = server(Fake::default());
     let (_, stored) = server.write("ana", None, &bundle()).await;
     let later = Timestamp::constant(1_800_000_020, 0);
-    server.fake.world.lock().unwrap().now = later;
+    server.fake.state.lock().unwrap().now = later;
     let mut labelled = stored.clone();
     labelled["metadata"]["labels"] = json!({"a": "b"});
     let (answer, labelled) = server.write("ben", Some(&stored), &labelled).await;
     assert_eq!(answer["allowed"], true, "{answer}");
     assert_ne!(stamp(&labelled), stamp(&stored));
-    let moment = SealMoment {
+    let moment = SealCheckContext {
         now: later.as_millisecond(),
         intact_since: Some(0),
     };
-    let vouched = stamping::vouched(KEY, Kind::Bundle, "web", &labelled, &moment).unwrap();
+    let vouched = stamping::confirmed_facts(KEY, Kind::Bundle, "web", &labelled, &moment).unwrap();
     assert_eq!(vouched.parts.template.user, "ana");
 }
 
@@ -273,15 +273,15 @@ async fn only_the_write_that_sets_the_annotation_admits_and_renewals_keep_its_ti
     let server = server(Fake::default());
     let at = |seconds: i64| Timestamp::constant(1_800_000_000 + seconds, 0);
     let admitted = |object: &Value, seconds: i64| {
-        let moment = SealMoment {
+        let moment = SealCheckContext {
             now: at(seconds).as_millisecond(),
             intact_since: Some(0),
         };
-        let vouched = stamping::vouched(KEY, Kind::Bundle, "web", object, &moment);
+        let vouched = stamping::confirmed_facts(KEY, Kind::Bundle, "web", object, &moment);
         vouched.unwrap().admitted_at
     };
     let write = async |user: &str, old: &Value, new: &Value, seconds: i64| {
-        server.fake.world.lock().unwrap().now = at(seconds);
+        server.fake.state.lock().unwrap().now = at(seconds);
         let (answer, stored) = server.write(user, Some(old), new).await;
         assert_eq!(answer["allowed"], true, "{answer}");
         stored

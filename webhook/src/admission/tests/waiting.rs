@@ -34,7 +34,7 @@ async fn large_review_does_not_wait_for_other_reviews_of_its_requester() {
         async move { server.ask("/validate", &review(user, None, &object)).await }
     };
     let first = tokio::spawn(ask("ana", large(0, true)));
-    while server.fake.looks.load(Ordering::SeqCst) == 0 {
+    while server.fake.registry_requests.load(Ordering::SeqCst) == 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     // The second review is rejected at once. If it waited, it would hold memory that the bodies of
@@ -72,7 +72,7 @@ async fn response_longer_than_its_review_reserves_memory_or_is_short() {
         "spec": {"provisioner": "core.rukpak.io/plain", "sources": {"types": vec![0; 100]}},
     });
     let review = review("ana", None, &class).to_string();
-    let trees = server.budget.trees.clone();
+    let trees = server.budget.parsed_objects.clone();
     let mut held = Vec::new();
     loop {
         let before = trees.used();

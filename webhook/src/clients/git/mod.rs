@@ -195,7 +195,7 @@ impl GitProgram {
         }
         let caps = vec![Cap {
             key: requester_key(requester),
-            most: self.slots.capacity(),
+            limit: self.slots.capacity(),
         }];
         let slot = wait_for_share(self.limits.wait, self.slots.take(1, caps)).await;
         // A request for one slot never exceeds the capacity.

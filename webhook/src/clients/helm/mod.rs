@@ -159,7 +159,7 @@ impl HelmProgram {
         }
         let caps = vec![Cap {
             key: requester_key(requester),
-            most: PROCESSES,
+            limit: PROCESSES,
         }];
         // A request for one slot never exceeds the capacity.
         let slot = self.slots.take(1, caps).await;
@@ -318,7 +318,7 @@ fn failed(command: &RenderCommand, error: ProcessError, limits: HelmLimits) -> H
             // The exit code is checked too, because the message of a template can contain the same
             // text.
             if code == Some(FATAL) && lacks_memory {
-                return memory(MEMORY);
+                return memory(limits.memory);
             }
             HelmError::Chart(helm::failure(command, &stderr))
         }

@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 use super::UsedByProcess;
 
 /// Interval at which ended processes of a killed group are reaped.
-const REAPED_EVERY: Duration = Duration::from_millis(20);
+const REAP_INTERVAL: Duration = Duration::from_millis(20);
 /// Maximum number of these intervals. After this number, the resources of the group are released
 /// even if a process still exists.
 const REAP_LIMIT: u32 = 250;
@@ -82,6 +82,6 @@ async fn reap(id: Pid) {
         if test_kill_process_group(id).is_err() {
             return;
         }
-        tokio::time::sleep(REAPED_EVERY).await;
+        tokio::time::sleep(REAP_INTERVAL).await;
     }
 }

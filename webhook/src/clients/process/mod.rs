@@ -24,7 +24,7 @@ use self::limits::{SCRIPT, SHELL, memory_of};
 use crate::budget::Share;
 
 /// Interval at which the disk space and the memory of a command are measured.
-const MEASURED_EVERY: Duration = Duration::from_millis(100);
+const MEASURE_INTERVAL: Duration = Duration::from_millis(100);
 /// Size that is counted for each folder, in bytes. The files in the folder are counted separately.
 const FOLDER_BYTES: u64 = 4 << 10;
 /// Maximum number of bytes of stderr that are stored. Further bytes are discarded.
@@ -189,7 +189,7 @@ impl ChildProcess {
         self,
         folder: &Path,
         input: &[u8],
-        longest: usize,
+        max_output: usize,
         limit: Duration,
     ) -> Result<Vec<u8>, ProcessError> {
         let (limits, group) = (self.limits, self.group.id());
@@ -200,7 +200,7 @@ impl ChildProcess {
         };
         let read = async {
             match stdout {
-                Some(stdout) => read_all(stdout, longest).await,
+                Some(stdout) => read_all(stdout, max_output).await,
                 None => Ok(Vec::new()),
             }
         };
@@ -210,13 +210,13 @@ impl ChildProcess {
         };
         let done = tokio::select! {
             done = timeout(limit, work) => done.unwrap_or(Err(ProcessError::TimedOut(limit))),
-            error = exceeded(folder, group, &limits) => Err(error),
+            error = exceeded_limit(folder, group, &limits) => Err(error),
         };
         match done {
             // The kernel kills a process that writes a file above the size limit. The file remains,
             // so its size shows the reason.
             Err(error @ (ProcessError::Failed { .. } | ProcessError::Killed(_))) => {
-                let (used, _) = measured(folder, None, &limits).await;
+                let (used, _) = measure(folder, None, &limits).await;
                 Err(if used >= limits.folder {
                     ProcessError::FolderLimit(limits.folder)
                 } else {
@@ -285,12 +285,12 @@ async fn read_start(mut stderr: ChildStderr) -> Vec<u8> {
 }
 
 /// Returns the error when the files of `folder` or the processes of `group` exceed a limit.
-async fn exceeded(folder: &Path, group: Option<Pid>, limits: &ProcessLimits) -> ProcessError {
-    let mut ticks = interval(MEASURED_EVERY);
+async fn exceeded_limit(folder: &Path, group: Option<Pid>, limits: &ProcessLimits) -> ProcessError {
+    let mut ticks = interval(MEASURE_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let (used, memory) = measured(folder, group, limits).await;
+        let (used, memory) = measure(folder, group, limits).await;
         if used > limits.folder {
             return ProcessError::FolderLimit(limits.folder);
         }
@@ -302,7 +302,7 @@ async fn exceeded(folder: &Path, group: Option<Pid>, limits: &ProcessLimits) -> 
 
 /// Returns the size of `folder` and the memory of `group`. They are measured on another thread,
 /// because a folder can have many files.
-async fn measured(folder: &Path, group: Option<Pid>, limits: &ProcessLimits) -> (u64, u64) {
+async fn measure(folder: &Path, group: Option<Pid>, limits: &ProcessLimits) -> (u64, u64) {
     let (folder, most) = (folder.to_owned(), limits.folder);
     let measure = move || (size(folder, most), group.map_or(0, memory_of));
     // The measurement does not panic. It has no result only if the runtime shuts down because the

@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt as _, DuplexStream, duplex};
 use tower::ServiceExt as _;
 
 use super::*;
-use crate::archives::{BundleArchive, BundleArchives, Leading};
+use crate::archives::{BundleArchive, BundleArchives, LeaderArchivesGuard};
 use crate::config::content::ContentPath;
 use crate::config::stamp_key::{CurrentStampKey, StampKey};
 use crate::server::connections::{Connection, Connections, Limits};
@@ -173,7 +173,7 @@ impl Service {
         }
     }
 
-    fn leading() -> (Self, Leading) {
+    fn leading() -> (Self, LeaderArchivesGuard) {
         let service = Self::new();
         let uploaded = service.uploaded.clone();
         let leading = service

@@ -16,7 +16,7 @@ use kube::Client;
 use super::{Applied, ApplyError, PreparedApply, Target, request};
 use crate::budget::Share;
 use crate::clients::cluster::ServiceAccount;
-use crate::dry_run::{Detail, RequesterDryRun, unread};
+use crate::dry_run::{Detail, RequesterDryRun, verdict_of_read_error};
 use crate::reconcile::api::object;
 use crate::reconcile::api::whole::ObjectText;
 use crate::reconcile::apply::allowed_dry_runs::{AllowedDryRuns, DryRunKey};
@@ -87,28 +87,28 @@ pub(in crate::reconcile) enum ApplyRejection {
     Conflict(DryRunVerdict),
     /// Like [`Self::Verdict`], but the reason is that several field managers own items of these
     /// lists, and the items are invalid together.
-    Contested(DryRunVerdict, Vec<ListPath>),
+    SharedLists(DryRunVerdict, Vec<ListPath>),
     /// Mutating admission sets these fields differently for the requester and for the installer.
-    Differs(Vec<String>),
+    MutatedDifferently(Vec<String>),
     /// The API server rejects the object for the installer with this message, so that the results
     /// for requester and installer could not be compared.
     Installer(String),
     /// The object was deleted or created after it was read.
-    Moved,
+    DeletedOrCreated,
 }
 
 impl ApplyRejection {
     /// Returns true if a retry may have another result.
     pub(in crate::reconcile) fn may_change(&self) -> bool {
         match self {
-            Self::Moved => true,
-            Self::Verdict(verdict) | Self::Conflict(verdict) | Self::Contested(verdict, _) => {
+            Self::DeletedOrCreated => true,
+            Self::Verdict(verdict) | Self::Conflict(verdict) | Self::SharedLists(verdict, _) => {
                 matches!(
                     verdict,
                     DryRunVerdict::Unknown(_) | DryRunVerdict::Missing(_)
                 )
             }
-            Self::Differs(_) | Self::Installer(_) => false,
+            Self::MutatedDifferently(_) | Self::Installer(_) => false,
         }
     }
 
@@ -127,7 +127,7 @@ impl ApplyRejection {
             error.message()
         );
         match error {
-            ApplyError::Moved => Self::Moved,
+            ApplyError::Moved => Self::DeletedOrCreated,
             error if error.is_passing() => Self::Verdict(DryRunVerdict::Unknown(words)),
             ApplyError::NotAllowed(Self::Verdict(verdict)) => Self::Verdict(match verdict {
                 DryRunVerdict::Refused { by_rbac, .. } => DryRunVerdict::Refused {
@@ -138,7 +138,7 @@ impl ApplyRejection {
                 DryRunVerdict::NotImpersonated(_) => DryRunVerdict::NotImpersonated(words),
                 _ => DryRunVerdict::Invalid(words),
             }),
-            ApplyError::NotAllowed(refusal @ Self::Differs(_)) => refusal,
+            ApplyError::NotAllowed(refusal @ Self::MutatedDifferently(_)) => refusal,
             ApplyError::NotAllowed(_) | ApplyError::Api(_) => Self::Installer(words),
         }
     }
@@ -146,17 +146,19 @@ impl ApplyRejection {
     /// Returns the reason in one line, with names of fields and without values.
     pub(in crate::reconcile) fn message(&self) -> String {
         match self {
-            Self::Verdict(verdict) | Self::Conflict(verdict) | Self::Contested(verdict, _) => {
+            Self::Verdict(verdict) | Self::Conflict(verdict) | Self::SharedLists(verdict, _) => {
                 verdict_message(verdict).to_owned()
             }
-            Self::Differs(fields) => {
+            Self::MutatedDifferently(fields) => {
                 let named = bundle_core::plan::conditions::some_of(fields, MAX_FIELDS);
                 format!(
                     "mutating admission sets these fields differently for the requester and for the installer: {named}"
                 )
             }
             Self::Installer(words) => words.clone(),
-            Self::Moved => "another actor deleted or created it at the same time".to_owned(),
+            Self::DeletedOrCreated => {
+                "another actor deleted or created it at the same time".to_owned()
+            }
         }
     }
 }
@@ -178,12 +180,12 @@ fn verdict_message(verdict: &DryRunVerdict) -> &str {
 #[derive(Debug, Clone)]
 pub(in crate::reconcile) struct RequiredConsent {
     pub(in crate::reconcile) rule: ConsentRule,
-    pub(in crate::reconcile) act: ObjectAction,
+    pub(in crate::reconcile) action: ObjectAction,
 }
 
 impl RequiredConsent {
     fn of(&self, id: &ObjectId) -> Consent {
-        self.rule.consent(self.act, id)
+        self.rule.consent(self.action, id)
     }
 
     /// Returns true if the object requires dry runs as the requesters.
@@ -200,7 +202,7 @@ pub(in crate::reconcile) struct DryRuns<'a> {
     pub(in crate::reconcile) memory: &'a AllowedDryRuns,
     pub(in crate::reconcile) slots: ApplySlots,
     /// True if cached results of dry runs are used.
-    pub(in crate::reconcile) remembers: bool,
+    pub(in crate::reconcile) uses_cache: bool,
     /// The kinds with mutating admission, for which the results for requester and installer are
     /// compared.
     pub(in crate::reconcile) mutated: MutatedKinds,
@@ -257,7 +259,7 @@ impl DryRuns<'_> {
                 (prepared.target(), prepared.version()),
                 compares.then_some(&self.account),
             );
-            let remembers = self.remembers && !prepared.bypasses_cache();
+            let remembers = self.uses_cache && !prepared.bypasses_cache();
             if remembers && !prepared.has_moved_fields() && self.memory.contains(key).await {
                 continue;
             }
@@ -335,7 +337,7 @@ impl DryRuns<'_> {
         };
         let installer = ObjectText::receive(installer)
             .await
-            .map_err(|error| ApplyRejection::Verdict(unread(&error)))?;
+            .map_err(|error| ApplyRejection::Verdict(verdict_of_read_error(&error)))?;
         let exists = !prepared.creates();
         if differing(exists, &[&requester, &installer])
             .await?
@@ -348,7 +350,7 @@ impl DryRuns<'_> {
         if fields.is_empty() {
             Ok(())
         } else {
-            Err(ApplyRejection::Differs(fields))
+            Err(ApplyRejection::MutatedDifferently(fields))
         }
     }
 }
@@ -374,7 +376,7 @@ async fn differing(exists: bool, answers: &[&ObjectText]) -> Result<Vec<String>,
         Ok(None) => Err(ApplyRejection::Verdict(DryRunVerdict::Unknown(
             "the object changed during the comparison".to_owned(),
         ))),
-        Err(error) => Err(ApplyRejection::Verdict(unread(&error))),
+        Err(error) => Err(ApplyRejection::Verdict(verdict_of_read_error(&error))),
     }
 }
 
@@ -410,7 +412,7 @@ async fn dry_run(
             Err(if lists.is_empty() {
                 ApplyRejection::Conflict(verdict)
             } else {
-                ApplyRejection::Contested(verdict, lists)
+                ApplyRejection::SharedLists(verdict, lists)
             })
         }
         verdict if answer.code == 409 => Err(ApplyRejection::Conflict(verdict)),

@@ -71,7 +71,7 @@ impl ApplyClient<'_> {
                 Err(refused) => refused,
             };
             prepared = back;
-            if let ApplyRejection::Contested(verdict, lists) = &refusal {
+            if let ApplyRejection::SharedLists(verdict, lists) = &refusal {
                 let change = OwnershipChange {
                     lists: lists.clone(),
                     ..OwnershipChange::default()
@@ -97,14 +97,16 @@ impl ApplyClient<'_> {
             if matches!(refusal, ApplyRejection::Conflict(_)) {
                 match self.preparer.prepare_again(&prepared, false).await {
                     Ok(now) => prepared = now,
-                    Err(ApplyError::Moved) => return Err((prepared, ApplyRejection::Moved)),
+                    Err(ApplyError::Moved) => {
+                        return Err((prepared, ApplyRejection::DeletedOrCreated));
+                    }
                     // This error is ignored, because the check is repeated below.
                     Err(_) => {}
                 }
             }
             let may_change = match &refusal {
                 ApplyRejection::Verdict(DryRunVerdict::Missing(_)) => {
-                    is_due && prepared.item().custom
+                    is_due && prepared.item().is_defined_by_content
                 }
                 other => other.may_change(),
             };
@@ -158,7 +160,7 @@ impl ApplyClient<'_> {
             // The applies of other objects may have lasted longer than the validity of the check.
             if !checked.is_recent() {
                 let again = self.check(checked.into_stale(), true, end).await;
-                checked = again.map_err(|(_, refusal)| refused(refusal))?;
+                checked = again.map_err(|(_, refusal)| apply_error(refusal))?;
             }
             let prepared = checked.prepared();
             let error = match checked.send(client).await {
@@ -179,7 +181,7 @@ impl ApplyClient<'_> {
             let is_conflict = object::is_conflict(&error);
             *is_uncertain |= !object::is_definite(&error);
             let may_change = object::is_passing(&error)
-                || (prepared.item().custom && object::is_not_found(&error));
+                || (prepared.item().is_defined_by_content && object::is_not_found(&error));
             if !may_change && !is_conflict {
                 return Err(ApplyError::Api(error));
             }
@@ -187,7 +189,7 @@ impl ApplyClient<'_> {
                 match self.preparer.prepare_again(prepared, *is_uncertain).await {
                     Ok(now) if now.body() != prepared.body() => {
                         let again = self.check(now, true, end).await;
-                        checked = again.map_err(|(_, refusal)| refused(refusal))?;
+                        checked = again.map_err(|(_, refusal)| apply_error(refusal))?;
                     }
                     // The object is in the expected state, so the API server rejected the values.
                     Ok(_) if !may_change => return Err(ApplyError::Api(error)),
@@ -202,9 +204,9 @@ impl ApplyClient<'_> {
     }
 }
 
-fn refused(refusal: ApplyRejection) -> ApplyError {
+fn apply_error(refusal: ApplyRejection) -> ApplyError {
     match refusal {
-        ApplyRejection::Moved => ApplyError::Moved,
+        ApplyRejection::DeletedOrCreated => ApplyError::Moved,
         refusal => ApplyError::NotAllowed(refusal),
     }
 }

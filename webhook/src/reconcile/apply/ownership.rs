@@ -36,7 +36,7 @@ impl ApplyClient<'_> {
         {
             return Ok(checked);
         }
-        self.checked_again(checked.prepared().clone()).await
+        self.repeat_check(checked.prepared().clone()).await
     }
 
     /// Moves the ownership of the lists that block an apply to this manager. Returns the checked
@@ -64,10 +64,10 @@ impl ApplyClient<'_> {
         {
             return Ok(None);
         }
-        self.checked_again(prepared.clone()).await.map(Some)
+        self.repeat_check(prepared.clone()).await.map(Some)
     }
 
-    async fn checked_again<'i>(
+    async fn repeat_check<'i>(
         &self,
         prepared: PreparedApply<'i>,
     ) -> Result<CheckedApply<'i>, ApplyError> {
@@ -170,7 +170,7 @@ impl ApplyClient<'_> {
 impl From<ApplyRejection> for ApplyError {
     fn from(refusal: ApplyRejection) -> Self {
         match refusal {
-            ApplyRejection::Moved => Self::Moved,
+            ApplyRejection::DeletedOrCreated => Self::Moved,
             refusal => Self::NotAllowed(refusal),
         }
     }

@@ -8,7 +8,7 @@ use bundle_api::deployment::status::Revision;
 use bundle_api::names::{self, reason};
 use bundle_cluster::ByName;
 use bundle_core::diagnostic::codes;
-use bundle_core::plan::revisions::{Owned, RetainedBundles, to_delete};
+use bundle_core::plan::revisions::{OwnedBundle, RetainedBundles, to_delete};
 use bundle_core::review::deployment::Template;
 use bundle_core::review::stamp::alternative_hash;
 use bundle_core::review::{Kind, SealedContent, same, spec_digest};
@@ -71,7 +71,7 @@ pub(in crate::reconcile) fn generated_hash(
     deployment: &DynamicObject,
     bundle: &DynamicObject,
 ) -> Option<String> {
-    let vouched = seal::vouched(ctx, bundle, Kind::Bundle).ok()?;
+    let vouched = seal::confirmed_facts(ctx, bundle, Kind::Bundle).ok()?;
     let created_for = vouched.generated_for?;
     (Some(&created_for.uid) == deployment.metadata.uid.as_ref()).then_some(created_for.hash)
 }
@@ -103,7 +103,7 @@ pub(in crate::reconcile) async fn find_or_create(
         }
         return Ok(GeneratedBundle::from_object(ctx, found));
     }
-    Err(names_taken(&taken))
+    Err(no_free_name_error(&taken))
 }
 
 /// Returns the error for a Bundle of the template after another client changed its spec.
@@ -119,7 +119,7 @@ pub(in crate::reconcile) fn bundle_differs(name: &str) -> ReconcileError {
 }
 
 /// Returns the error for a template for which all names of the Bundle are in use.
-pub(in crate::reconcile) fn names_taken(names: &[String]) -> ReconcileError {
+pub(in crate::reconcile) fn no_free_name_error(names: &[String]) -> ReconcileError {
     ReconcileError::new(
         codes::install::CHILD_TAKEN,
         reason::BUNDLE_LOAD_FAILED,
@@ -282,7 +282,7 @@ pub(in crate::reconcile) async fn delete_old(
         let Some(bundle) = bundle? else { continue };
         if generated_hash(ctx, deployment, &bundle).is_some() {
             let created = bundle.creation_timestamp();
-            owned.push(Owned {
+            owned.push(OwnedBundle {
                 name,
                 created: created.map(|time| time.0.to_string()).unwrap_or_default(),
                 uid: bundle.metadata.uid,

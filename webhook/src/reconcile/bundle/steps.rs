@@ -9,8 +9,8 @@ use bundle_core::content::ContentId;
 use bundle_core::diagnostic::codes;
 use bundle_core::names::KubeName;
 use bundle_core::plan::bundle::{
-    BundleFailure, BundleOutcome, BundleStep, ObservedBundle, Phase, SealedRecord, SourceAnswer,
-    VerifiedFailure,
+    BundleFailure, BundleOutcome, BundleStep, ObservedBundle, Phase, SealedRecord,
+    SourceComparison, VerifiedFailure,
 };
 use bundle_core::plan::conditions::ConditionStatus;
 use bundle_core::reference::Digest;
@@ -68,7 +68,7 @@ enum SourceCheck {
     /// The check has not started, because the requester has too many running fetches.
     Postponed,
     Unchanged,
-    Moved {
+    Changed {
         source: String,
         now: Digest,
     },
@@ -193,14 +193,15 @@ impl<'a> BundleReconcile<'a> {
 
     /// Reads the spec and its requester. Fails if the spec was not admitted.
     fn check_admission(&mut self, observed: &mut ObservedBundle) -> Result<(), ReconcileError> {
-        let vouched = seal::vouched(self.ctx, self.object, Kind::Bundle).map_err(|message| {
-            ReconcileError::new(
-                codes::review::NOT_ADMITTED,
-                reason::NOT_ADMITTED,
-                message,
-                RetryPolicy::OnChange,
-            )
-        })?;
+        let vouched =
+            seal::confirmed_facts(self.ctx, self.object, Kind::Bundle).map_err(|message| {
+                ReconcileError::new(
+                    codes::review::NOT_ADMITTED,
+                    reason::NOT_ADMITTED,
+                    message,
+                    RetryPolicy::OnChange,
+                )
+            })?;
         spans::requester(&vouched.parts.template.user);
         let spec = CheckedBundleSpec::parse(&self.object.data["spec"]).map_err(|findings| {
             ReconcileError::findings(reason::UNPACK_FAILED, &findings, RetryPolicy::OnChange)
@@ -308,7 +309,7 @@ impl<'a> BundleReconcile<'a> {
             TaskState::Pending => SourceCheck::Pending,
             TaskState::Postponed => SourceCheck::Postponed,
             TaskState::Done(Ok(None)) => SourceCheck::Unchanged,
-            TaskState::Done(Ok(Some(now))) => SourceCheck::Moved {
+            TaskState::Done(Ok(Some(now))) => SourceCheck::Changed {
                 source: source.name(),
                 now: now.digest().clone(),
             },
@@ -412,12 +413,12 @@ async fn changed_content(
 }
 
 impl SourceCheck {
-    fn fact(&self) -> SourceAnswer<'_> {
+    fn fact(&self) -> SourceComparison<'_> {
         match self {
-            Self::Pending | Self::Postponed => SourceAnswer::Pending,
-            Self::Unchanged => SourceAnswer::Unchanged,
-            Self::Moved { source, now } => SourceAnswer::Moved { source, now },
-            Self::Unknown(why) => SourceAnswer::Unknown(why),
+            Self::Pending | Self::Postponed => SourceComparison::Pending,
+            Self::Unchanged => SourceComparison::Unchanged,
+            Self::Changed { source, now } => SourceComparison::Changed { source, now },
+            Self::Unknown(why) => SourceComparison::Unknown(why),
         }
     }
 }

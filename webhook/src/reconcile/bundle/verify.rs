@@ -16,7 +16,7 @@ use kube::api::DynamicObject;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Resource as _, ResourceExt as _};
 
-use crate::heavy;
+use crate::blocking;
 use crate::reconcile::context::Context;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::status::condition_set;
@@ -112,7 +112,7 @@ pub(in crate::reconcile) async fn verify(
     let exists = || bundle.exists(ctx);
     let decide = |pinned, policies: &AppliedPolicies, signatures: &_| {
         let (all, class) = (|| policies.all(), class.signatures);
-        heavy::run(|| examinations.decide_while(pinned, signatures, all(), class, now, &exists))
+        blocking::run(|| examinations.decide_while(pinned, signatures, all(), class, now, &exists))
     };
     let verified = |decided: Decided<PinnedReference>, policies| VerifiedContent {
         decided: decided.with_pull_secret(pull_secret.clone()),
@@ -147,7 +147,7 @@ fn refused(refusal: &Refusal) -> ReconcileError {
     ReconcileError::findings(
         reason::UNPACK_FAILED,
         &refusal.findings,
-        if refusal.cannot_tell {
+        if refusal.is_unknown {
             RetryPolicy::Soon
         } else {
             RetryPolicy::Slowly
@@ -216,7 +216,7 @@ mod tests {
     use crate::reconcile::context::resource;
 
     #[test]
-    fn bundle_exists_until_the_reflector_loses_it_or_has_another_of_its_name() {
+    fn bundle_exists_while_the_reflector_has_its_uid() {
         let bundles = resource("Bundle", "bundles");
         let of = |uid: &str| -> WatchedObject {
             let metadata = json!({"name": "web", "uid": uid});

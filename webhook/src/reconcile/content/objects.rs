@@ -25,7 +25,7 @@ pub(in crate::reconcile) struct PreparedObject {
     pub(in crate::reconcile) phase: Phase,
     pub(in crate::reconcile) value: Value,
     /// True if the content defines the kind and the API server does not serve it yet.
-    pub(in crate::reconcile) custom: bool,
+    pub(in crate::reconcile) is_defined_by_content: bool,
 }
 
 impl PreparedObject {
@@ -69,7 +69,7 @@ impl PreparedObject {
                 "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "web"},
                 "data": {"a": "content"},
             }),
-            custom: false,
+            is_defined_by_content: false,
             id,
         }
     }
@@ -240,7 +240,7 @@ fn item(
         id,
         kind,
         value,
-        custom,
+        is_defined_by_content: custom,
     })
 }
 
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn our_labels_are_added_to_those_of_the_content() {
+    fn adds_owner_labels_and_keeps_labels_of_content() {
         let item = prepared(
             &json!({ "name": "x", "labels": { "app": "a" }, "uid": "1" }),
             true,
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_that_are_one_once_their_namespaces_are_settled_are_found() {
+    fn finds_duplicates_after_namespaces_are_set() {
         let settled = |namespace: Value, namespaced| {
             prepared(&json!({ "name": "x", "namespace": namespace }), namespaced)
         };
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_stays_where_the_kind_has_one_and_goes_where_not() {
+    fn keeps_namespaces_of_namespaced_kinds_only() {
         assert_eq!(
             prepared(&json!({ "name": "x", "namespace": "a" }), true).key,
             "ConfigMap/a/x"

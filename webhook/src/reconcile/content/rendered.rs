@@ -136,7 +136,7 @@ impl<'c> RenderedContent<'c> {
         );
         let mut offset = 0;
         for object in &content.objects {
-            if !survives_json(&object.value, MAX_DEPTH) {
+            if !is_preserved_by_json(&object.value, MAX_DEPTH) {
                 return Err(unsupported(
                     "JSON does not preserve one of its objects exactly",
                 ));
@@ -194,16 +194,24 @@ fn unsupported(why: &str) -> io::Error {
 }
 
 /// Returns true if the value is unchanged after it was written as JSON and parsed again.
-fn survives_json(value: &Value, depth: usize) -> bool {
+fn is_preserved_by_json(value: &Value, depth: usize) -> bool {
     match value {
         Value::Null | Value::Bool(_) | Value::String(_) => true,
         Value::Number(number) => {
             let read = serde_json::from_str::<Value>(&number.to_string());
             number.is_i64() || number.is_u64() || read.is_ok_and(|read| read == *value)
         }
-        Value::Array(items) => depth > 0 && items.iter().all(|item| survives_json(item, depth - 1)),
+        Value::Array(items) => {
+            depth > 0
+                && items
+                    .iter()
+                    .all(|item| is_preserved_by_json(item, depth - 1))
+        }
         Value::Object(entries) => {
-            depth > 0 && entries.values().all(|item| survives_json(item, depth - 1))
+            depth > 0
+                && entries
+                    .values()
+                    .all(|item| is_preserved_by_json(item, depth - 1))
         }
     }
 }
@@ -232,7 +240,7 @@ struct RenderedObject {
     id: ObjectId,
     location: FileLocation,
     /// Memory of the parsed object, in bytes.
-    tree: u64,
+    parsed_bytes: u64,
 }
 
 /// An object in the index.
@@ -270,7 +278,7 @@ impl<'a> IndexEntry<'a> {
                 name: self.name.to_owned(),
             },
             location: self.location,
-            tree: self.tree,
+            parsed_bytes: self.tree,
         }
     }
 }
@@ -343,7 +351,7 @@ impl SelectedObjects {
     pub(in crate::reconcile) fn weight(&self) -> u64 {
         self.objects.iter().fold(0, |sum: u64, object| {
             sum.saturating_add(object.location.length)
-                .saturating_add(object.tree)
+                .saturating_add(object.parsed_bytes)
                 .saturating_add(PER_OBJECT)
         })
     }

@@ -31,7 +31,7 @@ impl DeploymentReconcile<'_> {
         }
     }
 
-    fn account(&self) -> Result<ServiceAccount, ReconcileError> {
+    fn service_account(&self) -> Result<ServiceAccount, ReconcileError> {
         let chosen = self
             .spec
             .service_account
@@ -83,7 +83,7 @@ impl DeploymentReconcile<'_> {
                     self.facts.bundle = Some(fact);
                 })?;
         self.remember_seals(&generated).await?;
-        let account = self.account()?;
+        let account = self.service_account()?;
         let client = self.client(&account)?;
         let unpacked = generated.content.is_some();
         self.facts.bundle = Some(conditions::bundle_fact(&generated));

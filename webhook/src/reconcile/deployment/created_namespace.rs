@@ -6,8 +6,8 @@ use bundle_core::plan::consent::{Consent, ObjectAction};
 use bundle_core::plan::created_namespace::{
     NamespaceState, created_namespace, missing_namespace_hint, namespace_id,
 };
-use bundle_core::plan::inventory::Claim;
-use bundle_core::rights::Question;
+use bundle_core::plan::inventory::ObjectOwnership;
+use bundle_core::rights::AccessReview;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::core::discovery::ApiResource;
 
@@ -58,7 +58,7 @@ impl DeploymentReconcile<'_> {
         }
         for requester in self.parts.content() {
             let question =
-                |verb, within| Question::resource(verb, "", "namespaces", within, Some(name));
+                |verb, within| AccessReview::resource(verb, "", "namespaces", within, Some(name));
             // RBAC evaluates `get` of a Namespace also in the namespace itself.
             let questions = [question("get", Some(name)), question("create", None)];
             let mut is_allowed = false;
@@ -86,8 +86,8 @@ impl DeploymentReconcile<'_> {
         Ok(match found {
             None => NamespaceState::Absent,
             Some(found) => match self.inventory.claim(&id.to_string(), found.live()) {
-                Claim::Ours => NamespaceState::Ours,
-                Claim::Replaced | Claim::Unrecorded => NamespaceState::Foreign,
+                ObjectOwnership::Ours => NamespaceState::Ours,
+                ObjectOwnership::Replaced | ObjectOwnership::Unrecorded => NamespaceState::Foreign,
             },
         })
     }

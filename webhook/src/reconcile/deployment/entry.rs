@@ -76,7 +76,7 @@ async fn reconcile_object(
         object.metadata.generation.unwrap_or_default(),
         condition_set::now(),
     );
-    let checked = seal::vouched(ctx, object, Kind::BundleDeployment)
+    let checked = seal::confirmed_facts(ctx, object, Kind::BundleDeployment)
         .map_err(|message| {
             ReconcileError::new(
                 codes::review::NOT_ADMITTED,

@@ -90,7 +90,7 @@ impl<'a> DeploymentReconcile<'a> {
         let key = self.content_key(request);
         let attempt = self.attempt_key(&key);
         let delayed = self.ctx.states.delayed_error(&self.name, &attempt);
-        let observed = self.observed(request, (&key, is_unpacked), delayed.is_some());
+        let observed = self.observe_deployment(request, (&key, is_unpacked), delayed.is_some());
         let installing = self.install_content(request, &key, (observed, delayed));
         match Box::pin(installing).await {
             Err(error) if error.code == codes::install::INVALID_OBJECT => Err(self
@@ -102,7 +102,7 @@ impl<'a> DeploymentReconcile<'a> {
     }
 
     /// Returns the facts that are known before the first step.
-    fn observed(
+    fn observe_deployment(
         &self,
         request: &InstallRequest<'_>,
         (key, is_unpacked): (&str, bool),
@@ -187,7 +187,7 @@ impl<'a> DeploymentReconcile<'a> {
                 return Ok(observed.done.contains(&InstallStep::RecordInstalled));
             };
             match step {
-                InstallStep::ReportHeldError => return delayed.map_or(Ok(false), Err),
+                InstallStep::ReportDelayedError => return delayed.map_or(Ok(false), Err),
                 InstallStep::CheckPhase => {
                     health::check_health(self.ctx, request.client, &self.name).await;
                     let progress = self.ctx.states.phase_progress(&self.name, key);
@@ -219,7 +219,7 @@ impl<'a> DeploymentReconcile<'a> {
                 InstallStep::Watch => is_watched = self.watch(request, items(), false).await?,
                 InstallStep::FindDrift => self.find_state(request, items()).await?,
                 InstallStep::Compare => {
-                    seen = self.seen(request, items()).await?;
+                    seen = self.observed_objects(request, items()).await?;
                     observed.is_as_recorded = Some(self.is_as_recorded(items(), request, &seen));
                 }
                 InstallStep::UseRecordedState => {
@@ -286,7 +286,7 @@ impl<'a> DeploymentReconcile<'a> {
         if !self.watch(request, items, false).await? {
             self.ctx.states.mark_unwatched(&self.name);
         }
-        let seen = self.seen(request, items).await?;
+        let seen = self.observed_objects(request, items).await?;
         let in_place = self.is_as_recorded(items, request, &seen);
         let changed = if in_place {
             BTreeSet::new()
@@ -373,7 +373,7 @@ impl<'a> DeploymentReconcile<'a> {
         let mut watched = Vec::new();
         let mut served = HashMap::new();
         for item in items {
-            if item.custom && !all && !served.contains_key(&item.kind) {
+            if item.is_defined_by_content && !all && !served.contains_key(&item.kind) {
                 let resource = &item.kind.resource;
                 let found = self
                     .ctx
@@ -419,7 +419,7 @@ impl<'a> DeploymentReconcile<'a> {
     /// Returns the recorded objects that watches report, and the recorded objects among `items`
     /// that exist and that no watch reports. Each of the latter is read with its own request. A
     /// watch does not report, for example, an object without owner labels.
-    pub(in crate::reconcile) async fn seen(
+    pub(in crate::reconcile) async fn observed_objects(
         &self,
         request: &InstallRequest<'_>,
         items: &[PreparedObject],

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use bundle_core::plan::jobs::{self, JobEnd};
+use bundle_core::plan::jobs::{self, ObservedJobState};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::reconcile::api::object;
@@ -14,7 +14,7 @@ const MAX_JOBS: usize = 10_000;
 /// The last observed state of a Job.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::reconcile) struct ObservedJob {
-    pub(in crate::reconcile) end: JobEnd,
+    pub(in crate::reconcile) end: ObservedJobState,
     /// True if the Job had finished with a failure.
     pub(in crate::reconcile) has_failed: bool,
 }
@@ -46,7 +46,7 @@ impl JobEnds {
     pub(in crate::reconcile) fn last(&self, uid: &str) -> ObservedJob {
         let ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         ends.get(uid).copied().unwrap_or(ObservedJob {
-            end: JobEnd::Unseen,
+            end: ObservedJobState::NeverObserved,
             has_failed: false,
         })
     }
@@ -78,9 +78,12 @@ mod tests {
         jobs.record("Job.batch/x/one", &metadata("one"));
         jobs.record("ConfigMap/x/two", &metadata("two"));
         let one = jobs.last("one");
-        assert_eq!(one.end, JobEnd::Finished(1_795_348_800));
+        assert_eq!(one.end, ObservedJobState::Finished(1_795_348_800));
         assert!(!one.has_failed);
         let two = jobs.last("two");
-        assert_eq!((two.end, two.has_failed), (JobEnd::Unseen, false));
+        assert_eq!(
+            (two.end, two.has_failed),
+            (ObservedJobState::NeverObserved, false)
+        );
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use bundle_cluster::access;
-use bundle_core::rights::Question;
+use bundle_core::rights::AccessReview;
 use kube::Client;
 use moka::future::Cache;
 
@@ -93,7 +93,7 @@ impl WatchPermissions {
         }
         let mut allowed = true;
         for verb in ["list", "watch"] {
-            let question = Question::resource(
+            let question = AccessReview::resource(
                 verb,
                 &kind.resource.group,
                 &kind.resource.plural,

@@ -45,17 +45,17 @@ impl AuthorizedInstall<'_, '_> {
 }
 
 impl<'a> DeploymentReconcile<'a> {
-    /// Checks the permissions of the requesters to install `items`. `first` is true if this content
-    /// was not installed before.
+    /// Checks the permissions of the requesters to install `items`. `is_first` is true if this
+    /// content was not installed before.
     pub(in crate::reconcile) async fn authorize_install<'i>(
         &mut self,
         request: &InstallRequest<'_>,
         items: &'i [PreparedObject],
-        first: bool,
+        is_first: bool,
     ) -> Result<AuthorizedInstall<'a, 'i>, ReconcileError> {
         let all: Vec<&PreparedObject> = items.iter().collect();
         let namespaces = self.namespaces_of(&all).await?;
-        let asked = self.authorize(request, items, (ObjectAction::Install, first));
+        let asked = self.authorize(request, items, (ObjectAction::Install, is_first));
         let (check, plan, replacements) = asked.await?;
         Ok(AuthorizedInstall {
             check,

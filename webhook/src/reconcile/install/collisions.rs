@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::conditions::some_of;
-use bundle_core::plan::inventory::Claim;
+use bundle_core::plan::inventory::ObjectOwnership;
 use bundle_core::plan::phases::Phase;
 
 use crate::clients::cluster::with_missing_right;
@@ -158,11 +158,11 @@ impl Install<'_> {
         let mut replaced = HashSet::new();
         for (key, seen) in &exist {
             match self.inventory.claim(key, seen.live()) {
-                Claim::Ours => continue,
-                Claim::Replaced => {
+                ObjectOwnership::Ours => continue,
+                ObjectOwnership::Replaced => {
                     replaced.insert(key.as_str());
                 }
-                Claim::Unrecorded => {}
+                ObjectOwnership::Unrecorded => {}
             }
             foreign.insert(key.clone(), seen.uid.clone());
         }

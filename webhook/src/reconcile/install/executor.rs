@@ -162,7 +162,7 @@ impl FailedApplies {
             return RestoreFailure::Invalid;
         }
         match error {
-            ApplyError::NotAllowed(refusal) if refusal != ApplyRejection::Moved => {
+            ApplyError::NotAllowed(refusal) if refusal != ApplyRejection::DeletedOrCreated => {
                 self.not_allowed.add(item, refusal);
             }
             error => self

@@ -48,7 +48,7 @@ impl Intents {
             match target {
                 Target::Uid(uid) => intents.adoptions.extend(inventory.adopt(key, uid)),
                 Target::Absent => {
-                    inventory.intend(key, since);
+                    inventory.record_intent(key, since);
                     intents.keys.push(key.to_owned());
                 }
             }
@@ -65,14 +65,14 @@ impl Intents {
     }
 
     /// Removes these records if their requests certainly had no effect.
-    fn forget_without_effect(&self, inventory: &mut Inventory, done: &ApplyResults) {
+    fn remove_intents_without_effect(&self, inventory: &mut Inventory, done: &ApplyResults) {
         let is_undone = |key: &str| !done.uncertain.contains(key) && !done.uids.contains_key(key);
         for key in self.keys.iter().filter(|key| is_undone(key)) {
-            inventory.forget_intent(key, self.since);
+            inventory.remove_intent(key, self.since);
         }
         for adoption in &self.adoptions {
             if is_undone(adoption.key()) {
-                inventory.forget_adoption(adoption);
+                inventory.revert_adoption(adoption);
             }
         }
     }
@@ -172,7 +172,7 @@ impl DeploymentReconcile<'_> {
         intents: &Intents,
     ) -> Result<(), ReconcileError> {
         let mut inventory = (*self.inventory).clone();
-        intents.forget_without_effect(&mut inventory, done);
+        intents.remove_intents_without_effect(&mut inventory, done);
         note_applied(&mut inventory, done);
         let digest = inventory.installation.split(' ').next().unwrap_or_default();
         let digest = digest.to_owned();
@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rejected_apply_is_forgotten_and_uncertain_apply_stays_recorded() {
+    fn removes_intents_of_rejected_applies_only() {
         let uid = Target::Uid("a".to_owned());
         let targets = [
             ("ConfigMap/x/refused", &uid),
@@ -287,7 +287,7 @@ mod tests {
         done.uncertain.insert("ConfigMap/x/lost".to_owned());
         let answer = ("ConfigMap/x/done".to_owned(), "a".to_owned());
         done.uids.extend([answer]);
-        intents.forget_without_effect(&mut inventory, &done);
+        intents.remove_intents_without_effect(&mut inventory, &done);
         let left: Vec<&str> = inventory.objects().map(|(key, _)| key).collect();
         assert_eq!(
             left,

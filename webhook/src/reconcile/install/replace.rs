@@ -25,7 +25,7 @@ use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
 use crate::reconcile::install::authorized::{AuthorizedInstall, Replacements};
 use crate::reconcile::install::executor::MAX_FAILURES;
 use crate::reconcile::install::record::Intents;
-use crate::reconcile::inventory::present::{Present, PresentObject};
+use crate::reconcile::inventory::present::{PresentObject, SharedPresentObject};
 use crate::reconcile::rights::dry_runs::check::DryRunCheck;
 use crate::reconcile::rights::dry_runs::failures::DryRunFailures;
 
@@ -125,7 +125,7 @@ impl DeploymentReconcile<'_> {
         check: &DryRunCheck<'_>,
         replaced: &[(&PreparedObject, String)],
     ) -> Result<(), ReconcileError> {
-        let present: Vec<Present> = replaced
+        let present: Vec<SharedPresentObject> = replaced
             .iter()
             .map(|(item, uid)| {
                 Arc::new(PresentObject {
@@ -137,7 +137,7 @@ impl DeploymentReconcile<'_> {
                 })
             })
             .collect();
-        let refused = self.undeletable(&present, request.reason).await?;
+        let refused = self.objects_to_keep(&present, request.reason).await?;
         if !refused.is_empty() {
             let refused = refused
                 .into_iter()
@@ -159,7 +159,7 @@ impl DeploymentReconcile<'_> {
         for (item, trial) in trials {
             match trial {
                 Ok(()) => {}
-                Err(ApplyError::NotAllowed(refusal)) => match refused_by_name(&refusal) {
+                Err(ApplyError::NotAllowed(refusal)) => match name_restriction_message(&refusal) {
                     Some(why) => complaints.refused.push(format!("{}: {why}", item.key)),
                     None => complaints.add(item, refusal),
                 },
@@ -201,7 +201,7 @@ impl DeploymentReconcile<'_> {
         for deleted in crate::reconcile::api::parallel::all(deletions).await {
             deleted?;
         }
-        self.until_gone(request, &replaced).await?;
+        self.wait_until_deleted(request, &replaced).await?;
         // The records are written after the deletion. Until the deletion, the uid of the old object
         // proves its ownership.
         let absent: Targets = replaced
@@ -252,7 +252,7 @@ impl DeploymentReconcile<'_> {
 
     /// Waits until the objects with these uids no longer exist. The wait for all objects together
     /// is at most [`DELETION_WAIT_LIMIT`].
-    async fn until_gone(
+    async fn wait_until_deleted(
         &self,
         request: &InstallRequest<'_>,
         replaced: &[(&PreparedObject, &String)],
@@ -334,7 +334,7 @@ async fn try_creation(check: &DryRunCheck<'_>, item: &PreparedObject) -> Result<
             remove_held_node_ports(&item.id, &mut item.value, &live.data);
         }
     }
-    item.id.name = trial_name(&item.id.name, rand::rng().random());
+    item.id.name = dry_run_name(&item.id.name, rand::rng().random());
     item.value["metadata"]["name"] = item.id.name.as_str().into();
     // The quota may be full because of the object that is replaced, so a full quota is accepted
     // here. The dry runs as the requesters follow.
@@ -350,7 +350,7 @@ async fn try_creation(check: &DryRunCheck<'_>, item: &PreparedObject) -> Result<
     match checked {
         Ok(_) => Ok(()),
         Err((_, refusal)) if refusal.is_full_quota() => Ok(()),
-        Err((_, ApplyRejection::Moved)) => Err(ApplyError::Moved),
+        Err((_, ApplyRejection::DeletedOrCreated)) => Err(ApplyError::Moved),
         Err((_, refusal)) => Err(ApplyError::NotAllowed(refusal)),
     }
 }
@@ -358,7 +358,7 @@ async fn try_creation(check: &DryRunCheck<'_>, item: &PreparedObject) -> Result<
 /// Returns the message if RBAC denies a requester the dry run under another name. The requester has
 /// permission to create the object only under its own name. Without the dry run, the object could
 /// be deleted although admission rejects its creation.
-fn refused_by_name(refusal: &ApplyRejection) -> Option<String> {
+fn name_restriction_message(refusal: &ApplyRejection) -> Option<String> {
     match refusal {
         ApplyRejection::Verdict(DryRunVerdict::Refused {
             message,
@@ -372,7 +372,7 @@ fn refused_by_name(refusal: &ApplyRejection) -> Option<String> {
 
 /// Returns a valid name for a dry run. The name begins like `name`, and no object is expected to
 /// have it.
-fn trial_name(name: &str, random: u32) -> String {
+fn dry_run_name(name: &str, random: u32) -> String {
     let start: String = name.chars().take(MAX_TRIAL_PREFIX).collect();
     let start = start.trim_end_matches(|last: char| !last.is_ascii_alphanumeric());
     format!("{start}-{random:08x}")
@@ -413,16 +413,19 @@ mod tests {
             let message = "User \"ana\" cannot create resource \"jobs\"".to_owned();
             ApplyRejection::Verdict(DryRunVerdict::Refused { message, by_rbac })
         };
-        let told = refused_by_name(&refusal(true)).unwrap();
+        let told = name_restriction_message(&refusal(true)).unwrap();
         assert!(told.contains("without resourceNames"), "{told}");
-        assert_eq!(refused_by_name(&refusal(false)), None);
-        assert_eq!(refused_by_name(&ApplyRejection::Moved), None);
+        assert_eq!(name_restriction_message(&refusal(false)), None);
+        assert_eq!(
+            name_restriction_message(&ApplyRejection::DeletedOrCreated),
+            None
+        );
     }
 
     #[test]
     fn trial_name_is_valid_and_differs_from_the_original() {
-        assert_eq!(trial_name("web", 7), "web-00000007");
-        let long = trial_name(&format!("{}.{}", "a".repeat(39), "b".repeat(200)), 7);
+        assert_eq!(dry_run_name("web", 7), "web-00000007");
+        let long = dry_run_name(&format!("{}.{}", "a".repeat(39), "b".repeat(200)), 7);
         assert_eq!(long, format!("{}-00000007", "a".repeat(39)));
     }
 }

@@ -10,14 +10,14 @@ use bundle_core::plan::decision::DecidedObjects;
 use bundle_core::plan::status::PermissionFact;
 use bundle_core::review::Requester;
 use bundle_core::review::class::Authorization;
-use bundle_core::rights::Question;
+use bundle_core::rights::AccessReview;
 
 use crate::reconcile::apply::ApplyPlan;
 use crate::reconcile::content::objects::PreparedObject;
 use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::install::authorized::Replacements;
-use crate::reconcile::inventory::present::{KeptObject, Present};
+use crate::reconcile::inventory::present::{KeptObject, SharedPresentObject};
 use crate::reconcile::rights::authorize;
 use crate::reconcile::rights::dry_runs::check::{DryRunCheck, DryRunInput, RequiredConsent};
 use crate::reconcile::rights::missing_rights;
@@ -57,7 +57,7 @@ impl<'a> DeploymentReconcile<'a> {
         let translate = if first {
             std::convert::identity
         } else {
-            withdrawn
+            as_withdrawn_permission
         };
         let asked = self.check_and_plan(request, items, (act, translate)).await;
         let asked = asked.map_err(|error| {
@@ -139,7 +139,7 @@ impl<'a> DeploymentReconcile<'a> {
     }
 
     /// Checks that the requesters can still use class and ServiceAccount, right before objects are
-    /// pruned. [`Self::undeletable`] checks the permissions for each object.
+    /// pruned. [`Self::objects_to_keep`] checks the permissions for each object.
     pub(in crate::reconcile) async fn check_before_prune(
         &self,
         request: &InstallRequest<'_>,
@@ -183,7 +183,7 @@ impl<'a> DeploymentReconcile<'a> {
         self.check_terms(request).await?;
         let consent = RequiredConsent {
             rule: self.consent_rule(request),
-            act,
+            action: act,
         };
         let by_dry_run = items.iter().any(|item| consent.is_by_dry_run(&item.id));
         let requesters = if by_dry_run {
@@ -217,7 +217,7 @@ impl<'a> DeploymentReconcile<'a> {
     async fn check_terms(&self, request: &InstallRequest<'_>) -> Result<(), ReconcileError> {
         let system = self.ctx.shared.settings.namespace.as_str();
         let on_class = |name: &str| {
-            Question::resource(
+            AccessReview::resource(
                 names::verb::USE,
                 names::GROUP,
                 &self.ctx.classes.plural,
@@ -303,9 +303,9 @@ impl<'a> DeploymentReconcile<'a> {
     }
 
     /// Returns those of `objects` that must not be deleted, and the reason for each.
-    pub(in crate::reconcile) async fn undeletable(
+    pub(in crate::reconcile) async fn objects_to_keep(
         &self,
-        objects: &[Present],
+        objects: &[SharedPresentObject],
         reason: &'static str,
     ) -> Result<Vec<KeptObject>, ReconcileError> {
         let requesters = self.content_requesters();
@@ -338,7 +338,7 @@ impl<'a> DeploymentReconcile<'a> {
 /// lost it.
 pub(in crate::reconcile) fn lost_permission(
     requester: &Requester,
-    question: &Question,
+    question: &AccessReview,
     reason: &'static str,
 ) -> ReconcileError {
     let rules = missing_rights::rules(std::slice::from_ref(question));
@@ -354,7 +354,7 @@ pub(in crate::reconcile) fn lost_permission(
 }
 
 /// Converts the rejection of content that was allowed before to withdrawn permissions.
-fn withdrawn(error: ReconcileError) -> ReconcileError {
+fn as_withdrawn_permission(error: ReconcileError) -> ReconcileError {
     let refused = [
         codes::install::NOT_AUTHORIZED,
         codes::install::REQUESTER_REFUSED,
@@ -371,7 +371,7 @@ fn withdrawn(error: ReconcileError) -> ReconcileError {
 /// Converts the error for installed objects, with reasons that do not change the condition
 /// `Installed`.
 pub(in crate::reconcile) fn withdrawn_from_installed(error: ReconcileError) -> ReconcileError {
-    let error = withdrawn(error);
+    let error = as_withdrawn_permission(error);
     if error.code != codes::install::RIGHTS_WITHDRAWN {
         return ReconcileError {
             reason: reason::RECONCILE_FAILED,

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn object_that_several_adopt_at_the_same_moment_is_recorded_by_one() {
+    async fn only_one_of_concurrent_adoptions_succeeds() {
         let inventories = inventories();
         let (first, second, other) = futures::join!(
             adopt(&inventories, "first", "ConfigMap/x/web"),
@@ -126,7 +126,7 @@ mod tests {
     async fn object_that_another_deployment_is_about_to_create_is_not_adopted() {
         let inventories = inventories();
         let mut first = Inventory::new("first");
-        first.intend("ConfigMap/x/web", 100);
+        first.record_intent("ConfigMap/x/web", 100);
         inventories.save("uid-of-first", first).await.unwrap();
         let refused = adopt(&inventories, "second", "ConfigMap/x/web").await;
         assert_eq!(
@@ -146,7 +146,7 @@ mod tests {
     ) -> Result<Arc<Inventory>, InventoryStoreError> {
         let mut inventory = Inventory::new(deployment.0);
         for key in keys {
-            inventory.intend(*key, 100);
+            inventory.record_intent(*key, 100);
         }
         let adopted = BTreeMap::new();
         inventories
@@ -189,13 +189,13 @@ mod tests {
         large.save("first", inventory.clone()).await.unwrap();
         let loaded = large.load("first").await.unwrap().unwrap();
         assert_eq!(*loaded, inventory);
-        inventory.intend(&keys[0], 100);
+        inventory.record_intent(&keys[0], 100);
         let (first, none) = (("first", "ana"), BTreeMap::new());
         large
             .save_adopting(first, inventory.clone(), &none)
             .await
             .unwrap();
-        inventory.intend("ConfigMap/x/f", 100);
+        inventory.record_intent("ConfigMap/x/f", 100);
         let error = large.save_adopting(first, inventory, &none).await;
         assert!(matches!(error, Err(InventoryStoreError::TooManyObjects(_))));
         let stored = large.load("first").await.unwrap().unwrap();
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn object_is_claimed_by_one_until_the_claim_ends() {
+    fn claimed_object_cannot_be_claimed_again() {
         let keys = |keys: &[&str]| keys.iter().map(|key| (*key).to_owned()).collect();
         let claims = AdoptionClaims::default();
         let first = claims.claim(keys(&["a", "b"])).unwrap();

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use bundle_core::object::ObjectId;
-use bundle_core::plan::removal::KeepReason;
+use bundle_core::plan::removal::NoDeletionReason;
 
 use crate::reconcile::api::discovery::Kind;
 
 /// A recorded object that exists. Lists share the objects.
-pub(in crate::reconcile) type Present = Arc<PresentObject>;
+pub(in crate::reconcile) type SharedPresentObject = Arc<PresentObject>;
 
 /// A recorded object that exists, and that can be deleted.
 #[derive(Debug)]
@@ -26,5 +26,5 @@ pub(in crate::reconcile) struct PresentObject {
 /// An object that is not deleted, and the reason.
 pub(in crate::reconcile) struct KeptObject {
     pub(in crate::reconcile) id: ObjectId,
-    pub(in crate::reconcile) why: KeepReason,
+    pub(in crate::reconcile) why: NoDeletionReason,
 }

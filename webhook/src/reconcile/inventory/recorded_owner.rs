@@ -54,8 +54,8 @@ impl StoredInventories {
         }
     }
 
-    /// Returns the BundleDeployment whose inventory records `object` (key and uid). The inventory of
-    /// the BundleDeployment with the uid `likely` is read first.
+    /// Returns the BundleDeployment whose inventory records `object` (key and uid). The inventory
+    /// of the BundleDeployment with the uid `likely` is read first.
     ///
     /// Fails if an inventory is damaged, because a damaged inventory could record any object.
     pub(crate) async fn owner(

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bundle_cluster::ByName;
 use bundle_cluster::inventory::{self as config_map, NAME_PREFIX};
-use bundle_core::plan::inventory::{Inventory, ObjectCounts, ObjectLimits, RememberedSeals};
+use bundle_core::plan::inventory::{Inventory, ObjectCounts, ObjectLimits, RecordedSeals};
 use bundle_core::plan::package_rules::InstalledPackage;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
@@ -154,7 +154,7 @@ impl Inventories {
 
     /// Returns the recorded seals of the object with this uid. Returns `None` if no inventory
     /// records seals of the object.
-    pub(in crate::reconcile) fn seals(&self, uid: &str) -> Option<RememberedSeals> {
+    pub(in crate::reconcile) fn seals(&self, uid: &str) -> Option<RecordedSeals> {
         let known = self.known();
         let mut records = known
             .values()

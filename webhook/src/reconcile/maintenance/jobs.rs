@@ -115,7 +115,7 @@ impl DeploymentReconcile<'_> {
             self.save_inventory(inventory).await?;
         }
         let expired = expired.into_keys().collect();
-        ctx.states.expired(&name, &expired);
+        ctx.states.remove_states(&name, &expired);
         Ok(expired)
     }
 

@@ -130,7 +130,7 @@ impl DeploymentReconcile<'_> {
         let mut items = self.objects(former).await?;
         items.retain(|item| !applied.contains(&item.key) && !states.has_state(&name, &item.key));
         self.watch(former, &items, true).await?;
-        let seen = self.seen(former, &items).await?;
+        let seen = self.observed_objects(former, &items).await?;
         let changed = restore::find_changed(former.client, &items, &seen).await;
         let applied: HashMap<String, states::AppliedState> = items
             .iter()

@@ -23,7 +23,7 @@ pub(in crate::reconcile) fn source_error(
         SourceError::Registry(error) => from_registry_error(error, reason),
         SourceError::Git(error) => {
             let finding = error.finding();
-            let retry = if finding.code.outcome == Outcome::CannotTell {
+            let retry = if finding.code.outcome == Outcome::Unknown {
                 RetryPolicy::Soon
             } else if finding.code == codes::install::GIT_MISSING {
                 // A retry has no effect, because the program git is part of the image of the pod.
@@ -37,7 +37,7 @@ pub(in crate::reconcile) fn source_error(
             let finding = error.finding();
             let retry = if error.is_terminal() {
                 RetryPolicy::OnChange
-            } else if finding.code.outcome == Outcome::CannotTell {
+            } else if finding.code.outcome == Outcome::Unknown {
                 RetryPolicy::Soon
             } else {
                 RetryPolicy::Slowly
@@ -58,7 +58,7 @@ pub(in crate::reconcile) fn source_error(
         SourceError::ConfigMaps(error) => {
             let finding = error.finding();
             // ConfigMaps are not watched, so even a permanent error is retried.
-            let retry = if finding.code.outcome == Outcome::CannotTell {
+            let retry = if finding.code.outcome == Outcome::Unknown {
                 RetryPolicy::Soon
             } else {
                 RetryPolicy::Slowly
@@ -79,7 +79,7 @@ fn from_registry_error(error: RegistryError, reason: &'static str) -> ReconcileE
             RetryPolicy::Slowly,
         );
     }
-    let retry = if finding.code.outcome == Outcome::CannotTell {
+    let retry = if finding.code.outcome == Outcome::Unknown {
         RetryPolicy::Soon
     } else {
         RetryPolicy::Slowly

@@ -21,7 +21,7 @@ use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::sources::{ContentSource as _, OpenSource};
 
 /// Content on disk that is not stored in the cache yet.
-pub(in crate::reconcile) struct Fetched {
+pub(in crate::reconcile) struct FetchedContent {
     writer: SealedFileWriter,
     files: BTreeMap<String, FileLocation>,
     pub(in crate::reconcile) summary: Summary,
@@ -61,7 +61,7 @@ pub(in crate::reconcile) async fn fetch(
     content: &ContentId,
     slot: Share,
     attempts: &ContentAttempts,
-) -> Result<Fetched, ReconcileError> {
+) -> Result<FetchedContent, ReconcileError> {
     let reason = attempts.reason;
     let writer = ctx.store.begin();
     let writer = writer.map_err(|error| unstorable(&error, reason))?;
@@ -84,7 +84,7 @@ pub(in crate::reconcile) async fn fetch(
         }
         WeighError::Io(error) => unstorable(&error, reason),
     })?;
-    Ok(Fetched {
+    Ok(FetchedContent {
         writer,
         files,
         summary,
@@ -95,11 +95,11 @@ pub(in crate::reconcile) async fn fetch(
 /// content is dropped.
 pub(in crate::reconcile) struct ParsedContent {
     pub(in crate::reconcile) content: Content,
-    pub(in crate::reconcile) fetched: Fetched,
+    pub(in crate::reconcile) fetched: FetchedContent,
     _memory: Share,
 }
 
-impl Fetched {
+impl FetchedContent {
     /// Parses the content, if `class` supports its format.
     pub(in crate::reconcile) async fn parse(
         mut self,
@@ -148,7 +148,7 @@ impl Fetched {
         let files = self.files.into_iter();
         let files = files.map(|(path, location)| StoredFile { path, location });
         ctx.store
-            .keep(
+            .store(
                 self.writer,
                 files.collect(),
                 self.summary,

@@ -271,7 +271,7 @@ impl RenderedKeeper {
         let rendered_for = format::dependencies(content.format).key(&self.target);
         let existing = self.existing.as_ref();
         let existing = existing.filter(|copy| copy.rendered_for == rendered_for);
-        self.ctx.store.keep_rendered(
+        self.ctx.store.store_rendered(
             content,
             (&self.content, &rendered_for),
             existing.map(|copy| &copy.seal),

@@ -62,7 +62,7 @@ pub(in crate::reconcile) async fn accept(
 /// Returns the time of the write that admitted the current spec, in milliseconds since 1970. The
 /// time is read from the stamp or the seal.
 fn admitted(object: &DynamicObject, ctx: &Context) -> Option<i64> {
-    let vouched = seal::vouched(ctx, object, Kind::BundleDeployment).ok()?;
+    let vouched = seal::confirmed_facts(ctx, object, Kind::BundleDeployment).ok()?;
     vouched.admitted_at
 }
 

@@ -1,7 +1,7 @@
 //! Deletion of installed objects: after an upgrade, and when a BundleDeployment is deleted.
 
+pub(super) mod deleted_objects;
 pub(super) mod deletion;
-pub(super) mod departed;
 pub(super) mod occupants;
 pub(super) mod ordered_removal;
 pub(super) mod prune;

@@ -1,5 +1,5 @@
-//! Search for foreign objects in namespaces of an installation. Foreign objects prevent the deletion
-//! of the namespace. `bundle_core::plan::occupants` contains the rule.
+//! Search for foreign objects in namespaces of an installation. Foreign objects prevent the
+//! deletion of the namespace. `bundle_core::plan::occupants` contains the rule.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use kube::core::metadata::PartialObjectMeta;
 use crate::reconcile::api::discovery::{Kind, is_custom};
 use crate::reconcile::api::object::{self, PAGE};
 use crate::reconcile::error::ReconcileError;
-use crate::reconcile::inventory::present::{KeptObject, Present};
+use crate::reconcile::inventory::present::{KeptObject, SharedPresentObject};
 use crate::reconcile::removal::remove::Remover;
 
 /// Maximum number of API group versions that are discovered.
@@ -82,7 +82,7 @@ impl Remover<'_> {
     /// namespaces.
     pub(in crate::reconcile) async fn occupied(
         &self,
-        objects: &[Present],
+        objects: &[SharedPresentObject],
     ) -> Result<Vec<KeptObject>, ReconcileError> {
         let mut namespaces = Vec::new();
         for present in objects.iter().filter(|present| present.id.is_namespace()) {
@@ -104,7 +104,10 @@ impl Remover<'_> {
         let listed = listed.collect();
         let mut kept = Vec::new();
         for present in namespaces {
-            if let Some(why) = self.use_of(&present.id.name, &kinds, &listed).await? {
+            if let Some(why) = self
+                .reason_in_use(&present.id.name, &kinds, &listed)
+                .await?
+            {
                 kept.push(KeptObject {
                     id: present.id.clone(),
                     why: why.into(),
@@ -117,7 +120,7 @@ impl Remover<'_> {
     /// Returns the reason why the namespace is in use; `None` if it contains no foreign objects.
     /// The search ends soon after the first foreign object. `listed` has group and kind of the
     /// listed kinds, for owner references.
-    async fn use_of(
+    async fn reason_in_use(
         &self,
         namespace: &str,
         kinds: &NamespacedKinds,

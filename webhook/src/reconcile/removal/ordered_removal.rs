@@ -9,7 +9,7 @@ use bundle_core::plan::inventory::Inventory;
 use bundle_core::plan::removal::{NextRemoval, RemovalProgress};
 
 use crate::reconcile::error::ReconcileError;
-use crate::reconcile::inventory::present::{KeptObject, Present};
+use crate::reconcile::inventory::present::{KeptObject, SharedPresentObject};
 use crate::reconcile::removal::remove::{DeletionState, Remover};
 
 /// Time that one reconcile waits for deletions before it reports the remaining objects.
@@ -20,7 +20,7 @@ const FINALIZER_WAIT_LIMIT: Duration = Duration::from_secs(1);
 
 /// A removal of recorded objects.
 pub(in crate::reconcile) struct OrderedRemoval<'a> {
-    objects: BTreeMap<ObjectId, Present>,
+    objects: BTreeMap<ObjectId, SharedPresentObject>,
     progress: RemovalProgress,
     /// The inventory from which deleted objects are removed.
     inventory: &'a mut Inventory,
@@ -29,7 +29,7 @@ pub(in crate::reconcile) struct OrderedRemoval<'a> {
 impl<'a> OrderedRemoval<'a> {
     /// Starts the removal of the objects `present`. The objects `kept` are not deleted.
     pub(in crate::reconcile) fn new(
-        present: Vec<Present>,
+        present: Vec<SharedPresentObject>,
         kept: Vec<KeptObject>,
         inventory: &'a mut Inventory,
     ) -> Self {
@@ -98,14 +98,14 @@ impl<'a> OrderedRemoval<'a> {
     fn observe(&mut self, state: DeletionState) {
         for id in &state.gone {
             if let Some(present) = self.objects.get(id) {
-                self.inventory.forget(&present.key);
+                self.inventory.remove(&present.key);
             }
         }
         self.progress.observe(&state.gone, state.held);
     }
 
     /// Returns the objects in `ids` that still exist.
-    fn of(&self, ids: &[ObjectId]) -> Vec<Present> {
+    fn of(&self, ids: &[ObjectId]) -> Vec<SharedPresentObject> {
         let left = self.progress.remaining();
         ids.iter()
             .filter(|id| left.contains(id))
@@ -116,7 +116,7 @@ impl<'a> OrderedRemoval<'a> {
 
 /// Returns the objects in `present` that require a permission check before their deletion. The
 /// deletion of all other objects was already requested, and finalizers delay the deletion.
-pub(in crate::reconcile) fn not_held(present: &[Present]) -> Vec<Present> {
+pub(in crate::reconcile) fn not_held(present: &[SharedPresentObject]) -> Vec<SharedPresentObject> {
     let asked = present.iter().filter(|present| present.held_by.is_empty());
     asked.cloned().collect()
 }

@@ -11,7 +11,7 @@ use bundle_core::plan::removal;
 use crate::reconcile::content::objects::PreparedObject;
 use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
-use crate::reconcile::inventory::present::{KeptObject, Present};
+use crate::reconcile::inventory::present::{KeptObject, SharedPresentObject};
 use crate::reconcile::removal::ordered_removal::{self, OrderedRemoval};
 use crate::reconcile::removal::remove::Remover;
 
@@ -24,7 +24,7 @@ impl DeploymentReconcile<'_> {
         items: &[PreparedObject],
     ) -> Result<(), ReconcileError> {
         let wanted = items.iter().map(|item| item.key.as_str()).collect();
-        let unwanted = self.inventory.unwanted(&wanted);
+        let unwanted = self.inventory.keys_except(&wanted);
         let mut left = (*self.inventory).clone();
         if !unwanted.is_empty() {
             // The permissions are checked again, because a failed prune is retried much later than
@@ -58,7 +58,7 @@ impl DeploymentReconcile<'_> {
         let keys: HashSet<&str> = present.iter().map(|present| present.key.as_str()).collect();
         for key in unwanted {
             if !keys.contains(key.as_str()) {
-                left.forget(key);
+                left.remove(key);
             }
         }
         let mut kept = remover.in_use(&present).await?;
@@ -73,11 +73,11 @@ impl DeploymentReconcile<'_> {
         }));
         let kept_ids: HashSet<&ObjectId> = kept.iter().map(|kept| &kept.id).collect();
         let asked = ordered_removal::not_held(&present);
-        let undeletable = self.undeletable(&asked, request.reason).await?;
-        let is_free = |found: &&Present| {
+        let undeletable = self.objects_to_keep(&asked, request.reason).await?;
+        let is_free = |found: &&SharedPresentObject| {
             !kept_ids.contains(&found.id) && undeletable.iter().all(|kept| kept.id != found.id)
         };
-        let free: Vec<Present> = present.iter().filter(is_free).cloned().collect();
+        let free: Vec<SharedPresentObject> = present.iter().filter(is_free).cloned().collect();
         let occupied = Box::pin(remover.occupied(&free)).await?;
         kept.extend(undeletable);
         kept.extend(occupied);

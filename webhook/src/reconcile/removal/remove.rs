@@ -10,7 +10,7 @@ use bundle_cluster::ByName;
 use bundle_core::diagnostic::codes;
 use bundle_core::object::CustomKind;
 use bundle_core::object::ObjectId;
-use bundle_core::plan::inventory::{self, Claim, Inventory, ObjectRecord};
+use bundle_core::plan::inventory::{self, Inventory, ObjectOwnership, ObjectRecord};
 use bundle_core::plan::phases::Phase;
 use kube::Client;
 use kube::api::DynamicObject;
@@ -21,7 +21,7 @@ use crate::clients::cluster::ServiceAccount;
 use crate::reconcile::api::discovery::{Apis, Kind};
 use crate::reconcile::api::object::{self, ObservedObject};
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
-use crate::reconcile::inventory::present::{KeptObject, Present, PresentObject};
+use crate::reconcile::inventory::present::{KeptObject, PresentObject, SharedPresentObject};
 
 /// Maximum number of objects in a message.
 const MAX_NAMED: usize = 10;
@@ -63,9 +63,9 @@ struct ForeignResources {
     named: Vec<String>,
     /// The number of foreign custom resources that are cluster-scoped, or that are in a namespace
     /// with objects of the deployment.
-    here: usize,
+    in_own_namespaces: usize,
     /// The number of foreign custom resources in other namespaces.
-    elsewhere: usize,
+    in_other_namespaces: usize,
 }
 
 impl Remover<'_> {
@@ -75,7 +75,7 @@ impl Remover<'_> {
     pub(in crate::reconcile) async fn present(
         &self,
         keys: &[String],
-    ) -> Result<Vec<Present>, ReconcileError> {
+    ) -> Result<Vec<SharedPresentObject>, ReconcileError> {
         // With stale discovery data, objects of a changed kind would count as deleted.
         self.apis.forget_custom().await;
         let kinds = Mutex::default();
@@ -85,7 +85,7 @@ impl Remover<'_> {
         for look in looks {
             all.extend(look?);
         }
-        all.sort_by(|a: &Present, b| a.id.cmp(&b.id));
+        all.sort_by(|a: &SharedPresentObject, b| a.id.cmp(&b.id));
         Ok(all)
     }
 
@@ -94,7 +94,7 @@ impl Remover<'_> {
         &self,
         key: &str,
         kinds: &Mutex<HashSet<Arc<Kind>>>,
-    ) -> Result<Option<Present>, ReconcileError> {
+    ) -> Result<Option<SharedPresentObject>, ReconcileError> {
         let failed = |error: &kube::Error| self.failed(&format!("read {key}"), error);
         let Some((group_kind, namespace, name)) = inventory::parts(key) else {
             return Ok(None);
@@ -121,7 +121,7 @@ impl Remover<'_> {
         let is_ours = match record {
             ObjectRecord::Uid(uid) => *uid == seen.uid,
             ObjectRecord::Intent(_) | ObjectRecord::Adoption(_) => {
-                self.inventory.claim(key, seen.live()) == Claim::Ours
+                self.inventory.claim(key, seen.live()) == ObjectOwnership::Ours
             }
         };
         if !is_ours {
@@ -179,7 +179,7 @@ impl Remover<'_> {
     /// not install.
     pub(in crate::reconcile) async fn in_use(
         &self,
-        objects: &[Present],
+        objects: &[SharedPresentObject],
     ) -> Result<Vec<KeptObject>, ReconcileError> {
         let mut kept = Vec::new();
         for present in objects
@@ -233,10 +233,10 @@ impl Remover<'_> {
             }
             let namespace = id.namespace.as_deref();
             if namespace.is_some_and(|name| self.inventory.namespace(name).is_none()) {
-                foreign.elsewhere += 1;
+                foreign.in_other_namespaces += 1;
                 return;
             }
-            foreign.here += 1;
+            foreign.in_own_namespaces += 1;
             if foreign.named.len() < MAX_NAMED_RESOURCES {
                 foreign.named.push(key);
             }
@@ -254,7 +254,7 @@ impl Remover<'_> {
     /// `gone`.
     pub(in crate::reconcile) async fn delete(
         &self,
-        objects: &[Present],
+        objects: &[SharedPresentObject],
         gone: &mut BTreeSet<ObjectId>,
     ) -> Result<(), ReconcileError> {
         let results: Vec<_> =
@@ -295,7 +295,7 @@ impl Remover<'_> {
     /// the deletion of all remaining objects, waits at most until `held_end`.
     pub(in crate::reconcile) async fn until_gone(
         &self,
-        objects: &[Present],
+        objects: &[SharedPresentObject],
         (held_end, end): (Instant, Instant),
     ) -> Result<DeletionState, ReconcileError> {
         let mut pause = Duration::from_millis(20);
@@ -340,7 +340,7 @@ impl Remover<'_> {
     /// Removes the owner labels from `objects`. After that, the objects belong to no deployment.
     pub(in crate::reconcile) async fn release(
         &self,
-        objects: &[Present],
+        objects: &[SharedPresentObject],
     ) -> Result<(), ReconcileError> {
         let results: Vec<_> =
             crate::reconcile::api::parallel::all(objects.iter().map(|present| async move {
@@ -360,16 +360,16 @@ impl ForeignResources {
     /// Returns the reason why the definition of `plural` is not deleted. Returns `None` if there
     /// are no foreign custom resources. Resources in other namespaces are counted and not named.
     fn why(&self, plural: &str) -> Option<String> {
-        let count = self.here + self.elsewhere;
+        let count = self.in_own_namespaces + self.in_other_namespaces;
         if count == 0 {
             return None;
         }
         let mut parts = self.named.clone();
-        if self.here > self.named.len() {
+        if self.in_own_namespaces > self.named.len() {
             parts.push("…".to_owned());
         }
-        if self.elsewhere > 0 {
-            parts.push(format!("{} in other namespaces", self.elsewhere));
+        if self.in_other_namespaces > 0 {
+            parts.push(format!("{} in other namespaces", self.in_other_namespaces));
         }
         Some(format!("{count} {plural} exist ({})", parts.join(", ")))
     }
@@ -392,8 +392,8 @@ mod tests {
     fn custom_resources_of_other_namespaces_are_counted_and_not_named() {
         let foreign = |named: &[&str], here, elsewhere| ForeignResources {
             named: named.iter().map(|&name| name.to_owned()).collect(),
-            here,
-            elsewhere,
+            in_own_namespaces: here,
+            in_other_namespaces: elsewhere,
         };
         for (foreign, why) in [
             (foreign(&[], 0, 0), None),

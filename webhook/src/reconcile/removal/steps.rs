@@ -18,7 +18,7 @@ use crate::budget::Share;
 use crate::clients::cluster::ServiceAccount;
 use crate::reconcile::context::Context;
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
-use crate::reconcile::inventory::present::{KeptObject, Present};
+use crate::reconcile::inventory::present::{KeptObject, SharedPresentObject};
 use crate::reconcile::removal::deletion;
 use crate::reconcile::removal::ordered_removal::{self, OrderedRemoval};
 use crate::reconcile::removal::remove::Remover;
@@ -39,9 +39,9 @@ pub(in crate::reconcile) struct Removal<'a> {
     /// The inventory when the removal began.
     pub(in crate::reconcile) recorded: Inventory,
     /// The existing objects, without namespaces.
-    pub(in crate::reconcile) objects: Vec<Present>,
+    pub(in crate::reconcile) objects: Vec<SharedPresentObject>,
     /// The existing namespaces of the installation.
-    pub(in crate::reconcile) namespaces: Vec<Present>,
+    pub(in crate::reconcile) namespaces: Vec<SharedPresentObject>,
     /// The CustomResourceDefinitions that still have foreign custom resources.
     pub(in crate::reconcile) in_use: Vec<KeptObject>,
     /// Reserved memory of the objects.
@@ -59,7 +59,7 @@ impl Removal<'_> {
         }
     }
 
-    async fn present(&self) -> Result<Vec<Present>, ReconcileError> {
+    async fn present(&self) -> Result<Vec<SharedPresentObject>, ReconcileError> {
         let keys: Vec<String> = self
             .recorded
             .objects()
@@ -77,7 +77,7 @@ impl Removal<'_> {
         let keys: HashSet<&str> = present.iter().map(|present| present.key.as_str()).collect();
         for (key, _) in self.recorded.objects() {
             if !keys.contains(key) {
-                left.forget(key);
+                left.remove(key);
             }
         }
         (self.namespaces, self.objects) = present
@@ -154,7 +154,7 @@ impl Removal<'_> {
         let asked = ordered_removal::not_held(&self.namespaces);
         let undeletable = self.deletions().undeletable(&asked).await?;
         let deletable = self.namespaces.iter();
-        let deletable: Vec<Present> = deletable
+        let deletable: Vec<SharedPresentObject> = deletable
             .filter(|present| undeletable.iter().all(|kept| kept.id != present.id))
             .cloned()
             .collect();
@@ -176,15 +176,15 @@ impl Removal<'_> {
     async fn release(
         &self,
         left: &mut Inventory,
-        objects: Vec<Present>,
+        objects: Vec<SharedPresentObject>,
         in_use: &[KeptObject],
-    ) -> Result<Vec<Present>, ReconcileError> {
+    ) -> Result<Vec<SharedPresentObject>, ReconcileError> {
         let (kept, rest): (Vec<_>, Vec<_>) = objects
             .into_iter()
             .partition(|present| in_use.iter().any(|kept| kept.id == present.id));
         self.remover().release(&kept).await?;
         for kept in kept {
-            left.forget(&kept.key);
+            left.remove(&kept.key);
         }
         Ok(rest)
     }
@@ -237,7 +237,7 @@ impl Removal<'_> {
     async fn delete(
         &self,
         left: &mut Inventory,
-        objects: &[Present],
+        objects: &[SharedPresentObject],
     ) -> Result<(), ReconcileError> {
         let asked = ordered_removal::not_held(objects);
         let kept = self.deletions().undeletable(&asked).await?;

@@ -202,7 +202,7 @@ impl<'a> Teardown<'a> {
             }
             RemovalStep::RecordAcceptance => self.save().await?,
             RemovalStep::ReadRequesters => {
-                let vouched = seal::vouched(ctx, object, Kind::BundleDeployment)
+                let vouched = seal::confirmed_facts(ctx, object, Kind::BundleDeployment)
                     .map_err(|why| RemovalFailure::refused(codes::review::NOT_ADMITTED, why))?;
                 self.requesters = vouched.parts.content().into_iter().cloned().collect();
             }
@@ -412,6 +412,6 @@ async fn forget_replaced_namespaces(ctx: &Context, left: &mut Inventory) {
         .map(|(key, _)| key.to_owned())
         .collect();
     for key in gone {
-        left.forget(&key);
+        left.remove(&key);
     }
 }

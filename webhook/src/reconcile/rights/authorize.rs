@@ -6,11 +6,11 @@ use std::collections::{HashMap, HashSet};
 
 use bundle_api::names::{self, reason};
 use bundle_cluster::access;
-use bundle_cluster::account::{self, DepartedAccount};
+use bundle_cluster::account::{self, LostAccount};
 use bundle_core::diagnostic::codes;
 use bundle_core::object::ObjectId;
 use bundle_core::review::Requester;
-use bundle_core::rights::{self, Grant, Question, QuestionBudget, RoleRef, Target};
+use bundle_core::rights::{self, AccessReview, AccessReviewBudget, Grant, RoleRef, Target};
 use k8s_openapi::api::rbac::v1::{ClusterRole, Role};
 use kube::Client;
 use kube::core::discovery::ApiResource;
@@ -22,7 +22,7 @@ use crate::reconcile::api::discovery::Kind;
 use crate::reconcile::api::{object, parallel};
 use crate::reconcile::content::objects::PreparedObject;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
-use crate::reconcile::inventory::present::{KeptObject, Present};
+use crate::reconcile::inventory::present::{KeptObject, SharedPresentObject};
 use crate::reconcile::rights::missing_rights::{MAX_PERMISSIONS, MissingRights};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -33,27 +33,27 @@ const MAX_ANSWERS: usize = 1_000;
 
 /// Access reviews. Each review is created just before it is sent, because content can require more
 /// access reviews than it has bytes.
-type Questions<'a> = Box<dyn Iterator<Item = Question> + Send + 'a>;
+type AccessReviews<'a> = Box<dyn Iterator<Item = AccessReview> + Send + 'a>;
 
 struct AccessReviewer<'a> {
     own: &'a Client,
     requester: &'a Requester,
     /// Results for questions without a name. Questions with a name are rarely repeated, so their
     /// results are not cached.
-    answers: Mutex<HashMap<Question, bool>>,
+    answers: Mutex<HashMap<AccessReview, bool>>,
 }
 
 /// The access reviews that the API server denied.
-struct Denied {
-    questions: Vec<Question>,
+struct DeniedReviews {
+    questions: Vec<AccessReview>,
     /// True if no access review was allowed.
-    are_all: bool,
+    all_denied: bool,
 }
 
 /// Roles and bindings of one content that were checked.
 #[derive(Default)]
-struct Grants {
-    budget: QuestionBudget,
+struct CheckedGrants {
+    budget: AccessReviewBudget,
     /// Roles with rules that were already checked. The text is the namespace in which the role is
     /// granted, and `None` means the whole cluster.
     checked: HashSet<(RoleRef, Option<String>)>,
@@ -89,7 +89,7 @@ pub(in crate::reconcile) async fn authorize(
 pub(in crate::reconcile) async fn has_permission(
     own: &Client,
     requester: &Requester,
-    question: &Question,
+    question: &AccessReview,
 ) -> Result<bool, ReconcileError> {
     let reviewer = AccessReviewer::new(own, requester).await?;
     let answer = reviewer.is_allowed(question).await;
@@ -102,7 +102,7 @@ pub(in crate::reconcile) async fn is_patch_denied(
     requester: &Requester,
     item: &PreparedObject,
 ) -> Result<bool, ReconcileError> {
-    let question = Question::resource(
+    let question = AccessReview::resource(
         "patch",
         &item.id.group,
         &item.kind.resource.plural,
@@ -118,7 +118,7 @@ pub(in crate::reconcile) async fn is_patch_denied(
 pub(in crate::reconcile) async fn undeletable(
     own: &Client,
     requester: &Requester,
-    objects: &[Present],
+    objects: &[SharedPresentObject],
 ) -> Result<Vec<KeptObject>, ReconcileError> {
     if objects.is_empty() {
         return Ok(Vec::new());
@@ -138,7 +138,7 @@ pub(in crate::reconcile) async fn undeletable(
         let (id, kind) = (&present.id, &present.kind);
         let question = |name| {
             let resource = &kind.resource.plural;
-            Question::resource("delete", &id.group, resource, id.namespace.as_deref(), name)
+            AccessReview::resource("delete", &id.group, resource, id.namespace.as_deref(), name)
         };
         let may = async {
             Ok(reviewer.is_allowed(&question(None)).await?
@@ -170,8 +170,8 @@ pub(in crate::reconcile) fn unknown(requester: &Requester, error: &kube::Error) 
 async fn departed(
     own: &Client,
     requester: &Requester,
-) -> Result<Option<DepartedAccount>, ReconcileError> {
-    let departed = account::departed(own, requester).await;
+) -> Result<Option<LostAccount>, ReconcileError> {
+    let departed = account::account_loss(own, requester).await;
     departed.map_err(|error| unknown(requester, &error))
 }
 
@@ -225,7 +225,7 @@ impl AccessReviewer<'_> {
             }
             let by_name = self.denied(Box::new(need.by_name())).await?;
             // If no access review for a name is allowed, one rule without names is shorter.
-            if by_name.are_all {
+            if by_name.all_denied {
                 missing.push(general);
             } else {
                 missing.extend(by_name.questions);
@@ -235,12 +235,12 @@ impl AccessReviewer<'_> {
             }
         }
         let ids = subset.iter().map(|item| &item.id);
-        if let Some(question) = rights::made_as(ids, (&account.namespace, &account.name))
+        if let Some(question) = rights::creator_permission(ids, (&account.namespace, &account.name))
             && !self.is_allowed(&question).await?
         {
             missing.push(question);
         }
-        let mut grants = Grants::default();
+        let mut grants = CheckedGrants::default();
         for item in subset {
             let live = self.live_role_ref(installer, item).await?;
             let role_ref = live.as_ref().unwrap_or(&item.value["roleRef"]);
@@ -284,7 +284,7 @@ impl AccessReviewer<'_> {
         &self,
         (installer, items): (&Client, &[PreparedObject]),
         (grant, namespace): (Grant, Option<&str>),
-        grants: &mut Grants,
+        grants: &mut CheckedGrants,
         missing: &mut MissingRights,
     ) -> Result<(), kube::Error> {
         let Grant { shortcut, role, .. } = grant;
@@ -316,7 +316,7 @@ impl AccessReviewer<'_> {
         // The message shows the rules of the role on the cluster only to requesters who can read
         // the role.
         let stated = rights::rules_after(own, None);
-        let is_stated = |question: &Question| {
+        let is_stated = |question: &AccessReview| {
             own.is_some() && stated.iter().any(|rule| rule.includes(question))
         };
         let (stated, foreign): (Vec<_>, Vec<_>) = denied.into_iter().partition(is_stated);
@@ -324,7 +324,7 @@ impl AccessReviewer<'_> {
         if !foreign.is_empty() {
             let resource = format!("{}s", role.kind.to_lowercase());
             let of_role = role.namespace.as_deref();
-            let read = Question::resource("get", RBAC, &resource, of_role, Some(&role.name));
+            let read = AccessReview::resource("get", RBAC, &resource, of_role, Some(&role.name));
             if self.is_allowed(&read).await? {
                 missing.extend(foreign);
             } else {
@@ -363,13 +363,13 @@ impl AccessReviewer<'_> {
 
     /// Returns the denied `questions`, in their order. Stops after more than [`MAX_PERMISSIONS`]
     /// denied questions.
-    async fn denied(&self, mut questions: Questions<'_>) -> Result<Denied, kube::Error> {
-        let mut denied = Denied {
+    async fn denied(&self, mut questions: AccessReviews<'_>) -> Result<DeniedReviews, kube::Error> {
+        let mut denied = DeniedReviews {
             questions: Vec::new(),
-            are_all: true,
+            all_denied: true,
         };
         while denied.questions.len() <= MAX_PERMISSIONS {
-            let chunk: Vec<Question> = questions.by_ref().take(CHUNK).collect();
+            let chunk: Vec<AccessReview> = questions.by_ref().take(CHUNK).collect();
             if chunk.is_empty() {
                 break;
             }
@@ -379,7 +379,7 @@ impl AccessReviewer<'_> {
             }));
             for (question, answer) in answers.await {
                 if answer? {
-                    denied.are_all = false;
+                    denied.all_denied = false;
                 } else {
                     denied.questions.push(question);
                 }
@@ -388,12 +388,12 @@ impl AccessReviewer<'_> {
         Ok(denied)
     }
 
-    async fn is_allowed(&self, question: &Question) -> Result<bool, kube::Error> {
+    async fn is_allowed(&self, question: &AccessReview) -> Result<bool, kube::Error> {
         if let Some(answer) = self.answers.lock().await.get(question) {
             return Ok(*answer);
         }
         let allowed = access::has_permission(self.own, self.requester, question).await?;
-        if matches!(question, Question::Resource { name: None, .. }) {
+        if matches!(question, AccessReview::Resource { name: None, .. }) {
             let mut answers = self.answers.lock().await;
             if answers.len() < MAX_ANSWERS {
                 answers.insert(question.clone(), allowed);

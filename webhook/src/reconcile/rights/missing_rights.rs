@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use bundle_api::names::reason;
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::conditions::some_of;
-use bundle_core::rights::{self, Question};
+use bundle_core::rights::{self, AccessReview};
 
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 
@@ -20,7 +20,7 @@ const MAX_NAMES: usize = 256 << 10;
 /// message needs.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(in crate::reconcile) struct MissingRights {
-    questions: Vec<Question>,
+    questions: Vec<AccessReview>,
     /// Length of the names in `questions`, in bytes.
     names: usize,
     /// True if more permissions are missing than are collected.
@@ -56,10 +56,10 @@ impl MissingRights {
         ))
     }
 
-    pub(in crate::reconcile) fn push(&mut self, question: Question) {
+    pub(in crate::reconcile) fn push(&mut self, question: AccessReview) {
         let length = match &question {
-            Question::Resource { name, .. } => name.as_ref().map_or(0, String::len),
-            Question::Path { path, .. } => path.len(),
+            AccessReview::Resource { name, .. } => name.as_ref().map_or(0, String::len),
+            AccessReview::Path { path, .. } => path.len(),
         };
         if self.questions.len() == MAX_PERMISSIONS || self.names + length > MAX_NAMES {
             self.is_full = true;
@@ -69,7 +69,7 @@ impl MissingRights {
         self.questions.push(question);
     }
 
-    pub(super) fn extend(&mut self, questions: Vec<Question>) {
+    pub(super) fn extend(&mut self, questions: Vec<AccessReview>) {
         for question in questions {
             self.push(question);
         }
@@ -103,7 +103,7 @@ impl MissingRights {
 }
 
 /// Formats missing permissions as at most [`MAX_RULES`] RBAC rules.
-pub(in crate::reconcile) fn rules(missing: &[Question]) -> String {
+pub(in crate::reconcile) fn rules(missing: &[AccessReview]) -> String {
     let rules = rights::compact(missing);
     let mut text: Vec<String> = rules
         .iter()
@@ -120,8 +120,8 @@ pub(in crate::reconcile) fn rules(missing: &[Question]) -> String {
 mod tests {
     use super::*;
 
-    fn question(name: &str) -> Question {
-        Question::resource("get", "", "configmaps", Some("home"), Some(name))
+    fn question(name: &str) -> AccessReview {
+        AccessReview::resource("get", "", "configmaps", Some("home"), Some(name))
     }
 
     #[test]

@@ -7,21 +7,21 @@ use std::collections::BTreeSet;
 use bundle_core::diagnostic::codes;
 use bundle_core::object::ObjectId;
 use bundle_core::plan::consent::{ActingAccount, Consent, ConsentRule, ObjectAction};
-use bundle_core::plan::removal::{self, KeepReason};
+use bundle_core::plan::removal::{self, NoDeletionReason};
 use bundle_core::review::Requester;
 use bundle_core::review::class::RequesterCheck;
-use bundle_core::rights::Question;
+use bundle_core::rights::AccessReview;
 use bundle_core::service_account::ServiceAccount;
 
 use crate::reconcile::context::Context;
 use crate::reconcile::error::ReconcileError;
-use crate::reconcile::inventory::present::{KeptObject, Present};
+use crate::reconcile::inventory::present::{KeptObject, SharedPresentObject};
 use crate::reconcile::rights::authorize;
 use crate::reconcile::rights::dry_runs::check;
 
 /// Returns the permission to impersonate the ServiceAccount of a spec.
-pub(in crate::reconcile) fn impersonation(account: &ServiceAccount) -> Question {
-    Question::resource(
+pub(in crate::reconcile) fn impersonation(account: &ServiceAccount) -> AccessReview {
+    AccessReview::resource(
         "impersonate",
         "",
         "serviceaccounts",
@@ -71,7 +71,7 @@ impl Deletions<'_> {
     /// requesters have no permission, the object is returned once for each of them.
     pub(in crate::reconcile) async fn undeletable(
         &self,
-        objects: &[Present],
+        objects: &[SharedPresentObject],
     ) -> Result<Vec<KeptObject>, ReconcileError> {
         let settings = &self.ctx.shared.settings;
         let reserved = removal::reserved(
@@ -81,13 +81,13 @@ impl Deletions<'_> {
             &settings.state_namespace,
         );
         let mut kept: Vec<KeptObject> = Vec::new();
-        let mut reviewed: Vec<Present> = Vec::new();
-        let mut tried: Vec<&Present> = Vec::new();
+        let mut reviewed: Vec<SharedPresentObject> = Vec::new();
+        let mut tried: Vec<&SharedPresentObject> = Vec::new();
         for present in objects {
             if reserved.contains(&&present.id) {
                 kept.push(KeptObject {
                     id: present.id.clone(),
-                    why: KeepReason::Reserved,
+                    why: NoDeletionReason::Reserved,
                 });
                 continue;
             }
@@ -115,7 +115,7 @@ impl Deletions<'_> {
         let refused = check::undeletable(ctx, self.requesters, &tried, self.reason).await?;
         kept.extend(refused);
         for kept in &mut kept {
-            if let KeepReason::Other(why) = &mut kept.why
+            if let NoDeletionReason::Other(why) = &mut kept.why
                 && self.rule.exceeds_delegation(&kept.id)
             {
                 why.push_str(" (the class does not decide about this object)");

@@ -9,7 +9,7 @@ use bundle_core::diagnostic::{Code, codes};
 use bundle_core::names::KubeName;
 use bundle_core::plan::conditions::some_of;
 use bundle_core::review::{Requester, Source};
-use bundle_core::rights::Question;
+use bundle_core::rights::AccessReview;
 
 use crate::reconcile::context::Context;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
@@ -41,7 +41,7 @@ pub(in crate::reconcile) async fn check(
     let namespace = &ctx.shared.settings.namespace;
     let mut refused = Vec::new();
     for name in names {
-        let question = Question::resource("get", "", resource, Some(namespace), Some(name));
+        let question = AccessReview::resource("get", "", resource, Some(namespace), Some(name));
         let is_allowed = authorize::has_permission(&ctx.own, requester, &question).await;
         let is_allowed = is_allowed.map_err(|error| ReconcileError {
             reason: reason::UNPACK_FAILED,

@@ -10,8 +10,8 @@ use bundle_cluster::ByName;
 use bundle_core::diagnostic::codes;
 use bundle_core::review::stamp::admit_token;
 use bundle_core::review::{
-    ConfirmedFacts, Kind, SealMoment, SealedContent, StampError, StoredObject, VouchState,
-    content_seal, seal, sealed_content, vouch_state,
+    ConfirmedFacts, Kind, SealCheckContext, SealState, SealedContent, StampError, StoredObject,
+    content_seal, seal, seal_state, sealed_content,
 };
 use futures::StreamExt as _;
 use jiff::Timestamp;
@@ -30,14 +30,14 @@ use crate::stored_object;
 
 /// Returns the facts that the seal or a recent stamp of `object` proves. Otherwise returns a
 /// message with the reason and the next step.
-pub(in crate::reconcile) fn vouched(
+pub(in crate::reconcile) fn confirmed_facts(
     ctx: &Context,
     object: &DynamicObject,
     kind: Kind,
 ) -> Result<ConfirmedFacts, String> {
     let stored = stored(object, kind);
     state(ctx, &stored)
-        .vouched()
+        .confirmed_facts()
         .map_err(|why| message(ctx, object, &stored, why))
 }
 
@@ -71,9 +71,9 @@ pub(in crate::reconcile) async fn ensure(
     let stored = stored(object, kind);
     let key = ctx.shared.stamp_key();
     let (text, is_restored) = match state(ctx, &stored) {
-        VouchState::Sealed(_) => return Ok(false),
-        VouchState::Unsealed(vouched) => (seal(key.bytes(), &stored, &vouched), false),
-        VouchState::NotVouched(_) => match recorded_seal(ctx, &stored) {
+        SealState::Sealed(_) => return Ok(false),
+        SealState::Unsealed(vouched) => (seal(key.bytes(), &stored, &vouched), false),
+        SealState::Invalid(_) => match recorded_seal(ctx, &stored) {
             Some(text) => (text, true),
             None => return Ok(false),
         },
@@ -110,7 +110,7 @@ fn recorded_seal(ctx: &Context, stored: &StoredObject<'_>) -> Option<String> {
         seal: Some(&text),
         ..*stored
     };
-    let is_sealed = matches!(state(ctx, &with_seal), VouchState::Sealed(_));
+    let is_sealed = matches!(state(ctx, &with_seal), SealState::Sealed(_));
     is_sealed.then_some(text)
 }
 
@@ -123,7 +123,7 @@ pub(in crate::reconcile) fn admission_text(
 ) -> Option<String> {
     let stored = stored(object, kind);
     match state(ctx, &stored) {
-        VouchState::Sealed(_) => stored.seal.map(str::to_owned),
+        SealState::Sealed(_) => stored.seal.map(str::to_owned),
         _ => recorded_seal(ctx, &stored),
     }
 }
@@ -183,8 +183,8 @@ async fn approval(watched: Arc<WatchedObject>, ctx: Arc<Context>) -> Result<Acti
     Ok(Action::await_change())
 }
 
-fn state(ctx: &Context, stored: &StoredObject<'_>) -> VouchState {
-    let moment = SealMoment {
+fn state(ctx: &Context, stored: &StoredObject<'_>) -> SealState {
+    let moment = SealCheckContext {
         now: Timestamp::now().as_millisecond(),
         intact_since: ctx
             .shared
@@ -192,7 +192,7 @@ fn state(ctx: &Context, stored: &StoredObject<'_>) -> VouchState {
             .intact_since()
             .map(Timestamp::as_millisecond),
     };
-    vouch_state(ctx.shared.stamp_key().bytes(), stored, &moment)
+    seal_state(ctx.shared.stamp_key().bytes(), stored, &moment)
 }
 
 fn stored(object: &DynamicObject, kind: Kind) -> StoredObject<'_> {

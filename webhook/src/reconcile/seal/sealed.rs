@@ -46,7 +46,7 @@ impl SealedKind<'_> {
     /// object has a seal and its requester has a slot.
     pub(in crate::reconcile) async fn reconcile<W>(
         &self,
-        woken: &DynamicObject,
+        event_object: &DynamicObject,
         ctx: &Arc<Context>,
         work: W,
     ) -> Result<Action, ApiFailure>
@@ -57,7 +57,7 @@ impl SealedKind<'_> {
         ) -> BoxFuture<'o, Result<Action, ApiFailure>>,
     {
         let start = Instant::now();
-        let result = match self.enter(woken, ctx).await {
+        let result = match self.prepare_reconcile(event_object, ctx).await {
             Ok(ControlFlow::Continue(sealed)) => work(&sealed.object, ctx).await,
             Ok(ControlFlow::Break(action)) => Ok(action),
             Err(error) => Err(error),
@@ -69,7 +69,7 @@ impl SealedKind<'_> {
 
     /// Returns the sealed object with a slot of its requester. If no reconcile is necessary now,
     /// returns the action that ends the reconcile.
-    async fn enter(
+    async fn prepare_reconcile(
         &self,
         woken: &DynamicObject,
         ctx: &Context,
@@ -138,7 +138,7 @@ impl SealedKind<'_> {
         {
             return Ok(ControlFlow::Break(Action::await_change()));
         }
-        let vouched = seal::vouched(ctx, &object, self.kind);
+        let vouched = seal::confirmed_facts(ctx, &object, self.kind);
         let requester =
             vouched.map_or_else(|_| String::new(), |vouched| vouched.parts.template.user);
         Ok(ControlFlow::Continue((object, requester)))

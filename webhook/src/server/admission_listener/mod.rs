@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::connections::{Client, Limits};
 use super::responses::{self, SEND_TIMEOUT};
-use super::tls_listener::{self, Access, Drain, TlsLimits};
+use super::tls_listener::{self, ShutdownPeriods, TlsCertificates, TlsLimits};
 
 /// Maximum size of a body, in bytes. The review of an update has two objects of up to 3 MiB each,
 /// with their managed fields.
@@ -62,9 +62,9 @@ const STREAM_WINDOW: u32 = 10 << 10;
 pub async fn serve<G>(
     listener: TcpListener,
     (gate, router): (G, Router),
-    access: Access,
+    access: TlsCertificates,
     deadline: Duration,
-    drain: Drain,
+    drain: ShutdownPeriods,
     shutdown: CancellationToken,
 ) -> io::Result<()>
 where

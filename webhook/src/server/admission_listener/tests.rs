@@ -17,7 +17,7 @@ const NAME: &str = "hook.sys.svc";
 const SHORT: Duration = Duration::from_millis(50);
 const LONG: Duration = Duration::from_secs(20);
 
-struct Running {
+struct RunningListener {
     address: SocketAddr,
     resolver: Arc<Resolver>,
     trusted: String,
@@ -25,16 +25,16 @@ struct Running {
     ended: JoinHandle<io::Result<()>>,
 }
 
-async fn start(router: Router, deadline: Duration, drain: Drain) -> Running {
+async fn start(router: Router, deadline: Duration, drain: ShutdownPeriods) -> RunningListener {
     start_for(router, deadline, drain, None).await
 }
 
 async fn start_for(
     router: Router,
     deadline: Duration,
-    drain: Drain,
+    drain: ShutdownPeriods,
     client_ca_file: Option<PathBuf>,
-) -> Running {
+) -> RunningListener {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -50,7 +50,7 @@ async fn start_for(
     let serving = serve(
         listener,
         (accept_all, router),
-        Access {
+        TlsCertificates {
             resolver: resolver.clone(),
             client_ca_file,
         },
@@ -58,7 +58,7 @@ async fn start_for(
         drain,
         shutdown.clone(),
     );
-    Running {
+    RunningListener {
         address,
         resolver,
         trusted,
@@ -67,7 +67,7 @@ async fn start_for(
     }
 }
 
-const AT_ONCE: Drain = Drain {
+const AT_ONCE: ShutdownPeriods = ShutdownPeriods {
     delay: Duration::ZERO,
     timeout: LONG,
 };
@@ -279,7 +279,7 @@ async fn shutdown_ends_despite_a_review_that_never_ends() {
             }),
         )
     };
-    let drain = Drain {
+    let drain = ShutdownPeriods {
         delay: Duration::ZERO,
         timeout: SHORT,
     };

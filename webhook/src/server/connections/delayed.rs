@@ -14,7 +14,7 @@ use super::{State, lock};
 /// in three steps: the network with the most waiting connections, in this network the address with
 /// the most waiting connections, and of this address the oldest waiting connection.
 #[derive(Debug, Default)]
-pub(super) struct Delayed {
+pub(super) struct DelayedConnections {
     next: u64,
     /// The waiting connections by number. The oldest connection has the lowest number.
     places: BTreeMap<u64, DelayedConnection>,
@@ -29,7 +29,7 @@ struct DelayedConnection {
     ended: CancellationToken,
 }
 
-impl Delayed {
+impl DelayedConnections {
     /// Notifies the oldest waiting connection of each address, because all connections of one
     /// address wait for the same condition.
     pub(super) fn wake(&self) {
@@ -69,7 +69,7 @@ impl Delayed {
 
 /// The place of a waiting connection. The wait ends when this value is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct DelayedPlace {
     number: u64,
     state: Arc<Mutex<State>>,
     /// Notified when the connection may be served.
@@ -78,7 +78,7 @@ pub(super) struct Place {
     pub(super) ended: CancellationToken,
 }
 
-impl Place {
+impl DelayedPlace {
     /// Adds a waiting connection from this address. At most `limit` connections of all addresses
     /// can wait.
     pub(super) fn new(state: &Arc<Mutex<State>>, from: IpAddr, limit: usize) -> Self {
@@ -106,7 +106,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for DelayedPlace {
     fn drop(&mut self) {
         lock(&self.state).delayed.remove(self.number);
     }

@@ -24,7 +24,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tower::Layer as _;
 
-use self::delayed::{Delayed, Place};
+use self::delayed::{DelayedConnections, DelayedPlace};
 use self::networks::BusiestAddresses;
 pub use self::stream::Connection;
 
@@ -88,7 +88,7 @@ struct State {
     /// Number of requests that wait for their authentication, by address and number of the
     /// connection. A closed connection counts until its requests are dropped.
     waiting: BTreeMap<(IpAddr, u64), usize>,
-    delayed: Delayed,
+    delayed: DelayedConnections,
 }
 
 #[derive(Debug)]
@@ -183,7 +183,7 @@ impl Connections {
             Ok(connection) => return connection,
             Err(delayed) => delayed,
         };
-        let place = Place::new(&self.state, from, self.limits.delayed);
+        let place = DelayedPlace::new(&self.state, from, self.limits.delayed);
         // Other connections can be served before this connection, so the whole wait is limited.
         let latest = Instant::now() + self.limits.min_age;
         loop {
@@ -260,9 +260,9 @@ pub struct Client {
 
 /// A request that waits for its authentication. The wait ends when this value is dropped.
 #[derive(Debug)]
-pub struct Waiting(Arc<Client>);
+pub struct WaitingRequest(Arc<Client>);
 
-impl Drop for Waiting {
+impl Drop for WaitingRequest {
     fn drop(&mut self) {
         let connection = (self.0.from, self.0.number);
         let mut state = lock(&self.0.state);
@@ -297,7 +297,7 @@ impl Client {
 
     /// Counts a request that waits for its authentication. Returns `None` if too many requests
     /// already wait. In this case the request must be rejected.
-    pub fn wait(self: &Arc<Self>) -> Option<Waiting> {
+    pub fn wait(self: &Arc<Self>) -> Option<WaitingRequest> {
         let limits = &self.limits;
         let mut state = lock(&self.state);
         let all: usize = state.waiting.values().sum();
@@ -313,7 +313,7 @@ impl Client {
         }
         state.waiting.insert((self.from, self.number), own + 1);
         drop(state);
-        Some(Waiting(self.clone()))
+        Some(WaitingRequest(self.clone()))
     }
 
     /// Accepts a request with a valid path. While the request is in progress, the connection is not

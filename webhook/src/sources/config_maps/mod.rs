@@ -24,12 +24,12 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use self::files::CollectedFiles;
 pub(super) use self::files::NullSink;
 use super::{ContentSource, FetchedFiles, SourceError};
-use crate::heavy;
+use crate::blocking;
 use crate::shared::Shared;
 
 /// Limits the number of ConfigMaps in memory. One ConfigMap can have a size of 1 MiB, and one spec
 /// can name hundreds of ConfigMaps.
-static TURNS: Semaphore = Semaphore::const_new(2);
+static CONFIG_MAP_SLOTS: Semaphore = Semaphore::const_new(2);
 
 /// The reason why ConfigMaps are not valid content. The messages begin like the messages of RukPak.
 #[derive(Debug, thiserror::Error)]
@@ -118,7 +118,7 @@ impl HeldConfigMap {
         api: &Api<ConfigMap>,
         name: &KubeName,
     ) -> Result<Option<Self>, kube::Error> {
-        let turn = TURNS.acquire().await;
+        let turn = CONFIG_MAP_SLOTS.acquire().await;
         let turn = turn.map_err(|closed| kube::Error::Service(closed.into()))?;
         let map = ByName(api).get_opt(name).await?;
         Ok(map.map(|map| Self { map, _turn: turn }))
@@ -173,7 +173,7 @@ impl ConfigMapsSource {
             if !held.is_immutable() {
                 return Err(ConfigMapsError::Mutable { namespace, name });
             }
-            heavy::run(|| collected.add(&name, &folders, &held.map))?;
+            blocking::run(|| collected.add(&name, &folders, &held.map))?;
         }
         collected.check()?;
         Ok(collected)

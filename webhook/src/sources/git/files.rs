@@ -12,8 +12,8 @@ use bundle_oci::unpack::{self, FileSink};
 use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _};
 
+use crate::blocking;
 use crate::clients::git::GitError;
-use crate::heavy;
 use crate::sources::FetchedFiles;
 
 /// Maximum size of a list of files, in bytes: their paths, and 64 bytes for each file.
@@ -238,7 +238,7 @@ impl<S: FileSink> BlobReader<S> {
             is_start = false;
             hash.update(&*part);
             let sink = &mut self.sink;
-            heavy::run(|| sink.write_all(part)).map_err(BlobError::Sink)?;
+            blocking::run(|| sink.write_all(part)).map_err(BlobError::Sink)?;
             left -= next;
         }
         let end = output.read_u8().await.map_err(BlobError::Pipe)?;

@@ -375,7 +375,7 @@ impl GitSource {
 
     /// Returns the commit that the server now returns for a branch or tag. For a tag object, this
     /// is the commit that the tag names. Returns `None` if the branch or tag does not exist.
-    async fn advertised(&self) -> Result<Option<String>, GitSourceError> {
+    async fn current_commit(&self) -> Result<Option<String>, GitSourceError> {
         let name = ref_of(&self.checkout);
         let peeled = format!("{name}^{{}}");
         let arguments = ["ls-remote", "--quiet", "--", "origin", &name, &peeled];
@@ -467,7 +467,7 @@ impl ContentSource for GitSource {
     async fn changed(&self, recorded: &ContentId) -> Result<Option<ContentId>, SourceError> {
         let current = Box::pin(async {
             let is_recorded = recorded.commit().is_some()
-                && self.advertised().await?.as_deref() == recorded.commit();
+                && self.current_commit().await?.as_deref() == recorded.commit();
             Ok(if is_recorded {
                 None
             } else {

@@ -210,7 +210,7 @@ impl HttpSource {
         Ok(digest)
     }
 
-    fn held(&self) -> std::sync::MutexGuard<'_, Option<ReceivedFile>> {
+    fn received_archive(&self) -> std::sync::MutexGuard<'_, Option<ReceivedFile>> {
         // Each change is complete before a panic can occur.
         self.received.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -226,7 +226,7 @@ impl ContentSource for HttpSource {
         received.check().map_err(failed)?;
         let digest = received.descriptor().digest.clone();
         self.recent.insert(self.key(), digest.clone()).await;
-        *self.held() = Some(received);
+        *self.received_archive() = Some(received);
         Ok(self.content(digest))
     }
 
@@ -243,7 +243,7 @@ impl ContentSource for HttpSource {
     where
         S: FileSink<File: Send> + Send + 'static,
     {
-        let held = self.held().take();
+        let held = self.received_archive().take();
         let is_recorded = held.is_none();
         let failed = |error| HttpSourceError::Failed { error, is_recorded };
         let received = match held {

@@ -39,13 +39,13 @@ fn archive(content: &[u8]) -> Vec<u8> {
 }
 
 /// A server, and the data to create sources of its files for user `ana`.
-struct Stage {
+struct SourceFixture {
     server: FileServer,
     folder: tempfile::TempDir,
     budget: Budget,
 }
 
-impl Stage {
+impl SourceFixture {
     async fn new() -> Self {
         Self {
             server: FileServer::start().await.unwrap(),
@@ -96,7 +96,7 @@ async fn unpacked(source: &HttpSource) -> Result<(), SourceError> {
 
 #[tokio::test]
 async fn archive_is_downloaded_once_and_other_bytes_are_rejected_later() {
-    let stage = Stage::new().await;
+    let stage = SourceFixture::new().await;
     let first = archive(b"a: 1");
     stage.respond(FileResponse::File(first.clone().into()));
     let source = stage.web();
@@ -131,7 +131,7 @@ async fn archive_is_downloaded_once_and_other_bytes_are_rejected_later() {
 
 #[tokio::test]
 async fn recent_digest_of_a_url_is_compared_without_a_download() {
-    let stage = Stage::new().await;
+    let stage = SourceFixture::new().await;
     stage.respond(FileResponse::File(archive(b"a: 1").into()));
     let source = stage.web();
     let id = source.resolve().await.unwrap();
@@ -174,7 +174,7 @@ async fn recent_digest_of_a_url_is_compared_without_a_download() {
 
 #[tokio::test]
 async fn bad_responses_are_terminal_only_if_the_file_itself_is_invalid() {
-    let stage = Stage::new().await;
+    let stage = SourceFixture::new().await;
     let install = codes::install::HTTP_REFUSED;
     for (response, code, is_terminal) in [
         (FileResponse::Status("404 Not Found"), install, false),
@@ -226,7 +226,7 @@ async fn bad_responses_are_terminal_only_if_the_file_itself_is_invalid() {
 
 #[tokio::test]
 async fn private_addresses_need_a_class_that_allows_them() {
-    let stage = Stage::new().await;
+    let stage = SourceFixture::new().await;
     stage.respond(FileResponse::File(archive(b"a").into()));
     let url = format!("https://{}/web.tgz", stage.server.host());
     let error = error_of(stage.source(&url, false).resolve().await);

@@ -61,10 +61,10 @@ async fn fetch(source: &ImageSource) -> Result<(), SourceError> {
 
 #[tokio::test]
 async fn largest_manifests_of_one_requester_use_at_most_half_of_the_memory() {
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let (reference, length) = put(&registry);
     let budget = Budget::new(DEFAULT_LIMIT);
-    let pool = &budget.trees;
+    let pool = &budget.parsed_objects;
     let half = pool.capacity() / 2;
     let mut held = Vec::new();
     loop {
@@ -89,11 +89,11 @@ async fn largest_manifests_of_one_requester_use_at_most_half_of_the_memory() {
 
 #[tokio::test]
 async fn manifest_of_unknown_length_reserves_at_most_the_largest_size() {
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let (reference, _) = put(&registry);
     registry.set_fault(Some(Fault::HugeManifest));
     let budget = Budget::new(DEFAULT_LIMIT);
-    let pool = &budget.trees;
+    let pool = &budget.parsed_objects;
     let (source, memory) = open(&budget, "ana", &reference);
     let error = fetch(&source).await.unwrap_err();
     assert!(!memory.is_refused(), "{error}");
@@ -102,7 +102,7 @@ async fn manifest_of_unknown_length_reserves_at_most_the_largest_size() {
 
 #[tokio::test]
 async fn rejects_signatures_above_the_memory_of_their_requester() {
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let (reference, _) = put(&registry);
     let layers: Vec<Value> = (0..16)
         .map(|number| {
@@ -122,8 +122,8 @@ async fn rejects_signatures_above_the_memory_of_their_requester() {
     registry.put_manifest("web", &tag, MANIFEST, document(&layers, 0).as_bytes());
     for (capacity, is_read) in [(64 << 20, true), (8 << 20, false)] {
         let mut budget = Budget::new(DEFAULT_LIMIT);
-        budget.trees = Pool::new(capacity);
-        let pool = &budget.trees;
+        budget.parsed_objects = Pool::new(capacity);
+        let pool = &budget.parsed_objects;
         let (source, memory) = open(&budget, "ana", &reference);
         let content = source.resolve().await.unwrap();
         let read = source.signatures(&content).await;

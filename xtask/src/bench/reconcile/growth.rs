@@ -76,7 +76,8 @@ async fn installation(
     let mut name = String::new();
     for round in 0..rounds {
         let (_, applied) =
-            install::bare_loop(cluster, &format!("bare-{count}-{round}"), count).await?;
+            install::apply_without_reconciler(cluster, &format!("bare-{count}-{round}"), count)
+                .await?;
         bare.push(applied);
         let cost = install::flux(cluster, flux_apply, &format!("flux-{count}-{round}"), count)?;
         flux.push(cost.seconds);

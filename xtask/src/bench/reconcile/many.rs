@@ -80,7 +80,8 @@ fn cost_row(title: &str, count: usize, cost: Cost) -> [String; 5] {
     ]
 }
 
-/// Returns the memory limit of the pod; `None` if the objects of one requester fit into the default.
+/// Returns the memory limit of the pod; `None` if the objects of one requester fit into the
+/// default.
 fn memory_limit(deployments: usize) -> Option<String> {
     let objects = deployments * OBJECTS;
     (objects > DEFAULT_OBJECTS).then(|| format!("{}Mi", objects.div_ceil(OBJECTS_PER_MEBIBYTE)))

@@ -1,6 +1,6 @@
-//! Costs of the reconciler: requests of an upgrade, many BundleDeployments, deleted objects, `diff`,
-//! and growth with the number of objects. The rows for Flux run `e2e/peers/flux-apply`. `e2e` starts
-//! the programs.
+//! Costs of the reconciler: requests of an upgrade, many BundleDeployments, deleted objects,
+//! `diff`, and growth with the number of objects. The rows for Flux run `e2e/peers/flux-apply`.
+//! `e2e` starts the programs.
 
 mod deletions;
 mod growth;

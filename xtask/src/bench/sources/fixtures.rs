@@ -1,5 +1,5 @@
-//! Content of the measurements: a repository with a long history, archives, an image, and many small
-//! contents.
+//! Content of the measurements: a repository with a long history, archives, an image, and many
+//! small contents.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -176,7 +176,8 @@ pub(super) fn object(name: &str) -> String {
     format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: default}}\n")
 }
 
-/// Returns a gzipped tar of a ConfigMap and of files with `bytes` bytes in all that do not compress.
+/// Returns a gzipped tar of a ConfigMap and of files with `bytes` bytes in all that do not
+/// compress.
 pub(super) fn archive(name: &str, bytes: usize) -> Result<Vec<u8>> {
     let mut tar = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
     let mut append = |path: &str, bytes: &[u8]| {

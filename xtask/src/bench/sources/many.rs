@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use e2e::Tool;
-use e2e::host::file_server::Manner;
+use e2e::host::file_server::ServerBehavior;
 use futures::stream::{self, TryStreamExt as _};
 use serde_json::{Value, json};
 
@@ -70,10 +70,10 @@ pub(super) async fn measure(bench: &Bench<'_>) -> Result<Table> {
     bench.fixtures.write_folders(bench.sizes.bundles + FEW)?;
     for kind in Kind::ALL {
         prepare(bench, kind).await?;
-        bench.fixtures.files.answer(Manner::Slow(DELAY));
+        bench.fixtures.files.answer(ServerBehavior::Slow(DELAY));
         let sessions = Sessions::start();
         let (all, few) = unpack(bench, kind).await?;
-        bench.fixtures.files.answer(Manner::Plain);
+        bench.fixtures.files.answer(ServerBehavior::Plain);
         let downloads = match kind {
             Kind::Http => bench.fixtures.files.peak().to_string(),
             Kind::Git => sessions.peak().to_string(),

@@ -9,7 +9,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use e2e::host::command::{Command, Output};
 use e2e::sigstore::{Sigstore, WORKFLOW, WORKFLOW_ISSUER, workflow};
-use e2e::{Registry, Tool, Workbench, bundles, programs, tools};
+use e2e::{Registry, Tool, ToolEnvironment, bundles, programs, tools};
 use serde_json::{Value, json};
 
 use super::run::{self, Cost, cost, median};
@@ -19,7 +19,7 @@ use super::table::Table;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sizes {
     /// Number of decisions in one process.
-    verdicts: usize,
+    measure_decisions: usize,
     /// Runs of each program.
     runs: usize,
     /// Number of admitted references, and of referrers of one artifact.
@@ -30,13 +30,13 @@ impl Sizes {
     pub(super) fn new(small: bool) -> Self {
         if small {
             Self {
-                verdicts: 100,
+                measure_decisions: 100,
                 runs: 3,
                 thousand: 300,
             }
         } else {
             Self {
-                verdicts: 5_000,
+                measure_decisions: 5_000,
                 runs: 30,
                 thousand: 1_000,
             }
@@ -45,27 +45,27 @@ impl Sizes {
 }
 
 pub(super) async fn measure(sizes: Sizes) -> Result<Vec<(&'static str, Table)>> {
-    let scene = Scene::new().await?;
+    let scene = SignedArtifacts::new().await?;
     Ok(vec![
         ("verdicts", scene.verdicts(sizes).await?),
-        ("verifying", scene.programs(sizes).await?),
+        ("verifying", scene.measure_commands(sizes).await?),
         ("admitting", thousand::admitted(sizes.thousand).await?),
         ("referrers", thousand::referrers(sizes.thousand).await?),
     ])
 }
 
 /// Two artifacts in a registry. The first is signed with a key, the second with a certificate.
-struct Scene {
-    bench: Workbench,
+struct SignedArtifacts {
+    bench: ToolEnvironment,
     sigstore: Sigstore,
     _registry: Registry,
     by_key: String,
     by_workflow: String,
 }
 
-impl Scene {
+impl SignedArtifacts {
     async fn new() -> Result<Self> {
-        let bench = Workbench::new()?;
+        let bench = ToolEnvironment::new()?;
         let registry = bench.registry().await?;
         let sigstore = bench.sigstore().await?;
         run(&bench, "keys generate --output-key-prefix release").await?;
@@ -118,7 +118,7 @@ impl Scene {
             });
             fs_err::write(folder.join(format!("{name}.json")), case.to_string())?;
         }
-        let told = decided(&folder, sizes.verdicts)?;
+        let told = run_decide(&folder, sizes.measure_decisions)?;
         let mut table = Table::new(&["decision from a proof", "p50 ms", "p99 ms", "target p50 ms"]);
         for (name, title, aim) in [
             ("bare-one", "one bare P-256 verification", "-"),
@@ -146,7 +146,7 @@ impl Scene {
     }
 
     /// Measures whole processes that use only the registry.
-    async fn programs(&self, sizes: Sizes) -> Result<Table> {
+    async fn measure_commands(&self, sizes: Sizes) -> Result<Table> {
         let ours = programs::get().await?.plugin.clone();
         let theirs = tools::path_async(Tool::Cosign3, None).await?;
         let folder = self.bench.folder();
@@ -201,7 +201,7 @@ impl Scene {
     }
 }
 
-async fn run(bench: &Workbench, line: &str) -> Result<String> {
+async fn run(bench: &ToolEnvironment, line: &str) -> Result<String> {
     answer(bench.plugin().await?, line).await?.success()
 }
 
@@ -214,7 +214,7 @@ async fn answer(program: Command, line: &str) -> Result<Output> {
 }
 
 /// Pushes a small package. Returns its pinned reference.
-async fn publish(bench: &Workbench, registry: &Registry, version: &str) -> Result<String> {
+async fn publish(bench: &ToolEnvironment, registry: &Registry, version: &str) -> Result<String> {
     bundles::greeting(&bench.folder().join(version), version, None)?;
     let reference = registry.reference(&format!("greeting:{version}"));
     let pushed = run(bench, &format!("push {version} {reference}")).await?;
@@ -222,7 +222,7 @@ async fn publish(bench: &Workbench, registry: &Registry, version: &str) -> Resul
 }
 
 /// Returns the proof that `deploy` creates.
-async fn proof(bench: &Workbench, pinned: &str) -> Result<String> {
+async fn proof(bench: &ToolEnvironment, pinned: &str) -> Result<String> {
     let line = format!("deploy greeting {pinned} --with-proof --dry-run=client -o json");
     let object: Value = serde_json::from_str(&run(bench, &line).await?)?;
     object["metadata"]["annotations"]["core.rukpak.io/proof"]
@@ -232,7 +232,7 @@ async fn proof(bench: &Workbench, pinned: &str) -> Result<String> {
 }
 
 /// Runs `decide`, and returns its output: one measurement per line.
-fn decided(folder: &Path, count: usize) -> Result<Vec<Value>> {
+fn run_decide(folder: &Path, count: usize) -> Result<Vec<Value>> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = std::process::Command::new(cargo)
         .current_dir(env!("CARGO_MANIFEST_DIR"))

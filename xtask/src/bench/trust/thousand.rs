@@ -13,7 +13,7 @@ use bundle_oci::registry::{Client, ClientOptions, Repository};
 use bundle_trust::keys::{KeyKind, Password, PrivateKey, generate, load_private};
 use bundle_trust::{proof_annotation, sign};
 use e2e::registry::{RegistryOptions, RegistryProgram};
-use e2e::{Cluster, Webhook, WebhookOptions, Workbench, wait};
+use e2e::{Cluster, ToolEnvironment, Webhook, WebhookOptions, wait};
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use serde_json::{Value, json};
 
@@ -202,7 +202,7 @@ async fn sign_many(first: &PinnedReference, key: &PrivateKey, count: usize) -> R
 
 /// Adds signatures by other keys to one artifact, and measures `verify` for this artifact.
 pub(super) async fn referrers(count: usize) -> Result<Table> {
-    let bench = Workbench::new()?;
+    let bench = ToolEnvironment::new()?;
     let terms = RegistryOptions {
         program: RegistryProgram::WithReferrers,
         ..RegistryOptions::default()

@@ -42,7 +42,7 @@ const READERS: &[&str] = &[
 /// Result of compiling a rule.
 pub(super) enum Compiled {
     /// The rule can be evaluated.
-    Ready(Program, scan::Facts),
+    Ready(Program, scan::ExpressionAnalysis),
     /// The API server rejects the rule.
     Bad(String),
     /// This program cannot compile the rule. The API server may accept the rule.

@@ -172,7 +172,7 @@ const NAMES: &[&str] = &[
 
 /// Result of the analysis of an expression.
 #[derive(Debug, Default)]
-pub(in super::super) struct Facts {
+pub(in super::super) struct ExpressionAnalysis {
     /// `true` if the expression uses `oldSelf`.
     pub(in super::super) old_self: bool,
     /// Nesting depth of loops.
@@ -188,9 +188,9 @@ pub(in super::super) struct Facts {
     pub(in super::super) paths: Vec<Vec<String>>,
 }
 
-pub(super) fn facts(expression: &Expr) -> Facts {
+pub(super) fn facts(expression: &Expr) -> ExpressionAnalysis {
     let mut scan = Scan {
-        facts: Facts::default(),
+        facts: ExpressionAnalysis::default(),
         bound: Vec::new(),
         loops: 0,
     };
@@ -199,7 +199,7 @@ pub(super) fn facts(expression: &Expr) -> Facts {
 }
 
 struct Scan {
-    facts: Facts,
+    facts: ExpressionAnalysis,
     /// Variables of the enclosing loops.
     bound: Vec<String>,
     loops: usize,

@@ -3,10 +3,10 @@
 
 use serde_json::{Value, json};
 
-use super::schema::Walk;
+use super::schema::SchemaCheck;
 use crate::structural::{Pattern, PatternError, Problem, child, item, text};
 
-impl Walk<'_> {
+impl SchemaCheck<'_> {
     /// Checks the restrictions of a schema and of its branches. `outer` specifies the types of the
     /// fields that `branch` restricts.
     pub(super) fn values(

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use super::schema::Walk;
+use super::schema::SchemaCheck;
 use crate::{
     check::cel::{Compiled, escaped},
     structural::{Problem, child, flag, item, text},
@@ -17,7 +17,7 @@ const REASONS: &[&str] = &[
     "FieldValueRequired",
 ];
 
-impl Walk<'_> {
+impl SchemaCheck<'_> {
     pub(super) fn texts_of_rules(&mut self, schema: &Value, path: &str) {
         let rules = schema
             .get("x-kubernetes-validations")

@@ -37,7 +37,7 @@ const AT_ROOT: &[&str] = &[
 
 /// Returns the reasons why the API server would reject the schema.
 pub(super) fn check(root: &Value, path: &str, status: bool, rules: &mut Rules) -> Vec<Problem> {
-    let mut walk = Walk {
+    let mut walk = SchemaCheck {
         problems: Vec::new(),
         rules,
     };
@@ -58,9 +58,9 @@ pub(super) fn check(root: &Value, path: &str, status: bool, rules: &mut Rules) -
             }
         }
     }
-    let place = Place {
+    let place = SchemaPosition {
         level: Level::Root,
-        ..Place::default()
+        ..SchemaPosition::default()
     };
     walk.node(root, path, place);
     if walk.problems.is_empty() {
@@ -79,7 +79,7 @@ enum Level {
 
 /// Position of a schema within the schema of a version.
 #[derive(Debug, Clone, Copy, Default)]
-struct Place {
+struct SchemaPosition {
     level: Level,
     /// `true` within apiVersion, kind or metadata of an object.
     meta: bool,
@@ -87,18 +87,18 @@ struct Place {
     no_default: Option<&'static str>,
 }
 
-pub(super) struct Walk<'a> {
+pub(super) struct SchemaCheck<'a> {
     pub(super) problems: Vec<Problem>,
     pub(super) rules: &'a mut Rules,
 }
 
-impl Walk<'_> {
+impl SchemaCheck<'_> {
     pub(super) fn report(&mut self, path: &str, message: impl Into<String>) {
         self.problems.push(Problem::new(path, message));
     }
 
     /// Checks a schema that specifies types.
-    fn node(&mut self, schema: &Value, path: &str, place: Place) {
+    fn node(&mut self, schema: &Value, path: &str, place: SchemaPosition) {
         if !self.shape(schema, path) {
             return;
         }
@@ -187,7 +187,7 @@ impl Walk<'_> {
         }
     }
 
-    fn kind(&mut self, schema: &Value, path: &str, place: Place) {
+    fn kind(&mut self, schema: &Value, path: &str, place: SchemaPosition) {
         let kind = text(schema, "type").unwrap_or_default();
         let at = child(path, "type");
         let embedded = flag(schema, "x-kubernetes-embedded-resource");
@@ -398,7 +398,7 @@ impl Walk<'_> {
         }
     }
 
-    fn default(&mut self, schema: &Value, path: &str, place: Place) {
+    fn default(&mut self, schema: &Value, path: &str, place: SchemaPosition) {
         let Some(default) = schema.get("default").filter(|value| !value.is_null()) else {
             return;
         };
@@ -424,7 +424,7 @@ impl Walk<'_> {
         self.problems.extend(failed);
     }
 
-    fn children(&mut self, schema: &Value, path: &str, place: Place) {
+    fn children(&mut self, schema: &Value, path: &str, place: SchemaPosition) {
         let whole = place.level == Level::Root || flag(schema, "x-kubernetes-embedded-resource");
         for (key, field) in schema
             .get("properties")
@@ -432,7 +432,7 @@ impl Walk<'_> {
             .into_iter()
             .flatten()
         {
-            let mut inner = Place {
+            let mut inner = SchemaPosition {
                 level: Level::Field,
                 ..place
             };
@@ -446,10 +446,14 @@ impl Walk<'_> {
         }
         if let Some(items @ Value::Object(_)) = schema.get("items") {
             let level = Level::Item;
-            self.node(items, &child(path, "items"), Place { level, ..place });
+            self.node(
+                items,
+                &child(path, "items"),
+                SchemaPosition { level, ..place },
+            );
         }
         if let Some(others @ Value::Object(_)) = schema.get("additionalProperties") {
-            let mut inner = Place {
+            let mut inner = SchemaPosition {
                 level: Level::Field,
                 ..place
             };

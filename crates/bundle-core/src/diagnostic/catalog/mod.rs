@@ -14,7 +14,7 @@ pub enum Outcome {
     /// A rule rejected the input (exit 3).
     Refused,
     /// The result is unknown because a dependency did not respond. A retry may succeed (exit 4).
-    CannotTell,
+    Unknown,
 }
 
 /// Entry of the catalogue. The same code appears in the CLI, admission messages, conditions,

@@ -32,7 +32,7 @@ pub(super) fn check(path: &str, text: &[u8]) -> Result<(), Finding> {
     }
     let schema: Value = serde_json::from_slice(text)
         .map_err(|error| reject(format!("invalid JSON: {error}"), "correct the file"))?;
-    match foreign(&schema) {
+    match external_reference(&schema) {
         None => Ok(()),
         Some((keyword, target)) => {
             let target: String = target.escape_debug().take(200).collect();
@@ -45,9 +45,9 @@ pub(super) fn check(path: &str, text: &[u8]) -> Result<(), Finding> {
 
 /// Returns the first keyword of the schema that names another file or URL, with its text; `None` if
 /// there is no such keyword.
-fn foreign(value: &Value) -> Option<(&str, &str)> {
+fn external_reference(value: &Value) -> Option<(&str, &str)> {
     match value {
-        Value::Array(items) => items.iter().find_map(foreign),
+        Value::Array(items) => items.iter().find_map(external_reference),
         Value::Object(map) => map.iter().find_map(|(key, value)| {
             let text = value.as_str();
             let is_foreign = |text: &str| {
@@ -59,7 +59,7 @@ fn foreign(value: &Value) -> Option<(&str, &str)> {
             };
             match text.filter(|text| is_foreign(text)) {
                 Some(text) => Some((key.as_str(), text)),
-                None => foreign(value),
+                None => external_reference(value),
             }
         }),
         _ => None,

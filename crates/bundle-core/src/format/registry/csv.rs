@@ -24,7 +24,7 @@ pub struct Csv {
 /// Link or maintainer, with a name and an address.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct Named {
+pub struct LinkOrMaintainer {
     /// Name of the link or maintainer.
     pub name: String,
     /// URL of the link.
@@ -40,8 +40,8 @@ pub(super) struct Spec {
     pub(super) display_name: String,
     pub(super) min_kube_version: String,
     pub(super) keywords: Vec<String>,
-    pub(super) links: Vec<Named>,
-    pub(super) maintainers: Vec<Named>,
+    pub(super) links: Vec<LinkOrMaintainer>,
+    pub(super) maintainers: Vec<LinkOrMaintainer>,
     pub(super) install_modes: Vec<InstallMode>,
     pub(super) install: Install,
     pub(super) webhookdefinitions: Vec<WebhookDefinition>,
@@ -195,12 +195,12 @@ impl Csv {
     }
 
     /// Returns the links to documentation.
-    pub fn links(&self) -> &[Named] {
+    pub fn links(&self) -> &[LinkOrMaintainer] {
         &self.spec.links
     }
 
     /// Returns the maintainers.
-    pub fn maintainers(&self) -> &[Named] {
+    pub fn maintainers(&self) -> &[LinkOrMaintainer] {
         &self.spec.maintainers
     }
 

@@ -26,7 +26,7 @@ use crate::{
     yaml::{self, Allowance, Weight},
 };
 
-pub use csv::{Csv, Named};
+pub use csv::{Csv, LinkOrMaintainer};
 use objects::additions::{CREATED, LIMIT};
 
 /// File with format and package name of the bundle.

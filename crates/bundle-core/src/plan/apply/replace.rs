@@ -37,11 +37,11 @@ impl ReplacePolicy {
     pub fn decide(self, id: &ObjectId, is_finished: bool) -> Replacement {
         let is_job = is_job(&id.group, &id.kind);
         match self {
-            _ if is_protected(id) => Replacement::Keep(KeepReason::Protected),
+            _ if is_protected(id) => Replacement::Keep(NoReplacementReason::Protected),
             Self::Always => Replacement::Replace,
             Self::IfCompleted if is_job && is_finished => Replacement::Replace,
-            Self::IfCompleted if is_job => Replacement::Keep(KeepReason::Unfinished),
-            Self::IfCompleted | Self::Never => Replacement::Keep(KeepReason::NotAsked),
+            Self::IfCompleted if is_job => Replacement::Keep(NoReplacementReason::Unfinished),
+            Self::IfCompleted | Self::Never => Replacement::Keep(NoReplacementReason::NotRequested),
         }
     }
 }
@@ -52,21 +52,21 @@ pub enum Replacement {
     /// The object is replaced.
     Replace,
     /// The object is kept, and the upgrade fails.
-    Keep(KeepReason),
+    Keep(NoReplacementReason),
 }
 
 /// Reason why an object is not replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KeepReason {
+pub enum NoReplacementReason {
     /// The Job is still running.
     Unfinished,
     /// Neither the annotation of the object nor the spec requests a replacement.
-    NotAsked,
+    NotRequested,
     /// The deletion of the object would also delete data or other objects.
     Protected,
 }
 
-impl KeepReason {
+impl NoReplacementReason {
     /// Returns the next step for the user.
     pub fn next_step(self) -> String {
         match self {
@@ -74,7 +74,7 @@ impl KeepReason {
                 "the Job is replaced after it has finished; to replace the Job now, annotate it \
                 with {ANNOTATION}: Always"
             ),
-            Self::NotAsked => format!(
+            Self::NotRequested => format!(
                 "to delete it and create it again, annotate it with {ANNOTATION}: Always or set spec.rollout.replace: Always"
             ),
             Self::Protected => {
@@ -151,7 +151,7 @@ fn is_immutability(cause: Cause<'_>) -> bool {
 
 /// Returns a message about an object with changed immutable fields. The messages of the API server
 /// contain the values of the fields. This message contains no values.
-pub fn sentence(fields: &[&str], reason: KeepReason) -> String {
+pub fn sentence(fields: &[&str], reason: NoReplacementReason) -> String {
     let mut fields = fields.to_vec();
     fields.sort_unstable();
     fields.dedup();
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn replaces_by_policy_kind_and_state() {
-        use KeepReason::{NotAsked, Protected, Unfinished};
+        use NoReplacementReason::{NotRequested, Protected, Unfinished};
         use ReplacePolicy::{Always, IfCompleted, Never};
         let kept = Replacement::Keep;
         for (policy, kind, finished, running) in [
@@ -222,8 +222,8 @@ mod tests {
             (
                 IfCompleted,
                 id("apps", "StatefulSet"),
-                kept(NotAsked),
-                kept(NotAsked),
+                kept(NotRequested),
+                kept(NotRequested),
             ),
             (
                 IfCompleted,
@@ -231,7 +231,12 @@ mod tests {
                 kept(Protected),
                 kept(Protected),
             ),
-            (Never, id("batch", "Job"), kept(NotAsked), kept(NotAsked)),
+            (
+                Never,
+                id("batch", "Job"),
+                kept(NotRequested),
+                kept(NotRequested),
+            ),
             (Never, id("", "Namespace"), kept(Protected), kept(Protected)),
         ] {
             assert_eq!(policy.decide(&kind, true), finished, "{policy:?} {kind}");
@@ -296,7 +301,10 @@ mod tests {
 
     #[test]
     fn sentence_names_each_field_once_and_no_value() {
-        let text = sentence(&["spec.b", "spec.a", "spec.a"], KeepReason::NotAsked);
+        let text = sentence(
+            &["spec.b", "spec.a", "spec.a"],
+            NoReplacementReason::NotRequested,
+        );
         assert_eq!(
             text,
             "spec.a, spec.b cannot be changed while the object exists (BUNDLE-INSTALL-055): to delete it and create it again, annotate it with \

@@ -16,7 +16,7 @@ pub fn remove_held_node_ports(id: &ObjectId, value: &mut Value, live: &Value) {
     if !is_service(id) {
         return;
     }
-    let held = held(&live["spec"]);
+    let held = node_ports(&live["spec"]);
     let Some(spec) = value["spec"].as_object_mut() else {
         return;
     };
@@ -49,7 +49,7 @@ pub fn is_service(id: &ObjectId) -> bool {
 }
 
 /// Returns the node ports of a Service.
-fn held(spec: &Value) -> Vec<&Value> {
+fn node_ports(spec: &Value) -> Vec<&Value> {
     let ports = spec["ports"].as_array().into_iter().flatten();
     let ports = ports.map(|port| &port["nodePort"]);
     ports

@@ -11,7 +11,8 @@ use std::collections::BTreeSet;
 
 pub use compatibility::{Compatibility, compatibility};
 pub use status::{
-    BundleFailure, BundleOutcome, Phase, SourceAnswer, StatusPlan, UnpackedContent, VerifiedFailure,
+    BundleFailure, BundleOutcome, Phase, SourceComparison, StatusPlan, UnpackedContent,
+    VerifiedFailure,
 };
 
 /// Record in the seal of a Bundle about the content that was unpacked first.

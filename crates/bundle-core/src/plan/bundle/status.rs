@@ -71,13 +71,13 @@ pub struct UnpackedContent<'a> {
 
 /// Result of a comparison of an unpacked Bundle with its source.
 #[derive(Debug, Clone, Copy)]
-pub enum SourceAnswer<'a> {
+pub enum SourceComparison<'a> {
     /// The comparison is not complete.
     Pending,
     /// The source still refers to the unpacked content.
     Unchanged,
     /// The source now refers to other content.
-    Moved {
+    Changed {
         /// Description of the source.
         source: &'a str,
         /// Digest to which the source now refers.
@@ -103,7 +103,7 @@ pub enum BundleOutcome<'a> {
     /// The content was unpacked.
     Unpacked(UnpackedContent<'a>),
     /// Content with this digest was unpacked before.
-    Sealed(&'a Digest, SourceAnswer<'a>),
+    Sealed(&'a Digest, SourceComparison<'a>),
 }
 
 /// Change of the status of a Bundle.
@@ -162,7 +162,9 @@ impl BundleOutcome<'_> {
             Self::Unpacked(_)
                 | Self::Sealed(
                     _,
-                    SourceAnswer::Unchanged | SourceAnswer::Moved { .. } | SourceAnswer::Unknown(_)
+                    SourceComparison::Unchanged
+                        | SourceComparison::Changed { .. }
+                        | SourceComparison::Unknown(_)
                 )
         );
         is_answered && !is_source_fixed
@@ -281,7 +283,7 @@ fn unchanged(digest: &Digest) -> ConditionChange {
     )
 }
 
-impl SourceAnswer<'_> {
+impl SourceComparison<'_> {
     fn conditions(&self, digest: &Digest) -> Vec<ConditionChange> {
         // Restores a status that another client partly removed.
         let mut conditions = vec![ConditionChange::default(
@@ -294,7 +296,7 @@ impl SourceAnswer<'_> {
         match self {
             Self::Pending => {}
             Self::Unchanged => conditions.push(unchanged(digest)),
-            Self::Moved { source, now } => conditions.push(ConditionChange::new(
+            Self::Changed { source, now } => conditions.push(ConditionChange::new(
                 kind,
                 ConditionStatus::True,
                 reason::SOURCE_MOVED,

@@ -125,7 +125,7 @@ fn status_depends_on_the_outcome() {
     ];
     let failed = [&not_checked[..], &["Unpacked=False UnpackFailed"]].concat();
     let sealed = "Unpacked=True UnpackSuccessful?";
-    let moved = SourceAnswer::Moved {
+    let moved = SourceComparison::Changed {
         source: "registry.example.com/web:1",
         now: &new,
     };
@@ -149,10 +149,10 @@ fn status_depends_on_the_outcome() {
         // An unsupported server prevents the installation by a BundleDeployment. It does not
         // prevent the unpacking.
         (Unpacked(content), Some(Phase::Unpacked), false, vec!["Verified=True Signed", "Compatible=False Unsupported", "Unpacked=True UnpackSuccessful", "SourceMoved=False SourceUnchanged"], [true, true, true]),
-        (Sealed(&old, SourceAnswer::Pending), Some(Phase::Unpacked), false, vec![sealed], [true, true, false]),
-        (Sealed(&old, SourceAnswer::Unchanged), Some(Phase::Unpacked), false, vec![sealed, "SourceMoved=False SourceUnchanged"], [true, true, true]),
+        (Sealed(&old, SourceComparison::Pending), Some(Phase::Unpacked), false, vec![sealed], [true, true, false]),
+        (Sealed(&old, SourceComparison::Unchanged), Some(Phase::Unpacked), false, vec![sealed, "SourceMoved=False SourceUnchanged"], [true, true, true]),
         (Sealed(&old, moved), Some(Phase::Unpacked), false, vec![sealed, "SourceMoved=True SourceMoved"], [true, true, true]),
-        (Sealed(&old, SourceAnswer::Unknown("timeout")), Some(Phase::Unpacked), false, vec![sealed, "SourceMoved=Unknown SourceUnseen"], [true, true, true]),
+        (Sealed(&old, SourceComparison::Unknown("timeout")), Some(Phase::Unpacked), false, vec![sealed, "SourceMoved=Unknown SourceUnseen"], [true, true, true]),
     ];
     for (outcome, phase, forgets, conditions, [is_event_due, has_succeeded, asks_again]) in table {
         let plan = outcome.status();
@@ -174,7 +174,7 @@ fn status_depends_on_the_outcome() {
 #[test]
 fn messages_contain_both_digests_and_warnings() {
     let (old, new) = (digest('a'), digest('b'));
-    let moved = SourceAnswer::Moved {
+    let moved = SourceComparison::Changed {
         source: "registry.example.com/web:1",
         now: &new,
     };

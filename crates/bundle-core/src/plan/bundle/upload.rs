@@ -3,7 +3,7 @@
 
 use crate::reference::Digest;
 use crate::review::{Requester, Source};
-use crate::rights::Question;
+use crate::rights::AccessReview;
 
 /// Maximum number of groups of a requester. If the requester has more groups, another user cannot
 /// upload on behalf of this requester.
@@ -104,12 +104,15 @@ pub fn is_same_user(caller: &Requester, requester: &Requester) -> bool {
 /// requester with all its groups needs none. Another caller needs permission to impersonate the
 /// requester, because the content is installed with the permissions of the requester. Returns
 /// `None` if the requester has too many groups to check.
-pub fn required_impersonation(caller: &Requester, requester: &Requester) -> Option<Vec<Question>> {
+pub fn required_impersonation(
+    caller: &Requester,
+    requester: &Requester,
+) -> Option<Vec<AccessReview>> {
     if is_same_user(caller, requester) && missing_groups(caller, requester).is_empty() {
         return Some(Vec::new());
     }
     let question = |resource, namespace: Option<&str>, name: &str| {
-        Question::resource("impersonate", "", resource, namespace, Some(name))
+        AccessReview::resource("impersonate", "", resource, namespace, Some(name))
     };
     let user = match requester.service_account() {
         Some((namespace, name)) => question("serviceaccounts", Some(namespace), name),
@@ -171,14 +174,14 @@ mod tests {
         let asked = |caller: &Requester, requester: &Requester| {
             let questions = required_impersonation(caller, requester)?;
             let texts = questions.iter().map(|question| match question {
-                Question::Resource {
+                AccessReview::Resource {
                     verb,
                     resource,
                     namespace,
                     name,
                     ..
                 } => format!("{verb} {resource} {namespace}/{}", name.as_deref().unwrap()),
-                Question::Path { .. } => panic!("{question:?}"),
+                AccessReview::Path { .. } => panic!("{question:?}"),
             });
             Some(texts.collect::<Vec<_>>())
         };

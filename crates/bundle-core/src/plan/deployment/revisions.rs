@@ -151,7 +151,7 @@ pub fn recorded_config(revision: &Revision) -> RecordedConfig<'_> {
 
 /// Bundle that a BundleDeployment owns.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Owned {
+pub struct OwnedBundle {
     /// Name of the Bundle.
     pub name: String,
     /// Uid of the Bundle; `None` if the API server returned no uid.
@@ -196,7 +196,10 @@ pub const NEVER_INSTALLED_LIMIT: usize = 4;
 /// After the wanted Bundle is installed, all Bundles that are not retained are deleted. Before
 /// that, only the oldest Bundles beyond [`NEVER_INSTALLED_LIMIT`] are deleted, so that a series of
 /// invalid templates does not fill the cluster.
-pub fn to_delete<'a>(owned: &'a [Owned], retained: &RetainedBundles<'_>) -> Vec<&'a Owned> {
+pub fn to_delete<'a>(
+    owned: &'a [OwnedBundle],
+    retained: &RetainedBundles<'_>,
+) -> Vec<&'a OwnedBundle> {
     let mut rest: Vec<_> = owned
         .iter()
         .filter(|bundle| !retained.contains(&bundle.name))
@@ -257,11 +260,11 @@ mod tests {
             .collect()
     }
 
-    fn owned(names: &[&str]) -> Vec<Owned> {
+    fn owned(names: &[&str]) -> Vec<OwnedBundle> {
         names
             .iter()
             .enumerate()
-            .map(|(index, name)| Owned {
+            .map(|(index, name)| OwnedBundle {
                 name: (*name).to_owned(),
                 uid: None,
                 created: format!("2026-01-01T00:00:{index:02}Z"),
@@ -269,7 +272,7 @@ mod tests {
             .collect()
     }
 
-    fn deleted<'a>(owned: &'a [Owned], retained: &RetainedBundles<'_>) -> Vec<&'a str> {
+    fn deleted<'a>(owned: &'a [OwnedBundle], retained: &RetainedBundles<'_>) -> Vec<&'a str> {
         let gone = to_delete(owned, retained).into_iter();
         gone.map(|bundle| bundle.name.as_str()).collect()
     }

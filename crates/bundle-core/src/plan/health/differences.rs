@@ -18,7 +18,7 @@ pub enum HealthTool {
 
 /// Health of one object, in terms that all projects share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Verdict {
+pub enum ComparableHealth {
     /// kstatus: `Current`. Argo CD: `Healthy`, or a kind without a health check.
     Ready,
     /// kstatus: `InProgress` or `Terminating`. Argo CD: `Progressing`.
@@ -43,9 +43,9 @@ pub struct Difference {
     /// State of the objects.
     pub state: &'static str,
     /// Health in this project.
-    pub here: &'static [Verdict],
+    pub here: &'static [ComparableHealth],
     /// Health in the other project.
-    pub there: &'static [Verdict],
+    pub there: &'static [ComparableHealth],
     /// Reason for the result of this project.
     pub reason: &'static str,
 }
@@ -59,7 +59,7 @@ impl fmt::Display for HealthTool {
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for ComparableHealth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Ready => "ready",
@@ -71,13 +71,17 @@ impl fmt::Display for Verdict {
     }
 }
 
-const READY: &[Verdict] = &[Verdict::Ready];
-const WAITING: &[Verdict] = &[Verdict::Waiting];
-const FAILED: &[Verdict] = &[Verdict::Failed];
-const UNKNOWN: &[Verdict] = &[Verdict::Unknown];
-const NOT_READY: &[Verdict] = &[Verdict::Waiting, Verdict::Failed];
-const SUSPENDED: &[Verdict] = &[Verdict::Suspended];
-const ANY: &[Verdict] = &[Verdict::Ready, Verdict::Waiting, Verdict::Failed];
+const READY: &[ComparableHealth] = &[ComparableHealth::Ready];
+const WAITING: &[ComparableHealth] = &[ComparableHealth::Waiting];
+const FAILED: &[ComparableHealth] = &[ComparableHealth::Failed];
+const UNKNOWN: &[ComparableHealth] = &[ComparableHealth::Unknown];
+const NOT_READY: &[ComparableHealth] = &[ComparableHealth::Waiting, ComparableHealth::Failed];
+const SUSPENDED: &[ComparableHealth] = &[ComparableHealth::Suspended];
+const ANY: &[ComparableHealth] = &[
+    ComparableHealth::Ready,
+    ComparableHealth::Waiting,
+    ComparableHealth::Failed,
+];
 
 /// All differences. The differences from kstatus are first.
 pub const DIFFERENCES: &[Difference] = &[
@@ -314,7 +318,7 @@ pub const DIFFERENCES: &[Difference] = &[
         kinds: "`Pod`",
         state: "a container cannot be started, and it is an init container or the restart policy is `OnFailure` or `Never`",
         here: FAILED,
-        there: &[Verdict::Waiting, Verdict::Unknown],
+        there: &[ComparableHealth::Waiting, ComparableHealth::Unknown],
         reason: "The kubelet cannot start the container without a change, for example of the image.",
     },
     Difference {
@@ -387,11 +391,11 @@ pub const DIFFERENCES: &[Difference] = &[
         state: "`Reconciling` is `True` or `status.observedGeneration` differs from `metadata.generation` (waiting), or `Stalled` is `True` (failed)",
         here: NOT_READY,
         there: &[
-            Verdict::Ready,
-            Verdict::Waiting,
-            Verdict::Failed,
-            Verdict::Suspended,
-            Verdict::Unknown,
+            ComparableHealth::Ready,
+            ComparableHealth::Waiting,
+            ComparableHealth::Failed,
+            ComparableHealth::Suspended,
+            ComparableHealth::Unknown,
         ],
         reason: "Argo CD does not read these conditions, and compares generations for workloads \
          only. Its result depends on other fields. This project follows kstatus.",

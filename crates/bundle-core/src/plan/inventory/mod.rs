@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 pub use creation::{CreationKey, CreationMark};
 pub use limits::{ObjectCounts, ObjectLimits, TooManyObjects};
-pub use record::{InstallationRecord, InstalledContent, RememberedSeals, installation_prefix};
+pub use record::{InstallationRecord, InstalledContent, RecordedSeals, installation_prefix};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -132,7 +132,7 @@ pub struct LiveObject<'a> {
 
 /// Ownership of an existing object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Claim {
+pub enum ObjectOwnership {
     /// The inventory records the object with this uid. Or the pod created the object, and a crash
     /// prevented the record of its uid.
     Ours,
@@ -266,24 +266,28 @@ impl Inventory {
     /// Returns the ownership of the object `key`, which exists as `live`. For an intent, the object
     /// must have the creation mark, and must not be older than the intent. No other client knows
     /// the mark before the object exists.
-    pub fn claim(&self, key: &str, live: LiveObject<'_>) -> Claim {
+    pub fn claim(&self, key: &str, live: LiveObject<'_>) -> ObjectOwnership {
         match self.objects.get(key) {
-            Some(ObjectRecord::Uid(uid)) if !uid.is_empty() && uid == live.uid => Claim::Ours,
-            Some(ObjectRecord::Uid(_)) => Claim::Replaced,
+            Some(ObjectRecord::Uid(uid)) if !uid.is_empty() && uid == live.uid => {
+                ObjectOwnership::Ours
+            }
+            Some(ObjectRecord::Uid(_)) => ObjectOwnership::Replaced,
             Some(ObjectRecord::Intent(since))
                 if self.is_applied(key, live)
                     && live.created.is_some_and(|created| {
                         created >= since.saturating_sub(CLOCK_TOLERANCE)
                     }) =>
             {
-                Claim::Ours
+                ObjectOwnership::Ours
             }
             Some(ObjectRecord::Adoption(uid))
                 if !uid.is_empty() && uid == live.uid && self.is_applied(key, live) =>
             {
-                Claim::Ours
+                ObjectOwnership::Ours
             }
-            Some(ObjectRecord::Intent(_) | ObjectRecord::Adoption(_)) | None => Claim::Unrecorded,
+            Some(ObjectRecord::Intent(_) | ObjectRecord::Adoption(_)) | None => {
+                ObjectOwnership::Unrecorded
+            }
         }
     }
 
@@ -369,7 +373,7 @@ impl Inventory {
 
     /// Records that the next apply creates the object. An earlier intent keeps its time, because
     /// its request may have created the object.
-    pub fn intend(&mut self, key: impl Into<String>, now: i64) {
+    pub fn record_intent(&mut self, key: impl Into<String>, now: i64) {
         let record = self
             .objects
             .entry(key.into())
@@ -380,7 +384,7 @@ impl Inventory {
     }
 
     /// Records that the next apply adopts the object with this uid. Returns the argument for
-    /// [`Self::forget_adoption`]; `None` if the object is already owned.
+    /// [`Self::revert_adoption`]; `None` if the object is already owned.
     pub fn adopt(&mut self, key: &str, uid: &str) -> Option<Adoption> {
         if self.owns(key, uid) {
             return None;
@@ -396,7 +400,7 @@ impl Inventory {
 
     /// Reverts [`Self::adopt`] after an apply that was not sent, or that the API server definitely
     /// rejected.
-    pub fn forget_adoption(&mut self, adoption: &Adoption) {
+    pub fn revert_adoption(&mut self, adoption: &Adoption) {
         let Adoption { key, uid, before } = adoption;
         if !matches!(self.objects.get(key), Some(ObjectRecord::Adoption(adopted)) if adopted == uid)
         {
@@ -411,19 +415,19 @@ impl Inventory {
     /// Removes the intent of the time `since`, after a creation that was not sent, or that the API
     /// server rejected with certainty. An earlier intent is kept, because its request may still
     /// have created the object.
-    pub fn forget_intent(&mut self, key: &str, since: i64) {
+    pub fn remove_intent(&mut self, key: &str, since: i64) {
         if self.objects.get(key) == Some(&ObjectRecord::Intent(since)) {
             self.objects.remove(key);
         }
     }
 
     /// Removes an object that was deleted or released.
-    pub fn forget(&mut self, key: &str) {
+    pub fn remove(&mut self, key: &str) {
         self.objects.remove(key);
     }
 
     /// Returns the keys of recorded objects that are not in `wanted`.
-    pub fn unwanted(&self, wanted: &HashSet<&str>) -> Vec<String> {
+    pub fn keys_except(&self, wanted: &HashSet<&str>) -> Vec<String> {
         self.objects
             .keys()
             .filter(|key| !wanted.contains(key.as_str()))

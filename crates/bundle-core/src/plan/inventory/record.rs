@@ -36,7 +36,7 @@ pub struct InstallationRecord {
     pub rollout: RolloutRecord,
     /// Seals by uid of the BundleDeployment and of its Bundles.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    seals: BTreeMap<String, RememberedSeals>,
+    seals: BTreeMap<String, RecordedSeals>,
 }
 
 /// Completely installed content.
@@ -82,7 +82,7 @@ pub struct InstalledContent {
 /// object. Each seal has a MAC and is valid for that object only.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct RememberedSeals {
+pub struct RecordedSeals {
     /// Value of `status.admission.seal`.
     pub admission: String,
     /// Value of `status.content.seal`; `None` if the object has no such seal.
@@ -121,14 +121,14 @@ impl InstallationRecord {
     }
 
     /// Returns the seals of the object with this uid; `None` if no seals are recorded.
-    pub fn seals(&self, uid: &str) -> Option<&RememberedSeals> {
+    pub fn seals(&self, uid: &str) -> Option<&RecordedSeals> {
         self.seals.get(uid)
     }
 
     /// Records the seals of these objects. Keeps the recorded seals of the installed Bundle, and of
     /// the Bundle that was healthy last. Removes all other seals. Seals that exceed the size limit
     /// are not recorded.
-    pub fn remember<'a>(&mut self, objects: impl IntoIterator<Item = (&'a str, RememberedSeals)>) {
+    pub fn remember<'a>(&mut self, objects: impl IntoIterator<Item = (&'a str, RecordedSeals)>) {
         let installed = self
             .installed
             .as_ref()
@@ -152,8 +152,8 @@ mod tests {
     use super::*;
     use crate::plan::rollout::HealthyContent;
 
-    fn seals(text: &str) -> RememberedSeals {
-        RememberedSeals {
+    fn seals(text: &str) -> RecordedSeals {
+        RecordedSeals {
             admission: text.to_owned(),
             content: None,
         }

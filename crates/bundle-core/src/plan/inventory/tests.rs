@@ -49,13 +49,13 @@ fn owns_only_the_object_with_the_recorded_uid() {
     let mut inventory = Inventory::new("web");
     assert_eq!(
         inventory.claim(KEY, live("a", 100, true)),
-        Claim::Unrecorded
+        ObjectOwnership::Unrecorded
     );
     inventory.record(KEY, "a");
     for (uid, claim) in [
-        ("a", Claim::Ours),
-        ("b", Claim::Replaced),
-        ("", Claim::Replaced),
+        ("a", ObjectOwnership::Ours),
+        ("b", ObjectOwnership::Replaced),
+        ("", ObjectOwnership::Replaced),
     ] {
         assert_eq!(inventory.claim(KEY, live(uid, 100, true)), claim, "{uid}");
     }
@@ -65,13 +65,13 @@ fn owns_only_the_object_with_the_recorded_uid() {
 #[test]
 fn intent_claims_objects_that_were_created_after_it() {
     let mut inventory = inventory();
-    inventory.intend(KEY, 100);
+    inventory.record_intent(KEY, 100);
     for (created, applied_by_us, claim) in [
-        (100, true, Claim::Ours),
-        (98, true, Claim::Ours),
-        (97, true, Claim::Unrecorded),
-        (500, true, Claim::Ours),
-        (100, false, Claim::Unrecorded),
+        (100, true, ObjectOwnership::Ours),
+        (98, true, ObjectOwnership::Ours),
+        (97, true, ObjectOwnership::Unrecorded),
+        (500, true, ObjectOwnership::Ours),
+        (100, false, ObjectOwnership::Unrecorded),
     ] {
         let found = inventory.claim(KEY, live("a", created, applied_by_us));
         assert_eq!(found, claim, "{created} {applied_by_us}");
@@ -80,60 +80,66 @@ fn intent_claims_objects_that_were_created_after_it() {
         created: None,
         ..live("a", 100, true)
     };
-    assert_eq!(inventory.claim(KEY, unknown), Claim::Unrecorded);
+    assert_eq!(inventory.claim(KEY, unknown), ObjectOwnership::Unrecorded);
 }
 
 #[test]
 fn repeated_intent_keeps_its_time_and_intent_after_a_deletion_is_new() {
     let mut inventory = inventory();
-    inventory.intend(KEY, 100);
-    inventory.intend(KEY, 200);
-    assert_eq!(inventory.claim(KEY, live("a", 150, true)), Claim::Ours);
-    inventory.record(KEY, "a");
-    inventory.intend(KEY, 300);
+    inventory.record_intent(KEY, 100);
+    inventory.record_intent(KEY, 200);
     assert_eq!(
         inventory.claim(KEY, live("a", 150, true)),
-        Claim::Unrecorded
+        ObjectOwnership::Ours
+    );
+    inventory.record(KEY, "a");
+    inventory.record_intent(KEY, 300);
+    assert_eq!(
+        inventory.claim(KEY, live("a", 150, true)),
+        ObjectOwnership::Unrecorded
     );
 }
 
 #[test]
 fn intent_requires_the_mark_of_object_and_inventory() {
     let mut own = inventory();
-    own.intend(KEY, 100);
-    own.intend("ConfigMap/team-a/other", 100);
+    own.record_intent(KEY, 100);
+    own.record_intent("ConfigMap/team-a/other", 100);
     let mut of_others = Inventory::new("other");
     of_others.ensure_creation_key(|| [8; 32]);
-    of_others.intend(KEY, 100);
+    of_others.record_intent(KEY, 100);
     let mut without_key = Inventory::new("old");
-    without_key.intend(KEY, 100);
+    without_key.record_intent(KEY, 100);
     let object = live("a", 100, true);
-    assert_eq!(own.claim(KEY, object), Claim::Ours);
-    assert_eq!(of_others.claim(KEY, object), Claim::Unrecorded);
-    assert_eq!(without_key.claim(KEY, object), Claim::Unrecorded);
+    assert_eq!(own.claim(KEY, object), ObjectOwnership::Ours);
+    assert_eq!(of_others.claim(KEY, object), ObjectOwnership::Unrecorded);
+    assert_eq!(without_key.claim(KEY, object), ObjectOwnership::Unrecorded);
     assert_eq!(
         own.claim("ConfigMap/team-a/other", object),
-        Claim::Unrecorded
+        ObjectOwnership::Unrecorded
     );
     let unmarked = LiveObject {
         mark: None,
         ..object
     };
-    assert_eq!(own.claim(KEY, unmarked), Claim::Unrecorded);
-    assert_eq!(without_key.claim(KEY, unmarked), Claim::Unrecorded);
+    assert_eq!(own.claim(KEY, unmarked), ObjectOwnership::Unrecorded);
+    assert_eq!(
+        without_key.claim(KEY, unmarked),
+        ObjectOwnership::Unrecorded
+    );
 }
 
 #[test]
 fn rejected_intent_is_removed_and_an_earlier_one_stays() {
     let mut inventory = inventory();
-    inventory.intend(KEY, 100);
-    inventory.intend(KEY, 200);
-    inventory.forget_intent(KEY, 200);
+    inventory.record_intent(KEY, 100);
+    inventory.record_intent(KEY, 200);
+    inventory.remove_intent(KEY, 200);
     assert!(inventory.has(KEY));
-    inventory.forget_intent(KEY, 100);
+    inventory.remove_intent(KEY, 100);
     assert!(!inventory.has(KEY));
     inventory.record(KEY, "a");
-    inventory.forget_intent(KEY, 0);
+    inventory.remove_intent(KEY, 0);
     assert!(inventory.owns(KEY, "a"));
 }
 
@@ -145,14 +151,23 @@ fn adoption_claims_the_object_only_after_an_apply_has_reached_it() {
         mark: None,
         ..live("a", 1, false)
     };
-    assert_eq!(inventory.claim(KEY, untouched), Claim::Unrecorded);
+    assert_eq!(inventory.claim(KEY, untouched), ObjectOwnership::Unrecorded);
     assert!(!inventory.owns(KEY, "a") && inventory.uid(KEY).is_none());
     assert_eq!(inventory.reserves(KEY, "a"), Some(Reservation::Owned));
     assert_eq!(inventory.reserves(KEY, "b"), None);
     // The object was created after the intent, and the process ended before it recorded the uid.
-    assert_eq!(inventory.claim(KEY, live("a", 1, true)), Claim::Ours);
-    assert_eq!(inventory.claim(KEY, live("a", 1, false)), Claim::Unrecorded);
-    assert_eq!(inventory.claim(KEY, live("b", 1, true)), Claim::Unrecorded);
+    assert_eq!(
+        inventory.claim(KEY, live("a", 1, true)),
+        ObjectOwnership::Ours
+    );
+    assert_eq!(
+        inventory.claim(KEY, live("a", 1, false)),
+        ObjectOwnership::Unrecorded
+    );
+    assert_eq!(
+        inventory.claim(KEY, live("b", 1, true)),
+        ObjectOwnership::Unrecorded
+    );
     inventory.record(KEY, "a");
     assert!(inventory.owns(KEY, "a"));
     assert_eq!(inventory.reserves(KEY, "a"), Some(Reservation::Owned));
@@ -163,13 +178,13 @@ fn adoption_claims_the_object_only_after_an_apply_has_reached_it() {
 fn intent_reserves_its_key_until_it_is_recorded_or_removed() {
     let mut inventory = inventory();
     assert_eq!(inventory.reserves(KEY, "a"), None);
-    inventory.intend(KEY, 100);
+    inventory.record_intent(KEY, 100);
     assert_eq!(inventory.reserves(KEY, "a"), Some(Reservation::Installing));
     let mut recorded = inventory.clone();
     recorded.record(KEY, "a");
     assert_eq!(recorded.reserves(KEY, "a"), Some(Reservation::Owned));
     assert_eq!(recorded.reserves(KEY, "b"), None);
-    inventory.forget_intent(KEY, 100);
+    inventory.remove_intent(KEY, 100);
     assert_eq!(inventory.reserves(KEY, "a"), None);
 }
 
@@ -190,13 +205,13 @@ fn rejected_adoption_restores_the_previous_record() {
             inventory.get(KEY),
             Some(&ObjectRecord::Adoption("a".to_owned()))
         );
-        inventory.forget_adoption(&adoption);
+        inventory.revert_adoption(&adoption);
         assert_eq!(inventory.get(KEY), before.as_ref());
     }
     let mut inventory = inventory();
     let adoption = inventory.adopt(KEY, "a").unwrap();
     inventory.record(KEY, "a");
-    inventory.forget_adoption(&adoption);
+    inventory.revert_adoption(&adoption);
     assert!(inventory.owns(KEY, "a"));
 }
 
@@ -204,7 +219,7 @@ fn rejected_adoption_restores_the_previous_record() {
 fn encoding_is_canonical_strict_and_bounded() {
     let mut inventory = Inventory::new("web");
     inventory.record("Deployment.apps/team-a/web", "1");
-    inventory.intend(KEY, 0);
+    inventory.record_intent(KEY, 0);
     inventory.record_namespace("team-a", "7");
     let bytes = inventory.encode().unwrap();
     assert_eq!(
@@ -292,7 +307,7 @@ proptest! {
             inventory.record(key.clone(), "u");
         }
         let wanted_keys: HashSet<&str> = wanted.iter().map(String::as_str).collect();
-        let unwanted: BTreeSet<String> = inventory.unwanted(&wanted_keys).into_iter().collect();
+        let unwanted: BTreeSet<String> = inventory.keys_except(&wanted_keys).into_iter().collect();
         prop_assert_eq!(unwanted, recorded.difference(&wanted).cloned().collect());
     }
 }

@@ -191,7 +191,7 @@ pub struct ObjectState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DriftState {
     /// The object is unchanged since the last apply.
-    InPlace,
+    Unchanged,
     /// The object was written, and its metadata does not show which client wrote it. Another apply
     /// restores the object. Without drift, the apply changes nothing.
     MustVerify,
@@ -199,7 +199,7 @@ pub enum DriftState {
     /// same manager name.
     Drifted,
     /// The object does not exist.
-    Gone,
+    Missing,
     /// The API server stores no `managedFields` for this kind: the object itself must be read.
     MustRead,
 }
@@ -208,12 +208,12 @@ pub enum DriftState {
 /// object does not exist.
 pub fn drift_state(applied: ObjectState, seen: Option<ObjectState>) -> DriftState {
     let Some(seen) = seen else {
-        return DriftState::Gone;
+        return DriftState::Missing;
     };
     match (applied.fingerprint, seen.fingerprint) {
         (Some(applied), Some(seen)) if applied != seen => DriftState::Drifted,
         (Some(_), None) | (None, Some(_)) => DriftState::Drifted,
-        _ if applied.revision == seen.revision => DriftState::InPlace,
+        _ if applied.revision == seen.revision => DriftState::Unchanged,
         (Some(_), Some(_)) => DriftState::MustVerify,
         (None, None) => DriftState::MustRead,
     }
@@ -436,7 +436,7 @@ mod tests {
             revision,
         };
         for (applied, seen, expected) in [
-            (state(a, one), Some(state(a, one)), DriftState::InPlace),
+            (state(a, one), Some(state(a, one)), DriftState::Unchanged),
             (state(a, one), Some(state(a, two)), DriftState::MustVerify),
             (state(a, one), Some(state(b, two)), DriftState::Drifted),
             (state(a, one), Some(state(b, one)), DriftState::Drifted),
@@ -450,10 +450,10 @@ mod tests {
             (
                 state(None, one),
                 Some(state(None, one)),
-                DriftState::InPlace,
+                DriftState::Unchanged,
             ),
-            (state(a, one), None, DriftState::Gone),
-            (state(None, one), None, DriftState::Gone),
+            (state(a, one), None, DriftState::Missing),
+            (state(None, one), None, DriftState::Missing),
         ] {
             assert_eq!(drift_state(applied, seen), expected, "{applied:?} {seen:?}");
         }

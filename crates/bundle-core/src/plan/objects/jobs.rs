@@ -15,9 +15,9 @@ const CLOCK_TOLERANCE: i64 = 2;
 
 /// Last observed state of a Job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum JobEnd {
+pub enum ObservedJobState {
     /// The Job was never observed.
-    Unseen,
+    NeverObserved,
     /// The Job has not finished.
     Running,
     /// The Job completed or failed at this time, in seconds since 1970.
@@ -45,7 +45,7 @@ pub fn ttl(id: &ObjectId, value: &Value) -> Option<i64> {
 ///
 /// `managedFields` shows `conditions` as one field. A suspended Job has `conditions` too, but no
 /// `startTime`. A resumed Job has `active` Pods (`syncJob` of the Job controller).
-pub fn end_of<'a>(entries: impl IntoIterator<Item = FieldsEntry<'a>>) -> JobEnd {
+pub fn end_of<'a>(entries: impl IntoIterator<Item = FieldsEntry<'a>>) -> ObservedJobState {
     entries
         .into_iter()
         .filter(|entry| entry.subresource == "status")
@@ -55,7 +55,7 @@ pub fn end_of<'a>(entries: impl IntoIterator<Item = FieldsEntry<'a>>) -> JobEnd 
         })
         .filter_map(|entry| entry.time)
         .max()
-        .map_or(JobEnd::Running, JobEnd::Finished)
+        .map_or(ObservedJobState::Running, ObservedJobState::Finished)
 }
 
 /// Returns true if a finished Job has failed, from its metadata: the Job controller writes
@@ -81,11 +81,13 @@ pub fn has_ended(status: &Value) -> bool {
 /// Returns true if Kubernetes deleted a Job with this TTL in seconds because the Job had finished.
 /// If the deletion was not observed, the Job is treated as expired, because a Job must not run
 /// twice.
-pub fn has_expired(ttl: i64, end: JobEnd, now: i64) -> bool {
+pub fn has_expired(ttl: i64, end: ObservedJobState, now: i64) -> bool {
     match end {
-        JobEnd::Running => false,
-        JobEnd::Unseen => true,
-        JobEnd::Finished(at) => at.saturating_add(ttl) <= now.saturating_add(CLOCK_TOLERANCE),
+        ObservedJobState::Running => false,
+        ObservedJobState::NeverObserved => true,
+        ObservedJobState::Finished(at) => {
+            at.saturating_add(ttl) <= now.saturating_add(CLOCK_TOLERANCE)
+        }
     }
 }
 
@@ -172,10 +174,10 @@ mod tests {
 
     #[test]
     fn deletion_counts_as_expiry_depending_on_ttl_and_end() {
-        use JobEnd::{Finished, Running, Unseen};
+        use ObservedJobState::{Finished, NeverObserved, Running};
         for (ttl, end, now, expected) in [
             (60, Running, 1000, false),
-            (60, Unseen, 1000, true),
+            (60, NeverObserved, 1000, true),
             (60, Finished(100), 160, true),
             (60, Finished(100), 158, true),
             (60, Finished(100), 157, false),
@@ -207,17 +209,17 @@ mod tests {
             fields,
         };
         for (fields, subresource, expected) in [
-            (&started, "status", JobEnd::Running),
-            (&complete, "status", JobEnd::Finished(100)),
-            (&failed, "status", JobEnd::Finished(100)),
-            (&suspended, "status", JobEnd::Running),
-            (&resumed, "status", JobEnd::Running),
-            (&complete, "", JobEnd::Running),
-            (&spec, "", JobEnd::Running),
+            (&started, "status", ObservedJobState::Running),
+            (&complete, "status", ObservedJobState::Finished(100)),
+            (&failed, "status", ObservedJobState::Finished(100)),
+            (&suspended, "status", ObservedJobState::Running),
+            (&resumed, "status", ObservedJobState::Running),
+            (&complete, "", ObservedJobState::Running),
+            (&spec, "", ObservedJobState::Running),
         ] {
             assert_eq!(end_of([entry(fields, subresource)]), expected, "{fields}");
         }
-        assert_eq!(end_of([]), JobEnd::Running);
+        assert_eq!(end_of([]), ObservedJobState::Running);
     }
 
     #[test]

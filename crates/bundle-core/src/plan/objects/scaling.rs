@@ -12,7 +12,7 @@ pub const REPLICAS: &str = "/spec/replicas";
 
 /// Object with `spec.replicas`, and the autoscaler that scales it.
 #[derive(Debug, Clone, Copy)]
-pub struct Scaled<'a> {
+pub struct ScaledObject<'a> {
     /// HorizontalPodAutoscaler, or ScaledObject of KEDA.
     pub scaler: &'a Manifest,
     /// Scaled object.
@@ -20,7 +20,7 @@ pub struct Scaled<'a> {
 }
 
 /// Returns all objects that set `spec.replicas` and that an autoscaler among the objects scales.
-pub fn scaled(objects: &[Manifest]) -> Vec<Scaled<'_>> {
+pub fn scaled(objects: &[Manifest]) -> Vec<ScaledObject<'_>> {
     let mut found = Vec::new();
     for scaler in objects.iter().filter(|object| is_scaler(object)) {
         let Some(reference) = scaler.value.pointer("/spec/scaleTargetRef") else {
@@ -31,7 +31,7 @@ pub fn scaled(objects: &[Manifest]) -> Vec<Scaled<'_>> {
                 && names(reference, &target.id)
                 && sets_replicas(&target.value)
         });
-        found.extend(targets.map(|target| Scaled { scaler, target }));
+        found.extend(targets.map(|target| ScaledObject { scaler, target }));
     }
     found
 }

@@ -10,14 +10,14 @@ use crate::review::target::in_reserved_namespaces;
 
 /// Reason why an object is not deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum KeepReason {
+pub enum NoDeletionReason {
     /// The object is a namespace of the webhook that the class does not name.
     Reserved,
     /// Any other reason, as text.
     Other(String),
 }
 
-impl fmt::Display for KeepReason {
+impl fmt::Display for NoDeletionReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Reserved => "it is a namespace of bundle-webhook",
@@ -26,7 +26,7 @@ impl fmt::Display for KeepReason {
     }
 }
 
-impl From<String> for KeepReason {
+impl From<String> for NoDeletionReason {
     fn from(why: String) -> Self {
         Self::Other(why)
     }

@@ -28,12 +28,12 @@ fn config_map(namespace: &str) -> ObjectId {
 
 /// Returns the failure of a removal that could not delete a ConfigMap in `namespace`, for the
 /// reason `why`.
-fn left(namespace: &str, why: Option<&str>, authorization: &str) -> RemovalFailure {
-    left_by(ActingAccount::Granted, namespace, why, authorization)
+fn failed_removal(namespace: &str, why: Option<&str>, authorization: &str) -> RemovalFailure {
+    failed_removal_by(ActingAccount::Granted, namespace, why, authorization)
 }
 
-/// Like [`left`], with the ServiceAccount of the removal.
-fn left_by(
+/// Like [`failed_removal`], with the ServiceAccount of the removal.
+fn failed_removal_by(
     account: ActingAccount,
     namespace: &str,
     why: Option<&str>,
@@ -62,18 +62,18 @@ fn messages_of_removals_are_recorded() {
         RemovalFailure::no_account(),
         RemovalFailure::definitions_in_use("queues.shop.example.com (3 Queues)"),
         RemovalFailure::inventory_lost("5f0c…", "bundle-system-state"),
-        left("team-a", None, "Requester"),
-        left(
+        failed_removal("team-a", None, "Requester"),
+        failed_removal(
             "team-a",
             Some("user \"ana\" has no permission to delete it"),
             "Requester",
         ),
-        left(
+        failed_removal(
             "other",
             Some("it is outside of spec.targets of the class"),
             "Class",
         ),
-        left_by(
+        failed_removal_by(
             ActingAccount::Withdrawn(withdrawn.to_owned()),
             "team-a",
             Some(&DenialReason::AccountWithdrawn(withdrawn.to_owned()).to_string()),

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use account::{RemovingAccount, removing_account};
 pub use failure::{REFUSED, REMOVING, RemovalFailure};
-pub use keep::{KeepReason, needed, reserved};
+pub use keep::{NoDeletionReason, needed, reserved};
 pub use progress::{NextRemoval, RemovalProgress};
 
 use crate::object::ObjectId;

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use super::{
     document::{Mode, Policy},
-    found::{Accepted, SignatureFound, SignedAt, Signer, Unavailable, summary},
+    found::{SignatureResult, SignedAt, Signer, Unavailable, ValidSignature, summary},
     reader::subject,
-    ready::{AcceptedSigner, ReadyAuthority, ReadyPolicy},
+    ready::{AcceptedSigner, ParsedAuthority, ParsedPolicy},
     threshold,
 };
 use crate::{
@@ -48,14 +48,14 @@ pub struct SignedBy {
 
 /// Result for content that is admitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Satisfied {
+pub struct AdmittedContent {
     /// Signers for each matching policy; empty if no policy matched.
     pub by: Vec<SignedBy>,
     /// Warnings about the content.
     pub warnings: Findings,
     /// `false` if a lookup failed and only warnings depend on this lookup. In this case the result
     /// must not be cached.
-    pub rememberable: bool,
+    pub is_cacheable: bool,
     /// Policies that forbid downgrades.
     pub no_downgrade: Vec<String>,
 }
@@ -64,12 +64,12 @@ pub struct Satisfied {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PolicyDecision {
     /// The content is admitted.
-    Satisfied(Satisfied),
+    Satisfied(AdmittedContent),
     /// The content is rejected. Contains all reasons.
     Refused(Findings),
     /// The result is unknown because a dependency did not respond. The content is rejected for now,
     /// and the result must not be cached.
-    CannotTell(Findings),
+    Unknown(Findings),
 }
 
 /// Returns the policies that match `reference`, in their order. If no policy matches, the decision
@@ -85,16 +85,16 @@ pub fn matching<'a>(
 
 /// Result of one policy.
 enum PolicyResult {
-    Met(Vec<SignedBy>),
-    Unmet(Findings),
+    Satisfied(Vec<SignedBy>),
+    NotSatisfied(Findings),
     Unknown(Findings),
 }
 
 /// Decides on `reference`, given its examined signatures. Policies that do not match are ignored.
 pub fn decide(
     reference: &PinnedReference,
-    found: Result<&[SignatureFound], &Unavailable>,
-    policies: &[ReadyPolicy<'_>],
+    found: Result<&[SignatureResult], &Unavailable>,
+    policies: &[ParsedPolicy<'_>],
     class: ClassSignatures,
 ) -> PolicyDecision {
     let matching: Vec<_> = policies
@@ -112,14 +112,14 @@ pub fn decide(
     // admit unsigned content.
     let proven = results
         .iter()
-        .any(|(_, result)| matches!(result, PolicyResult::Met(_)));
+        .any(|(_, result)| matches!(result, PolicyResult::Satisfied(_)));
     let binding =
         |mode: Mode| mode == Mode::Enforce || (class == ClassSignatures::Required && !proven);
 
-    let mut satisfied = Satisfied {
+    let mut satisfied = AdmittedContent {
         by: Vec::new(),
         warnings: Findings::default(),
-        rememberable: true,
+        is_cacheable: true,
         no_downgrade: matching
             .iter()
             .filter(|ready| !ready.policy.allows_downgrade())
@@ -130,12 +130,14 @@ pub fn decide(
     let mut unknown = Findings::default();
     for (mode, result) in results {
         match result {
-            PolicyResult::Met(by) => satisfied.by.extend(by),
-            PolicyResult::Unmet(findings) if binding(mode) => refusals.extend(findings),
+            PolicyResult::Satisfied(by) => satisfied.by.extend(by),
+            PolicyResult::NotSatisfied(findings) if binding(mode) => refusals.extend(findings),
             PolicyResult::Unknown(findings) if binding(mode) => unknown.extend(findings),
-            PolicyResult::Unmet(findings) => satisfied.warnings.extend(as_warnings(findings)),
+            PolicyResult::NotSatisfied(findings) => {
+                satisfied.warnings.extend(as_warnings(findings))
+            }
             PolicyResult::Unknown(findings) => {
-                satisfied.rememberable = false;
+                satisfied.is_cacheable = false;
                 satisfied.warnings.extend(as_warnings(findings));
             }
         }
@@ -147,7 +149,7 @@ pub fn decide(
         PolicyDecision::Refused(refusals)
     } else if unknown.has_errors() {
         unknown.extend(satisfied.warnings);
-        PolicyDecision::CannotTell(unknown)
+        PolicyDecision::Unknown(unknown)
     } else {
         PolicyDecision::Satisfied(satisfied)
     }
@@ -166,7 +168,7 @@ pub fn decide_unsignable(source: &str, class: ClassSignatures) -> PolicyDecision
             .hint("build a bundle from the content (kubectl bundle build), push and sign the bundle, then use a source of type image")
             .into(),
         ),
-        ClassSignatures::IfPolicy => let_in(
+        ClassSignatures::IfPolicy => admit_with_warning(
             Finding::warning(
                 codes::trust::UNCHECKED,
                 format!("content of a source of type `{source}` cannot be signed: the content is installed without a signature check"),
@@ -188,7 +190,7 @@ fn without_policy(reference: &PinnedReference, class: ClassSignatures) -> Policy
             .hint(format!("create a SignaturePolicy with images: [{{glob: \"{name}\"}}] and the key of the signer"))
             .into(),
         ),
-        ClassSignatures::IfPolicy => let_in(
+        ClassSignatures::IfPolicy => admit_with_warning(
             Finding::warning(
                 codes::trust::UNCHECKED,
                 format!("no SignaturePolicy matches {name}: the content is installed without a signature check"),
@@ -198,22 +200,22 @@ fn without_policy(reference: &PinnedReference, class: ClassSignatures) -> Policy
     }
 }
 
-fn let_in(warning: Finding) -> PolicyDecision {
-    PolicyDecision::Satisfied(Satisfied {
+fn admit_with_warning(warning: Finding) -> PolicyDecision {
+    PolicyDecision::Satisfied(AdmittedContent {
         by: Vec::new(),
         warnings: warning.into(),
-        rememberable: true,
+        is_cacheable: true,
         no_downgrade: Vec::new(),
     })
 }
 
 fn evaluate(
     reference: &PinnedReference,
-    found: Result<&[SignatureFound], &Unavailable>,
-    ready: &ReadyPolicy<'_>,
+    found: Result<&[SignatureResult], &Unavailable>,
+    ready: &ParsedPolicy<'_>,
 ) -> PolicyResult {
     if ready.problems.has_errors() {
-        return PolicyResult::Unmet(ready.problems.clone());
+        return PolicyResult::NotSatisfied(ready.problems.clone());
     }
     if !ready.unavailable.is_empty() {
         return PolicyResult::Unknown(ready.unavailable.iter().cloned().collect());
@@ -235,11 +237,11 @@ fn evaluate(
             );
         }
     };
-    let holds: Vec<&Accepted> = found.iter().filter_map(SignatureFound::holds).collect();
+    let holds: Vec<&ValidSignature> = found.iter().filter_map(SignatureResult::valid).collect();
     // The signers of each authority. An authority whose required attestations are incomplete has no
     // signers.
     let mut lacking = Vec::new();
-    let candidates: Vec<Vec<&Accepted>> = ready
+    let candidates: Vec<Vec<&ValidSignature>> = ready
         .authorities
         .iter()
         .map(|authority| {
@@ -267,19 +269,19 @@ fn evaluate(
         })
         .collect();
     if by.len() >= ready.policy.threshold() {
-        return PolicyResult::Met(by);
+        return PolicyResult::Satisfied(by);
     }
     let mut findings = Findings::from(missing(reference, found, ready, &policy, &by));
     for (authority, unattested) in lacking {
         findings.push(unattested_by(reference, &policy, authority, &unattested));
     }
-    PolicyResult::Unmet(findings)
+    PolicyResult::NotSatisfied(findings)
 }
 
 fn missing(
     reference: &PinnedReference,
-    found: &[SignatureFound],
-    ready: &ReadyPolicy<'_>,
+    found: &[SignatureResult],
+    ready: &ParsedPolicy<'_>,
     policy: &str,
     by: &[SignedBy],
 ) -> Finding {
@@ -293,7 +295,7 @@ fn missing(
     let only_keys = ready
         .authorities
         .iter()
-        .all(|authority| matches!(authority.who, AcceptedSigner::Key(_)));
+        .all(|authority| matches!(authority.signer, AcceptedSigner::Key(_)));
     let signers = if only_keys { "keys" } else { "signers" };
     let wanted = match (threshold, ready.authorities.len()) {
         (1, 1) => format!("a signature by {names}"),
@@ -303,9 +305,9 @@ fn missing(
             by.len()
         ),
     };
-    let accepted = |accepted: &Accepted| {
+    let accepted = |accepted: &ValidSignature| {
         let mut authorities = ready.authorities.iter();
-        authorities.any(|authority| authority.who.is(accepted))
+        authorities.any(|authority| authority.signer.made(accepted))
     };
     let code = if found.is_empty() {
         codes::trust::UNSIGNED
@@ -331,7 +333,7 @@ fn missing(
 fn unattested_by(
     reference: &PinnedReference,
     policy: &str,
-    authority: &ReadyAuthority,
+    authority: &ParsedAuthority,
     predicates: &[&str],
 ) -> Finding {
     Finding::error(

@@ -4,21 +4,21 @@
 use serde_json::json;
 
 use super::*;
-use crate::policy::{IdentityName, KeyId, Material, Meaning, Rejection, RootId};
+use crate::policy::{IdentityName, KeyId, KeyParser, Meaning, Rejection, RootId};
 
 fn reference() -> PinnedReference {
     let reference: Reference = "registry.example.com/team/web:1".parse().unwrap();
     reference.pin(crate::reference::Digest::of(b"content"))
 }
 
-fn found(keys: &[&str]) -> Vec<SignatureFound> {
+fn found(keys: &[&str]) -> Vec<SignatureResult> {
     keys.iter()
-        .map(|key| SignatureFound(Ok(accepted(Signer::Key(KeyId::new(*key)), Meaning::Signed))))
+        .map(|key| SignatureResult(Ok(accepted(Signer::Key(KeyId::new(*key)), Meaning::Signed))))
         .collect()
 }
 
-fn accepted(signer: Signer, meaning: Meaning) -> Accepted {
-    Accepted {
+fn accepted(signer: Signer, meaning: Meaning) -> ValidSignature {
+    ValidSignature {
         signer,
         meaning,
         annotations: std::collections::BTreeMap::new(),
@@ -29,20 +29,20 @@ fn accepted(signer: Signer, meaning: Meaning) -> Accepted {
 }
 
 /// Returns a signer from `issuer/subject`, under `root`.
-fn certified(name: &str, root: &str, meaning: Meaning) -> SignatureFound {
+fn certified(name: &str, root: &str, meaning: Meaning) -> SignatureResult {
     let (issuer, subject) = name.split_once('/').unwrap();
     let name = IdentityName {
         issuer: issuer.to_owned(),
         subject: subject.to_owned(),
     };
     let roots = [RootId::new(root)].into();
-    SignatureFound(Ok(accepted(Signer::Identity { name, roots }, meaning)))
+    SignatureResult(Ok(accepted(Signer::Identity { name, roots }, meaning)))
 }
 
 /// Parser for tests. The text of a key or root is its identity. The text `?` is invalid.
 struct AsWritten;
 
-impl Material for AsWritten {
+impl KeyParser for AsWritten {
     fn key(&mut self, pem: &str) -> Result<KeyId, Finding> {
         match pem {
             "?" => Err(Finding::error(codes::trust::KEY_UNREADABLE, "no key")),
@@ -81,13 +81,13 @@ fn policy(text: &str) -> Policy {
 
 fn run(
     policies: &[&str],
-    found: Result<&[SignatureFound], &Unavailable>,
+    found: Result<&[SignatureResult], &Unavailable>,
     class: ClassSignatures,
 ) -> PolicyDecision {
     let policies: Vec<_> = policies.iter().map(|text| policy(text)).collect();
     let ready: Vec<_> = policies
         .iter()
-        .map(|policy| policy.ready(&mut AsWritten))
+        .map(|policy| policy.with_keys(&mut AsWritten))
         .collect();
     decide(&reference(), found, &ready, class)
 }
@@ -96,14 +96,14 @@ fn run(
 /// cached), `no`, `unknown`.
 fn word(decision: &PolicyDecision) -> &'static str {
     match decision {
-        PolicyDecision::Satisfied(s) => match (s.warnings.is_empty(), s.rememberable) {
+        PolicyDecision::Satisfied(s) => match (s.warnings.is_empty(), s.is_cacheable) {
             (true, true) => "yes",
             (false, true) => "yes+w",
             (false, false) => "yes+u",
             (true, false) => "unsaid",
         },
         PolicyDecision::Refused(_) => "no",
-        PolicyDecision::CannotTell(_) => "unknown",
+        PolicyDecision::Unknown(_) => "unknown",
     }
 }
 
@@ -170,7 +170,7 @@ fn ignores_policies_for_other_references() {
 #[test]
 fn rejection_names_reference_policy_authorities_signatures_and_next_step() {
     let mut signatures = found(&["c"]);
-    signatures.push(SignatureFound(Err(Rejection::OtherDigest(
+    signatures.push(SignatureResult(Err(Rejection::OtherDigest(
         "sha256:00".into(),
     ))));
     let PolicyDecision::Refused(findings) = run(
@@ -216,7 +216,7 @@ fn downgrades_are_forbidden_by_any_policy_that_matches() {
     });
     spec["versions"] = json!({"allowDowngrade": false});
     let strict = Policy::parse("strict", &spec).unwrap();
-    let ready = [strict.ready(&mut AsWritten)];
+    let ready = [strict.with_keys(&mut AsWritten)];
     let signatures = found(&["a"]);
     let decision = decide(
         &reference(),
@@ -262,8 +262,8 @@ fn keyless(threshold: usize, identities: &[&[&str]], attestations: &[&str]) -> P
     Policy::parse("keyless", &spec).unwrap()
 }
 
-fn met(policy: &Policy, found: &[SignatureFound]) -> bool {
-    let ready = [policy.ready(&mut AsWritten)];
+fn met(policy: &Policy, found: &[SignatureResult]) -> bool {
+    let ready = [policy.with_keys(&mut AsWritten)];
     let decision = decide(&reference(), Ok(found), &ready, ClassSignatures::Required);
     matches!(decision, PolicyDecision::Satisfied(_))
 }
@@ -350,7 +350,7 @@ fn required_attestations_must_be_by_the_same_authority() {
     let plain = keyless(1, &[&["g/ann"]], &[]);
     assert!(!met(&plain, &[attested("g/ann", SLSA)]));
 
-    let ready = [policy.ready(&mut AsWritten)];
+    let ready = [policy.with_keys(&mut AsWritten)];
     let found = [signed("g/ann")];
     let decision = decide(&reference(), Ok(&found), &ready, ClassSignatures::Required);
     let PolicyDecision::Refused(findings) = decision else {
@@ -378,7 +378,7 @@ fn reasons_of_many_policies_are_bounded() {
         let decision = run(&names, Ok(&found), ClassSignatures::Required);
         let reasons = match &decision {
             PolicyDecision::Satisfied(satisfied) => &satisfied.warnings,
-            PolicyDecision::Refused(findings) | PolicyDecision::CannotTell(findings) => findings,
+            PolicyDecision::Refused(findings) | PolicyDecision::Unknown(findings) => findings,
         };
         assert_eq!(reasons.len(), 101, "{}", word(&decision));
     }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 
 use super::{
-    authority::{self, Authority, AuthorityKind, KeySource, Named, RootSource},
+    authority::{self, Authority, AuthorityKind, KeySource, ReferencedText, RootSource},
     glob,
     reader::{Reader, subject, unreadable},
 };
@@ -110,7 +110,7 @@ impl Policy {
     }
 
     /// Returns the reasons why the policy is not ready. The list is empty if the policy is ready.
-    /// Keys are only checked by [`ready`](Self::ready).
+    /// Keys are only checked by [`with_keys`](Self::with_keys).
     pub fn problems(&self) -> &Findings {
         &self.problems
     }
@@ -153,7 +153,7 @@ impl Policy {
     /// Sets the keys that were read from Secrets. A Secret that is not in `found` counts as
     /// missing.
     #[must_use]
-    pub fn with_secrets(mut self, found: &BTreeMap<String, Named>) -> Self {
+    pub fn with_secrets(mut self, found: &BTreeMap<String, ReferencedText>) -> Self {
         let mut replaced = Vec::new();
         for (index, authority) in self.authorities.iter().enumerate() {
             if let Some(AuthorityKind::Key(KeySource::Secret(name))) = &authority.kind {
@@ -177,7 +177,7 @@ impl Policy {
     /// Sets the trust roots that were read from ConfigMaps. A ConfigMap that is not in `found`
     /// counts as missing.
     #[must_use]
-    pub fn with_config_maps(mut self, found: &BTreeMap<String, Named>) -> Self {
+    pub fn with_config_maps(mut self, found: &BTreeMap<String, ReferencedText>) -> Self {
         let mut replaced = Vec::new();
         for (index, authority) in self.authorities.iter().enumerate() {
             if let Some(AuthorityKind::Keyless(keyless)) = &authority.kind
@@ -217,15 +217,17 @@ impl Policy {
     }
 
     /// Returns the text in `named`. If the text is missing, adds the reason and returns `None`.
-    fn take(&mut self, path: &str, what: &str, named: Option<&Named>) -> Option<String> {
+    fn take(&mut self, path: &str, what: &str, named: Option<&ReferencedText>) -> Option<String> {
         match named {
-            Some(Named::Found(text)) => return Some(text.clone()),
-            Some(Named::Missing(why)) => self.problems.push(unreadable(&self.name, path, why)),
+            Some(ReferencedText::Found(text)) => return Some(text.clone()),
+            Some(ReferencedText::Missing(why)) => {
+                self.problems.push(unreadable(&self.name, path, why))
+            }
             None => {
                 let why = format!("{what} was not found");
                 self.problems.push(unreadable(&self.name, path, &why));
             }
-            Some(Named::Unavailable(why)) => self.unavailable.push(
+            Some(ReferencedText::Unavailable(why)) => self.unavailable.push(
                 Finding::error(
                     codes::trust::CANNOT_TELL,
                     format!("{what} could not be read: {why}"),

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::policy::{AcceptedSigner, Material};
+use crate::policy::{AcceptedSigner, KeyParser};
 use crate::policy::{KeyId, RootId};
 
 fn reference(text: &str) -> Reference {
@@ -268,7 +268,7 @@ fn set(spec: &mut Value, pointer: &str, value: Value) {
 /// Parser for tests: the text of a key or root is its identity.
 struct AsWritten;
 
-impl Material for AsWritten {
+impl KeyParser for AsWritten {
     fn key(&mut self, pem: &str) -> Result<KeyId, Finding> {
         Ok(KeyId::new(pem))
     }
@@ -293,9 +293,9 @@ fn reads_trust_roots_from_config_maps_or_uses_the_public_one() {
         })
     };
     let roots = |policy: &Policy| -> Vec<String> {
-        let ready = policy.ready(&mut AsWritten);
+        let ready = policy.with_keys(&mut AsWritten);
         assert!(!ready.problems.has_errors(), "{}", ready.problems);
-        let each = ready.authorities.iter().map(|authority| &authority.who);
+        let each = ready.authorities.iter().map(|authority| &authority.signer);
         each.map(|who| match who {
             AcceptedSigner::Identities { root, .. } => root.to_string(),
             AcceptedSigner::Key(_) => panic!("a key"),
@@ -312,19 +312,26 @@ fn reads_trust_roots_from_config_maps_or_uses_the_public_one() {
         named.config_maps(),
         BTreeSet::from([&"root".parse().unwrap()])
     );
-    assert!(named.ready(&mut AsWritten).problems.has_errors());
-    let with = |found: Named| {
+    assert!(named.with_keys(&mut AsWritten).problems.has_errors());
+    let with = |found: ReferencedText| {
         let found = BTreeMap::from([("root".to_owned(), found)]);
         named.clone().with_config_maps(&found)
     };
-    assert_eq!(roots(&with(Named::Found("theirs".into()))), ["theirs"]);
+    assert_eq!(
+        roots(&with(ReferencedText::Found("theirs".into()))),
+        ["theirs"]
+    );
     // The default root does not replace the trust root of an authority.
-    let theirs = with(Named::Found("theirs".into())).with_default_root("ours");
+    let theirs = with(ReferencedText::Found("theirs".into())).with_default_root("ours");
     assert_eq!(roots(&theirs), ["theirs"]);
-    assert!(with(Named::Missing("gone".into())).problems().has_errors());
+    assert!(
+        with(ReferencedText::Missing("gone".into()))
+            .problems()
+            .has_errors()
+    );
     let down = Finding::error(codes::cluster::UNREACHABLE, "no answer");
-    let waiting = with(Named::Unavailable(down));
-    let ready = waiting.ready(&mut AsWritten);
+    let waiting = with(ReferencedText::Unavailable(down));
+    let ready = waiting.with_keys(&mut AsWritten);
     assert!(!ready.problems.has_errors() && !ready.unavailable.is_empty());
 }
 
@@ -370,7 +377,7 @@ proptest! {
     fn parsing_a_policy_never_panics(spec in any_json()) {
         let policy = Policy::read("p", &spec);
         let _ = policy.matches(&reference("registry.example.com/team/web:1"));
-        let ready = policy.ready(&mut AsWritten);
+        let ready = policy.with_keys(&mut AsWritten);
         // A ready policy can be satisfied.
         prop_assert!(ready.problems.has_errors() || ready.authorities.len() >= policy.threshold());
     }

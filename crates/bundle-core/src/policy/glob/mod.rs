@@ -4,8 +4,8 @@
 //! and name are normalized to one spelling before they are compared, so that another spelling of a
 //! registry does not bypass a policy.
 
+mod example_search;
 mod problem;
-mod witness;
 
 use std::net::Ipv6Addr;
 
@@ -29,7 +29,7 @@ pub fn matches(pattern: &str, name: &str) -> bool {
 /// Returns a `registry/repository` that `pattern` matches; `None` if `pattern` matches no valid
 /// reference.
 pub fn example(pattern: &str) -> Option<String> {
-    let found = witness::shortest(&canonical_pattern(pattern))?;
+    let found = example_search::shortest(&canonical_pattern(pattern))?;
     let reference: Reference = format!("{found}:tag").parse().ok()?;
     matches(pattern, &reference.name()).then_some(found)
 }

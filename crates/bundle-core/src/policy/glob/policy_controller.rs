@@ -2,15 +2,16 @@
 //! `docs/reference/patterns.md` has the same table.
 
 use super::{matches, problem};
-use Row::{Matches, Misses, Refused};
+use Row::{DoesNotMatch, Matches, Refused};
 
 /// Expected result of a pattern in [`ROWS`].
 enum Row {
     /// The pattern matches the reference.
     Matches,
     /// The pattern is valid, and does not match the reference.
-    Misses,
-    /// The pattern is rejected, with this suggested pattern. The text is empty without a suggestion.
+    DoesNotMatch,
+    /// The pattern is rejected, with this suggested pattern. The text is empty without a
+    /// suggestion.
     Refused(&'static str),
 }
 
@@ -41,7 +42,7 @@ const ROWS: &[(&str, &str, Row)] = &[
     (FOO, "**", Matches),
     (FOO, "foo", Refused("docker.io/library/foo")),
     (FOO, "foo*", Refused("docker.io/library/foo*")),
-    (FOO, "foo**", Misses),
+    (FOO, "foo**", DoesNotMatch),
     (
         MY_APP,
         "index.docker.io/myuser/myapp:latest",
@@ -72,16 +73,16 @@ const ROWS: &[(&str, &str, Row)] = &[
     ),
     ("ghcr.io/foo/bar", "ghcr.io/*/*", Matches),
     ("ghcr.io/foo/bar", "ghcr.io/**", Matches),
-    ("ghcr.io/foo", "ghcr.io/*/*", Misses),
+    ("ghcr.io/foo", "ghcr.io/*/*", DoesNotMatch),
     ("ghcr.io/foo", "ghcr.io/**", Matches),
     ("ghcr.io/foo", "ghc**", Matches),
     ("ghcr.io/foo", "**", Matches),
     ("ghcr.io/foo", "*/**", Matches),
     ("ghcr.io/foo", "ghcr.io/foo*", Matches),
     ("ghcr.io/foo", "ghcr.io/foo**", Matches),
-    ("prefix-ghcr.io/foo", "ghcr.io/foo", Misses),
-    ("ghcr.io/foo-suffix", "ghcr.io/foo", Misses),
-    ("ghcrxio.example.com/foo", "ghcr.io/**", Misses),
+    ("prefix-ghcr.io/foo", "ghcr.io/foo", DoesNotMatch),
+    ("ghcr.io/foo-suffix", "ghcr.io/foo", DoesNotMatch),
+    ("ghcrxio.example.com/foo", "ghcr.io/**", DoesNotMatch),
     (FOO, ".+", Refused("")),
     (FOO, "[a-z]*", Refused("")),
     (FOO, "*", Refused("docker.io/library/*")),
@@ -102,7 +103,7 @@ fn patterns_of_policy_controller_have_documented_results() {
                 );
                 assert!(matches(offered, name), "{offered}");
             }
-            Matches | Misses => {
+            Matches | DoesNotMatch => {
                 assert_eq!(found, None, "{pattern}");
                 let is_match = matches!(expected, Matches);
                 assert_eq!(matches(pattern, name), is_match, "{pattern} on {name}");
@@ -117,7 +118,7 @@ fn every_policy_controller_pattern_is_documented() {
     for (name, pattern, expected) in ROWS {
         let verdict = match expected {
             Matches => "matches".to_owned(),
-            Misses => "does not match".to_owned(),
+            DoesNotMatch => "does not match".to_owned(),
             Refused("") => "rejected".to_owned(),
             Refused(offered) => format!("rejected: `{offered}`"),
         };

@@ -15,7 +15,7 @@ pub fn problem(pattern: &str) -> Option<String> {
     if pattern.is_empty() || pattern.len() > LONGEST {
         return Some(why);
     }
-    Some(match meant(pattern) {
+    Some(match corrected_pattern(pattern) {
         Some(meant) => format!("`{pattern}` {why}; did you mean `{meant}`?"),
         None => format!("`{pattern}` {why}"),
     })
@@ -108,7 +108,7 @@ fn no_reference(registry: &str) -> String {
 }
 
 /// Returns the pattern with frequent errors corrected, if the result is valid.
-fn meant(pattern: &str) -> Option<String> {
+fn corrected_pattern(pattern: &str) -> Option<String> {
     let text = pattern.split_once("://").map_or(pattern, |(_, rest)| rest);
     let text = text.split_once('@').map_or(text, |(name, _)| name);
     let mut text = text.to_owned();

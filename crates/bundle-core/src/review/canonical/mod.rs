@@ -12,10 +12,10 @@ use sha2::{Digest as _, Sha256};
 use crate::reference::Digest;
 
 /// Fields with user-defined values, in which an empty text or list is not equal to absent.
-const OPAQUE: [&str; 3] = ["annotations", "config", "labels"];
+const USER_VALUE_FIELDS: [&str; 3] = ["annotations", "config", "labels"];
 
 /// Fields whose empty value has a meaning: an empty allowlist allows nothing.
-const PRESENT: [&str; 3] = ["hosts", "namespaces", "types"];
+const EMPTY_IS_NOT_ABSENT: [&str; 3] = ["hosts", "namespaces", "types"];
 
 /// Fields for which `false` equals absent. An approval covers `createNamespace`, and a write of its
 /// default value must not require another approval. Other boolean fields are not in the list,
@@ -38,11 +38,11 @@ pub(super) enum MemberRule {
 impl MemberRule {
     /// Returns the rule for fields with this name.
     pub(super) fn of(name: &str) -> Self {
-        if OPAQUE.contains(&name) {
+        if USER_VALUE_FIELDS.contains(&name) {
             Self::Opaque
         } else if OFF.contains(&name) {
             Self::Off
-        } else if PRESENT.contains(&name) {
+        } else if EMPTY_IS_NOT_ABSENT.contains(&name) {
             Self::Present
         } else {
             Self::Reduced

@@ -5,7 +5,10 @@
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::{Node, OFF, OPAQUE, PRESENT, bytes, node_digest, same, same_member, spec_digest};
+use super::{
+    EMPTY_IS_NOT_ABSENT, Node, OFF, USER_VALUE_FIELDS, bytes, node_digest, same, same_member,
+    spec_digest,
+};
 use crate::reference::Digest;
 
 /// Returns the value without empty parts; `None` if the result is empty.
@@ -24,11 +27,11 @@ pub(super) fn reduced(value: &Value) -> Option<Value> {
             let left: Map<String, Value> = members
                 .iter()
                 .filter_map(|(key, value)| {
-                    let value = if OPAQUE.contains(&key.as_str()) {
+                    let value = if USER_VALUE_FIELDS.contains(&key.as_str()) {
                         opaque(value)
                     } else if OFF.contains(&key.as_str()) && *value == Value::Bool(false) {
                         None
-                    } else if PRESENT.contains(&key.as_str()) && value.is_array() {
+                    } else if EMPTY_IS_NOT_ABSENT.contains(&key.as_str()) && value.is_array() {
                         Some(reduced(value).unwrap_or_else(|| value.clone()))
                     } else {
                         reduced(value)

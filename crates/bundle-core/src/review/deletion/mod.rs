@@ -15,7 +15,7 @@ pub use observed::{ADMITTED_AFTER, ObservedDeletion};
 
 use self::field_ownership::FieldOwnership;
 use super::{
-    facts::{Answer, ClassFact, Kind},
+    facts::{AccessReviewResult, ClassFact, Kind},
     fields::Field,
     owners::owners_digest,
     requester::Requester,
@@ -55,7 +55,7 @@ pub enum OwnerFact {
     /// The owner exists and is not being deleted.
     Present,
     /// The owner does not exist, has another uid, or is being deleted.
-    Going,
+    DeletedOrAbsent,
     /// The owner could not be read.
     Unavailable(Finding),
 }
@@ -70,9 +70,9 @@ pub struct DeletionFacts {
     /// The classes, by name.
     pub classes: BTreeMap<String, ClassFact>,
     /// Result of the access review for verb `use`, by class.
-    pub may_use: BTreeMap<String, Answer>,
+    pub may_use: BTreeMap<String, AccessReviewResult>,
     /// Result of the access review for verb `manage` on the object; `None` if there was no review.
-    pub may_manage: Option<Answer>,
+    pub may_manage: Option<AccessReviewResult>,
     /// State of the BundleDeployment of [`Deletion::owner`]; `None` if there was no lookup.
     pub owner: Option<OwnerFact>,
     /// `true` if the owner references are covered by stamp or seal; `None` without a valid stamp or
@@ -202,7 +202,7 @@ pub fn judge_deletion(deletion: &Deletion<'_>, facts: &DeletionFacts) -> Finding
     if !is_requester {
         manage(deletion, facts, &mut findings);
     }
-    let manages = facts.may_manage == Some(Answer::Yes);
+    let manages = facts.may_manage == Some(AccessReviewResult::Allowed);
     for name in &classes {
         // Objects of a missing class must remain deletable.
         if !(manages && matches!(fact(name), Some(ClassFact::Unknown))) {
@@ -234,13 +234,13 @@ fn controller(deletion: &Deletion<'_>, facts: &DeletionFacts, findings: &mut Fin
     }
     if let Some((owner, _)) = deletion.owner() {
         match &facts.owner {
-            Some(OwnerFact::Going) => {}
+            Some(OwnerFact::DeletedOrAbsent) => {}
             Some(OwnerFact::Present) => findings.push(Finding::error(
                 codes::review::DELETE_NOT_ALLOWED,
                 format!("BundleDeployment {owner}, to which this Bundle belongs, still exists"),
             )),
             Some(OwnerFact::Unavailable(why)) => findings.push(why.clone()),
-            None => findings.push(not_asked("the BundleDeployment still exists")),
+            None => findings.push(permission_unknown("the BundleDeployment still exists")),
         }
     }
 }
@@ -280,8 +280,8 @@ pub fn too_early(
 fn manage(deletion: &Deletion<'_>, facts: &DeletionFacts, findings: &mut Findings) {
     let resource = format!("{}/{}", deletion.kind.plural(), deletion.name);
     match &facts.may_manage {
-        Some(Answer::Yes) => {}
-        Some(Answer::No) => findings.push(
+        Some(AccessReviewResult::Allowed) => {}
+        Some(AccessReviewResult::Denied) => findings.push(
             Finding::error(
                 codes::review::DELETE_NOT_ALLOWED,
                 format!(
@@ -291,15 +291,15 @@ fn manage(deletion: &Deletion<'_>, facts: &DeletionFacts, findings: &mut Finding
             )
             .hint("ask its requester, or an administrator; ClusterRole bundle-admin has verb manage"),
         ),
-        Some(Answer::Unavailable(why)) => findings.push(why.clone()),
-        None => findings.push(not_asked("the requester has verb manage")),
+        Some(AccessReviewResult::Unavailable(why)) => findings.push(why.clone()),
+        None => findings.push(permission_unknown("the requester has verb manage")),
     }
 }
 
 fn may_use(name: &str, deletion: &Deletion<'_>, facts: &DeletionFacts, findings: &mut Findings) {
     match facts.may_use.get(name) {
-        Some(Answer::Yes) => {}
-        Some(Answer::No) => findings.push(
+        Some(AccessReviewResult::Allowed) => {}
+        Some(AccessReviewResult::Denied) => findings.push(
             Finding::error(
                 codes::review::DELETE_NOT_ALLOWED,
                 format!(
@@ -309,12 +309,12 @@ fn may_use(name: &str, deletion: &Deletion<'_>, facts: &DeletionFacts, findings:
             )
             .hint("ask a user with this permission, or an administrator"),
         ),
-        Some(Answer::Unavailable(why)) => findings.push(why.clone()),
-        None => findings.push(not_asked("the requester has verb use on the class")),
+        Some(AccessReviewResult::Unavailable(why)) => findings.push(why.clone()),
+        None => findings.push(permission_unknown("the requester has verb use on the class")),
     }
 }
 
-fn not_asked(what: &str) -> Finding {
+fn permission_unknown(what: &str) -> Finding {
     let message = format!("it is unknown if {what}");
     Finding::error(codes::review::RIGHTS_UNKNOWN, message).hint("try again")
 }

@@ -44,9 +44,9 @@ fn facts() -> DeletionFacts {
             .map(|name| (name.to_owned(), class(name, PLAIN)))
             .into(),
         may_use: ["plain", "other"]
-            .map(|name| (name.to_owned(), Answer::Yes))
+            .map(|name| (name.to_owned(), AccessReviewResult::Allowed))
             .into(),
-        may_manage: Some(Answer::No),
+        may_manage: Some(AccessReviewResult::Denied),
         owner: None,
         covers_owners: None,
     }
@@ -66,20 +66,25 @@ fn judged(kind: Kind, object: &Value, user: &Requester, facts: &DeletionFacts) -
 
 #[test]
 fn only_requester_and_manager_with_use_may_delete() {
-    let away = || Answer::Unavailable(Finding::error(codes::cluster::UNREACHABLE, "no answer"));
+    let away = || {
+        AccessReviewResult::Unavailable(Finding::error(codes::cluster::UNREACHABLE, "no answer"))
+    };
     let (no, yes) = (Some(Outcome::Refused), None);
-    let unknown = Some(Outcome::CannotTell);
+    let unknown = Some(Outcome::Unknown);
     let mut withdrawn = facts();
-    withdrawn.may_use.insert("other".to_owned(), Answer::No);
+    withdrawn
+        .may_use
+        .insert("other".to_owned(), AccessReviewResult::Denied);
     let mut silent = facts();
     silent.may_use.insert("other".to_owned(), away());
     let managed = |facts: &DeletionFacts| DeletionFacts {
-        may_manage: Some(Answer::Yes),
+        may_manage: Some(AccessReviewResult::Allowed),
         ..facts.clone()
     };
     let mut gone = facts();
     gone.classes.insert("other".to_owned(), ClassFact::Unknown);
-    gone.may_use.insert("other".to_owned(), Answer::No);
+    gone.may_use
+        .insert("other".to_owned(), AccessReviewResult::Denied);
     let unstamped = DeletionFacts {
         recorded: Vec::new(),
         ..facts()
@@ -174,7 +179,7 @@ fn objects_with_our_finalizer_are_guarded_also_where_their_class_is_foreign() {
     let mut object = deployment();
     object["metadata"]["finalizers"] = json!(["theirs", "ours"]);
     let managed = DeletionFacts {
-        may_manage: Some(Answer::Yes),
+        may_manage: Some(AccessReviewResult::Allowed),
         ..facts.clone()
     };
     let (kind, refused) = (Kind::BundleDeployment, Some(Outcome::Refused));
@@ -198,9 +203,9 @@ fn only_author_or_manager_may_delete_an_approval() {
         ..facts()
     };
     for (user, may_manage, expected) in [
-        ("ana", Answer::No, None),
-        ("ben", Answer::No, Some(Outcome::Refused)),
-        ("ben", Answer::Yes, None),
+        ("ana", AccessReviewResult::Denied, None),
+        ("ben", AccessReviewResult::Denied, Some(Outcome::Refused)),
+        ("ben", AccessReviewResult::Allowed, None),
     ] {
         let facts = DeletionFacts {
             may_manage: Some(may_manage),
@@ -221,13 +226,13 @@ fn controllers_may_delete_bundles_of_deleted_deployments() {
     let away = Finding::error(codes::cluster::UNREACHABLE, "no answer");
     for user in GARBAGE_COLLECTORS.into_iter().chain([NAMESPACE_CONTROLLER]) {
         for (facts, expected) in [
-            (owner(OwnerFact::Going), None),
+            (owner(OwnerFact::DeletedOrAbsent), None),
             (owner(OwnerFact::Present), Some(Outcome::Refused)),
             (
                 owner(OwnerFact::Unavailable(away.clone())),
-                Some(Outcome::CannotTell),
+                Some(Outcome::Unknown),
             ),
-            (none.clone(), Some(Outcome::CannotTell)),
+            (none.clone(), Some(Outcome::Unknown)),
         ] {
             let found = judged(Kind::Bundle, &child(), &requester(user), &facts);
             assert_eq!(found, expected, "{user}: {facts:?}");
@@ -243,7 +248,12 @@ fn controllers_may_delete_bundles_of_deleted_deployments() {
         assert_eq!(found, None);
     }
     let user = requester("system:serviceaccount:default:generic-garbage-collector");
-    let found = judged(Kind::Bundle, &child(), &user, &owner(OwnerFact::Going));
+    let found = judged(
+        Kind::Bundle,
+        &child(),
+        &user,
+        &owner(OwnerFact::DeletedOrAbsent),
+    );
     assert_ne!(found, None);
 }
 
@@ -344,7 +354,7 @@ fn rejects_deletions_by_the_garbage_collector_if_nobody_reviewed_the_owner_refer
         assert_eq!(found, expected, "{object} {covers_owners:?}");
     }
     let facts = |covers_owners| DeletionFacts {
-        owner: Some(OwnerFact::Going),
+        owner: Some(OwnerFact::DeletedOrAbsent),
         covers_owners,
         ..DeletionFacts::default()
     };

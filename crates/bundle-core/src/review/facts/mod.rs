@@ -12,7 +12,7 @@ use crate::review::{class::Class, parts::ChangedParts, requester::Requester};
 use crate::{
     diagnostic::{Finding, Findings},
     package,
-    policy::{ReadyPolicy, SignatureFound, Unavailable},
+    policy::{ParsedPolicy, SignatureResult, Unavailable},
     reference::{Digest, PinnedReference},
     version::ServerVersion,
 };
@@ -117,19 +117,19 @@ impl<'a> Subject<'a> {
     /// does not confirm the spec. Changes of the spec are checked even for such an object, because
     /// they affect the removal. A requester who confirms the spec becomes the requester of the
     /// object.
-    pub fn is_leaving(&self) -> bool {
+    pub fn is_deleted_unconfirmed(&self) -> bool {
         self.is_removed_unchanged() && !self.admits
     }
 
     /// Returns `true` if the object is being deleted and its spec does not change, so that no
     /// content will be installed.
     pub fn is_removed_unchanged(&self) -> bool {
-        self.new["metadata"]["deletionTimestamp"].is_string() && self.spec_is_kept()
+        self.new["metadata"]["deletionTimestamp"].is_string() && self.spec_meaning_unchanged()
     }
 
     /// Returns `true` if an update does not change the text of the spec, so that the generation
     /// does not change.
-    pub fn spec_is_untouched(&self) -> bool {
+    pub fn spec_text_unchanged(&self) -> bool {
         self.old_spec().is_some_and(|old| old == self.spec())
     }
 
@@ -150,7 +150,7 @@ impl<'a> Subject<'a> {
     }
 
     /// Returns `true` if an update does not change the meaning of the spec.
-    pub fn spec_is_kept(&self) -> bool {
+    pub fn spec_meaning_unchanged(&self) -> bool {
         self.old_spec()
             .is_some_and(|old| super::same(old, self.spec()))
     }
@@ -158,11 +158,11 @@ impl<'a> Subject<'a> {
 
 /// Result of an access review.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
+pub enum AccessReviewResult {
     /// The API server allows the request.
-    Yes,
+    Allowed,
     /// The API server denies the request.
-    No,
+    Denied,
     /// The API server did not respond.
     Unavailable(Finding),
 }
@@ -202,7 +202,7 @@ pub enum ConfigMapFact {
 pub enum ContentFact {
     /// There was no lookup, because no rule depends on this fact.
     #[default]
-    NotAsked,
+    NotNeeded,
     /// The registry did not return the manifest. Contains the reason.
     Unavailable(Finding),
     /// The SignaturePolicies are unknown, so it is unknown if a signature is required. Contains the
@@ -213,9 +213,9 @@ pub enum ContentFact {
         /// Reference with the current digest.
         pinned: PinnedReference,
         /// Facts about the bundle from the annotations of the manifest.
-        package: Result<Box<package::Facts>, Finding>,
+        package: Result<Box<package::PackageDescription>, Finding>,
         /// Results of the signature verification. The list is empty if no policy matches.
-        signatures: Result<Vec<SignatureFound>, Unavailable>,
+        signatures: Result<Vec<SignatureResult>, Unavailable>,
     },
 }
 
@@ -245,32 +245,32 @@ pub enum DeploymentFact {
 
 /// Facts that were looked up for a review. Of the maps, only the entries that
 /// [`needs`](needs::needs) lists are used. A missing entry counts as unknown, so the review ends
-/// with [`Outcome::CannotTell`](crate::diagnostic::Outcome::CannotTell).
+/// with [`Outcome::Unknown`](crate::diagnostic::Outcome::Unknown).
 #[derive(Debug, Clone, Default)]
-pub struct Facts<'a> {
+pub struct ReviewFacts<'a> {
     /// User of the request.
     pub requester: Requester,
     /// Classes by name.
     pub classes: BTreeMap<String, ClassFact>,
     /// Access reviews for verb `use`, by class.
-    pub may_use: BTreeMap<String, Answer>,
+    pub may_use: BTreeMap<String, AccessReviewResult>,
     /// Access review for verb `impersonate` on the ServiceAccount; `None` if there was no review.
-    pub may_impersonate: Option<Answer>,
+    pub may_impersonate: Option<AccessReviewResult>,
     /// Access review for verb `approve` on the class of `deployment`; `None` if there was no
     /// review.
-    pub may_approve: Option<Answer>,
+    pub may_approve: Option<AccessReviewResult>,
     /// BundleDeployment of an approval; `None` if there was no lookup.
     pub deployment: Option<DeploymentFact>,
     /// Access reviews for verb `get`, by ConfigMap.
-    pub may_read: BTreeMap<String, Answer>,
+    pub may_read: BTreeMap<String, AccessReviewResult>,
     /// Access review for verb `get` on the Secret of the source; `None` if there was no review.
-    pub may_read_secret: Option<Answer>,
+    pub may_read_secret: Option<AccessReviewResult>,
     /// ConfigMaps by name.
     pub config_maps: BTreeMap<String, ConfigMapFact>,
     /// Image of the source.
     pub content: ContentFact,
     /// SignaturePolicies that match the image, with their keys.
-    pub policies: Vec<ReadyPolicy<'a>>,
+    pub policies: Vec<ParsedPolicy<'a>>,
     /// Version of the API server; `None` if the version is unknown.
     pub server: Option<ServerVersion>,
     /// Namespace of the webhook. This namespace cannot be a target namespace. Hints contain this

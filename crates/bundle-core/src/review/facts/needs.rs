@@ -118,10 +118,10 @@ pub(in crate::review) fn read(subject: &Subject<'_>) -> Result<Spec, Findings> {
 
 /// Returns `true` if the rules about permissions and content apply to the write.
 pub(in crate::review) fn is_checked(subject: &Subject<'_>) -> bool {
-    if subject.is_leaving() || subject.stamp_state == StampState::Inherited {
+    if subject.is_deleted_unconfirmed() || subject.stamp_state == StampState::Inherited {
         return false;
     }
-    if subject.spec_is_kept() {
+    if subject.spec_meaning_unchanged() {
         return subject.admits && !subject.own;
     }
     // A change of an immutable field is rejected without any lookup.

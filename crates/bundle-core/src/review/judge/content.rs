@@ -9,13 +9,15 @@ use crate::{
     reference::Reference,
     review::{
         class::Class,
-        facts::{Answer, ClassFact, ConfigMapFact, ContentFact, Facts, Subject, needs},
+        facts::{
+            AccessReviewResult, ClassFact, ConfigMapFact, ContentFact, ReviewFacts, Subject, needs,
+        },
         source::{CheckedBundleSpec, Source},
     },
 };
 
 /// Source of content, with the classes that it must satisfy.
-pub(super) struct Sourced<'a> {
+pub(super) struct ContentCheck<'a> {
     /// Parsed spec of the Bundle.
     pub(super) bundle: &'a CheckedBundleSpec,
     /// Names of the classes of the object.
@@ -27,9 +29,9 @@ pub(super) struct Sourced<'a> {
 }
 
 pub(super) fn check(
-    sourced: &Sourced<'_>,
+    sourced: &ContentCheck<'_>,
     subject: &Subject<'_>,
-    facts: &Facts<'_>,
+    facts: &ReviewFacts<'_>,
     findings: &mut Findings,
 ) {
     let classes: Vec<&Class> = sourced
@@ -67,7 +69,8 @@ pub(super) fn check(
         other => {
             if let Source::ConfigMaps(files) = other {
                 // The lookups end at the first denied ConfigMap.
-                let is_denied = |name: &str| facts.may_read.get(name) == Some(&Answer::No);
+                let is_denied =
+                    |name: &str| facts.may_read.get(name) == Some(&AccessReviewResult::Denied);
                 let denied = files.iter().position(|file| is_denied(&file.name));
                 for (index, file) in files.iter().enumerate() {
                     if denied.is_some_and(|denied| denied != index) {
@@ -89,7 +92,7 @@ pub(super) fn check(
     }
 }
 
-fn is_foreign(sourced: &Sourced<'_>, facts: &Facts<'_>) -> bool {
+fn is_foreign(sourced: &ContentCheck<'_>, facts: &ReviewFacts<'_>) -> bool {
     sourced.classes.iter().any(|name| {
         matches!(facts.classes.get(*name), Some(ClassFact::Known(class)) if !class.is_ours())
     })
@@ -98,13 +101,13 @@ fn is_foreign(sourced: &Sourced<'_>, facts: &Facts<'_>) -> bool {
 fn config_map(
     place: &str,
     name: &str,
-    sourced: &Sourced<'_>,
+    sourced: &ContentCheck<'_>,
     subject: &Subject<'_>,
-    facts: &Facts<'_>,
+    facts: &ReviewFacts<'_>,
     findings: &mut Findings,
 ) {
     let field = format!("{}.configMaps", sourced.field);
-    if facts.may_read.get(name) != Some(&Answer::Yes) {
+    if facts.may_read.get(name) != Some(&AccessReviewResult::Allowed) {
         // A requester without permission to read the ConfigMap must not learn if the ConfigMap
         // exists.
         rights::read_config_map(name, &field, facts, findings);
@@ -140,10 +143,10 @@ fn config_map(
 }
 
 fn image(
-    sourced: &Sourced<'_>,
+    sourced: &ContentCheck<'_>,
     reference: &Reference,
     signatures: ClassSignatures,
-    facts: &Facts<'_>,
+    facts: &ReviewFacts<'_>,
     findings: &mut Findings,
 ) {
     match &facts.content {
@@ -169,7 +172,7 @@ fn image(
             report_unread(why, sourced, reference, signatures, facts, findings);
         }
         ContentFact::PoliciesUnknown(why) => findings.push(why.clone()),
-        ContentFact::NotAsked => {
+        ContentFact::NotNeeded => {
             let why = Finding::error(
                 codes::review::CONTENT_UNSEEN,
                 "the registry was not queried",
@@ -183,10 +186,10 @@ fn image(
 /// is required, and otherwise a warning.
 fn report_unread(
     why: &Finding,
-    sourced: &Sourced<'_>,
+    sourced: &ContentCheck<'_>,
     reference: &Reference,
     signatures: ClassSignatures,
-    facts: &Facts<'_>,
+    facts: &ReviewFacts<'_>,
     findings: &mut Findings,
 ) {
     let demanding = facts
@@ -214,7 +217,7 @@ fn report_unread(
         }
     };
     // A missing image or a denied access is a definite result. A timeout is not a definite result.
-    let code = if why.code.outcome == Outcome::CannotTell {
+    let code = if why.code.outcome == Outcome::Unknown {
         codes::review::CONTENT_UNSEEN
     } else {
         why.code
@@ -236,7 +239,7 @@ fn report_unread(
 fn conclude(decision: PolicyDecision, findings: &mut Findings) {
     match decision {
         PolicyDecision::Satisfied(satisfied) => findings.extend(satisfied.warnings),
-        PolicyDecision::Refused(more) | PolicyDecision::CannotTell(more) => {
+        PolicyDecision::Refused(more) | PolicyDecision::Unknown(more) => {
             findings.extend(more);
         }
     }
@@ -244,7 +247,11 @@ fn conclude(decision: PolicyDecision, findings: &mut Findings) {
 
 /// Rejects content in a format that the class of its Bundle does not support. If the manifest does
 /// not declare the format, the reconciler checks the format after unpacking.
-fn format(package: &package::Facts, sourced: &Sourced<'_>, facts: &Facts<'_>) -> Option<Finding> {
+fn format(
+    package: &package::PackageDescription,
+    sourced: &ContentCheck<'_>,
+    facts: &ReviewFacts<'_>,
+) -> Option<Finding> {
     let Some(ClassFact::Known(class)) = facts.classes.get(sourced.bundle.class.as_str()) else {
         return None;
     };
@@ -254,9 +261,9 @@ fn format(package: &package::Facts, sourced: &Sourced<'_>, facts: &Facts<'_>) ->
 }
 
 fn kubernetes(
-    package: &package::Facts,
-    sourced: &Sourced<'_>,
-    facts: &Facts<'_>,
+    package: &package::PackageDescription,
+    sourced: &ContentCheck<'_>,
+    facts: &ReviewFacts<'_>,
     findings: &mut Findings,
 ) {
     let Some(server) = &facts.server else {

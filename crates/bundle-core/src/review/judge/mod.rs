@@ -6,7 +6,7 @@ mod rights;
 use super::{
     deployment::CheckedDeploymentSpec,
     facts::{
-        ClassFact, DeploymentFact, Facts, Kind, StampState, Subject,
+        ClassFact, DeploymentFact, Kind, ReviewFacts, StampState, Subject,
         needs::{self, Spec},
     },
     target::check_target,
@@ -24,28 +24,28 @@ pub enum Verdict {
         /// Warnings about the write.
         warnings: Findings,
         /// Stamp to set on the object.
-        stamp: Stamping,
+        stamp: StampChange,
     },
     /// A rule rejects the write, with all reasons.
     Refuse(Findings),
     /// The result is unknown because a dependency did not respond. The caller may retry, and must
     /// not cache the result.
-    CannotTell(Findings),
+    Unknown(Findings),
 }
 
 /// Stamp to set on an admitted object. The stamp records the requesters of a write (annotation
 /// `core.rukpak.io/stamp`).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Stamping {
+pub enum StampChange {
     /// Stamp of the requester for every part. All parts were checked for the requester.
     Requester,
     /// Stamp of the requester for an approval under these terms of the BundleDeployment.
     Approve(Digest),
     /// Stamp for this write: the writer becomes the requester of the changed parts, and other parts
     /// keep their requesters.
-    Carry,
+    UpdateChangedParts,
     /// The existing annotation, byte for byte, if the object has one.
-    Keep,
+    Unchanged,
     /// Stamp with the requesters of the BundleDeployment that the Bundle is generated for.
     Inherit,
     /// No stamp: the object is not reconciled.
@@ -57,21 +57,21 @@ impl Verdict {
     pub fn findings(&self) -> &Findings {
         match self {
             Self::Admit { warnings, .. } => warnings,
-            Self::Refuse(findings) | Self::CannotTell(findings) => findings,
+            Self::Refuse(findings) | Self::Unknown(findings) => findings,
         }
     }
 }
 
 /// Decides on a write. The same input always has the same decision, with its findings in the same
 /// order.
-pub fn judge(subject: &Subject<'_>, facts: &Facts<'_>) -> Verdict {
+pub fn judge(subject: &Subject<'_>, facts: &ReviewFacts<'_>) -> Verdict {
     let mut findings = Findings::default();
     if let Some(finding) = immutable(subject) {
         // No other finding is relevant, and this message is that of RukPak.
         return Verdict::Refuse(finding.into());
     }
-    if subject.is_leaving() || (subject.own && subject.spec_is_kept()) {
-        return admit(findings, kept(subject));
+    if subject.is_deleted_unconfirmed() || (subject.own && subject.spec_meaning_unchanged()) {
+        return admit(findings, stamp_without_checks(subject));
     }
     name(subject, &mut findings);
     let spec = match needs::read(subject) {
@@ -84,10 +84,10 @@ pub fn judge(subject: &Subject<'_>, facts: &Facts<'_>) -> Verdict {
     let mut stamp = stamping(subject, facts);
     if let Some(spec) = spec.filter(|_| needs::is_checked(subject)) {
         check(&spec, subject, facts, &mut findings);
-        if leaves_alone(&spec, facts) {
-            stamp = Stamping::None;
-        } else if stamp == Stamping::None {
-            findings.push(not_vouched());
+        if belongs_to_other_provisioner(&spec, facts) {
+            stamp = StampChange::None;
+        } else if stamp == StampChange::None {
+            findings.push(no_valid_stamp());
         }
     }
     sort(&mut findings);
@@ -95,21 +95,21 @@ pub fn judge(subject: &Subject<'_>, facts: &Facts<'_>) -> Verdict {
         None => admit(findings, stamp),
         // A write that keeps the spec changes nothing, so the write is not rejected. The object is
         // not reconciled, with or without this write.
-        Some(_) if subject.spec_is_kept() => {
+        Some(_) if subject.spec_meaning_unchanged() => {
             let warnings = findings.into_iter().map(|finding| Finding {
                 severity: Severity::Warning,
                 ..finding
             });
-            admit(warnings.collect(), kept(subject))
+            admit(warnings.collect(), stamp_without_checks(subject))
         }
-        Some(Outcome::CannotTell) => Verdict::CannotTell(findings),
+        Some(Outcome::Unknown) => Verdict::Unknown(findings),
         Some(_) => Verdict::Refuse(findings),
     }
 }
 
 /// Returns `true` if the registry should be queried. Returns `false` if the other facts already
 /// reject the write. `facts` must not contain the content.
-pub fn can_read_image(subject: &Subject<'_>, facts: &Facts<'_>) -> bool {
+pub fn can_read_image(subject: &Subject<'_>, facts: &ReviewFacts<'_>) -> bool {
     let verdict = judge(subject, facts);
     // A lookup is useful if the missing lookup is the only reason for a rejection.
     !verdict
@@ -118,38 +118,38 @@ pub fn can_read_image(subject: &Subject<'_>, facts: &Facts<'_>) -> bool {
         .any(|finding| finding.code != codes::review::CONTENT_UNSEEN)
 }
 
-fn admit(warnings: Findings, stamp: Stamping) -> Verdict {
+fn admit(warnings: Findings, stamp: StampChange) -> Verdict {
     Verdict::Admit { warnings, stamp }
 }
 
 /// Returns the stamp for a write without checks of permissions and content.
-fn kept(subject: &Subject<'_>) -> Stamping {
-    if subject.spec_is_untouched() {
-        Stamping::Keep
+fn stamp_without_checks(subject: &Subject<'_>) -> StampChange {
+    if subject.spec_text_unchanged() {
+        StampChange::Unchanged
     } else if subject.stamp_state == StampState::Stamped {
-        Stamping::Carry
+        StampChange::UpdateChangedParts
     } else {
-        Stamping::None
+        StampChange::None
     }
 }
 
 /// Returns the stamp for a write that no rule rejects.
-fn stamping(subject: &Subject<'_>, facts: &Facts<'_>) -> Stamping {
+fn stamping(subject: &Subject<'_>, facts: &ReviewFacts<'_>) -> StampChange {
     if subject.stamp_state == StampState::Inherited {
-        return Stamping::Inherit;
+        return StampChange::Inherit;
     }
     if subject.old.is_some() && !(subject.admits && needs::is_checked(subject)) {
-        return kept(subject);
+        return stamp_without_checks(subject);
     }
     match (subject.kind, &facts.deployment) {
         (Kind::BundleApproval, Some(DeploymentFact::Found { terms, .. })) => {
-            Stamping::Approve(terms.clone())
+            StampChange::Approve(terms.clone())
         }
-        _ => Stamping::Requester,
+        _ => StampChange::Requester,
     }
 }
 
-fn not_vouched() -> Finding {
+fn no_valid_stamp() -> Finding {
     Finding::warning(
         codes::review::NOT_ADMITTED,
         "the object has no valid admission stamp, and a change of its spec does not create one",
@@ -163,7 +163,7 @@ fn sort(findings: &mut Findings) {
 }
 
 fn immutable(subject: &Subject<'_>) -> Option<Finding> {
-    if subject.old.is_none() || subject.spec_is_kept() {
+    if subject.old.is_none() || subject.spec_meaning_unchanged() {
         return None;
     }
     match subject.kind {
@@ -198,11 +198,11 @@ fn name(subject: &Subject<'_>, findings: &mut Findings) {
     }
 }
 
-fn check(spec: &Spec, subject: &Subject<'_>, facts: &Facts<'_>, findings: &mut Findings) {
+fn check(spec: &Spec, subject: &Subject<'_>, facts: &ReviewFacts<'_>, findings: &mut Findings) {
     match spec {
         Spec::Bundle(bundle) => {
             rights::class(&bundle.class, "spec.provisionerClassName", facts, findings);
-            let source = content::Sourced {
+            let source = content::ContentCheck {
                 bundle,
                 classes: &[&bundle.class],
                 field: "spec.source",
@@ -226,8 +226,8 @@ fn check(spec: &Spec, subject: &Subject<'_>, facts: &Facts<'_>, findings: &mut F
             }
             target_namespace(deployment, facts, findings);
             let asks = subject.changed_parts().any_of_content();
-            rights::act_as(deployment, asks, facts, findings);
-            let source = content::Sourced {
+            rights::check_impersonation(deployment, asks, facts, findings);
+            let source = content::ContentCheck {
                 bundle,
                 classes: &classes,
                 field: "spec.template.spec.source",
@@ -241,7 +241,11 @@ fn check(spec: &Spec, subject: &Subject<'_>, facts: &Facts<'_>, findings: &mut F
 
 /// Rejects the namespaces of the webhook as target, because Pods in these namespaces could read the
 /// Secrets of the webhook.
-fn target_namespace(spec: &CheckedDeploymentSpec, facts: &Facts<'_>, findings: &mut Findings) {
+fn target_namespace(
+    spec: &CheckedDeploymentSpec,
+    facts: &ReviewFacts<'_>,
+    findings: &mut Findings,
+) {
     let target = spec.target_namespace.as_deref();
     if let Err(why) = check_target(target, &facts.system_namespace, &facts.state_namespace) {
         findings.push(
@@ -264,7 +268,7 @@ fn target_namespace(spec: &CheckedDeploymentSpec, facts: &Facts<'_>, findings: &
 
 /// Returns `true` if a class of the object belongs to another provisioner, which reconciles the
 /// object. The webhook adds no stamp to such an object.
-fn leaves_alone(spec: &Spec, facts: &Facts<'_>) -> bool {
+fn belongs_to_other_provisioner(spec: &Spec, facts: &ReviewFacts<'_>) -> bool {
     let foreign = |name: &str| matches!(facts.classes.get(name), Some(ClassFact::Known(class)) if !class.is_ours());
     match spec {
         Spec::Bundle(bundle) => foreign(&bundle.class),

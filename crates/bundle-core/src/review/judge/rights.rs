@@ -6,12 +6,19 @@ use std::borrow::Cow;
 use crate::diagnostic::{Code, Finding, Findings, codes};
 use crate::review::{
     deployment::CheckedDeploymentSpec,
-    facts::{Answer, ClassFact, DeploymentFact, Facts, needs::CheckedApprovalSpec},
+    facts::{
+        AccessReviewResult, ClassFact, DeploymentFact, ReviewFacts, needs::CheckedApprovalSpec,
+    },
     requester::Requester,
 };
 
 /// Checks that the class at `field` exists, and that the requester has verb `use` on the class.
-pub(super) fn class(name: &str, field: &'static str, facts: &Facts<'_>, findings: &mut Findings) {
+pub(super) fn class(
+    name: &str,
+    field: &'static str,
+    facts: &ReviewFacts<'_>,
+    findings: &mut Findings,
+) {
     match facts.classes.get(name) {
         Some(ClassFact::Known(class)) if !class.is_ours() => {
             // The other provisioner of this class has its own rules.
@@ -45,23 +52,23 @@ pub(super) fn class(name: &str, field: &'static str, facts: &Facts<'_>, findings
             .at_field(field),
         ),
     }
-    Question {
+    ReviewedPermission {
         answer: facts.may_use.get(name),
         code: codes::review::USE_NOT_ALLOWED,
         act: format!("use provisioner class {name:?}"),
         right: Right::on_class("use", name),
         field,
     }
-    .put(facts, findings);
+    .add_finding(facts, findings);
 }
 
-/// Checks the permission to impersonate the ServiceAccount of a BundleDeployment. `asks` is `true`
-/// if the write changes the ServiceAccount, or changes content that is installed as this
+/// Checks the permission to impersonate the ServiceAccount of a BundleDeployment. `needs_check` is
+/// `true` if the write changes the ServiceAccount, or changes content that is installed as this
 /// ServiceAccount.
-pub(super) fn act_as(
+pub(super) fn check_impersonation(
     spec: &CheckedDeploymentSpec,
-    asks: bool,
-    facts: &Facts<'_>,
+    needs_check: bool,
+    facts: &ReviewFacts<'_>,
     findings: &mut Findings,
 ) {
     let field = "spec.serviceAccount";
@@ -80,10 +87,10 @@ pub(super) fn act_as(
         }
         return;
     };
-    if !asks {
+    if !needs_check {
         return;
     }
-    Question {
+    ReviewedPermission {
         answer: facts.may_impersonate.as_ref(),
         code: codes::review::IMPERSONATE_NOT_ALLOWED,
         act: format!("install as ServiceAccount {}", account.path()),
@@ -96,12 +103,16 @@ pub(super) fn act_as(
         },
         field,
     }
-    .put(facts, findings);
+    .add_finding(facts, findings);
 }
 
 /// Checks that the BundleDeployment of an approval exists, and that the requester has verb
 /// `approve` on its class.
-pub(super) fn approve(spec: &CheckedApprovalSpec, facts: &Facts<'_>, findings: &mut Findings) {
+pub(super) fn approve(
+    spec: &CheckedApprovalSpec,
+    facts: &ReviewFacts<'_>,
+    findings: &mut Findings,
+) {
     let field = "spec.bundleDeployment";
     let name = &spec.deployment;
     let gone = |message: String| {
@@ -150,14 +161,14 @@ pub(super) fn approve(spec: &CheckedApprovalSpec, facts: &Facts<'_>, findings: &
             return;
         }
     };
-    Question {
+    ReviewedPermission {
         answer: facts.may_approve.as_ref(),
         code: codes::review::APPROVE_NOT_ALLOWED,
         act: format!("approve content for provisioner class {class:?}"),
         right: Right::on_class("approve", class),
         field,
     }
-    .put(facts, findings);
+    .add_finding(facts, findings);
 }
 
 /// Returns the reason to reject an approval that is not for the current generation. The author of
@@ -187,8 +198,13 @@ fn unread_generation(
 
 /// Checks the permission to read a ConfigMap of the system namespace, because the content shows the
 /// data of the ConfigMap to the requester.
-pub(super) fn read_config_map(name: &str, field: &str, facts: &Facts<'_>, findings: &mut Findings) {
-    Question {
+pub(super) fn read_config_map(
+    name: &str,
+    field: &str,
+    facts: &ReviewFacts<'_>,
+    findings: &mut Findings,
+) {
+    ReviewedPermission {
         answer: facts.may_read.get(name),
         code: codes::review::CONFIGMAP_NOT_ALLOWED,
         act: format!("read ConfigMap {name:?}"),
@@ -201,13 +217,18 @@ pub(super) fn read_config_map(name: &str, field: &str, facts: &Facts<'_>, findin
         },
         field,
     }
-    .put(facts, findings);
+    .add_finding(facts, findings);
 }
 
 /// Checks the permission to read a Secret of the system namespace, because the host that the
 /// requester names receives the credentials in the Secret.
-pub(super) fn read_secret(name: &str, field: &str, facts: &Facts<'_>, findings: &mut Findings) {
-    Question {
+pub(super) fn read_secret(
+    name: &str,
+    field: &str,
+    facts: &ReviewFacts<'_>,
+    findings: &mut Findings,
+) {
+    ReviewedPermission {
         answer: facts.may_read_secret.as_ref(),
         code: codes::review::SECRET_NOT_ALLOWED,
         act: format!("read Secret {name:?}"),
@@ -220,13 +241,13 @@ pub(super) fn read_secret(name: &str, field: &str, facts: &Facts<'_>, findings: 
         },
         field,
     }
-    .put(facts, findings);
+    .add_finding(facts, findings);
 }
 
 /// Access review with its result and the texts for its rejection.
-struct Question<'a> {
+struct ReviewedPermission<'a> {
     /// Result of the access review; `None` if there was no access review.
-    answer: Option<&'a Answer>,
+    answer: Option<&'a AccessReviewResult>,
     /// Diagnostic code of the rejection.
     code: Code,
     /// Text after "has no permission to" in the message.
@@ -237,13 +258,15 @@ struct Question<'a> {
     field: &'a str,
 }
 
-impl Question<'_> {
+impl ReviewedPermission<'_> {
     /// Adds a finding unless the access review allowed the request.
-    fn put(self, facts: &Facts<'_>, findings: &mut Findings) {
+    fn add_finding(self, facts: &ReviewFacts<'_>, findings: &mut Findings) {
         let finding = match self.answer {
-            Some(Answer::Yes) => return,
-            Some(Answer::No) => not_allowed(self.code, facts, &self.act, &self.right),
-            Some(Answer::Unavailable(why)) => why.clone(),
+            Some(AccessReviewResult::Allowed) => return,
+            Some(AccessReviewResult::Denied) => {
+                not_allowed(self.code, facts, &self.act, &self.right)
+            }
+            Some(AccessReviewResult::Unavailable(why)) => why.clone(),
             None => unknown(
                 codes::review::RIGHTS_UNKNOWN,
                 &format!(
@@ -291,7 +314,7 @@ fn requester_name(requester: &Requester) -> String {
     }
 }
 
-fn not_allowed(code: Code, facts: &Facts<'_>, what: &str, right: &Right<'_>) -> Finding {
+fn not_allowed(code: Code, facts: &ReviewFacts<'_>, what: &str, right: &Right<'_>) -> Finding {
     let Right {
         verb,
         resource,
@@ -314,7 +337,7 @@ fn not_allowed(code: Code, facts: &Facts<'_>, what: &str, right: &Right<'_>) -> 
 
 /// Returns the Role rule and the binding that grant only this permission. The result is not a
 /// command, because `kubectl create role` rejects custom verbs.
-fn grant(facts: &Facts<'_>, right: &Right<'_>) -> String {
+fn grant(facts: &ReviewFacts<'_>, right: &Right<'_>) -> String {
     let Right {
         verb,
         group,

@@ -23,12 +23,12 @@ use crate::reference::Digest;
 
 /// Maximum time from a write to its stamp, in milliseconds. The API server stores whole seconds,
 /// reads the time of an update before it calls webhooks, and has its own clock.
-pub const EARLIER: i64 = 5_000;
+pub const MAX_WRITE_BEFORE_STAMP_MS: i64 = 5_000;
 /// Maximum time from a stamp to its write, in milliseconds: the maximum duration of the review plus
 /// the maximum duration of later webhooks.
-pub const LATER: i64 = 15_000;
+pub const MAX_STAMP_BEFORE_WRITE_MS: i64 = 15_000;
 /// Maximum age of a stamp when the leader makes the seal, in milliseconds.
-pub const SEALED_WITHIN: i64 = 300_000;
+pub const MAX_STAMP_AGE_AT_SEAL_MS: i64 = 300_000;
 
 const SEAL: &str = "core.rukpak.io/seal";
 /// `apiVersion` of the owner of a generated Bundle.
@@ -61,16 +61,17 @@ pub struct StoredObject<'a> {
 }
 
 /// Returns the latest of the times in `managedFields`, in milliseconds since 1970; `None` without
-/// times. Times more than [`EARLIER`] after `now` are ignored. The API server sets only the time of
-/// the field manager that writes. Clients can send any time for other field managers.
+/// times. Times more than [`MAX_WRITE_BEFORE_STAMP_MS`] after `now` are ignored. The API server
+/// sets only the time of the field manager that writes. Clients can send any time for other field
+/// managers.
 pub fn last_written(times: impl IntoIterator<Item = i64>, now: i64) -> Option<i64> {
-    let latest = now.saturating_add(EARLIER);
+    let latest = now.saturating_add(MAX_WRITE_BEFORE_STAMP_MS);
     times.into_iter().filter(|time| *time <= latest).max()
 }
 
 /// Time at which a seal is checked, and the state of the webhook registrations at this time.
 #[derive(Debug, Clone, Copy)]
-pub struct SealMoment {
+pub struct SealCheckContext {
     /// Current time, in milliseconds since 1970.
     pub now: i64,
     /// Start of the period in which the webhook registrations have been intact without
@@ -136,22 +137,22 @@ fn deployment_of(bundle: &str) -> Option<&str> {
 
 /// Validity of an object's stamp and seal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum VouchState {
+pub enum SealState {
     /// The object has a valid seal.
     Sealed(ConfirmedFacts),
     /// The object has a fresh stamp, and may be sealed.
     Unsealed(ConfirmedFacts),
     /// Neither the stamp nor the seal is valid.
-    NotVouched(StampError),
+    Invalid(StampError),
 }
 
-impl VouchState {
+impl SealState {
     /// Returns the confirmed facts of an object with a valid seal or stamp. Otherwise returns the
     /// reason why neither is valid.
-    pub fn vouched(self) -> Result<ConfirmedFacts, StampError> {
+    pub fn confirmed_facts(self) -> Result<ConfirmedFacts, StampError> {
         match self {
             Self::Sealed(vouched) | Self::Unsealed(vouched) => Ok(vouched),
-            Self::NotVouched(why) => Err(why),
+            Self::Invalid(why) => Err(why),
         }
     }
 }
@@ -197,23 +198,23 @@ pub fn seal(key: &[u8], object: &StoredObject<'_>, vouched: &ConfirmedFacts) -> 
 
 /// Validates stamp and seal of `object` at `moment`. A stamp that is newer than the seal takes
 /// precedence.
-pub fn vouch_state(key: &[u8], object: &StoredObject<'_>, moment: &SealMoment) -> VouchState {
+pub fn seal_state(key: &[u8], object: &StoredObject<'_>, moment: &SealCheckContext) -> SealState {
     let sealed = read_seal(key, object).filter(|(seal, age)| !is_replaced(key, object, seal, *age));
     let fresh = read_fresh(key, object, moment);
     match (sealed, fresh) {
         (Some((seal, Age::Current)), fresh) => match fresh {
-            Ok(stamp) if stamp.time > seal.time => VouchState::Unsealed(stamp),
-            _ => VouchState::Sealed(seal),
+            Ok(stamp) if stamp.time > seal.time => SealState::Unsealed(stamp),
+            _ => SealState::Sealed(seal),
         },
-        (_, Ok(stamp)) => VouchState::Unsealed(stamp),
+        (_, Ok(stamp)) => SealState::Unsealed(stamp),
         // The spec is the same although the generation changed, and the write was reviewed.
         // Therefore the seal remains valid.
         (Some((seal, _)), Err(_))
             if is_intact(object.written, moment) || is_intact(Some(seal.time), moment) =>
         {
-            VouchState::Unsealed(seal)
+            SealState::Unsealed(seal)
         }
-        (_, Err(why)) => VouchState::NotVouched(why),
+        (_, Err(why)) => SealState::Invalid(why),
     }
 }
 
@@ -262,15 +263,15 @@ fn read_seal(key: &[u8], object: &StoredObject<'_>) -> Option<(ConfirmedFacts, A
 fn read_fresh(
     key: &[u8],
     object: &StoredObject<'_>,
-    moment: &SealMoment,
+    moment: &SealCheckContext,
 ) -> Result<ConfirmedFacts, StampError> {
     let (stamp, written) = stamp_of(key, object, 0)?;
     let is_in_time = written.is_some_and(|written| is_written_with(&stamp, written))
         || is_observed_with(&stamp, object, moment);
-    if !is_in_time || stamp.time > moment.now.saturating_add(EARLIER) {
+    if !is_in_time || stamp.time > moment.now.saturating_add(MAX_WRITE_BEFORE_STAMP_MS) {
         return Err(StampError::OutOfTime);
     }
-    if moment.now > stamp.time.saturating_add(SEALED_WITHIN) {
+    if moment.now > stamp.time.saturating_add(MAX_STAMP_AGE_AT_SEAL_MS) {
         return Err(StampError::Expired);
     }
     if !is_intact(Some(stamp.time), moment) {
@@ -289,7 +290,8 @@ fn read_fresh(
 /// Returns the period in which the write with `stamp` may have happened, in milliseconds since
 /// 1970.
 fn window(stamp: &Stamp) -> RangeInclusive<i64> {
-    stamp.time.saturating_sub(EARLIER)..=stamp.time.saturating_add(LATER)
+    stamp.time.saturating_sub(MAX_WRITE_BEFORE_STAMP_MS)
+        ..=stamp.time.saturating_add(MAX_STAMP_BEFORE_WRITE_MS)
 }
 
 /// Returns `true` if a write at the time `written` may be the write that `stamp` was made for. The
@@ -303,7 +305,7 @@ pub fn is_written_with(stamp: &Stamp, written: i64) -> bool {
 /// missing: Kubernetes removes the entry of a manager without fields, and does not track updates
 /// after the list was emptied. Returns `false` if an entry has a later time, because this entry
 /// belongs to a later write. The stamp is invalid for the later write.
-fn is_observed_with(stamp: &Stamp, object: &StoredObject<'_>, moment: &SealMoment) -> bool {
+fn is_observed_with(stamp: &Stamp, object: &StoredObject<'_>, moment: &SealCheckContext) -> bool {
     let window = window(stamp);
     let is_later = |written: i64| written > *window.end();
     stamp.target.is_some() && window.contains(&moment.now) && !object.written.is_some_and(is_later)
@@ -338,7 +340,7 @@ fn stamp_of(
 }
 
 /// Returns `true` if the registrations have been intact from before `time` until now.
-fn is_intact(time: Option<i64>, moment: &SealMoment) -> bool {
+fn is_intact(time: Option<i64>, moment: &SealCheckContext) -> bool {
     match (time, moment.intact_since) {
         (Some(time), Some(since)) => time > since,
         _ => false,

@@ -48,19 +48,21 @@ fn stamp(spec: &Value, target: Option<i64>) -> Stamp {
     }
 }
 
-fn at(now: i64) -> SealMoment {
-    SealMoment {
+fn at(now: i64) -> SealCheckContext {
+    SealCheckContext {
         now,
         intact_since: Some(NOON - 60_000),
     }
 }
 
-fn state(object: &StoredObject<'_>) -> VouchState {
-    vouch_state(KEY, object, &at(NOON + 1_000))
+fn state(object: &StoredObject<'_>) -> SealState {
+    seal_state(KEY, object, &at(NOON + 1_000))
 }
 
-fn refusal(object: &StoredObject<'_>, moment: &SealMoment) -> StampError {
-    vouch_state(KEY, object, moment).vouched().unwrap_err()
+fn refusal(object: &StoredObject<'_>, moment: &SealCheckContext) -> StampError {
+    seal_state(KEY, object, moment)
+        .confirmed_facts()
+        .unwrap_err()
 }
 
 #[test]
@@ -68,20 +70,20 @@ fn fresh_stamp_of_a_create_may_be_sealed_and_the_seal_lasts() {
     let spec = json!({"a": 1});
     let text = stamp(&spec, None).text(KEY);
     let written = object(&spec, Some(&text), None);
-    let VouchState::Unsealed(vouched) = state(&written) else {
+    let SealState::Unsealed(vouched) = state(&written) else {
         panic!("{:?}", state(&written))
     };
     assert_eq!(vouched.parts, ana());
     let seal = seal(KEY, &written, &vouched);
     // One year later, the object has no stamp, and the registrations are missing.
-    let later = SealMoment {
+    let later = SealCheckContext {
         now: NOON + 31_536_000_000,
         intact_since: None,
     };
     let sealed = object(&spec, None, Some(&seal));
     assert_eq!(
-        vouch_state(KEY, &sealed, &later),
-        VouchState::Sealed(vouched.clone())
+        seal_state(KEY, &sealed, &later),
+        SealState::Sealed(vouched.clone())
     );
     // Deletion adds one to the generation.
     let deleted = StoredObject {
@@ -90,8 +92,8 @@ fn fresh_stamp_of_a_create_may_be_sealed_and_the_seal_lasts() {
         ..sealed
     };
     assert_eq!(
-        vouch_state(KEY, &deleted, &later),
-        VouchState::Sealed(vouched)
+        seal_state(KEY, &deleted, &later),
+        SealState::Sealed(vouched)
     );
 }
 
@@ -109,7 +111,7 @@ fn stamp_counts_only_for_the_write_that_it_was_made_for() {
         ..object(&spec, Some(&update), None)
     };
     let moment = at(NOON + 1_000);
-    assert!(matches!(state(&updated), VouchState::Unsealed(_)));
+    assert!(matches!(state(&updated), SealState::Unsealed(_)));
     let other_spec = json!({"a": 1, "b": null});
     let cases = [
         (
@@ -164,14 +166,14 @@ fn stamp_counts_only_for_the_write_that_it_was_made_for() {
         // The object was created long before the stamp, or was written long after the stamp.
         (
             StoredObject {
-                created: Some(NOON - EARLIER - 1),
+                created: Some(NOON - MAX_WRITE_BEFORE_STAMP_MS - 1),
                 ..created
             },
             StampError::OutOfTime,
         ),
         (
             StoredObject {
-                created: Some(NOON + LATER + 1),
+                created: Some(NOON + MAX_STAMP_BEFORE_WRITE_MS + 1),
                 ..created
             },
             StampError::OutOfTime,
@@ -185,7 +187,7 @@ fn stamp_counts_only_for_the_write_that_it_was_made_for() {
         ),
         (
             StoredObject {
-                written: Some(NOON + LATER + 1),
+                written: Some(NOON + MAX_STAMP_BEFORE_WRITE_MS + 1),
                 ..updated
             },
             StampError::OutOfTime,
@@ -201,23 +203,26 @@ fn stamp_is_worthless_across_a_gap_when_old_or_from_the_future() {
     let spec = json!({"a": 1});
     let text = stamp(&spec, None).text(KEY);
     let written = object(&spec, Some(&text), None);
-    let moment = |now, intact_since| SealMoment { now, intact_since };
+    let moment = |now, intact_since| SealCheckContext { now, intact_since };
     let soon = NOON + 1_000;
     for (moment, why) in [
         (moment(soon, None), StampError::Gap),
         (moment(soon, Some(NOON)), StampError::Gap),
         (moment(soon, Some(NOON + 500)), StampError::Gap),
         (
-            moment(NOON + SEALED_WITHIN + 1, Some(0)),
+            moment(NOON + MAX_STAMP_AGE_AT_SEAL_MS + 1, Some(0)),
             StampError::Expired,
         ),
-        (moment(NOON - EARLIER - 1, Some(0)), StampError::OutOfTime),
+        (
+            moment(NOON - MAX_WRITE_BEFORE_STAMP_MS - 1, Some(0)),
+            StampError::OutOfTime,
+        ),
     ] {
         assert_eq!(refusal(&written, &moment), why, "{moment:?}");
     }
     assert!(matches!(
-        vouch_state(KEY, &written, &moment(soon, Some(NOON - 1))),
-        VouchState::Unsealed(_)
+        seal_state(KEY, &written, &moment(soon, Some(NOON - 1))),
+        SealState::Unsealed(_)
     ));
 }
 
@@ -226,11 +231,11 @@ fn seal_counts_for_one_generation_of_one_object_only() {
     let spec = json!({"a": 1});
     let text = stamp(&spec, None).text(KEY);
     let written = object(&spec, Some(&text), None);
-    let vouched = state(&written).vouched().unwrap();
+    let vouched = state(&written).confirmed_facts().unwrap();
     let text = seal(KEY, &written, &vouched);
     let sealed = object(&spec, None, Some(&text));
     let other_spec = json!({"a": 2});
-    let gone = SealMoment {
+    let gone = SealCheckContext {
         now: NOON,
         intact_since: None,
     };
@@ -264,17 +269,17 @@ fn seal_counts_for_one_generation_of_one_object_only() {
         assert_eq!(refusal(&other, &gone), StampError::Missing, "{other:?}");
     }
     assert_eq!(
-        vouch_state(b"another key", &sealed, &gone),
-        VouchState::NotVouched(StampError::Missing)
+        seal_state(b"another key", &sealed, &gone),
+        SealState::Invalid(StampError::Missing)
     );
 }
 
 #[test]
-fn seal_moves_on_with_a_generation_that_admission_saw_no_change_in() {
+fn seal_is_valid_for_next_generation_with_equal_spec() {
     let spec = json!({"a": 1});
     let text = stamp(&spec, None).text(KEY);
     let written = object(&spec, Some(&text), None);
-    let vouched = state(&written).vouched().unwrap();
+    let vouched = state(&written).confirmed_facts().unwrap();
     let text = seal(KEY, &written, &vouched);
     let again = StoredObject {
         generation: 2,
@@ -282,8 +287,8 @@ fn seal_moves_on_with_a_generation_that_admission_saw_no_change_in() {
         ..object(&spec, None, Some(&text))
     };
     assert_eq!(
-        vouch_state(KEY, &again, &at(NOON + 31_000)),
-        VouchState::Unsealed(vouched)
+        seal_state(KEY, &again, &at(NOON + 31_000)),
+        SealState::Unsealed(vouched)
     );
     // The seal is also valid if the time of the write was not recorded, and the registrations have
     // been intact since the seal.
@@ -291,11 +296,11 @@ fn seal_moves_on_with_a_generation_that_admission_saw_no_change_in() {
         written: None,
         ..again
     };
-    let found = vouch_state(KEY, &unnoted, &at(NOON + 31_000));
-    assert!(matches!(found, VouchState::Unsealed(_)), "{found:?}");
+    let found = seal_state(KEY, &unnoted, &at(NOON + 31_000));
+    assert!(matches!(found, SealState::Unsealed(_)), "{found:?}");
     // The seal is invalid if the registrations were missing for a time, or for a generation that is
     // two higher.
-    let gap = SealMoment {
+    let gap = SealCheckContext {
         now: NOON + 31_000,
         intact_since: Some(NOON + 30_000),
     };
@@ -313,7 +318,7 @@ fn newer_stamp_replaces_the_seal_and_an_older_one_does_not() {
     let spec = json!({"a": 1});
     let first = stamp(&spec, Some(1)).text(KEY);
     let written = object(&spec, Some(&first), None);
-    let vouched = state(&written).vouched().unwrap();
+    let vouched = state(&written).confirmed_facts().unwrap();
     let text = seal(KEY, &written, &vouched);
     let ben = PartRequesters::all(&Requester {
         user: "ben".into(),
@@ -326,16 +331,16 @@ fn newer_stamp_replaces_the_seal_and_an_older_one_does_not() {
     };
     let newer = with(NOON + 500).text(KEY);
     let state_of = |stamp: &str| state(&object(&spec, Some(stamp), Some(&text)));
-    assert!(matches!(state_of(&newer), VouchState::Unsealed(found) if found.parts == ben));
+    assert!(matches!(state_of(&newer), SealState::Unsealed(found) if found.parts == ben));
     let older = with(NOON - 500).text(KEY);
-    assert!(matches!(state_of(&older), VouchState::Sealed(found) if found.parts == ana()));
+    assert!(matches!(state_of(&older), SealState::Sealed(found) if found.parts == ana()));
 }
 
 #[test]
-fn seal_does_not_count_beside_a_later_stamp_however_old_that_is() {
+fn newer_stamp_invalidates_seal_even_after_it_expires() {
     let spec = json!({"a": 1});
     let vouched = state(&object(&spec, Some(&stamp(&spec, None).text(KEY)), None))
-        .vouched()
+        .confirmed_facts()
         .unwrap();
     let seal = super::seal(KEY, &object(&spec, None, None), &vouched);
     // A minute later, another requester takes over the same generation.
@@ -346,8 +351,8 @@ fn seal_does_not_count_beside_a_later_stamp_however_old_that_is() {
     .text(KEY);
     let mut taken_over = object(&spec, Some(&later), Some(&seal));
     taken_over.written = Some(NOON + 60_000);
-    let fresh = vouch_state(KEY, &taken_over, &at(NOON + 61_000));
-    assert!(matches!(fresh, VouchState::Unsealed(found) if found.time == NOON + 60_000));
+    let fresh = seal_state(KEY, &taken_over, &at(NOON + 61_000));
+    assert!(matches!(fresh, SealState::Unsealed(found) if found.time == NOON + 60_000));
     let hour = at(NOON + 3_600_000);
     assert_eq!(refusal(&taken_over, &hour), StampError::Expired);
     // The seal that was made from that stamp never expires. A seal is valid even if the object
@@ -362,27 +367,27 @@ fn seal_does_not_count_beside_a_later_stamp_however_old_that_is() {
     );
     taken_over.seal = Some(&own);
     assert!(matches!(
-        vouch_state(KEY, &taken_over, &hour),
-        VouchState::Sealed(_)
+        seal_state(KEY, &taken_over, &hour),
+        SealState::Sealed(_)
     ));
     // A stamp of another generation has no effect on this seal.
     let other = stamp(&spec, Some(2)).text(KEY);
     let beside = object(&spec, Some(&other), Some(&seal));
     assert!(matches!(
-        vouch_state(KEY, &beside, &hour),
-        VouchState::Sealed(_)
+        seal_state(KEY, &beside, &hour),
+        SealState::Sealed(_)
     ));
 }
 
 #[test]
-fn times_in_the_future_are_not_when_an_object_was_written() {
+fn last_written_ignores_future_times() {
     let times = [NOON - 1_000, NOON, NOON + 5_000, NOON + 5_001, i64::MAX];
     assert_eq!(last_written(times, NOON), Some(NOON + 5_000));
     assert_eq!(last_written([i64::MAX], NOON), None);
 }
 
 #[test]
-fn update_whose_time_nobody_noted_is_sealed_only_while_its_stamp_is_new() {
+fn update_without_write_time_needs_new_stamp() {
     let spec = json!({"a": 1});
     let text = stamp(&spec, Some(4)).text(KEY);
     let update = StoredObject {
@@ -391,16 +396,20 @@ fn update_whose_time_nobody_noted_is_sealed_only_while_its_stamp_is_new() {
         ..object(&spec, Some(&text), None)
     };
     // `managedFields` has no entry, or only entries of earlier writes.
-    for written in [None, Some(NOON - 86_400_000), Some(NOON - EARLIER - 1)] {
+    for written in [
+        None,
+        Some(NOON - 86_400_000),
+        Some(NOON - MAX_WRITE_BEFORE_STAMP_MS - 1),
+    ] {
         let update = StoredObject { written, ..update };
-        for now in [NOON, NOON + LATER] {
-            let found = vouch_state(KEY, &update, &at(now));
-            assert!(matches!(found, VouchState::Unsealed(_)), "{found:?}");
+        for now in [NOON, NOON + MAX_STAMP_BEFORE_WRITE_MS] {
+            let found = seal_state(KEY, &update, &at(now));
+            assert!(matches!(found, SealState::Unsealed(_)), "{found:?}");
         }
-        let late = at(NOON + LATER + 1);
+        let late = at(NOON + MAX_STAMP_BEFORE_WRITE_MS + 1);
         assert_eq!(refusal(&update, &late), StampError::OutOfTime);
         for intact_since in [None, Some(NOON), Some(NOON + 500)] {
-            let gap = SealMoment {
+            let gap = SealCheckContext {
                 now: NOON + 1_000,
                 intact_since,
             };
@@ -410,7 +419,7 @@ fn update_whose_time_nobody_noted_is_sealed_only_while_its_stamp_is_new() {
     // A CREATE always has a creation time.
     let text = stamp(&spec, None).text(KEY);
     let created = StoredObject {
-        created: Some(NOON - EARLIER - 1),
+        created: Some(NOON - MAX_WRITE_BEFORE_STAMP_MS - 1),
         written: None,
         ..object(&spec, Some(&text), None)
     };
@@ -427,9 +436,9 @@ fn seal_admits_only_what_its_stamp_admitted() {
         };
         let text = stamp.text(KEY);
         let fresh = object(&spec, Some(&text), None);
-        let vouched = state(&fresh).vouched().unwrap();
+        let vouched = state(&fresh).confirmed_facts().unwrap();
         let sealed = seal(KEY, &fresh, &vouched);
-        let found = state(&object(&spec, None, Some(&sealed))).vouched();
+        let found = state(&object(&spec, None, Some(&sealed))).confirmed_facts();
         assert_eq!(found.map(|sealed| sealed.admitted_at), Ok(admitted_at));
         // Stamps of earlier versions of this project have no field `admitted_at`.
         assert_eq!(text.contains("admitted_at"), admitted_at.is_some());
@@ -447,9 +456,9 @@ fn seal_covers_only_the_owners_that_were_reviewed() {
     let with = |stamp: Stamp| {
         let text = stamp.text(KEY);
         let fresh = object(&spec, Some(&text), None);
-        let sealed = seal(KEY, &fresh, &state(&fresh).vouched().unwrap());
+        let sealed = seal(KEY, &fresh, &state(&fresh).confirmed_facts().unwrap());
         state(&object(&spec, None, Some(&sealed)))
-            .vouched()
+            .confirmed_facts()
             .unwrap()
     };
     let sealed = with(Stamp {

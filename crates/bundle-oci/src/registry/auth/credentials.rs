@@ -9,12 +9,12 @@ use crate::registry::auth::credential_file::{CredentialFile, HelperUse};
 use crate::registry::auth::login::Login;
 use crate::registry::bounded_file::read_bounded;
 
-/// Sources of credentials. The first source with a login is used. The order is `given`, pull
+/// Sources of credentials. The first source with a login is used. The order is `explicit`, pull
 /// secrets, files.
 #[derive(Debug, Clone, Default)]
 pub struct Logins {
     /// Explicit credentials, by registry (host and port).
-    pub given: BTreeMap<String, Login>,
+    pub explicit: BTreeMap<String, Login>,
     /// Content of `.dockerconfigjson` Secrets. Credential helpers in these Secrets are ignored,
     /// because Secrets come from the cluster.
     pub secrets: Vec<Vec<u8>>,
@@ -46,7 +46,7 @@ impl Logins {
         registry: &str,
         path: &str,
     ) -> Result<Option<Login>, String> {
-        if let Some(login) = self.given.get(registry) {
+        if let Some(login) = self.explicit.get(registry) {
             return Ok(Some(login.clone()));
         }
         for secret in &self.secrets {

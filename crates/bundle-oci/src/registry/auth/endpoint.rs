@@ -7,7 +7,7 @@ use reqwest::header::{HeaderMap, WWW_AUTHENTICATE};
 use reqwest::{Method, StatusCode};
 use url::Url;
 
-use crate::registry::Reason;
+use crate::registry::RegistryErrorReason;
 use crate::registry::auth::challenge::{Challenge, challenge};
 use crate::registry::http::client::HttpClient;
 use crate::registry::http::pools::{authority, is_loopback};
@@ -21,7 +21,7 @@ pub(in crate::registry) struct Endpoint {
     pub(in crate::registry) base: Url,
     pub(in crate::registry) challenge: Option<Challenge>,
     /// Network zone of the registry. The zone limits the realms of token services.
-    pub(in crate::registry) reach: NetworkZone,
+    pub(in crate::registry) zone: NetworkZone,
 }
 
 /// Cache of the endpoints of registries.
@@ -47,7 +47,7 @@ impl Endpoints {
         &self,
         http: &HttpClient,
         registry: &str,
-    ) -> Result<Arc<Endpoint>, Reason> {
+    ) -> Result<Arc<Endpoint>, RegistryErrorReason> {
         if let Some(endpoint) = self.lock().get(registry) {
             return Ok(Arc::clone(endpoint));
         }
@@ -60,16 +60,19 @@ impl Endpoints {
             // contains no secrets. A server with TLS responds with 400 or closes the connection.
             match ping(http, plain).await {
                 Ok((endpoint, sure)) if sure => (endpoint, sure),
-                Err(reason @ (Reason::Unreachable { .. } | Reason::Stalled { .. })) => {
+                Err(
+                    reason @ (RegistryErrorReason::Unreachable { .. }
+                    | RegistryErrorReason::Stalled { .. }),
+                ) => {
                     return Err(reason);
                 }
                 other => match (ping(http, secure).await, other) {
                     (Ok(answer), _) => answer,
                     (
                         Err(
-                            reason @ (Reason::Certificate { .. }
-                            | Reason::ClientCertificate { .. }
-                            | Reason::Settings(_)),
+                            reason @ (RegistryErrorReason::Certificate { .. }
+                            | RegistryErrorReason::ClientCertificate { .. }
+                            | RegistryErrorReason::Settings(_)),
                         ),
                         _,
                     ) => return Err(reason),
@@ -78,7 +81,9 @@ impl Endpoints {
             }
         } else if self.tolerated.contains(registry) {
             match ping(http, secure).await {
-                Err(Reason::Unreachable { .. } | Reason::Cut { .. }) => ping(http, plain).await?,
+                Err(RegistryErrorReason::Unreachable { .. } | RegistryErrorReason::Cut { .. }) => {
+                    ping(http, plain).await?
+                }
                 other => other?,
             }
         } else {
@@ -109,7 +114,7 @@ impl Endpoints {
         let endpoint = Arc::new(Endpoint {
             base: earlier.base.clone(),
             challenge: Some(challenge),
-            reach: earlier.reach,
+            zone: earlier.zone,
         });
         self.insert(registry, &endpoint);
         Some(endpoint)
@@ -129,19 +134,20 @@ impl Endpoints {
     }
 }
 
-fn base(scheme: &str, registry: &str) -> Result<Url, Reason> {
+fn base(scheme: &str, registry: &str) -> Result<Url, RegistryErrorReason> {
     // Docker Hub is the only registry with different names in references and in URLs.
     let host = match registry {
         "docker.io" | "index.docker.io" => "registry-1.docker.io",
         registry => registry,
     };
-    Url::parse(&format!("{scheme}://{host}/v2/"))
-        .map_err(|error| Reason::Settings(format!("`{registry}` is not a host: {error}")))
+    Url::parse(&format!("{scheme}://{host}/v2/")).map_err(|error| {
+        RegistryErrorReason::Settings(format!("`{registry}` is not a host: {error}"))
+    })
 }
 
 /// Sends one `GET /v2/`. The second value is `true` if the response is certain to come from a
 /// registry. Only such a response is cached.
-async fn ping(http: &HttpClient, base: Url) -> Result<(Endpoint, bool), Reason> {
+async fn ping(http: &HttpClient, base: Url) -> Result<(Endpoint, bool), RegistryErrorReason> {
     http.add_registry_host(&base);
     let response = http
         .send(reqwest::Request::new(Method::GET, base.clone()))
@@ -151,7 +157,7 @@ async fn ping(http: &HttpClient, base: Url) -> Result<(Endpoint, bool), Reason> 
         StatusCode::OK | StatusCode::UNAUTHORIZED | StatusCode::NOT_FOUND | StatusCode::FORBIDDEN
     );
     let endpoint = Endpoint {
-        reach: NetworkZone::of_response(&base, response.remote_addr()),
+        zone: NetworkZone::of_response(&base, response.remote_addr()),
         base,
         challenge: challenge_of(response.headers()),
     };

@@ -21,7 +21,7 @@ use crate::registry::http::pools::authority;
 use crate::registry::http::zone::NetworkZone;
 use crate::registry::limited_map::LimitedMap;
 use crate::registry::memory::Unlimited;
-use crate::registry::{Reason, Repository};
+use crate::registry::{RegistryErrorReason, Repository};
 
 /// Lifetime of a token without `expires_in`, as the token specification defines.
 const DEFAULT_LIFETIME: Duration = Duration::from_secs(60);
@@ -105,7 +105,10 @@ impl Tokens {
 
     /// Returns the identity for messages, such as `as NAME`, and the login. The login is `None` if
     /// the repository has no credentials.
-    pub(in crate::registry) fn who(&self, repository: &Repository) -> (String, Option<Login>) {
+    pub(in crate::registry) fn identity_and_login(
+        &self,
+        repository: &Repository,
+    ) -> (String, Option<Login>) {
         let known = lock(&self.logins)
             .get(&login_key(repository))
             .cloned()
@@ -128,7 +131,7 @@ impl Tokens {
         http: &HttpClient,
         endpoint: &Endpoint,
         purpose: TokenScope<'_>,
-    ) -> Result<Option<HeaderValue>, Reason> {
+    ) -> Result<Option<HeaderValue>, RegistryErrorReason> {
         let Some(challenge) = &endpoint.challenge else {
             return Ok(None);
         };
@@ -159,7 +162,7 @@ impl Tokens {
                     service: service.as_deref(),
                     scopes: purpose.scopes(scope.as_deref()),
                     login: login.as_ref(),
-                    reach: endpoint.reach,
+                    reach: endpoint.zone,
                 };
                 let (token, until) = order.fetch(http).await?;
                 let bytes = key_bytes(&key) + token.len();
@@ -169,7 +172,7 @@ impl Tokens {
         }
     }
 
-    async fn login(&self, repository: &Repository) -> Result<Option<Login>, Reason> {
+    async fn login(&self, repository: &Repository) -> Result<Option<Login>, RegistryErrorReason> {
         let key = login_key(repository);
         if let Some(known) = lock(&self.logins).get(&key) {
             return Ok(known.clone());
@@ -179,7 +182,7 @@ impl Tokens {
         let found = tokio::task::spawn_blocking(move || sources.find(&registry, &path))
             .await
             .unwrap_or_else(|_| Err("the lookup stopped unexpectedly".to_owned()))
-            .map_err(|cause| Reason::Credentials {
+            .map_err(|cause| RegistryErrorReason::Credentials {
                 registry: repository.registry.clone(),
                 cause,
             })?;
@@ -198,23 +201,24 @@ fn key_bytes((registry, repository, _, mount): &TokenKey) -> usize {
     registry.len() + repository.len() + mount.as_ref().map_or(0, String::len)
 }
 
-pub(in crate::registry) fn secret(text: &str) -> Result<HeaderValue, Reason> {
-    let mut value = HeaderValue::from_str(text)
-        .map_err(|_| Reason::Malformed("the token contains invalid characters".to_owned()))?;
+pub(in crate::registry) fn secret(text: &str) -> Result<HeaderValue, RegistryErrorReason> {
+    let mut value = HeaderValue::from_str(text).map_err(|_| {
+        RegistryErrorReason::Malformed("the token contains invalid characters".to_owned())
+    })?;
     value.set_sensitive(true);
     Ok(value)
 }
 
 /// Returns the URL of the token service. Returns an error if the URL has no TLS and the registry
 /// has TLS, or if the URL is in a nearer network zone than the registry.
-fn trusted_realm(realm: &str, endpoint: &Endpoint) -> Result<Url, Reason> {
+fn trusted_realm(realm: &str, endpoint: &Endpoint) -> Result<Url, RegistryErrorReason> {
     let url = Url::parse(realm).map_err(|_| {
-        Reason::Malformed(format!(
+        RegistryErrorReason::Malformed(format!(
             "the registry's token service `{realm}` is not a URL"
         ))
     })?;
-    if let Some(why) = endpoint.reach.refuses(&url) {
-        return Err(Reason::Redirect {
+    if let Some(why) = endpoint.zone.rejection_reason(&url) {
+        return Err(RegistryErrorReason::Redirect {
             to: authority(&url),
             why,
         });
@@ -222,7 +226,7 @@ fn trusted_realm(realm: &str, endpoint: &Endpoint) -> Result<Url, Reason> {
     if url.scheme() == "https" || url.scheme() == endpoint.base.scheme() {
         Ok(url)
     } else {
-        Err(Reason::Redirect {
+        Err(RegistryErrorReason::Redirect {
             to: authority(&url),
             why: "the token service does not use TLS, but the registry does",
         })
@@ -240,7 +244,10 @@ struct TokenRequest<'a> {
 }
 
 impl TokenRequest<'_> {
-    async fn fetch(&self, http: &HttpClient) -> Result<(HeaderValue, Instant), Reason> {
+    async fn fetch(
+        &self,
+        http: &HttpClient,
+    ) -> Result<(HeaderValue, Instant), RegistryErrorReason> {
         let response = match self.login {
             Some(Login::IdentityToken(token)) => {
                 let response = http.send_from(self.post_request(token), self.reach).await?;
@@ -263,14 +270,18 @@ impl TokenRequest<'_> {
             .body(response, TOKEN_BYTES, "the token", &Unlimited)
             .await?;
         let issued: TokenResponse = serde_json::from_slice(&body).map_err(|_| {
-            Reason::Malformed("the response of the token service is invalid".to_owned())
+            RegistryErrorReason::Malformed(
+                "the response of the token service is invalid".to_owned(),
+            )
         })?;
         let token = issued
             .token
             .or(issued.access_token)
             .filter(|token| !token.is_empty())
             .ok_or_else(|| {
-                Reason::Malformed("the response of the token service has no token".to_owned())
+                RegistryErrorReason::Malformed(
+                    "the response of the token service has no token".to_owned(),
+                )
             })?;
         let good = issued
             .expires_in
@@ -303,7 +314,7 @@ impl TokenRequest<'_> {
 
     /// Returns the request of docker's token specification: parameters in the query, credentials in
     /// a header.
-    fn get_request(&self) -> Result<reqwest::Request, Reason> {
+    fn get_request(&self) -> Result<reqwest::Request, RegistryErrorReason> {
         let mut realm = self.realm.clone();
         if let Some(service) = self.service {
             realm.query_pairs_mut().append_pair("service", service);
@@ -326,17 +337,17 @@ impl TokenRequest<'_> {
         Ok(request)
     }
 
-    fn refusal(&self, status: u16, detail: String) -> Reason {
+    fn refusal(&self, status: u16, detail: String) -> RegistryErrorReason {
         match (status, self.login) {
-            (429 | 500.., _) => Reason::Busy { status, detail },
+            (429 | 500.., _) => RegistryErrorReason::Busy { status, detail },
             // 400 is OAuth's `invalid_grant`: the identity token has expired or was revoked.
-            (400 | 401, Some(login)) => Reason::LoginRefused {
+            (400 | 401, Some(login)) => RegistryErrorReason::LoginRefused {
                 service: format!("the token service {}", authority(&self.realm)),
                 who: login.who(),
                 status,
                 detail,
             },
-            (status, login) => Reason::Denied {
+            (status, login) => RegistryErrorReason::Denied {
                 who: login.map_or_else(|| "without a login".to_owned(), Login::who),
                 status,
                 detail,

@@ -17,7 +17,7 @@ use crate::clock::runtime_instant;
 use crate::hash::Hasher;
 use crate::manifest::Descriptor;
 use crate::registry::transport::RegistryRequest;
-use crate::registry::{Client, Reason, RegistryError, Repository};
+use crate::registry::{Client, RegistryError, RegistryErrorReason, Repository};
 use crate::transfer::rate::RateWindow;
 
 /// Maximum number of consecutive attempts to resume a transfer.
@@ -115,7 +115,7 @@ impl Client {
             since: 0,
             until: None,
             rate: RateWindow::new(offset),
-            held: None,
+            last_piece: None,
             done: false,
         }
     }
@@ -171,13 +171,15 @@ pub(in crate::registry) struct Download {
     /// Checks the minimum rate, beginning with the registry's first piece.
     rate: RateWindow,
     /// The last piece. It is not returned before the end of the response is verified.
-    held: Option<Bytes>,
+    last_piece: Option<Bytes>,
     done: bool,
 }
 
 impl Download {
     /// Returns the next piece, and `None` after the last.
-    pub(in crate::registry) async fn piece(&mut self) -> Result<Option<Bytes>, Reason> {
+    pub(in crate::registry) async fn piece(
+        &mut self,
+    ) -> Result<Option<Bytes>, RegistryErrorReason> {
         let allowance = self.client.allowance(self.descriptor.size);
         let until = *self
             .until
@@ -186,7 +188,7 @@ impl Download {
             let (before, begun) = (runtime_instant(), self.begun);
             let step = tokio::time::timeout_at(until, self.step())
                 .await
-                .unwrap_or(Err(Reason::Stalled { after: allowance }));
+                .unwrap_or(Err(RegistryErrorReason::Stalled { after: allowance }));
             if begun && !self.done {
                 let waited = runtime_instant().duration_since(before);
                 let minimum = self.client.deadlines.minimum_rate();
@@ -203,11 +205,11 @@ impl Download {
         }
     }
 
-    async fn step(&mut self) -> Result<Option<Bytes>, Reason> {
+    async fn step(&mut self) -> Result<Option<Bytes>, RegistryErrorReason> {
         if self.done {
             return Ok(None);
         }
-        if self.held.is_some() {
+        if self.last_piece.is_some() {
             // All bytes arrived, and the connection broke before the end of the body.
             return self.finish();
         }
@@ -227,7 +229,7 @@ impl Download {
                     }
                 }
                 None if self.offset < self.descriptor.size => {
-                    return Err(Reason::SizeMismatch {
+                    return Err(RegistryErrorReason::SizeMismatch {
                         expected: self.descriptor.size,
                         found: self.offset,
                     });
@@ -238,22 +240,22 @@ impl Download {
     }
 
     /// Returns the last piece after comparing size and digest.
-    fn finish(&mut self) -> Result<Option<Bytes>, Reason> {
+    fn finish(&mut self) -> Result<Option<Bytes>, RegistryErrorReason> {
         if let Some(hasher) = self.hasher.take() {
             let found = hasher.finish();
             if found != self.descriptor.digest {
-                return Err(Reason::DigestMismatch {
+                return Err(RegistryErrorReason::DigestMismatch {
                     expected: self.descriptor.digest.clone(),
                     found,
                 });
             }
         }
         self.done = true;
-        Ok(self.held.take())
+        Ok(self.last_piece.take())
     }
 
     /// Counts and hashes a piece. Returns `None` if no piece can be returned yet.
-    fn take(&mut self, mut piece: Bytes) -> Result<Option<Bytes>, Reason> {
+    fn take(&mut self, mut piece: Bytes) -> Result<Option<Bytes>, RegistryErrorReason> {
         if self.skip > 0 {
             let skipped = piece
                 .len()
@@ -266,7 +268,7 @@ impl Download {
         }
         let size = self.descriptor.size;
         if piece.len() as u64 > size - self.offset {
-            return Err(Reason::SizeMismatch {
+            return Err(RegistryErrorReason::SizeMismatch {
                 expected: size,
                 found: self.offset + piece.len() as u64,
             });
@@ -281,14 +283,14 @@ impl Download {
         }
         self.client.progress.moved(piece.len() as u64);
         if self.offset == size {
-            self.held = Some(piece);
+            self.last_piece = Some(piece);
             return Ok(None);
         }
         Ok(Some(piece))
     }
 
     /// Requests the missing bytes.
-    async fn open(&mut self) -> Result<Response, Reason> {
+    async fn open(&mut self) -> Result<Response, RegistryErrorReason> {
         let ask = RegistryRequest {
             from: self.offset,
             ..RegistryRequest::get(
@@ -304,7 +306,7 @@ impl Download {
         } else if response.status() == StatusCode::PARTIAL_CONTENT {
             let range = content_range(&response);
             if range != Some((self.offset, self.descriptor.size)) {
-                return Err(Reason::Malformed(format!(
+                return Err(RegistryErrorReason::Malformed(format!(
                     "the registry did not send the requested range of the blob, from byte {} on",
                     self.offset
                 )));
@@ -317,7 +319,7 @@ impl Download {
             self.descriptor.size
         };
         match response.content_length() {
-            Some(length) if length != expected => Err(Reason::SizeMismatch {
+            Some(length) if length != expected => Err(RegistryErrorReason::SizeMismatch {
                 expected: self.descriptor.size,
                 found: length + self.descriptor.size - expected,
             }),
@@ -327,13 +329,13 @@ impl Download {
 
     /// Returns `true` if the transfer can be resumed after this error. A registry that has not sent
     /// any response is not retried.
-    fn can_resume(&mut self, reason: &Reason, until: Instant) -> bool {
+    fn can_resume(&mut self, reason: &RegistryErrorReason, until: Instant) -> bool {
         let passing = matches!(
             reason,
-            Reason::Cut { .. }
-                | Reason::Stalled { .. }
-                | Reason::Unreachable { .. }
-                | Reason::Busy { .. }
+            RegistryErrorReason::Cut { .. }
+                | RegistryErrorReason::Stalled { .. }
+                | RegistryErrorReason::Unreachable { .. }
+                | RegistryErrorReason::Busy { .. }
         );
         self.failures += 1;
         self.since = 0;

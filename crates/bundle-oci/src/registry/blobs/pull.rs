@@ -8,7 +8,7 @@ use futures::stream;
 
 use crate::limits::{Limits, MANIFEST_BYTES};
 use crate::manifest::Manifest;
-use crate::registry::{Client, Reason, RegistryError, Repository};
+use crate::registry::{Client, RegistryError, RegistryErrorReason, Repository};
 use crate::transfer::blocking::on_thread;
 use crate::unpack::{FileSink, InMemory, Unpacker};
 
@@ -54,7 +54,7 @@ impl Client {
         manifest: &Manifest,
         limits: &Limits,
         sink: S,
-    ) -> Result<(BTreeMap<String, S::File>, S), Reason>
+    ) -> Result<(BTreeMap<String, S::File>, S), RegistryErrorReason>
     where
         S: FileSink<File: Send> + Send + 'static,
     {
@@ -68,7 +68,7 @@ impl Client {
             .await?;
         let (config_descriptor, layers) = (&manifest.config, &manifest.layers);
         let mut unpacking = Unpacker::onto(sink, config_descriptor, &config, layers, *limits)
-            .map_err(Reason::Content)?;
+            .map_err(RegistryErrorReason::Content)?;
         for (index, layer) in manifest.layers.iter().enumerate() {
             if !unpacking.wants(index) {
                 continue;
@@ -77,19 +77,19 @@ impl Client {
             let transfer = self.download(repository, layer, 0, None);
             let pieces = Box::pin(stream::try_unfold(transfer, async |mut transfer| {
                 let piece = transfer.piece().await?;
-                Ok::<_, Reason>(piece.map(|piece| (piece, transfer)))
+                Ok::<_, RegistryErrorReason>(piece.map(|piece| (piece, transfer)))
             }));
             let unpacker = move |pieces| {
                 let done = unpacking.layer(index, pieces);
                 (unpacking, done)
             };
             let Some(((back, done), fed)) = on_thread(pieces, unpacker).await else {
-                return Err(Reason::Malformed(
+                return Err(RegistryErrorReason::Malformed(
                     "the layer could not be unpacked: the unpacker stopped unexpectedly".to_owned(),
                 ));
             };
             fed?;
-            done.map_err(Reason::Content)?;
+            done.map_err(RegistryErrorReason::Content)?;
             unpacking = back;
         }
         Ok(unpacking.into_parts())

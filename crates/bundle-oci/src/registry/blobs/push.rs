@@ -5,7 +5,7 @@ use bundle_core::reference::{PinnedReference, Reference};
 
 use crate::manifest::RawManifest;
 use crate::pack::PackedImage;
-use crate::registry::{Client, Reason, RegistryError, Repository};
+use crate::registry::{Client, RegistryError, RegistryErrorReason, Repository};
 
 /// Behavior for a tag that already refers to other content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl Client {
         let origin = self.origin();
         self.run("push", to, self.deadlines.transfer, async {
             if let Some(named) = to.digest().filter(|named| **named != packed.digest) {
-                return Err(Reason::DigestMismatch {
+                return Err(RegistryErrorReason::DigestMismatch {
                     expected: named.clone(),
                     found: packed.digest.clone(),
                 });
@@ -51,7 +51,9 @@ impl Client {
                 Some(found) if found == packed.digest => {
                     return Ok(Pushed { pinned, new: false });
                 }
-                Some(found) if tags == TagPolicy::Keep => return Err(Reason::TagTaken { found }),
+                Some(found) if tags == TagPolicy::Keep => {
+                    return Err(RegistryErrorReason::TagTaken { found });
+                }
                 _ => {}
             }
             for blob in packed.blobs() {

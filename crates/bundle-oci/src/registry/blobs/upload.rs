@@ -13,7 +13,7 @@ use crate::registry::http::body::BlobPart;
 use crate::registry::http::zone::NetworkZone;
 use crate::registry::manifests::read::declared_digest;
 use crate::registry::transport::{RegistryRequest, RequestTarget};
-use crate::registry::{Client, Reason, RegistryError, Repository};
+use crate::registry::{Client, RegistryError, RegistryErrorReason, Repository};
 
 /// Maximum number of attempts to resume or restart an upload.
 const MAX_RETRIES: u32 = 5;
@@ -70,7 +70,7 @@ impl Client {
         repository: &Repository,
         blob: &Blob,
         from: Option<&Repository>,
-    ) -> Result<UploadResult, Reason> {
+    ) -> Result<UploadResult, RegistryErrorReason> {
         let descriptor = &blob.descriptor;
         if self.has_blob(repository, &descriptor.digest, true).await? {
             self.progress.skipped(descriptor.size);
@@ -131,13 +131,17 @@ impl Client {
     async fn start_session(
         &self,
         repository: &Repository,
-    ) -> Result<Option<UploadSession>, Reason> {
+    ) -> Result<Option<UploadSession>, RegistryErrorReason> {
         let ask = post_request(repository, "blobs/uploads/".to_owned());
         session_of(&self.send(&ask).await?, repository)
     }
 
     /// Sends the blob in a single POST, for registries that do not return a location.
-    async fn post_monolithic(&self, repository: &Repository, blob: &Blob) -> Result<(), Reason> {
+    async fn post_monolithic(
+        &self,
+        repository: &Repository,
+        blob: &Blob,
+    ) -> Result<(), RegistryErrorReason> {
         let path = format!("blobs/uploads/?digest={}", blob.descriptor.digest);
         let part = BlobPart::whole(blob);
         let ask = RegistryRequest {
@@ -147,7 +151,7 @@ impl Client {
         };
         let answer = self.send(&ask).await?;
         if answer.status() != StatusCode::CREATED {
-            return Err(Reason::Malformed(
+            return Err(RegistryErrorReason::Malformed(
                 "the registry returned no upload location, and rejects an upload in a single request"
                     .to_owned(),
             ));
@@ -161,7 +165,7 @@ impl Client {
         repository: &Repository,
         blob: &Blob,
         session: UploadSession,
-    ) -> Result<(), Reason> {
+    ) -> Result<(), RegistryErrorReason> {
         let mut upload = BlobUpload {
             client: self,
             repository,
@@ -169,7 +173,7 @@ impl Client {
             session,
             method: UploadMethod::Monolithic,
             stored: 0,
-            reached: 0,
+            sent_end: 0,
         };
         let mut breaks = 0;
         loop {
@@ -199,12 +203,12 @@ impl Client {
         repository: &Repository,
         part: &BlobPart<'_>,
         answer: &Response,
-    ) -> Result<(), Reason> {
+    ) -> Result<(), RegistryErrorReason> {
         let digest = &part.blob.descriptor.digest;
         if let Some(found) = declared_digest(answer)?
             && found != *digest
         {
-            return Err(Reason::DigestMismatch {
+            return Err(RegistryErrorReason::DigestMismatch {
                 expected: digest.clone(),
                 found,
             });
@@ -214,7 +218,7 @@ impl Client {
         if is_acknowledged || self.has_blob(repository, digest, true).await? {
             return Ok(());
         }
-        Err(Reason::Malformed(format!(
+        Err(RegistryErrorReason::Malformed(format!(
             "the registry accepted {digest}, but does not have it"
         )))
     }
@@ -244,16 +248,16 @@ struct BlobUpload<'a> {
     /// Bytes that the registry has confirmed.
     stored: u64,
     /// Bytes that the last attempt has sent.
-    reached: u64,
+    sent_end: u64,
 }
 
 impl BlobUpload<'_> {
-    async fn attempt(&mut self) -> Result<(), Reason> {
+    async fn attempt(&mut self) -> Result<(), RegistryErrorReason> {
         match self.method {
             UploadMethod::Monolithic => {
                 let part = BlobPart::whole(self.blob);
                 let answer = self.put(Some(part.clone())).await;
-                self.reached = part.watch.taken();
+                self.sent_end = part.watch.taken();
                 self.client
                     .verify_stored(self.repository, &part, &answer?)
                     .await
@@ -262,7 +266,7 @@ impl BlobUpload<'_> {
         }
     }
 
-    async fn put(&self, part: Option<BlobPart<'_>>) -> Result<Response, Reason> {
+    async fn put(&self, part: Option<BlobPart<'_>>) -> Result<Response, RegistryErrorReason> {
         let mut location = self.session.location.clone();
         location
             .query_pairs_mut()
@@ -278,7 +282,7 @@ impl BlobUpload<'_> {
         self.client.send(&ask).await
     }
 
-    async fn chunks(&mut self, size: u64) -> Result<(), Reason> {
+    async fn chunks(&mut self, size: u64) -> Result<(), RegistryErrorReason> {
         let whole = self.blob.descriptor.size;
         while self.stored < whole {
             let part = BlobPart::new(self.blob, self.stored, size.min(whole - self.stored));
@@ -291,12 +295,12 @@ impl BlobUpload<'_> {
             };
             let answer = self.client.send(&ask).await;
             let end = part.from + part.length;
-            self.reached = part.from + part.watch.taken();
+            self.sent_end = part.from + part.watch.taken();
             let answer = answer?;
             self.update_location(&answer)?;
             let stored = stored_bytes(answer.headers()).unwrap_or(end);
             if stored <= part.from || stored > end {
-                return Err(Reason::Malformed(format!(
+                return Err(RegistryErrorReason::Malformed(format!(
                     "the registry reports that it has stored {stored} bytes of an upload; it had stored {} bytes before, and {end} bytes were sent",
                     part.from
                 )));
@@ -313,33 +317,36 @@ impl BlobUpload<'_> {
 
     /// Switches to another upload method if the registry rejects the current method. Returns
     /// `false` if `reason` is another error, or if no other method exists.
-    fn switch_method(&mut self, reason: &Reason) -> bool {
+    fn switch_method(&mut self, reason: &RegistryErrorReason) -> bool {
         let next = match (self.method, reason) {
             (
                 UploadMethod::Monolithic,
-                Reason::Refused {
+                RegistryErrorReason::Refused {
                     status: 400..=418, ..
                 }
-                | Reason::Busy { status: 501, .. },
+                | RegistryErrorReason::Busy { status: 501, .. },
             ) => UploadMethod::Chunked(CHUNK_BYTES),
-            (UploadMethod::Chunked(CHUNK_BYTES), Reason::Refused { status: 413, .. }) => {
-                UploadMethod::Chunked(SMALL_CHUNK_BYTES)
-            }
+            (
+                UploadMethod::Chunked(CHUNK_BYTES),
+                RegistryErrorReason::Refused { status: 413, .. },
+            ) => UploadMethod::Chunked(SMALL_CHUNK_BYTES),
             _ => return false,
         };
         self.method = next;
         true
     }
 
-    async fn start_over(&mut self) -> Result<(), Reason> {
-        self.client.progress.resent(self.reached);
-        (self.stored, self.reached) = (0, 0);
+    async fn start_over(&mut self) -> Result<(), RegistryErrorReason> {
+        self.client.progress.resent(self.sent_end);
+        (self.stored, self.sent_end) = (0, 0);
         self.session = self
             .client
             .start_session(self.repository)
             .await?
             .ok_or_else(|| {
-                Reason::Malformed("the registry returned no upload location".to_owned())
+                RegistryErrorReason::Malformed(
+                    "the registry returned no upload location".to_owned(),
+                )
             })?;
         Ok(())
     }
@@ -358,22 +365,22 @@ impl BlobUpload<'_> {
         // The registry cannot have more bytes than were sent. If it has no bytes, the upload
         // restarts.
         let Some(stored) =
-            stored_bytes(answer.headers()).filter(|stored| (1..=self.reached).contains(stored))
+            stored_bytes(answer.headers()).filter(|stored| (1..=self.sent_end).contains(stored))
         else {
             return false;
         };
         if self.update_location(&answer).is_err() {
             return false;
         }
-        self.client.progress.resent(self.reached - stored);
-        (self.stored, self.reached) = (stored, stored);
+        self.client.progress.resent(self.sent_end - stored);
+        (self.stored, self.sent_end) = (stored, stored);
         if self.method == UploadMethod::Monolithic {
             self.method = UploadMethod::Chunked(CHUNK_BYTES);
         }
         true
     }
 
-    fn update_location(&mut self, answer: &Response) -> Result<(), Reason> {
+    fn update_location(&mut self, answer: &Response) -> Result<(), RegistryErrorReason> {
         if let Some(location) = location(answer)? {
             self.session.location = location;
         }
@@ -390,7 +397,10 @@ fn post_request(repository: &Repository, path: String) -> RegistryRequest<'_> {
 }
 
 /// Returns the upload session of a response.
-fn session_of(answer: &Response, repository: &Repository) -> Result<Option<UploadSession>, Reason> {
+fn session_of(
+    answer: &Response,
+    repository: &Repository,
+) -> Result<Option<UploadSession>, RegistryErrorReason> {
     let min_chunk = header(answer.headers(), "oci-chunk-min-length")
         .and_then(|text| text.parse().ok())
         .map_or(0, |min_chunk: u64| min_chunk.min(MAX_CHUNK_BYTES));
@@ -418,7 +428,7 @@ fn session_of(answer: &Response, repository: &Repository) -> Result<Option<Uploa
 }
 
 /// Returns the URL in `Location`, which may be relative. `None` if the header is missing.
-fn location(answer: &Response) -> Result<Option<Url>, Reason> {
+fn location(answer: &Response) -> Result<Option<Url>, RegistryErrorReason> {
     let Some(text) = answer.headers().get(LOCATION) else {
         return Ok(None);
     };
@@ -427,13 +437,13 @@ fn location(answer: &Response) -> Result<Option<Url>, Reason> {
         .ok()
         .and_then(|text| answer.url().join(text).ok())
         .ok_or_else(|| {
-            Reason::Malformed(
+            RegistryErrorReason::Malformed(
                 "the upload location that the registry returned is not a URL".to_owned(),
             )
         })?;
     match (answer.url().scheme(), location.scheme()) {
         (_, "https") | ("http", "http") => Ok(Some(location)),
-        _ => Err(Reason::Redirect {
+        _ => Err(RegistryErrorReason::Redirect {
             to: crate::registry::http::pools::authority(&location),
             why: "the target of the upload does not use TLS, but the registry does",
         }),
@@ -457,13 +467,13 @@ fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
-fn is_passing(reason: &Reason) -> bool {
+fn is_passing(reason: &RegistryErrorReason) -> bool {
     matches!(
         reason,
-        Reason::Unreachable { .. }
-            | Reason::Cut { .. }
-            | Reason::Stalled { .. }
-            | Reason::Busy { .. }
-            | Reason::NotFound
+        RegistryErrorReason::Unreachable { .. }
+            | RegistryErrorReason::Cut { .. }
+            | RegistryErrorReason::Stalled { .. }
+            | RegistryErrorReason::Busy { .. }
+            | RegistryErrorReason::NotFound
     )
 }

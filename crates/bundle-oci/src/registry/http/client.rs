@@ -14,8 +14,10 @@ use crate::registry::http::pools::{ConnectionPools, authority};
 use crate::registry::http::request_log::RequestLog;
 use crate::registry::http::zone::{NetworkZone, ZoneError};
 use crate::registry::http_error::HttpError;
-use crate::registry::memory::{FORMS, MemoryReservation, SHORT, reserve};
-use crate::registry::{ClientOptions, Deadlines, Reason, RegistryError};
+use crate::registry::memory::{
+    COPIES_IN_MEMORY, FIRST_RESERVATION_BYTES, MemoryReservation, reserve,
+};
+use crate::registry::{ClientOptions, Deadlines, RegistryError, RegistryErrorReason};
 
 /// Bytes per second below which an upload counts as stalled.
 const MIN_UPLOAD_RATE: u64 = 64 << 10;
@@ -53,7 +55,7 @@ impl HttpClient {
     pub(in crate::registry) async fn send(
         &self,
         request: reqwest::Request,
-    ) -> Result<reqwest::Response, Reason> {
+    ) -> Result<reqwest::Response, RegistryErrorReason> {
         let client = self.pools.client(request.url())?;
         self.send_by(&client, request).await
     }
@@ -63,7 +65,7 @@ impl HttpClient {
         &self,
         request: reqwest::Request,
         from: NetworkZone,
-    ) -> Result<reqwest::Response, Reason> {
+    ) -> Result<reqwest::Response, RegistryErrorReason> {
         let client = self.pools.redirect_client(request.url(), from)?;
         self.send_by(&client, request).await
     }
@@ -72,7 +74,7 @@ impl HttpClient {
         &self,
         client: &reqwest::Client,
         request: reqwest::Request,
-    ) -> Result<reqwest::Response, Reason> {
+    ) -> Result<reqwest::Response, RegistryErrorReason> {
         let registry = authority(request.url());
         // The response cannot arrive before the body has been sent. Therefore the deadline is
         // extended by one second for every 64 KiB of the body.
@@ -85,7 +87,7 @@ impl HttpClient {
         let answer = tokio::time::timeout(timeout, client.execute(request)).await;
         let outcome = match answer {
             Ok(answer) => answer.map_err(|error| self.connection_error(&registry, error)),
-            Err(_) => Err(Reason::Stalled { after: timeout }),
+            Err(_) => Err(RegistryErrorReason::Stalled { after: timeout }),
         };
         if let Some(log) = log {
             log.end(&outcome);
@@ -100,7 +102,7 @@ impl HttpClient {
         request: reqwest::Request,
         part: &BlobPart<'_>,
         from: NetworkZone,
-    ) -> Result<reqwest::Response, Reason> {
+    ) -> Result<reqwest::Response, RegistryErrorReason> {
         let log = RequestLog::begin(&request);
         let outcome = self.watch(request, part, from).await;
         if let Some(log) = log {
@@ -114,7 +116,7 @@ impl HttpClient {
         request: reqwest::Request,
         part: &BlobPart<'_>,
         from: NetworkZone,
-    ) -> Result<reqwest::Response, Reason> {
+    ) -> Result<reqwest::Response, RegistryErrorReason> {
         let registry = authority(request.url());
         let client = self.pools.redirect_client(request.url(), from)?;
         let mut answer = std::pin::pin!(client.execute(request));
@@ -129,14 +131,14 @@ impl HttpClient {
             match tokio::time::timeout(after, answer.as_mut()).await {
                 Ok(Ok(response)) => return Ok(response),
                 Ok(Err(error)) => {
-                    return Err(part
-                        .watch
-                        .failure()
-                        .map_or_else(|| self.connection_error(&registry, error), Reason::Source));
+                    return Err(part.watch.failure().map_or_else(
+                        || self.connection_error(&registry, error),
+                        RegistryErrorReason::Source,
+                    ));
                 }
-                Err(_) if sent => return Err(Reason::Stalled { after }),
+                Err(_) if sent => return Err(RegistryErrorReason::Stalled { after }),
                 Err(_) if part.watch.taken() == before && !part.watch.is_waiting() => {
-                    return Err(Reason::Stalled { after });
+                    return Err(RegistryErrorReason::Stalled { after });
                 }
                 Err(_) => {}
             }
@@ -147,11 +149,11 @@ impl HttpClient {
     pub(in crate::registry) async fn piece(
         &self,
         response: &mut reqwest::Response,
-    ) -> Result<Option<Bytes>, Reason> {
+    ) -> Result<Option<Bytes>, RegistryErrorReason> {
         let after = self.deadlines.stall;
         tokio::time::timeout(after, response.chunk())
             .await
-            .map_err(|_| Reason::Stalled { after })?
+            .map_err(|_| RegistryErrorReason::Stalled { after })?
             .map_err(|error| self.connection_error(&authority(response.url()), error))
     }
 
@@ -163,8 +165,8 @@ impl HttpClient {
         limit: u64,
         what: &str,
         memory: &dyn MemoryReservation,
-    ) -> Result<Bytes, Reason> {
-        let too_large = || Reason::TooLarge {
+    ) -> Result<Bytes, RegistryErrorReason> {
+        let too_large = || RegistryErrorReason::TooLarge {
             what: what.to_owned(),
             limit,
         };
@@ -172,8 +174,8 @@ impl HttpClient {
         if announced.is_some_and(|length| length > limit) {
             return Err(too_large());
         }
-        let mut taken = announced.unwrap_or(SHORT).min(limit);
-        reserve(memory, taken * FORMS).await?;
+        let mut taken = announced.unwrap_or(FIRST_RESERVATION_BYTES).min(limit);
+        reserve(memory, taken * COPIES_IN_MEMORY).await?;
         // Allocates the announced length. A body that grows step by step would need up to twice its
         // length.
         let length = usize::try_from(announced.unwrap_or_default()).unwrap_or_default();
@@ -184,7 +186,7 @@ impl HttpClient {
                 return Err(too_large());
             }
             if length > taken {
-                reserve(memory, (limit - taken) * FORMS).await?;
+                reserve(memory, (limit - taken) * COPIES_IN_MEMORY).await?;
                 taken = limit;
             }
             body.extend_from_slice(&piece);
@@ -196,7 +198,7 @@ impl HttpClient {
     }
 
     /// Returns the reason for an error of the connection.
-    fn connection_error(&self, registry: &str, error: reqwest::Error) -> Reason {
+    fn connection_error(&self, registry: &str, error: reqwest::Error) -> RegistryErrorReason {
         let registry = registry.to_owned();
         let source = HttpError::from(error);
         let tls = source.find::<rustls::Error>();
@@ -205,12 +207,12 @@ impl HttpClient {
         if let Some(rustls::Error::AlertReceived(alert)) = tls
             && ALERTS.contains(alert)
         {
-            let given = self.pools.shows_certificate(&registry);
-            return Reason::ClientCertificate { registry, given };
+            let given = self.pools.has_client_certificate(&registry);
+            return RegistryErrorReason::ClientCertificate { registry, given };
         }
         if source.is_connect() {
             if source.find::<ZoneError>().is_some() {
-                return Reason::Redirect {
+                return RegistryErrorReason::Redirect {
                     to: registry,
                     why: "the target is in a private or local network",
                 };
@@ -221,16 +223,16 @@ impl HttpClient {
                 | rustls::Error::NoCertificatesPresented,
             ) = tls
             {
-                return Reason::Certificate { registry, source };
+                return RegistryErrorReason::Certificate { registry, source };
             }
-            return Reason::Unreachable { registry, source };
+            return RegistryErrorReason::Unreachable { registry, source };
         }
         if source.is_timeout() {
-            return Reason::Stalled {
+            return RegistryErrorReason::Stalled {
                 after: self.deadlines.stall,
             };
         }
-        Reason::Cut { registry, source }
+        RegistryErrorReason::Cut { registry, source }
     }
 }
 

@@ -15,7 +15,7 @@ use crate::registry::http::zone::{NetworkZone, ZoneResolver};
 use crate::registry::http_error::HttpError;
 use crate::registry::limited_map::LimitedMap;
 use crate::registry::names::{NameResolver, SystemResolver};
-use crate::registry::{ClientOptions, Reason, RegistryError};
+use crate::registry::{ClientOptions, RegistryError, RegistryErrorReason};
 
 /// Maximum number of hosts with idle connections. The server determines the size of the buffer of
 /// an idle connection, which can be about 400 KiB.
@@ -127,7 +127,7 @@ impl ConnectionPools {
     }
 
     /// Returns the client for requests to this URL.
-    pub(super) fn client(&self, url: &Url) -> Result<reqwest::Client, Reason> {
+    pub(super) fn client(&self, url: &Url) -> Result<reqwest::Client, RegistryErrorReason> {
         let loopback = is_loopback(url);
         if let Some(own) = self.host_client(url, loopback, NetworkZone::Local)? {
             return Ok(own);
@@ -152,8 +152,8 @@ impl ConnectionPools {
         &self,
         pool: Pool,
         url: &Url,
-        create: impl FnOnce() -> Result<reqwest::Client, Reason>,
-    ) -> Result<reqwest::Client, Reason> {
+        create: impl FnOnce() -> Result<reqwest::Client, RegistryErrorReason>,
+    ) -> Result<reqwest::Client, RegistryErrorReason> {
         let host = authority(url);
         if let Some(client) = lock(&self.pools).client(pool, &host) {
             return Ok(client.clone());
@@ -169,15 +169,15 @@ impl ConnectionPools {
         &self,
         url: &Url,
         from: NetworkZone,
-    ) -> Result<reqwest::Client, Reason> {
+    ) -> Result<reqwest::Client, RegistryErrorReason> {
         let pool = match from {
             NetworkZone::Public => Pool::FromPublic,
             NetworkZone::Private => Pool::FromPrivate,
             NetworkZone::Local => return self.client(url),
         };
-        if let Some(why) = from.refuses(url) {
+        if let Some(why) = from.rejection_reason(url) {
             let to = authority(url);
-            return Err(Reason::Redirect { to, why });
+            return Err(RegistryErrorReason::Redirect { to, why });
         }
         if let Some(own) = self.host_client(url, false, from)? {
             return Ok(own);
@@ -191,7 +191,7 @@ impl ConnectionPools {
         url: &Url,
         loopback: bool,
         reach: NetworkZone,
-    ) -> Result<Option<reqwest::Client>, Reason> {
+    ) -> Result<Option<reqwest::Client>, RegistryErrorReason> {
         if url.scheme() != "https" {
             return Ok(None);
         }
@@ -231,12 +231,12 @@ impl ConnectionPools {
     }
 
     /// Returns a client without trusted certificate authorities, for plain HTTP.
-    fn plain_client(&self) -> Result<reqwest::Client, Reason> {
+    fn plain_client(&self) -> Result<reqwest::Client, RegistryErrorReason> {
         install_provider();
         let builder = self.builder(NetworkZone::Local);
         let builder = builder.no_proxy().tls_certs_only([]);
         let made = builder.build();
-        made.map_err(|error| Reason::Settings(HttpError::from(error).to_string()))
+        made.map_err(|error| RegistryErrorReason::Settings(HttpError::from(error).to_string()))
     }
 
     fn make(
@@ -245,7 +245,7 @@ impl ConnectionPools {
         reach: NetworkZone,
         authorities: &[Certificate],
         identity: Option<&Identity>,
-    ) -> Result<reqwest::Client, Reason> {
+    ) -> Result<reqwest::Client, RegistryErrorReason> {
         install_provider();
         let builder = || {
             let mut builder = self.builder(reach);
@@ -265,12 +265,15 @@ impl ConnectionPools {
             // the configured certificate authorities are trusted.
             .or_else(|_| builder().tls_certs_only(certificates()).build())
             .map_err(|error| {
-                Reason::Settings(format!("invalid certificates: {}", HttpError::from(error)))
+                RegistryErrorReason::Settings(format!(
+                    "invalid certificates: {}",
+                    HttpError::from(error)
+                ))
             })
     }
 
     /// Returns `true` if a client certificate is configured for this host.
-    pub(super) fn shows_certificate(&self, host: &str) -> bool {
+    pub(super) fn has_client_certificate(&self, host: &str) -> bool {
         (self.trust.identity.is_some() && lock(&self.registries).get(host).is_some())
             || matches!(self.trust.of(host), Ok(Some(own)) if own.identity.is_some())
     }

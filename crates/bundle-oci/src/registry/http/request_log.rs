@@ -9,11 +9,11 @@ use tracing::Level;
 use url::Url;
 
 use crate::clock::instant;
-use crate::registry::Reason;
+use crate::registry::RegistryErrorReason;
 
 /// Query parameters whose values are logged. The values of other parameters may be signatures of
 /// storage URLs, or upload states that grant write access.
-const SHOWN: [&str; 8] = [
+const LOGGED_PARAMETERS: [&str; 8] = [
     "artifactType",
     "digest",
     "from",
@@ -37,7 +37,7 @@ impl RequestLog {
         if !tracing::enabled!(Level::DEBUG) {
             return None;
         }
-        let url = shown(request.url());
+        let url = redacted_url(request.url());
         if tracing::enabled!(Level::TRACE) {
             let names = request.headers().iter().filter(|(name, value)| {
                 !value.is_sensitive()
@@ -55,7 +55,7 @@ impl RequestLog {
     }
 
     /// Writes the log line.
-    pub(in crate::registry) fn end(self, outcome: &Result<Response, Reason>) {
+    pub(in crate::registry) fn end(self, outcome: &Result<Response, RegistryErrorReason>) {
         let Self { method, url, begun } = self;
         let milliseconds = instant().duration_since(begun).as_millis();
         match outcome {
@@ -70,7 +70,7 @@ impl RequestLog {
 }
 
 /// Returns the URL without user, password and the values of parameters that may be secret.
-fn shown(url: &Url) -> String {
+fn redacted_url(url: &Url) -> String {
     let mut shown = url.clone();
     // Both calls succeed for URLs with a host.
     let _ = shown.set_username("");
@@ -80,7 +80,7 @@ fn shown(url: &Url) -> String {
     let pairs: Vec<String> = url
         .query_pairs()
         .map(|(name, value)| {
-            let value = if SHOWN.contains(&name.as_ref()) {
+            let value = if LOGGED_PARAMETERS.contains(&name.as_ref()) {
                 value.as_ref()
             } else {
                 "…"
@@ -123,7 +123,7 @@ mod tests {
                 "https://auth.example.com/token?service=s&scope=repository:web:pull&token=…",
             ),
         ] {
-            assert_eq!(shown(&url.parse().unwrap()), expected);
+            assert_eq!(redacted_url(&url.parse().unwrap()), expected);
         }
     }
 }

@@ -9,7 +9,7 @@ use reqwest::{Certificate, Identity};
 use crate::limits::CREDENTIAL_BYTES;
 use crate::registry::bounded_file::read_bounded;
 use crate::registry::http_error::HttpError;
-use crate::registry::{ClientOptions, Reason, RegistryError};
+use crate::registry::{ClientOptions, RegistryError, RegistryErrorReason};
 
 /// Certificates for all registries, and the folders with certificates by host.
 pub(in crate::registry) struct TlsSettings {
@@ -35,7 +35,7 @@ impl TlsSettings {
             trust.add(path).map_err(|why| RegistryError {
                 doing: "read the certificate authorities in",
                 subject: path.display().to_string(),
-                reason: Reason::Settings(why),
+                reason: RegistryErrorReason::Settings(why),
             })?;
         }
         trust.folders.extend(options.host_folders.iter().cloned());
@@ -43,7 +43,7 @@ impl TlsSettings {
             let identity = identity(certificate, key).map_err(|why| RegistryError {
                 doing: "read the client certificate",
                 subject: certificate.display().to_string(),
-                reason: Reason::Settings(why),
+                reason: RegistryErrorReason::Settings(why),
             })?;
             trust.identity = Some(identity);
         }
@@ -79,7 +79,10 @@ impl TlsSettings {
 
     /// Returns the certificates for `host` (with its port) from the first folder that has
     /// certificates for this host.
-    pub(in crate::registry) fn of(&self, host: &str) -> Result<Option<HostCertificates>, Reason> {
+    pub(in crate::registry) fn of(
+        &self,
+        host: &str,
+    ) -> Result<Option<HostCertificates>, RegistryErrorReason> {
         // Hosts come from references and redirects and must not contain path separators.
         if host.contains(['/', '\\']) || host.starts_with('.') {
             return Ok(None);
@@ -88,7 +91,7 @@ impl TlsSettings {
             match entries(&folder) {
                 Ok((files, _)) => {
                     return host_certificates(&files).map(Some).map_err(|why| {
-                        Reason::Settings(format!(
+                        RegistryErrorReason::Settings(format!(
                             "the certificates in `{}` are invalid: {why}",
                             folder.display()
                         ))
@@ -99,7 +102,7 @@ impl TlsSettings {
                         error.kind(),
                         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
                     ) => {}
-                Err(error) => return Err(Reason::Settings(error.to_string())),
+                Err(error) => return Err(RegistryErrorReason::Settings(error.to_string())),
             }
         }
         Ok(None)

@@ -91,8 +91,8 @@ impl NetworkZone {
         }
     }
 
-    /// Returns the network zone of a response: the zone of the IP address in the URL. If the URL has
-    /// a host name, the zone of the peer's IP address.
+    /// Returns the network zone of a response: the zone of the IP address in the URL. If the URL
+    /// has a host name, the zone of the peer's IP address.
     pub(in crate::registry) fn of_response(url: &Url, other_end: Option<SocketAddr>) -> Self {
         Self::of_url(url)
             .or_else(|| other_end.map(|address| Self::of(address.ip())))
@@ -101,7 +101,7 @@ impl NetworkZone {
 
     /// Returns the reason why a registry in this zone must not redirect to that URL; `None` if the
     /// redirect is allowed. Host names are checked when they are resolved.
-    pub(in crate::registry) fn refuses(self, to: &Url) -> Option<&'static str> {
+    pub(in crate::registry) fn rejection_reason(self, to: &Url) -> Option<&'static str> {
         Self::of_url(to)
             .filter(|near| *near > self)
             .map(|near| match near {
@@ -191,20 +191,20 @@ mod tests {
             (NetworkZone::Private, true, false),
             (NetworkZone::Local, false, false),
         ] {
-            assert_eq!(from.refuses(&metadata).is_some(), metadata_refused);
-            assert_eq!(from.refuses(&own).is_some(), metadata_refused);
-            assert_eq!(from.refuses(&inside).is_some(), inside_refused);
-            assert_eq!(from.refuses(&name), None);
+            assert_eq!(from.rejection_reason(&metadata).is_some(), metadata_refused);
+            assert_eq!(from.rejection_reason(&own).is_some(), metadata_refused);
+            assert_eq!(from.rejection_reason(&inside).is_some(), inside_refused);
+            assert_eq!(from.rejection_reason(&name), None);
         }
         // These URLs contain the loopback address in other notations.
         assert!(
             NetworkZone::Public
-                .refuses(&url("http://2130706433/"))
+                .rejection_reason(&url("http://2130706433/"))
                 .is_some()
         );
         assert!(
             NetworkZone::Public
-                .refuses(&url("http://0x7f.1/"))
+                .rejection_reason(&url("http://0x7f.1/"))
                 .is_some()
         );
         let registry = url("https://registry.example.com/v2/");

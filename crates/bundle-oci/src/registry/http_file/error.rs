@@ -6,7 +6,7 @@ use std::time::Duration;
 use reqwest::StatusCode;
 
 use crate::limits::format_size;
-use crate::registry::Reason;
+use crate::registry::RegistryErrorReason;
 use crate::registry::error::seconds;
 use crate::registry::http_error::HttpError;
 use crate::transfer::archive_file::{self, ArchiveFileError, StoreError};
@@ -50,16 +50,16 @@ pub enum HttpFileReason {
     },
     /// The rate is below the minimum.
     #[error(
-        "the server is too slow: it sent {came} bytes within {}, and the minimum is {slowest} bytes per second",
+        "the server is too slow: it sent {received_bytes} bytes within {}, and the minimum is {min_rate} bytes per second",
         seconds(.window)
     )]
     TooSlow {
         /// Bytes that arrived.
-        came: u64,
+        received_bytes: u64,
         /// Time over which the rate was measured.
         window: Duration,
         /// Minimum rate, in bytes per second.
-        slowest: u64,
+        min_rate: u64,
     },
     /// TLS handshake failed: the server's certificate is not trusted.
     #[error("the certificate of {host} is not trusted ({source})")]
@@ -173,35 +173,35 @@ impl From<ArchiveFileError> for HttpFileReason {
     }
 }
 
-impl From<Reason> for HttpFileReason {
-    fn from(reason: Reason) -> Self {
+impl From<RegistryErrorReason> for HttpFileReason {
+    fn from(reason: RegistryErrorReason) -> Self {
         match reason {
-            Reason::Unreachable { registry, source } => Self::Unreachable {
+            RegistryErrorReason::Unreachable { registry, source } => Self::Unreachable {
                 host: registry,
                 source,
             },
-            Reason::Cut { registry, source } => Self::Cut {
+            RegistryErrorReason::Cut { registry, source } => Self::Cut {
                 host: registry,
                 source,
             },
-            Reason::Certificate { registry, source } => Self::Certificate {
+            RegistryErrorReason::Certificate { registry, source } => Self::Certificate {
                 host: registry,
                 source,
             },
-            Reason::ClientCertificate { registry, .. } => {
+            RegistryErrorReason::ClientCertificate { registry, .. } => {
                 Self::ClientCertificate { host: registry }
             }
-            Reason::Stalled { after } => Self::Stalled { after },
-            Reason::TooSlow {
-                came,
+            RegistryErrorReason::Stalled { after } => Self::Stalled { after },
+            RegistryErrorReason::TooSlow {
+                received_bytes,
                 window,
-                slowest,
+                min_rate,
             } => Self::TooSlow {
-                came,
+                received_bytes,
                 window,
-                slowest,
+                min_rate,
             },
-            Reason::Redirect { to, why } => Self::Redirect { to, why },
+            RegistryErrorReason::Redirect { to, why } => Self::Redirect { to, why },
             other => Self::Settings(other.to_string()),
         }
     }

@@ -21,7 +21,7 @@ use crate::registry::auth::token::secret;
 use crate::registry::http::pools::authority;
 use crate::registry::http::zone::NetworkZone;
 use crate::registry::transport::redirect_target;
-use crate::registry::{Client, Login, Reason};
+use crate::registry::{Client, Login, RegistryErrorReason};
 use crate::transfer::archive_file::{self, StoredBytes};
 use crate::transfer::rate::RateWindow;
 use crate::unpack::FileSink;
@@ -234,7 +234,9 @@ impl Client {
             }
             let sent = self.http.send_from(get, from).await;
             let response = sent.map_err(|reason| match reason {
-                Reason::Redirect { to, why } if hop == 0 => HttpFileReason::Address { to, why },
+                RegistryErrorReason::Redirect { to, why } if hop == 0 => {
+                    HttpFileReason::Address { to, why }
+                }
                 reason => reason.into(),
             })?;
             let status = response.status();
@@ -301,7 +303,7 @@ impl FileDownload {
         let waited = runtime_instant().duration_since(before);
         let minimum = self.client.deadlines.minimum_rate();
         let rated = self.rate.add(waited, self.received, minimum);
-        rated.map_err(Reason::from)?;
+        rated.map_err(RegistryErrorReason::from)?;
         Ok(Some(piece))
     }
 }

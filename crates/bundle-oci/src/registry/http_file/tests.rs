@@ -186,7 +186,7 @@ async fn rejects_a_rate_below_the_minimum() {
     let server = FileServer::start().await.unwrap();
     server.respond("/a", FileResponse::Endless);
     let client = client(Deadlines {
-        slowest: u64::MAX,
+        min_rate: u64::MAX,
         window: Duration::from_millis(1),
         ..Deadlines::default()
     });

@@ -12,11 +12,11 @@ use crate::blob::Blob;
 use crate::limits::{MANIFEST_BYTES, REFERRERS, SIGNATURE_BYTES};
 use crate::manifest::{Descriptor, Manifest, ManifestDocument, RawManifest};
 use crate::media;
-use crate::registry::manifests::referrers::AT_ONCE;
+use crate::registry::manifests::referrers::MAX_CONCURRENT_REQUESTS;
 use crate::registry::manifests::signature_budget::{SignatureLocation, SignatureSlot};
 use crate::registry::manifests::tag_conflict::{MAX_WRITES, wait_after_write};
 use crate::registry::transport::RegistryRequest;
-use crate::registry::{Client, Reason, RegistryError, Repository, SignatureStored};
+use crate::registry::{Client, RegistryError, RegistryErrorReason, Repository, SignatureStored};
 
 /// Suffixes of cosign 2's tags: [`SIGNATURES`] for signatures, and [`ATTESTATIONS`] for
 /// attestations.
@@ -30,7 +30,7 @@ impl Client {
         &self,
         repository: &Repository,
         subject: &Digest,
-    ) -> Result<[SignatureLocation; 2], Reason> {
+    ) -> Result<[SignatureLocation; 2], RegistryErrorReason> {
         let (signatures, attestations) = futures::try_join!(
             self.cosign_manifest(repository, subject, SIGNATURES),
             self.cosign_manifest(repository, subject, ATTESTATIONS),
@@ -57,7 +57,7 @@ impl Client {
         let origin = self.origin();
         self.run("sign", pinned, self.deadlines.call, async {
             if payload.len() as u64 > SIGNATURE_BYTES {
-                return Err(Reason::TooLarge {
+                return Err(RegistryErrorReason::TooLarge {
                     what: "the signature".to_owned(),
                     limit: SIGNATURE_BYTES,
                 });
@@ -80,7 +80,7 @@ impl Client {
         repository: &Repository,
         subject: &Digest,
         layer: &Descriptor,
-    ) -> Result<SignatureStored, Reason> {
+    ) -> Result<SignatureStored, RegistryErrorReason> {
         let tag = legacy_tag(subject, SIGNATURES);
         for attempt in 0..=MAX_WRITES {
             let there = self
@@ -99,7 +99,7 @@ impl Client {
                 .map(|manifest| (manifest.layers, manifest.annotations))
                 .unwrap_or_default();
             if layers.len() >= REFERRERS {
-                return Err(Reason::TooMany {
+                return Err(RegistryErrorReason::TooMany {
                     what: format!("signatures under {tag}"),
                     limit: REFERRERS,
                 });
@@ -109,11 +109,11 @@ impl Client {
             self.put_blob(repository, &config, None).await?;
             let mut document = ManifestDocument::new(config.descriptor.clone(), layers);
             document.annotations = annotations;
-            let manifest = RawManifest::from(&Manifest::written(&document));
+            let manifest = RawManifest::from(&Manifest::from_document(&document));
             self.put_manifest(repository, &tag, &manifest).await?;
             wait_after_write(&manifest.digest, attempt).await;
         }
-        Err(Reason::SignatureLost { tag })
+        Err(RegistryErrorReason::SignatureLost { tag })
     }
 
     /// Returns the image under the tag, or `None` if the tag does not exist.
@@ -122,13 +122,13 @@ impl Client {
         repository: &Repository,
         subject: &Digest,
         kind: &str,
-    ) -> Result<Option<Manifest>, Reason> {
+    ) -> Result<Option<Manifest>, RegistryErrorReason> {
         let tag = legacy_tag(subject, kind);
         let ask = RegistryRequest::get(repository, format!("manifests/{tag}"))
             .accepting(media::ACCEPT_MANIFEST);
         let response = match self.send(&ask).await {
             Ok(response) => response,
-            Err(Reason::NotFound) => return Ok(None),
+            Err(RegistryErrorReason::NotFound) => return Ok(None),
             Err(reason) => return Err(reason),
         };
         let media_type = crate::registry::manifests::read::media_type(&response);
@@ -144,7 +144,7 @@ impl Client {
         Manifest::parse(body, Some(&media_type))
             .map(Some)
             .map_err(|why| {
-                Reason::Malformed(format!(
+                RegistryErrorReason::Malformed(format!(
                     "the manifest under the `.{kind}` tag is invalid: {why}"
                 ))
             })
@@ -155,7 +155,7 @@ impl Client {
         &self,
         repository: &Repository,
         slots: Vec<SignatureSlot>,
-    ) -> Result<Vec<RawSignature>, Reason> {
+    ) -> Result<Vec<RawSignature>, RegistryErrorReason> {
         stream::iter(slots)
             .map(|slot| async move {
                 match slot {
@@ -163,7 +163,7 @@ impl Client {
                     SignatureSlot::Skipped(signature) => Ok(signature),
                 }
             })
-            .buffered(AT_ONCE)
+            .buffered(MAX_CONCURRENT_REQUESTS)
             .try_collect()
             .await
     }
@@ -172,7 +172,7 @@ impl Client {
         &self,
         repository: &Repository,
         layer: Descriptor,
-    ) -> Result<RawSignature, Reason> {
+    ) -> Result<RawSignature, RegistryErrorReason> {
         let bytes = self
             .get_blob(repository, &layer, SIGNATURE_BYTES, "a signature")
             .await?;

@@ -9,7 +9,7 @@ use crate::manifest::{Descriptor, RawManifest};
 use crate::media;
 use crate::registry::manifests::read::{declared_digest, expect_manifest};
 use crate::registry::transport::{RegistryRequest, RequestTarget};
-use crate::registry::{Client, Reason, RegistryError, Repository};
+use crate::registry::{Client, RegistryError, RegistryErrorReason, Repository};
 
 /// Result of a written manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,7 +120,9 @@ impl Client {
                     .body(response, MANIFEST_BYTES, "the list of tags", &*self.memory)
                     .await?;
                 let page: Tags = json::read(&body).map_err(|error| {
-                    Reason::Malformed(format!("the list of tags cannot be read: {error}"))
+                    RegistryErrorReason::Malformed(format!(
+                        "the list of tags cannot be read: {error}"
+                    ))
                 })?;
                 all.extend(page.tags.unwrap_or_default());
                 match next {
@@ -129,7 +131,7 @@ impl Client {
                     _ => break,
                 }
             }
-            Err(Reason::TooMany {
+            Err(RegistryErrorReason::TooMany {
                 what: "tags of the repository".to_owned(),
                 limit: TAGS,
             })
@@ -142,14 +144,14 @@ impl Client {
         repository: &Repository,
         digest: &Digest,
         push: bool,
-    ) -> Result<bool, Reason> {
+    ) -> Result<bool, RegistryErrorReason> {
         let ask = RegistryRequest {
             push,
             ..RegistryRequest::head(repository, format!("blobs/{digest}"))
         };
         match self.send(&ask).await {
             Ok(_) => Ok(true),
-            Err(Reason::NotFound) => Ok(false),
+            Err(RegistryErrorReason::NotFound) => Ok(false),
             Err(reason) => Err(reason),
         }
     }
@@ -158,9 +160,9 @@ impl Client {
         &self,
         repository: &Repository,
         name: &str,
-    ) -> Result<RawManifest, Reason> {
+    ) -> Result<RawManifest, RegistryErrorReason> {
         let read = self.get_raw_within(repository, name, MANIFEST_BYTES);
-        read.await?.ok_or_else(|| Reason::TooLarge {
+        read.await?.ok_or_else(|| RegistryErrorReason::TooLarge {
             what: "the manifest".to_owned(),
             limit: MANIFEST_BYTES,
         })
@@ -173,7 +175,7 @@ impl Client {
         repository: &Repository,
         name: &str,
         limit: u64,
-    ) -> Result<Option<RawManifest>, Reason> {
+    ) -> Result<Option<RawManifest>, RegistryErrorReason> {
         let ask = RegistryRequest::get(repository, format!("manifests/{name}"))
             .accepting(media::ACCEPT_MANIFEST);
         let response = self.send(&ask).await?;
@@ -190,12 +192,14 @@ impl Client {
             .await
         {
             Ok(bytes) => bytes,
-            Err(Reason::TooLarge { .. }) => return Ok(None),
+            Err(RegistryErrorReason::TooLarge { .. }) => return Ok(None),
             Err(reason) => return Err(reason),
         };
         let found = Digest::of(&bytes);
         match expected {
-            Some(expected) if expected != found => Err(Reason::DigestMismatch { expected, found }),
+            Some(expected) if expected != found => {
+                Err(RegistryErrorReason::DigestMismatch { expected, found })
+            }
             _ => Ok(Some(RawManifest {
                 digest: found,
                 media_type,
@@ -211,16 +215,16 @@ impl Client {
         repository: &Repository,
         name: &str,
         manifest: &RawManifest,
-    ) -> Result<ManifestStored, Reason> {
+    ) -> Result<ManifestStored, RegistryErrorReason> {
         if manifest.bytes.len() as u64 > MANIFEST_BYTES {
-            return Err(Reason::TooLarge {
+            return Err(RegistryErrorReason::TooLarge {
                 what: "the manifest".to_owned(),
                 limit: MANIFEST_BYTES,
             });
         }
-        let parsed = manifest
-            .parse()
-            .map_err(|why| Reason::Malformed(format!("the manifest is invalid: {why}")))?;
+        let parsed = manifest.parse().map_err(|why| {
+            RegistryErrorReason::Malformed(format!("the manifest is invalid: {why}"))
+        })?;
         let ask = RegistryRequest {
             method: Method::PUT,
             content: Some((&manifest.media_type, manifest.bytes.clone())),
@@ -230,7 +234,7 @@ impl Client {
         if let Some(found) = declared_digest(&response)?
             && found != manifest.digest
         {
-            return Err(Reason::DigestMismatch {
+            return Err(RegistryErrorReason::DigestMismatch {
                 expected: manifest.digest.clone(),
                 found,
             });

@@ -11,7 +11,7 @@ use crate::manifest::{Descriptor, Manifest, RawManifest};
 use crate::media;
 use crate::registry::memory::reserve;
 use crate::registry::transport::RegistryRequest;
-use crate::registry::{Client, Reason, RegistryError, Repository};
+use crate::registry::{Client, RegistryError, RegistryErrorReason, Repository};
 
 /// Header with the digest of a manifest.
 const CONTENT_DIGEST: &str = "docker-content-digest";
@@ -27,7 +27,7 @@ impl Client {
         self.run("resolve", reference, self.deadlines.call, async {
             match self.head_manifest(&reference.into(), tag).await? {
                 Some(digest) => Ok(digest),
-                None => Err(Reason::NotFound),
+                None => Err(RegistryErrorReason::NotFound),
             }
         })
         .await
@@ -46,12 +46,12 @@ impl Client {
         &self,
         repository: &Repository,
         name: &str,
-    ) -> Result<Option<Digest>, Reason> {
+    ) -> Result<Option<Digest>, RegistryErrorReason> {
         let path = format!("manifests/{name}");
         let ask = RegistryRequest::head(repository, path.clone()).accepting(media::ACCEPT_MANIFEST);
         let response = match self.send(&ask).await {
             Ok(response) => response,
-            Err(Reason::NotFound) => return Ok(None),
+            Err(RegistryErrorReason::NotFound) => return Ok(None),
             Err(reason) => return Err(reason),
         };
         expect_manifest(&response)?;
@@ -73,7 +73,7 @@ impl Client {
         &self,
         repository: &Repository,
         digest: &Digest,
-    ) -> Result<Manifest, Reason> {
+    ) -> Result<Manifest, RegistryErrorReason> {
         single(self.get_raw(repository, digest.as_str()).await?)
     }
 
@@ -83,7 +83,7 @@ impl Client {
         repository: &Repository,
         digest: &Digest,
         limit: u64,
-    ) -> Result<Option<Manifest>, Reason> {
+    ) -> Result<Option<Manifest>, RegistryErrorReason> {
         let raw = self.get_raw_within(repository, digest.as_str(), limit);
         raw.await?.map(single).transpose()
     }
@@ -95,9 +95,9 @@ impl Client {
         blob: &Descriptor,
         limit: u64,
         what: &str,
-    ) -> Result<Bytes, Reason> {
+    ) -> Result<Bytes, RegistryErrorReason> {
         if blob.size > limit {
-            return Err(Reason::TooLarge {
+            return Err(RegistryErrorReason::TooLarge {
                 what: what.to_owned(),
                 limit,
             });
@@ -113,15 +113,15 @@ impl Client {
 }
 
 /// Returns the manifest of a single image, or an error for an index.
-fn single(raw: RawManifest) -> Result<Manifest, Reason> {
+fn single(raw: RawManifest) -> Result<Manifest, RegistryErrorReason> {
     if media::is_index(&raw.media_type) {
-        return Err(Reason::WrongMediaType {
+        return Err(RegistryErrorReason::WrongMediaType {
             found: "an index of several images".to_owned(),
             wanted: "one image manifest",
         });
     }
     Manifest::parse(raw.bytes, Some(&raw.media_type))
-        .map_err(|why| Reason::Malformed(format!("the manifest is invalid: {why}")))
+        .map_err(|why| RegistryErrorReason::Malformed(format!("the manifest is invalid: {why}")))
 }
 
 /// Returns the media type of a response, without parameters.
@@ -136,12 +136,14 @@ pub(in crate::registry) fn media_type(response: &Response) -> String {
 
 /// Returns the media type of the response if it is the media type of a manifest or an index.
 /// Otherwise returns an error.
-pub(in crate::registry) fn expect_manifest(response: &Response) -> Result<String, Reason> {
+pub(in crate::registry) fn expect_manifest(
+    response: &Response,
+) -> Result<String, RegistryErrorReason> {
     let media_type = media_type(response);
     if media::is_manifest(&media_type) || media::is_index(&media_type) {
         return Ok(media_type);
     }
-    Err(Reason::WrongMediaType {
+    Err(RegistryErrorReason::WrongMediaType {
         found: if media_type.is_empty() {
             "content without a media type".to_owned()
         } else {
@@ -151,12 +153,14 @@ pub(in crate::registry) fn expect_manifest(response: &Response) -> Result<String
     })
 }
 
-pub(in crate::registry) fn declared_digest(response: &Response) -> Result<Option<Digest>, Reason> {
+pub(in crate::registry) fn declared_digest(
+    response: &Response,
+) -> Result<Option<Digest>, RegistryErrorReason> {
     let Some(value) = response.headers().get(CONTENT_DIGEST) else {
         return Ok(None);
     };
     let digest = value.to_str().ok().and_then(|text| text.parse().ok());
-    digest
-        .map(Some)
-        .ok_or_else(|| Reason::Malformed("the registry's digest header is not a digest".to_owned()))
+    digest.map(Some).ok_or_else(|| {
+        RegistryErrorReason::Malformed("the registry's digest header is not a digest".to_owned())
+    })
 }

@@ -10,7 +10,7 @@ use url::Url;
 
 use crate::manifest::{Descriptor, RawIndex};
 use crate::media;
-use crate::registry::Reason;
+use crate::registry::RegistryErrorReason;
 use crate::registry::auth::challenge::next_page;
 use crate::registry::manifests::read::media_type;
 
@@ -24,14 +24,14 @@ pub(super) const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
 pub(super) struct ReferrerList {
     pub(super) entries: Vec<Descriptor>,
     /// `true` if the whole list was read.
-    pub(super) ended: bool,
+    pub(super) is_complete: bool,
 }
 
 impl Default for ReferrerList {
     fn default() -> Self {
         Self {
             entries: Vec::new(),
-            ended: true,
+            is_complete: true,
         }
     }
 }
@@ -42,15 +42,15 @@ impl Default for ReferrerList {
 /// Some registries parse the last part of the path as a tag or digest (400, 405). After any other
 /// response the referrers are unknown. With 401 and 403, the caller has no permission to read the
 /// referrers. After 429, 5xx or a timeout, the referrers may be available later.
-pub(super) fn is_absent(reason: &Reason) -> bool {
+pub(super) fn has_no_referrers_api(reason: &RegistryErrorReason) -> bool {
     matches!(
         reason,
-        Reason::NotFound
-            | Reason::Refused {
+        RegistryErrorReason::NotFound
+            | RegistryErrorReason::Refused {
                 status: 400 | 405 | 406,
                 ..
             }
-            | Reason::Busy { status: 501, .. }
+            | RegistryErrorReason::Busy { status: 501, .. }
     )
 }
 
@@ -58,24 +58,24 @@ pub(super) fn is_absent(reason: &Reason) -> bool {
 /// web page for every unknown path. A proxy returns its login page for every request. This case is
 /// detected later: the proxy also returns its login page for the fallback tag, where a web page is
 /// an error.
-pub(super) fn is_page(response: &reqwest::Response) -> bool {
+pub(super) fn is_web_page(response: &reqwest::Response) -> bool {
     media_type(response) == "text/html"
 }
 
-pub(super) fn expect_list(response: &reqwest::Response) -> Result<(), Reason> {
+pub(super) fn expect_list(response: &reqwest::Response) -> Result<(), RegistryErrorReason> {
     let found = media_type(response);
     if media::is_index(&found) || found == "application/json" {
         return Ok(());
     }
-    Err(Reason::WrongMediaType {
+    Err(RegistryErrorReason::WrongMediaType {
         found,
         wanted: "a list of referrers",
     })
 }
 
-pub(super) fn read_list(body: &[u8]) -> Result<RawIndex, Reason> {
+pub(super) fn read_list(body: &[u8]) -> Result<RawIndex, RegistryErrorReason> {
     json::read(body).map_err(|error| {
-        Reason::Malformed(format!("the list of referrers is not an index: {error}"))
+        RegistryErrorReason::Malformed(format!("the list of referrers is not an index: {error}"))
     })
 }
 
@@ -125,7 +125,9 @@ pub(super) fn fallback_tag(subject: &Digest) -> String {
 }
 
 /// Returns the URL of the next page, which must be on the same registry.
-pub(in crate::registry) fn next_url(response: &reqwest::Response) -> Result<Option<Url>, Reason> {
+pub(in crate::registry) fn next_url(
+    response: &reqwest::Response,
+) -> Result<Option<Url>, RegistryErrorReason> {
     let Some(target) = response
         .headers()
         .get(LINK)
@@ -134,14 +136,13 @@ pub(in crate::registry) fn next_url(response: &reqwest::Response) -> Result<Opti
     else {
         return Ok(None);
     };
-    let next = response
-        .url()
-        .join(target)
-        .map_err(|_| Reason::Malformed("the next page of a list has an invalid URL".to_owned()))?;
+    let next = response.url().join(target).map_err(|_| {
+        RegistryErrorReason::Malformed("the next page of a list has an invalid URL".to_owned())
+    })?;
     if next.origin() == response.url().origin() {
         Ok(Some(next))
     } else {
-        Err(Reason::Redirect {
+        Err(RegistryErrorReason::Redirect {
             to: crate::registry::http::pools::authority(&next),
             why: "the next page of a list is on another host",
         })

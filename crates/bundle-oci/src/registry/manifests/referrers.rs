@@ -15,18 +15,18 @@ use crate::manifest::{Descriptor, Manifest, ManifestDocument, RawIndex, RawManif
 use crate::media;
 use crate::registry::manifests::read::media_type;
 use crate::registry::manifests::referrer_list::{
-    PREDICATE, ReferrerList, SIGNED, expect_list, fallback_tag, interleave, is_absent, is_page,
-    next_url, read_list, read_priority,
+    PREDICATE, ReferrerList, SIGNED, expect_list, fallback_tag, has_no_referrers_api, interleave,
+    is_web_page, next_url, read_list, read_priority,
 };
 use crate::registry::manifests::signature_budget::{SignatureBudget, SignatureSlot, share};
 use crate::registry::manifests::tag_conflict::{MAX_WRITES, wait_after_write};
 use crate::registry::transport::{RegistryRequest, RequestTarget};
-use crate::registry::{Client, Reason, RegistryError, Repository};
+use crate::registry::{Client, RegistryError, RegistryErrorReason, Repository};
 
 /// Maximum number of concurrent requests while referrers or layers are read.
-pub(in crate::registry) const AT_ONCE: usize = 8;
+pub(in crate::registry) const MAX_CONCURRENT_REQUESTS: usize = 8;
 /// Maximum number of entries that are listed. Entries beyond the read limit are only counted.
-const LISTED: usize = 10_000;
+const MAX_LISTED_REFERRERS: usize = 10_000;
 
 /// Annotation with which cosign marks bundles of DSSE envelopes.
 const CONTENT: (&str, &str) = ("dev.sigstore.bundle.content", "dsse-envelope");
@@ -67,13 +67,13 @@ impl Client {
             Box::pin(async move {
                 let subject = pinned.digest();
                 let (listed, [signatures, attestations]) = futures::try_join!(
-                    self.list_all(repository, subject, LISTED),
+                    self.list_all(repository, subject, MAX_LISTED_REFERRERS),
                     self.cosign_locations(repository, subject),
                 )?;
                 let mut budget = SignatureBudget::new();
                 // If the list is incomplete, the number of further entries is unknown. At least one
                 // entry is counted.
-                budget.add_beyond(usize::from(!listed.ended));
+                budget.add_beyond(usize::from(!listed.is_complete));
                 let mut listed = listed.entries;
                 // Not all entries may be read, so likely signatures are sorted first. The sort is
                 // stable.
@@ -83,7 +83,7 @@ impl Client {
                 let mut manifests = std::pin::pin!(
                     stream::iter(listed.into_iter().take(REFERRERS))
                         .map(|entry| self.referrer(repository, subject, entry))
-                        .buffered(AT_ONCE)
+                        .buffered(MAX_CONCURRENT_REQUESTS)
                 );
                 // Handles the manifests in order and one at a time. The layers of a manifest that
                 // exceed the budget are dropped before the next manifest is handled.
@@ -101,7 +101,7 @@ impl Client {
                 }
                 let (slots, rest) = share([budget.into_location(slots), signatures, attestations]);
                 let mut found = self.layers(repository, slots).await?;
-                found.extend(rest.rest());
+                found.extend(rest.skipped_signatures());
                 Ok(found)
             }),
         )
@@ -130,7 +130,7 @@ impl Client {
         let origin = self.origin();
         self.run("sign", pinned, self.deadlines.call, async {
             if bundle.len() as u64 > SIGNATURE_BYTES {
-                return Err(Reason::TooLarge {
+                return Err(RegistryErrorReason::TooLarge {
                     what: "the signature".to_owned(),
                     limit: SIGNATURE_BYTES,
                 });
@@ -162,10 +162,10 @@ impl Client {
         &self,
         repository: &Repository,
         subject: &Digest,
-    ) -> Result<Vec<Descriptor>, Reason> {
+    ) -> Result<Vec<Descriptor>, RegistryErrorReason> {
         let listed = self.list_all(repository, subject, REFERRERS).await?;
-        if !listed.ended || listed.entries.len() > REFERRERS {
-            return Err(Reason::TooMany {
+        if !listed.is_complete || listed.entries.len() > REFERRERS {
+            return Err(RegistryErrorReason::TooMany {
                 what: format!("referrers of {subject}"),
                 limit: REFERRERS,
             });
@@ -181,7 +181,7 @@ impl Client {
         repository: &Repository,
         subject: &Digest,
         most: usize,
-    ) -> Result<ReferrerList, Reason> {
+    ) -> Result<ReferrerList, RegistryErrorReason> {
         let (api, list) = futures::try_join!(
             self.list_from_api(repository, subject, most),
             self.list_from_tag(repository, subject),
@@ -193,14 +193,14 @@ impl Client {
     }
 
     /// Returns the list of the referrers API. `None` if the registry has no referrers API. For a
-    /// missing API, the distribution specification requires status 404. [`is_absent`] and
-    /// [`is_page`] recognize the responses of real registries.
+    /// missing API, the distribution specification requires status 404. [`has_no_referrers_api`]
+    /// and [`is_web_page`] recognize the responses of real registries.
     async fn list_from_api(
         &self,
         repository: &Repository,
         subject: &Digest,
         most: usize,
-    ) -> Result<Option<ReferrerList>, Reason> {
+    ) -> Result<Option<ReferrerList>, RegistryErrorReason> {
         let mut listed = ReferrerList::default();
         let mut memory_left = SIGNATURES_BYTES;
         let mut target = RequestTarget::Path(format!("referrers/{subject}"));
@@ -211,10 +211,10 @@ impl Client {
             };
             let response = match self.send(&ask).await {
                 Ok(response) => response,
-                Err(reason) if page == 0 && is_absent(&reason) => return Ok(None),
+                Err(reason) if page == 0 && has_no_referrers_api(&reason) => return Ok(None),
                 Err(reason) => return Err(reason),
             };
-            if page == 0 && is_page(&response) {
+            if page == 0 && is_web_page(&response) {
                 return Ok(None);
             }
             let next = next_url(&response)?;
@@ -235,7 +235,7 @@ impl Client {
                 Some(next) => target = RequestTarget::Url(next),
             }
         }
-        listed.ended = false;
+        listed.is_complete = false;
         Ok(Some(listed))
     }
 
@@ -244,12 +244,12 @@ impl Client {
         &self,
         repository: &Repository,
         subject: &Digest,
-    ) -> Result<Option<RawIndex>, Reason> {
+    ) -> Result<Option<RawIndex>, RegistryErrorReason> {
         let ask = RegistryRequest::get(repository, format!("manifests/{}", fallback_tag(subject)))
             .accepting(media::INDEX);
         let response = match self.send(&ask).await {
             Ok(response) => response,
-            Err(Reason::NotFound) => return Ok(None),
+            Err(RegistryErrorReason::NotFound) => return Ok(None),
             Err(reason) => return Err(reason),
         };
         let expected = expect_list(&response);
@@ -267,7 +267,7 @@ impl Client {
         read_list(&body).map(Some)
     }
 
-    async fn list_body(&self, response: reqwest::Response) -> Result<Bytes, Reason> {
+    async fn list_body(&self, response: reqwest::Response) -> Result<Bytes, RegistryErrorReason> {
         self.http
             .body(
                 response,
@@ -285,7 +285,7 @@ impl Client {
         repository: &Repository,
         subject: &Digest,
         entry: Descriptor,
-    ) -> Result<ReferrerContent, Reason> {
+    ) -> Result<ReferrerContent, RegistryErrorReason> {
         if media::is_index(&entry.media_type) {
             return Ok(ReferrerContent::Layers(Vec::new()));
         }
@@ -300,7 +300,7 @@ impl Client {
                 ));
             }
             // The referrer was deleted after the list was written.
-            Err(Reason::NotFound) => return Ok(ReferrerContent::Layers(Vec::new())),
+            Err(RegistryErrorReason::NotFound) => return Ok(ReferrerContent::Layers(Vec::new())),
             Err(reason) => return Err(reason),
         };
         let about_us = manifest
@@ -326,10 +326,10 @@ impl Client {
         repository: &Repository,
         subject: &Digest,
         referrer: &Descriptor,
-    ) -> Result<String, Reason> {
+    ) -> Result<String, RegistryErrorReason> {
         let tag = fallback_tag(subject);
-        let entry =
-            serde_json::to_value(referrer).map_err(|error| Reason::Malformed(error.to_string()))?;
+        let entry = serde_json::to_value(referrer)
+            .map_err(|error| RegistryErrorReason::Malformed(error.to_string()))?;
         for attempt in 0..=MAX_WRITES {
             let mut index = self
                 .list_from_tag(repository, subject)
@@ -350,7 +350,7 @@ impl Client {
             self.send(&ask).await?;
             wait_after_write(&referrer.digest, attempt).await;
         }
-        Err(Reason::SignatureLost { tag })
+        Err(RegistryErrorReason::SignatureLost { tag })
     }
 }
 
@@ -362,5 +362,5 @@ fn referrer_of(subject: Descriptor, predicate_type: &str, config: &Blob, layer: 
     document.annotations = [CONTENT, (PREDICATE, predicate_type)]
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
         .into();
-    Manifest::written(&document)
+    Manifest::from_document(&document)
 }

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use bundle_core::policy::{RawSignature, Unread};
+use bundle_core::policy::{NotReadReason, RawSignature};
 
 use crate::limits::{REFERRERS, SIGNATURE_BYTES, SIGNATURES_BYTES};
 use crate::manifest::Descriptor;
@@ -22,7 +22,7 @@ pub(in crate::registry) struct SignatureBudget {
     signatures: usize,
     bytes: u64,
     /// Number of signatures above the maximum number. These signatures are only counted.
-    beyond: usize,
+    only_counted: usize,
 }
 
 /// A signature to read, or the reason why the signature is skipped.
@@ -96,7 +96,7 @@ impl SignatureBudget {
         Self {
             signatures: REFERRERS,
             bytes: SIGNATURES_BYTES,
-            beyond: 0,
+            only_counted: 0,
         }
     }
 
@@ -116,9 +116,11 @@ impl SignatureBudget {
                 self.bytes = left;
                 Some(SignatureSlot::ToRead(layer))
             }
-            None => Some(SignatureSlot::Skipped(skipped(Unread::Crowded {
-                limit: SIGNATURES_BYTES,
-            }))),
+            None => Some(SignatureSlot::Skipped(skipped(
+                NotReadReason::TotalSizeLimit {
+                    limit: SIGNATURES_BYTES,
+                },
+            ))),
         }
     }
 
@@ -129,7 +131,7 @@ impl SignatureBudget {
         bytes: u64,
         limit: u64,
     ) -> Option<SignatureSlot> {
-        self.skip(skipped(Unread::TooLarge { bytes, limit }))
+        self.skip(skipped(NotReadReason::TooLarge { bytes, limit }))
     }
 
     /// Records a skipped signature. Returns `None` if the signature is only counted.
@@ -155,27 +157,29 @@ impl SignatureBudget {
     pub(in crate::registry) fn into_location(self, slots: Vec<SignatureSlot>) -> SignatureLocation {
         SignatureLocation {
             slots,
-            beyond: self.beyond,
+            beyond: self.only_counted,
         }
     }
 
     /// Adds to the number of signatures that are only counted.
     pub(in crate::registry) fn add_beyond(&mut self, count: usize) {
-        self.beyond = self.beyond.saturating_add(count);
+        self.only_counted = self.only_counted.saturating_add(count);
     }
 
     /// Returns one skipped signature for each signature that was only counted, up to a limit.
-    pub(in crate::registry) fn rest(&self) -> impl Iterator<Item = RawSignature> + use<> {
+    pub(in crate::registry) fn skipped_signatures(
+        &self,
+    ) -> impl Iterator<Item = RawSignature> + use<> {
         let limit = REFERRERS;
         std::iter::repeat_n(
-            skipped(Unread::Beyond { limit }),
-            self.beyond.min(MAX_LISTED),
+            skipped(NotReadReason::CountLimit { limit }),
+            self.only_counted.min(MAX_LISTED),
         )
     }
 }
 
 /// Returns a skipped signature.
-fn skipped(why: Unread) -> RawSignature {
+fn skipped(why: NotReadReason) -> RawSignature {
     RawSignature {
         bytes: Vec::new(),
         artifact_type: String::new(),
@@ -211,7 +215,7 @@ mod tests {
     fn unused_share_is_available_to_other_places() {
         let (slots, budget) = share([layers(300, 1), layers(3, 2), SignatureLocation::default()]);
         assert_eq!((read_of(&slots, 1), read_of(&slots, 2)), (253, 3));
-        assert_eq!(budget.beyond, 47);
+        assert_eq!(budget.only_counted, 47);
         // The result is in the order of the locations, not in the order in which signatures were
         // selected.
         assert!(matches!(&slots[252], SignatureSlot::ToRead(layer) if layer.size == 1));

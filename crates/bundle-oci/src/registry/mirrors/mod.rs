@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::limited_map::LimitedMap;
-use super::{Reason, RegistryError, Repository};
+use super::{RegistryError, RegistryErrorReason, Repository};
 use crate::clock::instant;
 
 /// Time for which a mirror that failed is not used.
@@ -79,7 +79,7 @@ impl Mirrors {
             for rule in file::read(path).map_err(|why| RegistryError {
                 doing: "read the configuration of registries in",
                 subject: path.display().to_string(),
-                reason: Reason::Settings(why),
+                reason: RegistryErrorReason::Settings(why),
             })? {
                 rules.retain(|known| known.prefix != rule.prefix);
                 rules.push(rule);
@@ -124,7 +124,7 @@ impl Mirrors {
         &self,
         repository: &Repository,
         wanted: &AccessKind,
-    ) -> Result<Vec<Repository>, Reason> {
+    ) -> Result<Vec<Repository>, RegistryErrorReason> {
         let name = repository.to_string();
         let Some((rule, rest)) = self
             .rules
@@ -135,7 +135,7 @@ impl Mirrors {
             return Ok(vec![repository.clone()]);
         };
         if rule.blocked {
-            return Err(Reason::Blocked {
+            return Err(RegistryErrorReason::Blocked {
                 prefix: rule.prefix.clone(),
             });
         }
@@ -172,13 +172,13 @@ impl Mirrors {
 
     /// Records that a mirror did not respond. Later lookups skip this mirror, because each attempt
     /// costs seconds.
-    pub(super) fn record_failure(&self, location: &Repository, reason: &Reason) {
+    pub(super) fn record_failure(&self, location: &Repository, reason: &RegistryErrorReason) {
         if matches!(
             reason,
-            Reason::Unreachable { .. }
-                | Reason::Stalled { .. }
-                | Reason::Certificate { .. }
-                | Reason::ClientCertificate { .. }
+            RegistryErrorReason::Unreachable { .. }
+                | RegistryErrorReason::Stalled { .. }
+                | RegistryErrorReason::Certificate { .. }
+                | RegistryErrorReason::ClientCertificate { .. }
         ) {
             let mut failed_mirrors = self
                 .failed_mirrors
@@ -219,10 +219,10 @@ impl RegistryRule {
     }
 }
 
-fn parse_location(location: &str, rest: &str) -> Result<Repository, Reason> {
+fn parse_location(location: &str, rest: &str) -> Result<Repository, RegistryErrorReason> {
     let name = format!("{location}{rest}");
     name.parse().map_err(|_| {
-        Reason::Settings(format!(
+        RegistryErrorReason::Settings(format!(
             "registries.conf maps the reference to `{name}`, which is not a repository"
         ))
     })
@@ -329,10 +329,10 @@ mod tests {
     fn unreachable_mirror_is_skipped_for_a_minute() {
         let all = mirrors(CONF);
         let failed_mirrors: Repository = "near.example.com:5000/mirror/web".parse().unwrap();
-        let gone = Reason::Stalled {
+        let gone = RegistryErrorReason::Stalled {
             after: FAILED_MIRROR_PAUSE,
         };
-        all.record_failure(&failed_mirrors, &Reason::NotFound);
+        all.record_failure(&failed_mirrors, &RegistryErrorReason::NotFound);
         all.clone().record_failure(&failed_mirrors, &gone);
         assert_eq!(
             locations(&all, "registry.example.com/team/web", &AccessKind::Digest),

@@ -62,7 +62,7 @@ async fn authenticates_with_passwords_and_tokens() {
 
 #[tokio::test]
 async fn credentials_are_not_sent_to_redirect_targets() {
-    let elsewhere = Registry::honest().await.unwrap();
+    let elsewhere = Registry::without_faults().await.unwrap();
     let login = bundle_testkit::Login {
         user: "ana".into(),
         password: "s3cret".into(),

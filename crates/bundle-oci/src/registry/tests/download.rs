@@ -24,7 +24,7 @@ pub(super) async fn stored(registry: &Registry, length: usize) -> (Repository, B
 
 #[tokio::test]
 async fn streams_and_verifies_a_blob() {
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     for length in [0, 1, 3 << 20] {
         let (repository, blob) = stored(&registry, length).await;
         let read = client().blob(&repository, &blob.descriptor).bytes().await;
@@ -34,9 +34,9 @@ async fn streams_and_verifies_a_blob() {
 
 #[tokio::test]
 async fn resumes_a_broken_download_at_its_offset() {
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let (repository, blob) = stored(&registry, 1_000_000).await;
-    for ranges in [Ranges::Kept, Ranges::Ignored] {
+    for ranges in [Ranges::Honored, Ranges::Ignored] {
         // The first three responses break off after 300,000 bytes. The fourth response contains all
         // bytes that were requested.
         registry.set_fault(Some(Fault::BrokenBlob {
@@ -56,12 +56,12 @@ async fn resumes_a_broken_download_at_its_offset() {
 
 #[tokio::test]
 async fn rejects_false_content_ranges() {
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let (repository, blob) = stored(&registry, 1_000_000).await;
     for (ranges, code) in [
-        (Ranges::Shifted, codes::registry::MALFORMED),
-        (Ranges::Lied, codes::registry::DIGEST_MISMATCH),
-        (Ranges::Refused, codes::registry::REFUSED),
+        (Ranges::ShiftedRange, codes::registry::MALFORMED),
+        (Ranges::WrongRange, codes::registry::DIGEST_MISMATCH),
+        (Ranges::RangeNotSatisfiable, codes::registry::REFUSED),
     ] {
         registry.set_fault(Some(Fault::BrokenBlob {
             after: 300_000,
@@ -79,12 +79,12 @@ async fn rejects_false_content_ranges() {
 
 #[tokio::test]
 async fn stops_after_repeatedly_broken_downloads() {
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let (repository, blob) = stored(&registry, 1_000_000).await;
     registry.set_fault(Some(Fault::BrokenBlob {
         after: 1000,
         times: 99,
-        ranges: Ranges::Kept,
+        ranges: Ranges::Honored,
     }));
     let before = registry.seen().len();
     let error = client()
@@ -92,13 +92,16 @@ async fn stops_after_repeatedly_broken_downloads() {
         .bytes()
         .await
         .unwrap_err();
-    assert!(matches!(error.reason, Reason::Cut { .. }), "{error}");
+    assert!(
+        matches!(error.reason, RegistryErrorReason::Cut { .. }),
+        "{error}"
+    );
     assert_eq!(registry.seen().len() - before, 6);
 }
 
 #[tokio::test]
 async fn content_with_another_digest_never_ends_without_error() {
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let (repository, blob) = stored(&registry, 1_000_000).await;
     for (fault, code) in [
         (Fault::LyingBlob, codes::registry::DIGEST_MISMATCH),
@@ -106,7 +109,7 @@ async fn content_with_another_digest_never_ends_without_error() {
         (Fault::EndlessBlob, codes::registry::DIGEST_MISMATCH),
         (Fault::Html, codes::registry::DIGEST_MISMATCH),
         (Fault::StallingBlob, codes::registry::STALLED),
-        (Fault::Silent, codes::registry::STALLED),
+        (Fault::NoResponse, codes::registry::STALLED),
         (
             Fault::Busy {
                 status: 503,
@@ -134,7 +137,7 @@ async fn content_with_another_digest_never_ends_without_error() {
 
 #[tokio::test]
 async fn rejects_other_content_length_before_reading() {
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let (repository, blob) = stored(&registry, 1_000_000).await;
     for size in [0, 999_999, 1_000_001] {
         let descriptor = Descriptor {
@@ -149,7 +152,7 @@ async fn rejects_other_content_length_before_reading() {
         assert!(
             matches!(
                 error.reason,
-                Reason::SizeMismatch {
+                RegistryErrorReason::SizeMismatch {
                     found: 1_000_000,
                     ..
                 }
@@ -161,7 +164,7 @@ async fn rejects_other_content_length_before_reading() {
 
 #[tokio::test]
 async fn abandoned_read_can_be_continued() {
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let (repository, blob) = stored(&registry, 1_000_000).await;
     let there = &bytes_of(&blob)[..400_000];
     let mut hasher = crate::hash::Hasher::new();
@@ -186,11 +189,11 @@ async fn abandoned_read_can_be_continued() {
     assert_eq!(wrong.finding().code, codes::registry::DIGEST_MISMATCH);
 }
 
-/// Returns a client that requires `slowest` bytes a second, measured over `window`.
-fn impatient(slowest: u64, window: Duration) -> Client {
+/// Returns a client that requires `min_rate` bytes a second, measured over `window`.
+fn client_with_min_rate(min_rate: u64, window: Duration) -> Client {
     Client::new(ClientOptions {
         deadlines: Deadlines {
-            slowest,
+            min_rate,
             window,
             ..Deadlines::default()
         },
@@ -201,7 +204,7 @@ fn impatient(slowest: u64, window: Duration) -> Client {
 
 #[tokio::test]
 async fn registry_below_the_minimum_rate_is_given_up_after_one_window() {
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let (repository, blob) = stored(&registry, 1_000_000).await;
     // 20 KB a second.
     registry.set_fault(Some(Fault::SlowBlob {
@@ -210,44 +213,44 @@ async fn registry_below_the_minimum_rate_is_given_up_after_one_window() {
     }));
     let window = Duration::from_millis(60);
     let before = registry.seen().len();
-    let error = impatient(1 << 20, window)
+    let error = client_with_min_rate(1 << 20, window)
         .blob(&repository, &blob.descriptor)
         .bytes()
         .await
         .unwrap_err();
-    let Reason::TooSlow { came, .. } = error.reason else {
+    let RegistryErrorReason::TooSlow { received_bytes, .. } = error.reason else {
         panic!("{error}");
     };
     // The minimum rate is per second. It is also checked for windows that are shorter than a
     // second.
-    assert!(came < (1 << 20) * 60 / 1000, "{came}");
+    assert!(received_bytes < (1 << 20) * 60 / 1000, "{received_bytes}");
     assert_eq!(error.finding().code, codes::registry::STALLED);
-    assert!(error.is_passing());
+    assert!(error.is_retryable());
     assert_eq!(registry.seen().len() - before, 1, "asked again");
 }
 
 #[tokio::test]
 async fn slow_registry_is_read_to_the_end_if_it_keeps_to_the_minimum_rate() {
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let (repository, blob) = stored(&registry, 2000).await;
     registry.set_fault(Some(Fault::SlowBlob {
         piece: 100,
         pause: Duration::from_millis(5),
     }));
     // The transfer takes several windows. A minimum rate of 0 disables the check.
-    for slowest in [100, 0] {
-        let client = impatient(slowest, Duration::from_millis(20));
+    for min_rate in [100, 0] {
+        let client = client_with_min_rate(min_rate, Duration::from_millis(20));
         let read = client.blob(&repository, &blob.descriptor).bytes().await;
-        assert_eq!(read.unwrap(), bytes_of(&blob), "{slowest}");
+        assert_eq!(read.unwrap(), bytes_of(&blob), "{min_rate}");
     }
 }
 
 #[tokio::test]
 async fn time_that_the_reader_of_a_blob_takes_is_not_counted_against_the_registry() {
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let (repository, blob) = stored(&registry, 3 << 20).await;
     let window = Duration::from_millis(100);
-    let mut reader = impatient(1 << 20, window).blob(&repository, &blob.descriptor);
+    let mut reader = client_with_min_rate(1 << 20, window).blob(&repository, &blob.descriptor);
     let mut count = 0;
     while let Some(piece) = reader.next().await {
         if count < 100_000 {

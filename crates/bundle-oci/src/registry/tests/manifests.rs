@@ -22,7 +22,7 @@ fn index(extra: &str) -> RawManifest {
 
 #[tokio::test]
 async fn documents_are_copied_byte_for_byte() {
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let (client, home) = (client(), home(&registry));
     let index = index("");
     assert_eq!(client.manifest_exists(&home, "1").await.unwrap(), None);
@@ -39,20 +39,24 @@ async fn documents_are_copied_byte_for_byte() {
     };
     let platform = parsed.manifests[0].platform.as_ref().unwrap();
     assert_eq!(platform.to_string(), "linux/arm64/v8");
-    assert!(platform.is(&"linux/arm64".parse().unwrap()));
-    assert!(!platform.is(&"linux/amd64".parse().unwrap()));
+    assert!(platform.matches(&"linux/arm64".parse().unwrap()));
+    assert!(!platform.matches(&"linux/amd64".parse().unwrap()));
 }
 
 #[tokio::test]
 async fn rejects_documents_with_another_digest_or_media_type() {
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let (client, home) = (client(), home(&registry));
     let index = index("");
     client.put_raw_manifest(&home, "1", &index).await.unwrap();
     for (fault, name, code) in [
-        (Fault::LyingManifest, "1", codes::registry::DIGEST_MISMATCH),
         (
-            Fault::LyingManifest,
+            Fault::AlteredManifest,
+            "1",
+            codes::registry::DIGEST_MISMATCH,
+        ),
+        (
+            Fault::AlteredManifest,
             index.digest.as_str(),
             codes::registry::DIGEST_MISMATCH,
         ),
@@ -60,7 +64,7 @@ async fn rejects_documents_with_another_digest_or_media_type() {
         (Fault::HugeManifest, "1", codes::registry::TOO_LARGE),
         (Fault::Html, "1", codes::registry::WRONG_MEDIA_TYPE),
         (
-            Fault::Mislabelled("application/json".to_owned()),
+            Fault::WrongMediaType("application/json".to_owned()),
             "1",
             codes::registry::WRONG_MEDIA_TYPE,
         ),
@@ -71,7 +75,7 @@ async fn rejects_documents_with_another_digest_or_media_type() {
     }
     assert!(registry.sent() < 32 << 20, "{} bytes", registry.sent());
     // An index with the media type of an image is rejected, both as an index and as an image.
-    registry.set_fault(Some(Fault::Mislabelled(media::MANIFEST.to_owned())));
+    registry.set_fault(Some(Fault::WrongMediaType(media::MANIFEST.to_owned())));
     let read = client.raw_manifest(&home, "1").await.unwrap();
     let error = read.parse().unwrap_err();
     assert!(error.contains("both a manifest and an index"), "{error}");
@@ -118,7 +122,7 @@ async fn document_with_subject_is_listed_as_its_referrer() {
 
 #[tokio::test]
 async fn lists_referrers_of_api_and_fallback_tag_together() {
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let (client, home) = (client(), home(&registry));
     let subject = index("");
     client.put_raw_manifest(&home, "1", &subject).await.unwrap();
@@ -144,7 +148,7 @@ async fn lists_referrers_of_api_and_fallback_tag_together() {
 
 #[tokio::test]
 async fn stops_endless_lists_at_a_limit() {
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let (client, home) = (client(), home(&registry));
     let subject = index("");
     client.put_raw_manifest(&home, "1", &subject).await.unwrap();
@@ -189,7 +193,7 @@ async fn lists_tags_over_several_pages() {
 
 #[tokio::test]
 async fn existence_of_a_blob_is_reported() {
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let blob = Blob::new(media::LAYER_TAR, "x");
     let digest = &blob.descriptor.digest;
     assert!(
@@ -213,7 +217,7 @@ async fn existence_of_a_blob_is_reported() {
 )]
 #[tokio::test]
 async fn retries_after_429_with_retry_after() {
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let (client, home) = (client(), home(&registry));
     client
         .put_raw_manifest(&home, "1", &index(""))

@@ -54,7 +54,7 @@ fn ana(registry: &Registry, password: &str) -> Client {
         password: password.to_owned(),
     };
     with_logins(Logins {
-        given: [(registry.host(), login)].into(),
+        explicit: [(registry.host(), login)].into(),
         ..Logins::default()
     })
 }
@@ -74,14 +74,14 @@ async fn pushed(registry: &Registry) -> PinnedReference {
 }
 
 /// Returns the diagnostic as text, without the registry's port.
-fn told(registry: &Registry, error: &RegistryError) -> String {
+fn diagnostic_text(registry: &Registry, error: &RegistryError) -> String {
     let finding = error.finding();
     format!("{} {}", finding.code, finding.message).replace(&registry.host(), "HOST")
 }
 
 #[tokio::test]
 async fn pushed_content_is_resolved_and_pulled() {
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let client = client();
     let to: Reference = registry.reference("team/web:1.4.0").parse().unwrap();
     let bundle = packed("a: 1\n");
@@ -103,7 +103,7 @@ async fn pushed_content_is_resolved_and_pulled() {
 
 #[tokio::test]
 async fn second_push_changes_nothing_and_another_digest_under_the_tag_is_rejected() {
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let client = client();
     let to: Reference = registry.reference("team/web:1.4.0").parse().unwrap();
     client
@@ -146,12 +146,12 @@ async fn second_push_changes_nothing_and_another_digest_under_the_tag_is_rejecte
 
 #[tokio::test]
 async fn each_fault_has_its_own_error() {
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let pinned = pushed(&registry).await;
     let config = packed("a: 1\n").config.descriptor;
     for (fault, expected) in [
         (
-            Fault::LyingManifest,
+            Fault::AlteredManifest,
             format!(
                 "BUNDLE-REGISTRY-004 cannot pull HOST/team/web@{}: the registry returned content with another digest: expected {}, received ",
                 pinned.digest(),
@@ -189,7 +189,7 @@ async fn each_fault_has_its_own_error() {
             ),
         ),
         (
-            Fault::Silent,
+            Fault::NoResponse,
             format!(
                 "BUNDLE-REGISTRY-006 cannot pull HOST/team/web@{}: the registry stopped responding (300 ms)",
                 pinned.digest()
@@ -225,7 +225,7 @@ async fn each_fault_has_its_own_error() {
             .pull_files(&pinned, &Limits::default())
             .await
             .unwrap_err();
-        let text = told(&registry, &error);
+        let text = diagnostic_text(&registry, &error);
         assert!(text.starts_with(&expected), "{fault:?}: {text}");
         assert!(error.finding().hint.is_some());
     }
@@ -233,9 +233,9 @@ async fn each_fault_has_its_own_error() {
 
 #[tokio::test]
 async fn detects_faults_within_a_layer_while_it_streams() {
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let pinned = pushed(&registry).await;
-    registry.spare(&packed("a: 1\n").config.descriptor.digest);
+    registry.exempt_from_fault(&packed("a: 1\n").config.descriptor.digest);
     for (fault, code, why) in [
         (
             Fault::LyingBlob,
@@ -270,7 +270,7 @@ async fn detects_faults_within_a_layer_while_it_streams() {
 
 #[tokio::test]
 async fn error_names_the_layer_with_another_digest() {
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let digest = registry.publish(
         "team/web",
         "1",
@@ -290,7 +290,7 @@ async fn error_names_the_layer_with_another_digest() {
 
 #[tokio::test]
 async fn retries_a_busy_registry_a_limited_number_of_times() {
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let pinned = pushed(&registry).await;
     for status in [429, 503] {
         registry.set_fault(Some(Fault::Busy { status, times: 3 }));
@@ -300,36 +300,38 @@ async fn retries_a_busy_registry_a_limited_number_of_times() {
 
 #[tokio::test]
 async fn deadline_limits_the_whole_call() {
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let pinned = pushed(&registry).await;
-    registry.set_fault(Some(Fault::Silent));
+    registry.set_fault(Some(Fault::NoResponse));
     let client = client().with_deadline(Duration::from_millis(50));
     let error = client.signatures(&pinned).await.unwrap_err();
     assert!(
-        matches!(error.reason, Reason::Stalled { after } if after == Duration::from_millis(50))
+        matches!(error.reason, RegistryErrorReason::Stalled { after } if after == Duration::from_millis(50))
     );
-    assert!(error.is_passing());
+    assert!(error.is_retryable());
 }
 
 #[tokio::test]
 async fn missing_content_denied_access_and_unreachable_registry_differ() {
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let client = client();
     let missing: Reference = registry.reference("team/none:1").parse().unwrap();
     let error = client.resolve(&missing).await.unwrap_err();
     assert_eq!(
-        told(&registry, &error),
+        diagnostic_text(&registry, &error),
         "BUNDLE-REGISTRY-002 cannot resolve HOST/team/none:1: not found in the registry"
     );
     // A port on which no process listens.
     let gone = {
-        let registry = Registry::honest().await.unwrap();
+        let registry = Registry::without_faults().await.unwrap();
         registry.host()
     };
     let down: Reference = format!("{gone}/team/web:1").parse().unwrap();
     let error = loop {
         match client.resolve(&down).await {
-            Err(error) if matches!(error.reason, Reason::Unreachable { .. }) => break error,
+            Err(error) if matches!(error.reason, RegistryErrorReason::Unreachable { .. }) => {
+                break error;
+            }
             // The port may still be open: the task that listens on it ends only at its next poll.
             _ => tokio::task::yield_now().await,
         }
@@ -340,7 +342,7 @@ async fn missing_content_denied_access_and_unreachable_registry_differ() {
 
 #[tokio::test]
 async fn error_for_an_index_names_it_as_one() {
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let index = br#"{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[]}"#;
     registry.put_manifest("team/web", "1", crate::media::INDEX, index);
     let to: Reference = registry.reference("team/web:1").parse().unwrap();

@@ -43,7 +43,7 @@ async fn reads_signatures_in_order_with_and_without_referrers_api() {
 
 #[tokio::test]
 async fn forbidden_list_is_an_error_and_not_an_empty_list() {
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let pinned = pushed(&registry).await;
     for (fault, code) in [
         (Fault::ReferrersApi(401), codes::registry::DENIED),
@@ -55,7 +55,7 @@ async fn forbidden_list_is_an_error_and_not_an_empty_list() {
         (Fault::ReferrersTag(403), codes::registry::DENIED),
         (Fault::ReferrersTag(502), codes::registry::BUSY),
         (Fault::Html, codes::registry::WRONG_MEDIA_TYPE),
-        (Fault::Silent, codes::registry::STALLED),
+        (Fault::NoResponse, codes::registry::STALLED),
         (
             Fault::Busy {
                 status: 429,
@@ -98,7 +98,7 @@ async fn rewrites_the_fallback_list_until_it_contains_the_own_entry() {
 
 #[tokio::test]
 async fn rewrites_the_cosign_tag_until_it_contains_the_own_layer() {
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let pinned = pushed(&registry).await;
     let client = client();
     for (text, lost) in [("one", 0), ("two", 1), ("two", 0)] {

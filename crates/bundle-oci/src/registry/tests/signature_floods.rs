@@ -1,7 +1,7 @@
 //! Repositories with very many signatures and attestations. The number of requests and results is
 //! bounded, and valid signatures are not displaced.
 
-use bundle_core::policy::{RawSignature, Unread};
+use bundle_core::policy::{NotReadReason, RawSignature};
 use serde_json::json;
 
 use super::signatures::*;
@@ -26,10 +26,16 @@ async fn counts_ten_thousand_signatures_without_reading_them() {
     let older = layer(&registry, media::SIMPLE_SIGNING, b"{}");
     put_older(&registry, &pinned, &vec![older; 10_000]);
     let before = registry.seen().len();
-    let found = patient().signatures(&pinned).await.unwrap();
+    let found = client_with_long_deadline()
+        .signatures(&pinned)
+        .await
+        .unwrap();
     assert_eq!(read(&found), REFERRERS);
     let limit = REFERRERS;
-    assert_eq!(found.last().unwrap().unread, Some(Unread::Beyond { limit }));
+    assert_eq!(
+        found.last().unwrap().unread,
+        Some(NotReadReason::CountLimit { limit })
+    );
     assert_eq!(found.len(), REFERRERS + 1_000);
     let asked = registry.seen().len() - before;
     assert!(asked < 2 * REFERRERS + 40, "{asked} requests");
@@ -37,7 +43,7 @@ async fn counts_ten_thousand_signatures_without_reading_them() {
 
 #[tokio::test]
 async fn reads_layers_of_one_referrer_up_to_the_byte_limit() {
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let pinned = pushed(&registry).await;
     let large = layer(&registry, media::SIGSTORE_BUNDLE, &vec![b' '; 1 << 20]);
     for number in 0..2 {
@@ -49,12 +55,15 @@ async fn reads_layers_of_one_referrer_up_to_the_byte_limit() {
     huge["size"] = json!(100 << 20);
     put_older(&registry, &pinned, &[]);
     put_referrer(&registry, &pinned, &[huge]);
-    let found = patient().signatures(&pinned).await.unwrap();
+    let found = client_with_long_deadline()
+        .signatures(&pinned)
+        .await
+        .unwrap();
     let bytes: usize = found.iter().map(|one| one.bytes.len()).sum();
     assert!(bytes as u64 <= SIGNATURES_BYTES, "{bytes}");
     assert!(read(&found) >= 15, "{}", read(&found));
     assert!(found.len() <= REFERRERS + 1_000);
-    let crowded = Unread::Crowded {
+    let crowded = NotReadReason::TotalSizeLimit {
         limit: SIGNATURES_BYTES,
     };
     assert!(found.iter().any(|one| one.unread == Some(crowded)));
@@ -62,7 +71,7 @@ async fn reads_layers_of_one_referrer_up_to_the_byte_limit() {
 
 #[tokio::test]
 async fn annotations_of_layers_count_towards_the_byte_limit() {
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let pinned = pushed(&registry).await;
     // This manifest exceeds the maximum size of a referrer's manifest.
     let mut spoken = layer(&registry, media::SIGSTORE_BUNDLE, b"{}");
@@ -77,12 +86,15 @@ async fn annotations_of_layers_count_towards_the_byte_limit() {
         wordy["annotations"] = json!({ "number": number.to_string() });
         put_referrer(&registry, &pinned, &[wordy.clone()]);
     }
-    let found = patient().signatures(&pinned).await.unwrap();
-    let large = |one: &&RawSignature| matches!(one.unread, Some(Unread::TooLarge { limit, .. }) if limit == REFERRER_BYTES);
+    let found = client_with_long_deadline()
+        .signatures(&pinned)
+        .await
+        .unwrap();
+    let large = |one: &&RawSignature| matches!(one.unread, Some(NotReadReason::TooLarge { limit, .. }) if limit == REFERRER_BYTES);
     assert_eq!(found.iter().filter(large).count(), 1);
     let kept = read(&found) * (length / 2);
     assert!(kept > 0 && kept as u64 <= SIGNATURES_BYTES, "{kept}");
-    let crowded = Some(Unread::Crowded {
+    let crowded = Some(NotReadReason::TotalSizeLimit {
         limit: SIGNATURES_BYTES,
     });
     assert!(found.iter().any(|one| one.unread == crowded));
@@ -90,7 +102,7 @@ async fn annotations_of_layers_count_towards_the_byte_limit() {
 
 #[tokio::test]
 async fn skips_a_layer_of_100_mib() {
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let pinned = pushed(&registry).await;
     let (bytes, limit) = (100 << 20, 1 << 20);
     for media_type in [media::SIGSTORE_BUNDLE, media::SIMPLE_SIGNING] {
@@ -100,7 +112,7 @@ async fn skips_a_layer_of_100_mib() {
     }
     let found = client().signatures(&pinned).await.unwrap();
     let told: Vec<_> = found.iter().map(|one| one.unread).collect();
-    assert_eq!(told, [Some(Unread::TooLarge { bytes, limit }); 2]);
+    assert_eq!(told, [Some(NotReadReason::TooLarge { bytes, limit }); 2]);
     assert!(
         !registry
             .lines()
@@ -111,7 +123,7 @@ async fn skips_a_layer_of_100_mib() {
 
 #[tokio::test]
 async fn endless_list_is_read_to_its_limit_and_reported_as_incomplete() {
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let pinned = pushed(&registry).await;
     client()
         .push_signature(&pinned, b"one".to_vec())
@@ -122,7 +134,10 @@ async fn endless_list_is_read_to_its_limit_and_reported_as_incomplete() {
     // The registry repeats the same page, which has one distinct signature.
     assert_eq!(read(&found), 1);
     let limit = REFERRERS;
-    assert_eq!(found.last().unwrap().unread, Some(Unread::Beyond { limit }));
+    assert_eq!(
+        found.last().unwrap().unread,
+        Some(NotReadReason::CountLimit { limit })
+    );
 }
 
 #[tokio::test]
@@ -141,8 +156,12 @@ async fn signatures_are_read_before_300_attestations() {
                 PREDICATE: "https://slsa.dev/provenance/v1",
                 "number": number.to_string(),
             });
-            let mut entry =
-                put_referrer_saying(&registry, &pinned, std::slice::from_ref(&one), &says);
+            let mut entry = put_referrer_with_annotations(
+                &registry,
+                &pinned,
+                std::slice::from_ref(&one),
+                &says,
+            );
             entry["annotations"] = says;
             listed.push(entry);
         }
@@ -151,7 +170,7 @@ async fn signatures_are_read_before_300_attestations() {
                 json!({ "schemaVersion": 2, "mediaType": media::INDEX, "manifests": listed });
             put_list(&registry, &pinned, &list.to_string());
         }
-        let client = patient();
+        let client = client_with_long_deadline();
         let push = client.push_signature(&pinned, b"signature".to_vec()).await;
         assert_eq!(push.unwrap().tag.is_none(), referrers_api);
         let found = client.signatures(&pinned).await.unwrap();
@@ -164,7 +183,7 @@ async fn signatures_are_read_before_300_attestations() {
 async fn flood_in_one_place_does_not_displace_another() {
     let places = ["referrers", "sig", "att"];
     for flooded in places {
-        let registry = Registry::honest().await.unwrap();
+        let registry = Registry::without_faults().await.unwrap();
         let pinned = pushed(&registry).await;
         let mut good = Vec::new();
         for place in places {
@@ -185,14 +204,17 @@ async fn flood_in_one_place_does_not_displace_another() {
                             PREDICATE: "https://sigstore.dev/cosign/sign/v1",
                             "number": number.to_string(),
                         });
-                        put_referrer_saying(&registry, &pinned, &[one], &says);
+                        put_referrer_with_annotations(&registry, &pinned, &[one], &says);
                     }
                 }
                 "sig" => put_older(&registry, &pinned, &layers(media::SIMPLE_SIGNING)),
                 kind => put_tag(&registry, &pinned, kind, &layers(media::DSSE_ENVELOPE)),
             }
         }
-        let found = patient().signatures(&pinned).await.unwrap();
+        let found = client_with_long_deadline()
+            .signatures(&pinned)
+            .await
+            .unwrap();
         assert_eq!(read(&found), REFERRERS, "{flooded}");
         for wanted in good {
             let at = found.iter().position(|one| one.bytes == wanted);

@@ -1,7 +1,7 @@
 //! Registries that hide, invent, flood or deny signatures. The number of results is bounded. The
 //! result is "no signature" only if every location was read.
 
-use bundle_core::policy::{RawSignature, Unread};
+use bundle_core::policy::{NotReadReason, RawSignature};
 use serde_json::json;
 
 use super::*;
@@ -59,12 +59,12 @@ pub(super) fn put_referrer(
     pinned: &PinnedReference,
     layers: &[serde_json::Value],
 ) {
-    put_referrer_saying(registry, pinned, layers, &json!({}));
+    put_referrer_with_annotations(registry, pinned, layers, &json!({}));
 }
 
 /// Stores a referrer with these annotations. Returns its entry for a list of referrers. The entry
 /// has no annotations.
-pub(super) fn put_referrer_saying(
+pub(super) fn put_referrer_with_annotations(
     registry: &Registry,
     pinned: &PinnedReference,
     layers: &[serde_json::Value],
@@ -91,7 +91,7 @@ pub(super) fn put_referrer_saying(
 }
 
 /// Returns a client with a long deadline, because the registry of the tests is slow under load.
-pub(super) fn patient() -> Client {
+pub(super) fn client_with_long_deadline() -> Client {
     Client::new(ClientOptions {
         logins: Logins::anonymous(),
         ..ClientOptions::default()
@@ -106,7 +106,7 @@ pub(super) fn read(signatures: &[RawSignature]) -> usize {
 
 #[tokio::test]
 async fn reports_no_signatures_only_if_every_place_was_read() {
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let pinned = pushed(&registry).await;
     empty_places(&registry, &pinned);
     let client = client();
@@ -118,7 +118,7 @@ async fn reports_no_signatures_only_if_every_place_was_read() {
     for api in of_the_api {
         for list in of_tags {
             for older in of_tags {
-                registry.set_fault(Some(Fault::Places { api, list, older }));
+                registry.set_fault(Some(Fault::SignatureLocations { api, list, older }));
                 let places = [api, list, older];
                 let said = client.signatures(&pinned).await;
                 let known = |code| matches!(code, 200 | 404);
@@ -180,7 +180,7 @@ async fn signs_and_verifies_through_the_fallback_tag_for_each_response_of_a_miss
 
 #[tokio::test]
 async fn treats_a_web_page_in_place_of_the_api_by_its_status() {
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let pinned = pushed(&registry).await;
     for code in [200, 400, 404, 405, 406, 501] {
         registry.set_fault(Some(Fault::ReferrersPage(code)));
@@ -217,14 +217,14 @@ async fn ignores_the_subject_returned_for_the_fallback_tag() {
 
 #[tokio::test]
 async fn forbidden_place_is_an_error_despite_signatures_in_another() {
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let pinned = pushed(&registry).await;
     client()
         .push_signature(&pinned, b"good".to_vec())
         .await
         .unwrap();
     for (api, list, older) in [(200, 403, 404), (200, 404, 401), (200, 500, 404)] {
-        registry.set_fault(Some(Fault::Places { api, list, older }));
+        registry.set_fault(Some(Fault::SignatureLocations { api, list, older }));
         assert!(
             client().signatures(&pinned).await.is_err(),
             "{list} {older}"
@@ -236,7 +236,7 @@ async fn forbidden_place_is_an_error_despite_signatures_in_another() {
 
 #[tokio::test]
 async fn forbidden_attestations_are_an_error_and_never_displace_signatures() {
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let pinned = pushed(&registry).await;
     let signature = layer(&registry, media::SIMPLE_SIGNING, b"signature");
     put_older(&registry, &pinned, &[signature]);
@@ -248,12 +248,15 @@ async fn forbidden_attestations_are_an_error_and_never_displace_signatures() {
     let many = vec![layer(&registry, media::DSSE_ENVELOPE, b"envelope"); REFERRERS + 10];
     let foreign = layer(&registry, media::SIMPLE_SIGNING, b"no attestation");
     put_tag(&registry, &pinned, "att", &[vec![foreign], many].concat());
-    let found = patient().signatures(&pinned).await.unwrap();
+    let found = client_with_long_deadline()
+        .signatures(&pinned)
+        .await
+        .unwrap();
     assert_eq!(found[0].bytes, b"signature");
     assert_eq!(read(&found), REFERRERS);
     let told = found.iter().filter(|one| {
         let limit = REFERRERS;
-        one.unread == Some(Unread::Beyond { limit })
+        one.unread == Some(NotReadReason::CountLimit { limit })
     });
     assert_eq!(told.count(), 11);
     assert!(found.iter().all(|one| one.bytes != b"no attestation"));
@@ -275,7 +278,7 @@ async fn reads_signatures_that_only_the_fallback_tag_lists() {
     // This registry has the same content and list, and its API returns an empty list.
     let tag = format!("sha256-{}", pinned.digest().hex());
     let list = String::from_utf8(old.manifest(TEAM, &tag).unwrap()).unwrap();
-    let new = Registry::honest().await.unwrap();
+    let new = Registry::without_faults().await.unwrap();
     let there = pushed(&new).await;
     assert_eq!(there.digest(), pinned.digest());
     let named: serde_json::Value = serde_json::from_str(&list).unwrap();
@@ -285,7 +288,7 @@ async fn reads_signatures_that_only_the_fallback_tag_lists() {
     new.put_manifest(TEAM, name, media::MANIFEST, &manifest);
     put_list(&new, &there, &list);
     for api in [204, 404] {
-        new.set_fault(Some(Fault::Places {
+        new.set_fault(Some(Fault::SignatureLocations {
             api,
             list: 200,
             older: 200,
@@ -306,7 +309,7 @@ async fn reads_signatures_listed_without_annotations() {
     let pinned = pushed(&registry).await;
     let entry = |text: &str, predicate: Option<&str>| {
         let layer = layer(&registry, media::SIGSTORE_BUNDLE, text.as_bytes());
-        let mut entry = put_referrer_saying(&registry, &pinned, &[layer], &json!({}));
+        let mut entry = put_referrer_with_annotations(&registry, &pinned, &[layer], &json!({}));
         if let Some(predicate) = predicate {
             entry["annotations"] = json!({ PREDICATE: predicate });
         }

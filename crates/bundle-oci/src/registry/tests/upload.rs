@@ -1,7 +1,7 @@
 use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bundle_testkit::{Ranges, Uploads};
+use bundle_testkit::{Ranges, UploadFault};
 
 use super::download::stored;
 use super::*;
@@ -18,7 +18,7 @@ struct Sources {
 }
 
 async fn sources() -> Sources {
-    let other = Registry::honest().await.unwrap();
+    let other = Registry::without_faults().await.unwrap();
     let (repository, memory) = stored(&other, SIZE).await;
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(super::download::bytes_of(&memory)).unwrap();
@@ -58,7 +58,7 @@ fn home(registry: &Registry) -> Repository {
 async fn uploads_a_blob_once_from_each_source() {
     let sources = sources().await;
     for (from, blob) in &sources.blobs {
-        let registry = Registry::honest().await.unwrap();
+        let registry = Registry::without_faults().await.unwrap();
         let watch = Arc::new(Counted::default());
         let client = client().with_progress(watch.clone());
         let sent = client.upload(&home(&registry), blob, None).await.unwrap();
@@ -75,11 +75,11 @@ async fn uploads_a_blob_once_from_each_source() {
 
 #[tokio::test]
 async fn mounts_from_another_repository_and_uploads_if_that_is_denied() {
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let (neighbour, blob) = stored(&registry, SIZE).await;
     let to = home(&registry);
     for code in [401, 403, 404, 405, 500] {
-        let fault = Fault::Upload(Uploads::NoMounts(code));
+        let fault = Fault::Upload(UploadFault::NoMounts(code));
         registry.set_fault(Some(fault));
         let to: Repository = registry
             .reference(&format!("team/c{code}"))
@@ -110,30 +110,30 @@ async fn mounts_from_another_repository_and_uploads_if_that_is_denied() {
 async fn uploads_to_registries_with_unusual_protocols() {
     let sources = sources().await;
     for peculiar in [
-        Uploads::OnlyNamed,
-        Uploads::Nameless,
-        Uploads::OnlyWhole,
-        Uploads::OnlyParts,
-        Uploads::Small(1 << 20),
-        Uploads::Broken {
+        UploadFault::NoLocation,
+        UploadFault::Nameless,
+        UploadFault::RejectsChunks,
+        UploadFault::OnlyParts,
+        UploadFault::Small(1 << 20),
+        UploadFault::Broken {
             after: 1 << 20,
             times: 2,
         },
-        Uploads::Forgotten {
+        UploadFault::BrokenAndLost {
             after: 1 << 20,
             times: 2,
         },
-        Uploads::Failing {
+        UploadFault::Failing {
             status: 503,
             times: 2,
         },
-        Uploads::Failing {
+        UploadFault::Failing {
             status: 500,
             times: 1,
         },
     ] {
         for (from, blob) in &sources.blobs {
-            let registry = Registry::honest().await.unwrap();
+            let registry = Registry::without_faults().await.unwrap();
             registry.set_fault(Some(Fault::Upload(peculiar.clone())));
             let watch = Arc::new(Counted::default());
             let client = client().with_progress(watch.clone());
@@ -154,8 +154,8 @@ async fn uploads_to_registries_with_unusual_protocols() {
 #[tokio::test]
 async fn resumes_an_upload_after_the_stored_bytes() {
     let sources = sources().await;
-    let registry = Registry::honest().await.unwrap();
-    registry.set_fault(Some(Fault::Upload(Uploads::Broken {
+    let registry = Registry::without_faults().await.unwrap();
+    registry.set_fault(Some(Fault::Upload(UploadFault::Broken {
         after: 1 << 20,
         times: 1,
     })));
@@ -172,12 +172,12 @@ async fn resumes_an_upload_after_the_stored_bytes() {
 #[tokio::test]
 async fn continues_after_half_stored_chunks() {
     let sources = sources().await;
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let (_, blob) = &sources.blobs[0];
-    registry.set_fault(Some(Fault::Upload(Uploads::Halved)));
+    registry.set_fault(Some(Fault::Upload(UploadFault::Halved)));
     let sent = client().upload(&home(&registry), blob, None).await;
     assert_eq!(sent.unwrap(), UploadResult::Sent);
-    registry.set_fault(Some(Fault::Upload(Uploads::Exaggerated)));
+    registry.set_fault(Some(Fault::Upload(UploadFault::Exaggerated)));
     let blob = Blob::new(crate::media::LAYER_TAR, vec![1; SIZE]);
     let error = client()
         .upload(&home(&registry), &blob, None)
@@ -192,49 +192,52 @@ async fn failed_uploads_return_a_reason_and_store_nothing() {
     let elsewhere = format!("http://{}/v2/x/blobs/uploads/1", sources.other.host());
     let faults = [
         (
-            Uploads::Broken {
+            UploadFault::Broken {
                 after: 1000,
                 times: 99,
             },
             codes::registry::UNREACHABLE,
         ),
         (
-            Uploads::Forgotten {
+            UploadFault::BrokenAndLost {
                 after: 1 << 20,
                 times: 99,
             },
             codes::registry::UNREACHABLE,
         ),
-        (Uploads::Stalling(1000), codes::registry::STALLED),
+        (UploadFault::Stalling(1000), codes::registry::STALLED),
         (
-            Uploads::Failing {
+            UploadFault::Failing {
                 status: 500,
                 times: 99,
             },
             codes::registry::BUSY,
         ),
-        (Uploads::Lost, codes::registry::MALFORMED),
-        (Uploads::Misnamed, codes::registry::DIGEST_MISMATCH),
+        (UploadFault::BlobMissing, codes::registry::MALFORMED),
+        (UploadFault::Misnamed, codes::registry::DIGEST_MISMATCH),
         (
-            Uploads::Redirected(elsewhere.clone()),
+            UploadFault::Redirected(elsewhere.clone()),
             codes::registry::REDIRECT,
         ),
-        (Uploads::Elsewhere(elsewhere), codes::registry::NOT_FOUND),
         (
-            Uploads::Elsewhere("ftp://files.example.com/x".to_owned()),
+            UploadFault::Elsewhere(elsewhere),
+            codes::registry::NOT_FOUND,
+        ),
+        (
+            UploadFault::Elsewhere("ftp://files.example.com/x".to_owned()),
             codes::registry::REDIRECT,
         ),
-        (Uploads::Small(1000), codes::registry::REFUSED),
+        (UploadFault::Small(1000), codes::registry::REFUSED),
     ];
     for ((fault, code), (from, blob)) in faults.into_iter().zip(sources.blobs.iter().cycle()) {
-        let registry = Registry::honest().await.unwrap();
+        let registry = Registry::without_faults().await.unwrap();
         registry.set_fault(Some(Fault::Upload(fault.clone())));
         let outcome = client().upload(&home(&registry), blob, None).await;
         let Err(error) = outcome else {
             panic!("{fault:?} from {from}: {outcome:?}");
         };
         assert_eq!(error.finding().code, code, "{fault:?} from {from}: {error}");
-        if fault != Uploads::Misnamed {
+        if fault != UploadFault::Misnamed {
             let there = registry.blob("team/copy", &blob.descriptor.digest);
             assert!(there.is_none(), "{fault:?} from {from}");
         }
@@ -244,7 +247,7 @@ async fn failed_uploads_return_a_reason_and_store_nothing() {
 #[tokio::test]
 async fn unreadable_source_is_distinguished_from_a_failing_registry() {
     let sources = sources().await;
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let descriptor = sources.blobs[0].1.descriptor.clone();
 
     let gone = Blob::file(descriptor.clone(), FilePart::new("/nonexistent/blob", 0));
@@ -287,7 +290,7 @@ async fn unreadable_source_is_distinguished_from_a_failing_registry() {
     sources.other.set_fault(Some(Fault::BrokenBlob {
         after: 1 << 20,
         times: 1,
-        ranges: Ranges::Kept,
+        ranges: Ranges::Honored,
     }));
     let sent = client().upload(&home(&registry), remote, None).await;
     assert_eq!(sent.unwrap(), UploadResult::Sent);

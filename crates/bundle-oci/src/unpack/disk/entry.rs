@@ -15,14 +15,19 @@ const MAX_TARGET_BYTES: u64 = 4096;
 pub(super) enum TarEntryKind {
     /// A folder with these permissions.
     Folder { mode: u32 },
-    /// A file with these permissions. `marked` is true if the file had setuid or setgid.
-    File { size: u64, mode: u32, marked: bool },
+    /// A file with these permissions. `had_setuid_or_setgid` is true if the file had setuid or
+    /// setgid.
+    File {
+        size: u64,
+        mode: u32,
+        had_setuid_or_setgid: bool,
+    },
     /// A symbolic link with its original target.
     Link { target: String },
     /// A hard link to this path.
-    Same { path: String },
+    HardLink { path: String },
     /// Whiteout: removes a path of lower layers, or only the content below it.
-    Removal { below: bool },
+    Whiteout { below: bool },
     /// An unsupported entry. The text is the end of a sentence about the entry, such as "is a
     /// device".
     Special(&'static str),
@@ -52,12 +57,12 @@ pub(super) fn read_entry<R: Read>(
                 let Plain::Removal { below } = removal.kind else {
                     return Ok(None);
                 };
-                return Ok(Some((removal.path, TarEntryKind::Removal { below })));
+                return Ok(Some((removal.path, TarEntryKind::Whiteout { below })));
             }
             TarEntryKind::File {
                 size: item.size(),
                 mode: mode & 0o755 | 0o600,
-                marked: mode & 0o6000 != 0,
+                had_setuid_or_setgid: mode & 0o6000 != 0,
             }
         }
         EntryType::Symlink => TarEntryKind::Link {
@@ -68,7 +73,7 @@ pub(super) fn read_entry<R: Read>(
             let target = target(item, &name)?;
             let path = entry::normalise(target.trim_start_matches('/'), false, IMAGE)
                 .map_err(|why| refused(&name, format!("is a hard link whose target {why}")))?;
-            TarEntryKind::Same { path }
+            TarEntryKind::HardLink { path }
         }
         EntryType::Char | EntryType::Block | EntryType::Fifo => {
             TarEntryKind::Special(entry::describe(kind))

@@ -33,7 +33,7 @@ pub struct UnpackResult {
     /// Number of symbolic links.
     pub links: u64,
     /// Number of files whose setuid or setgid bit was removed.
-    pub unmarked: u64,
+    pub setuid_removed: u64,
     /// The first twenty skipped entries with the reason, as sentences.
     pub skipped: Vec<String>,
     /// Number of skipped entries.
@@ -137,7 +137,7 @@ impl DiskUnpacker {
         layer: usize,
         item: TarEntry<'_, R>,
     ) -> Result<(), UnpackError> {
-        if let TarEntryKind::Removal { below } = kind {
+        if let TarEntryKind::Whiteout { below } = kind {
             for (path, node) in self.tree.remove(path, below, layer) {
                 self.erase(&path, &node)?;
             }
@@ -159,7 +159,11 @@ impl DiskUnpacker {
             return Ok(());
         }
         let node = match kind {
-            TarEntryKind::File { size, mode, marked } => {
+            TarEntryKind::File {
+                size,
+                mode,
+                had_setuid_or_setgid: marked,
+            } => {
                 if size > self.limits.file {
                     return Err(UnpackError::TooLarge {
                         what: format!("the file `{path}` ({})", format_size(size)),
@@ -171,10 +175,10 @@ impl DiskUnpacker {
                 stream::content(path, size, item, &mut file)?;
                 self.written.files += 1;
                 self.written.bytes += size;
-                self.written.unmarked += u64::from(marked);
+                self.written.setuid_removed += u64::from(marked);
                 TreeNode::File
             }
-            TarEntryKind::Same { path: other } => {
+            TarEntryKind::HardLink { path: other } => {
                 let Some(node) = self.tree.get(&other).cloned() else {
                     return Err(refused(
                         path,
@@ -206,9 +210,9 @@ impl DiskUnpacker {
             TarEntryKind::Special(why) => {
                 self.clear(path, layer)?;
                 self.skip_entry(path, why)?;
-                TreeNode::Nothing
+                TreeNode::Skipped
             }
-            TarEntryKind::Folder { .. } | TarEntryKind::Removal { .. } => return Ok(()),
+            TarEntryKind::Folder { .. } | TarEntryKind::Whiteout { .. } => return Ok(()),
         };
         self.tree.put(path, node, layer);
         Ok(())
@@ -242,7 +246,7 @@ impl DiskUnpacker {
         match node {
             TreeNode::Folder => fs::remove_dir(place),
             TreeNode::File => fs::remove_file(place),
-            TreeNode::Link(_) | TreeNode::Nothing => Ok(()),
+            TreeNode::Link(_) | TreeNode::Skipped => Ok(()),
         }
         .map_err(|error| unwritable(path, &error))
     }

@@ -20,7 +20,7 @@ pub(super) enum TreeNode {
     /// through a link.
     Link(String),
     /// A skipped entry.
-    Nothing,
+    Skipped,
 }
 
 #[derive(Debug)]

@@ -7,28 +7,28 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::policy::{
-    ClassSignatures, Meaning, Policy, RawSignature, Rejection, SignatureFound, Signer, Unavailable,
-    Unread,
+    ClassSignatures, Meaning, NotReadReason, Policy, RawSignature, Rejection, SignatureResult,
+    Signer, Unavailable,
 };
 use bundle_core::reference::{Digest, PinnedReference};
 use jiff::{SignedDuration, Timestamp};
 use sha2::{Digest as _, Sha256};
 
-use super::{Decided, Examined, Loader, Refusal, conclude_examined};
+use super::{Decided, ExaminedImage, Loader, Refusal, conclude_examined};
 use crate::verify::{self, TrustMaterial};
 
 /// Maximum number of cached examinations.
-const MOST: usize = 4096;
+const MAX_EXAMINATIONS: usize = 4096;
 /// Maximum size of all cached examinations, in bytes. The size is an upper estimate.
-const WEIGHT: usize = 8 << 20;
+const MAX_BYTES: usize = 8 << 20;
 /// Estimated size of a signature without its texts, in bytes.
-const EACH: usize = 512;
+const SIGNATURE_OVERHEAD_BYTES: usize = 512;
 /// Lifetime of cached results with an invalid certificate. The certificate may become valid later,
 /// for example when a log key becomes valid.
 const INVALID_CERTIFICATE_TTL: SignedDuration = SignedDuration::from_mins(1);
 /// Maximum time by which the clock may be set back after an examination. After a larger change, the
 /// result is not used.
-const SLACK: SignedDuration = SignedDuration::from_mins(1);
+const MAX_CLOCK_SETBACK: SignedDuration = SignedDuration::from_mins(1);
 
 /// Digest of all inputs of an examination: content digest, keys, roots, and signatures. The time is
 /// not included.
@@ -37,7 +37,7 @@ type Key = [u8; 32];
 /// Bounded cache of examinations. An examination is valid as long as its trust roots are valid.
 /// Concurrent requests for the same examination wait for the first request.
 #[derive(Default)]
-pub struct Memory(Mutex<CachedExaminations>);
+pub struct ExaminationCache(Mutex<CachedExaminations>);
 
 #[derive(Default)]
 struct CachedExaminations {
@@ -59,7 +59,7 @@ struct Examination {
     until: Timestamp,
     /// Result of each signature. `None` if the examination was interrupted. An interrupted result
     /// is never used.
-    found: Option<Vec<SignatureFound>>,
+    found: Option<Vec<SignatureResult>>,
 }
 
 impl Examination {
@@ -74,11 +74,11 @@ impl Examination {
         let roots = material.roots.iter().filter_map(|root| root.valid_until());
         let mut until = roots.min().unwrap_or(Timestamp::MAX);
         let mut all = found.iter().flatten();
-        if all.any(|one| may_heal(one, material.roots.len())) {
+        if all.any(|one| may_become_valid(one, material.roots.len())) {
             until = until.min(now.saturating_add(INVALID_CERTIFICATE_TTL).unwrap_or(now));
         }
         Self {
-            from: now.saturating_sub(SLACK).unwrap_or(now),
+            from: now.saturating_sub(MAX_CLOCK_SETBACK).unwrap_or(now),
             until,
             found,
         }
@@ -89,7 +89,7 @@ impl Examination {
     }
 }
 
-impl Memory {
+impl ExaminationCache {
     /// Does the same as [`super::examine`], and caches the results.
     pub fn examine<'a>(
         &self,
@@ -97,7 +97,7 @@ impl Memory {
         signatures: &Result<Vec<RawSignature>, Unavailable>,
         policies: impl IntoIterator<Item = &'a Policy>,
         now: Timestamp,
-    ) -> Examined<'a> {
+    ) -> ExaminedImage<'a> {
         self.examine_while(reference, signatures, policies, now, &|| true)
     }
 
@@ -111,7 +111,7 @@ impl Memory {
         policies: impl IntoIterator<Item = &'a Policy>,
         now: Timestamp,
         go_on: &dyn Fn() -> bool,
-    ) -> Examined<'a> {
+    ) -> ExaminedImage<'a> {
         let (policies, material) = Loader::load(reference, policies, now);
         let found = match signatures {
             Ok(signatures) => self
@@ -119,7 +119,7 @@ impl Memory {
                 .ok_or_else(|| interrupted(signatures.len(), reference)),
             Err(why) => Err(why.clone()),
         };
-        Examined { policies, found }
+        ExaminedImage { policies, found }
     }
 
     /// Does the same as [`super::decide`], and caches the examinations.
@@ -151,7 +151,7 @@ impl Memory {
     }
 
     /// Returns the number of performed examinations. Results from the cache are not counted.
-    pub fn made(&self) -> u64 {
+    pub fn examinations_performed(&self) -> u64 {
         self.cached().made
     }
 
@@ -163,7 +163,7 @@ impl Memory {
         digest: &Digest,
         material: &TrustMaterial,
         go_on: &dyn Fn() -> bool,
-    ) -> Option<Vec<SignatureFound>> {
+    ) -> Option<Vec<SignatureResult>> {
         if signatures.is_empty() {
             return Some(Vec::new());
         }
@@ -231,7 +231,7 @@ impl Memory {
         entry.weight = weight().max(1);
         known.weight += known.entries[&key].weight;
         known.made += 1;
-        while known.weight > WEIGHT || known.entries.len() > MOST {
+        while known.weight > MAX_BYTES || known.entries.len() > MAX_EXAMINATIONS {
             let Some(oldest) = known.order.pop_front() else {
                 return;
             };
@@ -267,7 +267,7 @@ pub(crate) fn interrupted(signatures: usize, reference: &PinnedReference) -> Una
 
 /// Returns `true` if the result may improve with time, for example because a log key becomes valid.
 /// `roots` is the number of trust roots in the examination.
-fn may_heal(found: &SignatureFound, roots: usize) -> bool {
+fn may_become_valid(found: &SignatureResult, roots: usize) -> bool {
     match &found.0 {
         Err(rejection) => matches!(rejection, Rejection::Certificate { .. }),
         Ok(accepted) => match &accepted.signer {
@@ -277,28 +277,31 @@ fn may_heal(found: &SignatureFound, roots: usize) -> bool {
     }
 }
 
-fn weight(found: &SignatureFound) -> usize {
-    EACH + match &found.0 {
-        Ok(accepted) => {
-            let texts = accepted.annotations.iter();
-            let texts: usize = texts
-                .map(|(key, value)| key.len() + value.len() + EACH / 4)
-                .sum();
-            let signer = match &accepted.signer {
-                Signer::Key(key) => key.as_str().len(),
-                Signer::Identity { name, roots } => {
-                    name.subject.len() + name.issuer.len() + roots.len() * EACH
-                }
-            };
-            let meaning = match &accepted.meaning {
-                Meaning::Signed => 0,
-                Meaning::Attested(predicate_type) => predicate_type.len(),
-            };
-            texts + signer + meaning
+fn weight(found: &SignatureResult) -> usize {
+    SIGNATURE_OVERHEAD_BYTES
+        + match &found.0 {
+            Ok(accepted) => {
+                let texts = accepted.annotations.iter();
+                let texts: usize = texts
+                    .map(|(key, value)| key.len() + value.len() + SIGNATURE_OVERHEAD_BYTES / 4)
+                    .sum();
+                let signer = match &accepted.signer {
+                    Signer::Key(key) => key.as_str().len(),
+                    Signer::Identity { name, roots } => {
+                        name.subject.len()
+                            + name.issuer.len()
+                            + roots.len() * SIGNATURE_OVERHEAD_BYTES
+                    }
+                };
+                let meaning = match &accepted.meaning {
+                    Meaning::Signed => 0,
+                    Meaning::Attested(predicate_type) => predicate_type.len(),
+                };
+                texts + signer + meaning
+            }
+            // A rejection can contain short parts of the texts in the signature.
+            Err(_) => SIGNATURE_OVERHEAD_BYTES,
         }
-        // A rejection can contain short parts of the texts in the signature.
-        Err(_) => EACH,
-    }
 }
 
 fn key(signatures: &[RawSignature], digest: &Digest, material: &TrustMaterial) -> Key {
@@ -327,16 +330,16 @@ fn key(signatures: &[RawSignature], digest: &Digest, material: &TrustMaterial) -
         }
         match signature.unread {
             None => part(b""),
-            Some(Unread::TooLarge { bytes, limit }) => {
+            Some(NotReadReason::TooLarge { bytes, limit }) => {
                 part(b"large");
                 part(&bytes.to_le_bytes());
                 part(&limit.to_le_bytes());
             }
-            Some(Unread::Crowded { limit }) => {
+            Some(NotReadReason::TotalSizeLimit { limit }) => {
                 part(b"crowded");
                 part(&limit.to_le_bytes());
             }
-            Some(Unread::Beyond { limit }) => {
+            Some(NotReadReason::CountLimit { limit }) => {
                 part(b"beyond");
                 part(&(limit as u64).to_le_bytes());
             }

@@ -51,7 +51,7 @@ fn keyless(root: &str) -> Policy {
             "trustRoot": {"configMapRef": {"name": "root"}},
         }}],
     });
-    let map = bundle_core::policy::Named::Found(root.to_owned());
+    let map = bundle_core::policy::ReferencedText::Found(root.to_owned());
     Policy::read("releases", &spec).with_config_maps(&BTreeMap::from([("root".to_owned(), map)]))
 }
 
@@ -70,7 +70,12 @@ fn logged() -> Timestamp {
     Timestamp::from_second(at.as_str().unwrap().parse().unwrap()).unwrap()
 }
 
-fn lets_in(memory: &Memory, found: &Found, policies: &[Policy], now: Timestamp) -> bool {
+fn is_admitted(
+    memory: &ExaminationCache,
+    found: &Found,
+    policies: &[Policy],
+    now: Timestamp,
+) -> bool {
     let class = ClassSignatures::Required;
     let decided = memory.decide(content(), found, policies, class, now);
     assert_eq!(
@@ -86,16 +91,16 @@ fn caches_examination_per_digest_keys_roots_and_signatures() {
         PrivateKey::unwritten(KeyKind::EcdsaP256),
         PrivateKey::unwritten(KeyKind::EcdsaP256),
     );
-    let memory = Memory::default();
+    let memory = ExaminationCache::default();
     let found: Found = Ok(vec![signed(&key, &content())]);
     for _ in 0..3 {
-        assert!(lets_in(&memory, &found, &[by_key(&key)], NOW));
+        assert!(is_admitted(&memory, &found, &[by_key(&key)], NOW));
     }
-    assert_eq!(memory.made(), 1);
+    assert_eq!(memory.examinations_performed(), 1);
     // Without policies, and with policies for another key, the result changes immediately.
-    assert!(!lets_in(&memory, &found, &[], NOW));
-    assert!(!lets_in(&memory, &found, &[by_key(&other)], NOW));
-    assert_eq!(memory.made(), 3);
+    assert!(!is_admitted(&memory, &found, &[], NOW));
+    assert!(!is_admitted(&memory, &found, &[by_key(&other)], NOW));
+    assert_eq!(memory.examinations_performed(), 3);
     // A cached result is not used for another digest of the content, or if a byte, an annotation,
     // the type or the read state of a signature differs.
     let replayed = memory.decide(
@@ -110,21 +115,21 @@ fn caches_examination_per_digest_keys_roots_and_signatures() {
         (|raw| raw.bytes.push(b' ')) as fn(&mut RawSignature),
         |raw| raw.artifact_type.push('x'),
         |raw| drop(raw.annotations.insert("a".into(), "b".into())),
-        |raw| raw.unread = Some(Unread::Beyond { limit: 1 }),
+        |raw| raw.unread = Some(NotReadReason::CountLimit { limit: 1 }),
     ] {
-        let before = memory.made();
+        let before = memory.examinations_performed();
         let mut changed = found.clone().unwrap();
         change(&mut changed[0]);
-        lets_in(&memory, &Ok(changed), &[by_key(&key)], NOW);
-        assert_eq!(memory.made(), before + 1);
+        is_admitted(&memory, &Ok(changed), &[by_key(&key)], NOW);
+        assert_eq!(memory.examinations_performed(), before + 1);
     }
-    assert!(lets_in(&memory, &found, &[by_key(&key)], NOW));
+    assert!(is_admitted(&memory, &found, &[by_key(&key)], NOW));
 }
 
 #[test]
 fn unavailable_signatures_are_not_cached() {
     let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
-    let memory = Memory::default();
+    let memory = ExaminationCache::default();
     let down = Unavailable(Finding::error(codes::registry::UNREACHABLE, "no answer"));
     for _ in 0..2 {
         let decided = memory.decide(
@@ -134,10 +139,10 @@ fn unavailable_signatures_are_not_cached() {
             ClassSignatures::IfPolicy,
             NOW,
         );
-        assert!(decided.unwrap_err().cannot_tell);
+        assert!(decided.unwrap_err().is_unknown);
     }
-    assert_eq!(memory.made(), 0);
-    assert!(lets_in(
+    assert_eq!(memory.examinations_performed(), 0);
+    assert!(is_admitted(
         &memory,
         &Ok(vec![signed(&key, &content())]),
         &[by_key(&key)],
@@ -152,7 +157,7 @@ fn cached_examination_expires_with_its_trust_root() {
     root["tlogs"][0]["publicKey"]["validFor"]["end"] = end.to_string().into();
     let policies = [keyless(&root.to_string())];
     let reference = pinned(&DIGEST.trim().parse().unwrap());
-    let memory = Memory::default();
+    let memory = ExaminationCache::default();
     let decide = |now| {
         let class = ClassSignatures::IfPolicy;
         memory.decide(
@@ -165,29 +170,29 @@ fn cached_examination_expires_with_its_trust_root() {
     };
     decide(end - SignedDuration::from_hours(1)).unwrap();
     decide(end).unwrap();
-    assert_eq!(memory.made(), 1);
+    assert_eq!(memory.examinations_performed(), 1);
     let refusal = decide(end + SignedDuration::from_secs(1)).unwrap_err();
-    assert!(!refusal.cannot_tell);
+    assert!(!refusal.is_unknown);
     assert!(
         refusal.findings.to_string().contains("it has expired"),
         "{}",
         refusal.findings
     );
     // Nothing was verified, because the root has expired.
-    assert_eq!(memory.made(), 2);
+    assert_eq!(memory.examinations_performed(), 2);
     // The policy has another root with the same name. Results under the first root are not used.
     let other = [keyless(&ROOT.replace("2020-01-01", "2020-01-02"))];
     let class = ClassSignatures::IfPolicy;
     let under_other = memory.decide(reference, &Ok(vec![bundle(UNTIMED)]), &other, class, end);
     under_other.unwrap();
-    assert_eq!(memory.made(), 3);
+    assert_eq!(memory.examinations_performed(), 3);
 }
 
 #[test]
 fn rejection_that_may_change_with_time_is_cached_for_a_minute() {
     let policies = [keyless(ROOT)];
     let reference = pinned(&DIGEST.trim().parse().unwrap());
-    let memory = Memory::default();
+    let memory = ExaminationCache::default();
     let decide = |now| {
         let class = ClassSignatures::IfPolicy;
         memory.decide(
@@ -202,17 +207,17 @@ fn rejection_that_may_change_with_time_is_cached_for_a_minute() {
     let early = logged() - SignedDuration::from_secs(30);
     decide(early).unwrap_err();
     decide(early).unwrap_err();
-    assert_eq!(memory.made(), 1);
+    assert_eq!(memory.examinations_performed(), 1);
     decide(logged() + SignedDuration::from_mins(2)).unwrap();
     // After the clock is set back, the result is not used.
     decide(early).unwrap_err();
-    assert_eq!(memory.made(), 3);
+    assert_eq!(memory.examinations_performed(), 3);
 }
 
 #[test]
 fn concurrent_requests_share_one_examination() {
     let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
-    let memory = Memory::default();
+    let memory = ExaminationCache::default();
     let found: Found = Ok((0..20).map(|_| signed(&key, &content())).collect());
     let policies = [by_key(&key)];
     let start = std::sync::Barrier::new(16);
@@ -227,13 +232,13 @@ fn concurrent_requests_share_one_examination() {
             });
         }
     });
-    assert_eq!(memory.made(), 1);
+    assert_eq!(memory.examinations_performed(), 1);
 }
 
 #[test]
 fn evicts_oldest_examination_above_the_limit() {
     let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
-    let memory = Memory::default();
+    let memory = ExaminationCache::default();
     let policies = [by_key(&key)];
     let large = |number: usize| -> Found {
         let one = RawSignature {
@@ -243,18 +248,18 @@ fn evicts_oldest_examination_above_the_limit() {
         Ok(vec![one; verify::MAX_SIGNATURES])
     };
     for number in 0..40 {
-        lets_in(&memory, &large(number), &policies, NOW);
+        is_admitted(&memory, &large(number), &policies, NOW);
         let known = memory.cached();
-        assert!(known.weight <= WEIGHT);
+        assert!(known.weight <= MAX_BYTES);
         assert_eq!(known.entries.len(), known.order.len());
         let weights: usize = known.entries.values().map(|entry| entry.weight).sum();
         assert_eq!(known.weight, weights);
     }
-    assert_eq!(memory.made(), 40);
-    lets_in(&memory, &large(39), &policies, NOW);
-    assert_eq!(memory.made(), 40);
-    lets_in(&memory, &large(0), &policies, NOW);
-    assert_eq!(memory.made(), 41);
+    assert_eq!(memory.examinations_performed(), 40);
+    is_admitted(&memory, &large(39), &policies, NOW);
+    assert_eq!(memory.examinations_performed(), 40);
+    is_admitted(&memory, &large(0), &policies, NOW);
+    assert_eq!(memory.examinations_performed(), 41);
 }
 
 #[test]
@@ -281,7 +286,7 @@ fn next_change_of_policy_follows_validity_of_its_trust_roots() {
 #[test]
 fn interrupted_examination_is_unknown_and_not_cached() {
     let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
-    let (memory, policies) = (Memory::default(), [by_key(&key)]);
+    let (memory, policies) = (ExaminationCache::default(), [by_key(&key)]);
     let found: Found = Ok(vec![bundle("{}"), signed(&key, &content())]);
     for go_on in [false, false] {
         let examined = memory.examine_while(&content(), &found, &policies, NOW, &|| go_on);
@@ -294,11 +299,11 @@ fn interrupted_examination_is_unknown_and_not_cached() {
             &memory.examine_while(&content(), &found, &policies, NOW, &|| go_on),
             class,
         );
-        assert!(refusal.unwrap_err().cannot_tell);
+        assert!(refusal.unwrap_err().is_unknown);
     }
-    assert_eq!(memory.made(), 0);
-    assert!(lets_in(&memory, &found, &policies, NOW));
-    assert_eq!(memory.made(), 1);
+    assert_eq!(memory.examinations_performed(), 0);
+    assert!(is_admitted(&memory, &found, &policies, NOW));
+    assert_eq!(memory.examinations_performed(), 1);
     // Cached results are used even if `go_on` returns `false`.
     let examined = memory.examine_while(&content(), &found, &policies, NOW, &|| false);
     assert_eq!(examined.found.unwrap().len(), 2);
@@ -307,7 +312,7 @@ fn interrupted_examination_is_unknown_and_not_cached() {
 #[test]
 fn decision_stops_before_the_signature_at_which_its_bundle_is_gone() {
     let key = PrivateKey::unwritten(KeyKind::EcdsaP256);
-    let (memory, policies) = (Memory::default(), [by_key(&key)]);
+    let (memory, policies) = (ExaminationCache::default(), [by_key(&key)]);
     // The valid signature is the last one, after nine different invalid signatures.
     let mut all: Vec<_> = (0..9).map(|n| bundle(&format!("{{\"n\": {n}}}"))).collect();
     all.push(signed(&key, &content()));
@@ -323,9 +328,9 @@ fn decision_stops_before_the_signature_at_which_its_bundle_is_gone() {
         memory.decide_while(content(), &found, &policies, class, NOW, &go_on)
     };
     let refusal = decide(3).unwrap_err();
-    assert!(refusal.cannot_tell, "{}", refusal.findings);
+    assert!(refusal.is_unknown, "{}", refusal.findings);
     // `go_on` was called before each of four signatures, and before the retry.
-    assert_eq!((asked.get(), memory.made()), (5, 0));
+    assert_eq!((asked.get(), memory.examinations_performed()), (5, 0));
     assert!(decide(usize::MAX).is_ok());
-    assert_eq!(memory.made(), 1);
+    assert_eq!(memory.examinations_performed(), 1);
 }

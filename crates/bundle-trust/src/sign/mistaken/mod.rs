@@ -37,8 +37,8 @@ const NAMES: [&str; 8] = [
 /// The content has no size limit. Registries accept manifests of up to 4 MiB, but payloads are
 /// layers, and cosign reads layers of up to 128 MiB. For larger content its beginning is
 /// sufficient, because the detection needs no text after it.
-pub fn mistaken(content: &[u8]) -> Result<(), Finding> {
-    let top = Top::of(content);
+pub fn check_not_image(content: &[u8]) -> Result<(), Finding> {
+    let top = TopLevelFields::of(content);
     let what = if content.starts_with(ENVELOPE) {
         "the signed bytes of an envelope"
     } else if top.is_manifest() {
@@ -63,8 +63,8 @@ pub fn mistaken(content: &[u8]) -> Result<(), Finding> {
 
 /// Returns an error if the content is an image manifest or index, because an attestation of this
 /// content would also be valid for the image.
-pub fn mistaken_attested(content: &[u8]) -> Result<(), Finding> {
-    let top = Top::of(content);
+pub fn check_attested_not_image(content: &[u8]) -> Result<(), Finding> {
+    let top = TopLevelFields::of(content);
     if !top.is_manifest() && !top.is_list {
         return Ok(());
     }
@@ -81,7 +81,7 @@ pub fn mistaken_attested(content: &[u8]) -> Result<(), Finding> {
 /// manifests: it ignores case, values, and text after the object, and allows duplicates. Therefore
 /// it detects all content that a reader accepts as a manifest.
 #[derive(Default)]
-struct Top {
+struct TopLevelFields {
     names: BTreeSet<&'static str>,
     /// `true` if the media type belongs to an image, or if the media type is invalid.
     is_image: bool,
@@ -89,7 +89,7 @@ struct Top {
     is_list: bool,
 }
 
-impl Top {
+impl TopLevelFields {
     fn of(content: &[u8]) -> Self {
         let content = content.trim_ascii_start();
         let content = content.strip_prefix(MARK).unwrap_or(content);
@@ -122,7 +122,7 @@ impl Top {
     }
 }
 
-impl<'de> Visitor<'de> for &mut Top {
+impl<'de> Visitor<'de> for &mut TopLevelFields {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -201,14 +201,14 @@ mod tests {
             (older.as_slice(), "cosign 2"),
             (manifest.as_bytes(), "manifest"),
         ] {
-            let finding = mistaken(content).unwrap_err();
+            let finding = check_not_image(content).unwrap_err();
             assert_eq!(finding.code, codes::trust::MISTAKEN);
             assert!(finding.message.contains(told), "{finding}");
         }
-        mistaken_attested(manifest.as_bytes()).unwrap_err();
+        check_attested_not_image(manifest.as_bytes()).unwrap_err();
         // The digest in these statements is not the digest of an image.
-        mistaken_attested(&file).unwrap();
-        mistaken_attested(&older).unwrap();
+        check_attested_not_image(&file).unwrap();
+        check_attested_not_image(&older).unwrap();
     }
 
     #[test]
@@ -245,17 +245,20 @@ mod tests {
         }
         for text in &found {
             let start: String = text.chars().take(80).collect();
-            assert!(mistaken(text.as_bytes()).is_err(), "{start}");
-            assert!(mistaken_attested(text.as_bytes()).is_err(), "{start}");
+            assert!(check_not_image(text.as_bytes()).is_err(), "{start}");
+            assert!(
+                check_attested_not_image(text.as_bytes()).is_err(),
+                "{start}"
+            );
         }
         let no_text = [b"{\"\xff\":\"\xff\",", fields.as_bytes(), b"}"].concat();
-        assert!(mistaken(&no_text).is_err());
+        assert!(check_not_image(&no_text).is_err());
         for text in [
             r#"{"critical":{"image":{}},"critical":{}}"#,
             r#"{"Critical":{"image":{}}}"#,
             r#"{"critical":{},"optional":1e999}"#,
         ] {
-            assert!(mistaken(text.as_bytes()).is_err(), "{text}");
+            assert!(check_not_image(text.as_bytes()).is_err(), "{text}");
         }
     }
 
@@ -278,7 +281,7 @@ mod tests {
             r#"[2,null,{"mediaType":"x"}"#.to_owned(),
             format!(r#"["a",{deep}]"#),
         ] {
-            assert!(mistaken(text.as_bytes()).is_err(), "{text}");
+            assert!(check_not_image(text.as_bytes()).is_err(), "{text}");
         }
         for text in [
             r#"[{"Config":"x.json","RepoTags":[],"Layers":[]}]"#,
@@ -292,7 +295,7 @@ mod tests {
             "[[ -f x ]] || exit 1",
             "[text](https://example.com)",
         ] {
-            assert!(mistaken(text.as_bytes()).is_ok(), "{text}");
+            assert!(check_not_image(text.as_bytes()).is_ok(), "{text}");
         }
     }
 
@@ -316,13 +319,13 @@ mod tests {
             br#"{"schemaVersion":2}"#,
         ] {
             let text = String::from_utf8_lossy(content);
-            assert!(mistaken(content).is_ok(), "{text}");
-            assert!(mistaken_attested(content).is_ok(), "{text}");
+            assert!(check_not_image(content).is_ok(), "{text}");
+            assert!(check_attested_not_image(content).is_ok(), "{text}");
         }
     }
 
-    /// This is the reason for the check in [`mistaken`]: verification accepts a signature over the
-    /// file for the image.
+    /// This is the reason for the check in [`check_not_image`]: verification accepts a signature
+    /// over the file for the image.
     #[test]
     fn signature_over_such_a_file_is_valid_for_the_image() {
         let image: Reference = "registry.example.com/team/web:1".parse().unwrap();

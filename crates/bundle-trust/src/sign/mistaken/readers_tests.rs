@@ -5,15 +5,15 @@ use bundle_core::reference::Digest;
 use proptest::prelude::*;
 
 use super::readers::READERS;
-use super::{mistaken, mistaken_attested};
+use super::{check_attested_not_image, check_not_image};
 use crate::statement;
 
 const DIGEST: &str = "sha256:43b5773065685e5f2bbb174c527c60aa28e180ceba4801fa2e56c990c1a4f073";
 
 /// Random choices for the encoding of a document.
-struct Draws(u64);
+struct RandomChoices(u64);
 
-impl Draws {
+impl RandomChoices {
     fn next(&mut self, choices: u64) -> u64 {
         let drawn = self.0 % choices;
         self.0 = (self.0 / choices).rotate_left(7) ^ 0x9e37_79b9;
@@ -87,7 +87,7 @@ proptest! {
         at in any::<usize>(),
         with in prop::option::of(any::<u8>()),
     ) {
-        let mut draws = Draws(drawn);
+        let mut draws = RandomChoices(drawn);
         let is_payload = draws.next(2) == 0;
         let mut text = if is_payload { draws.payload() } else { draws.manifest() }.into_bytes();
         if let Some(with) = with {
@@ -98,16 +98,16 @@ proptest! {
         let shown = String::from_utf8_lossy(&text);
         for (name, takes) in READERS {
             if takes(&text) {
-                prop_assert!(mistaken(&text).is_err(), "{name}: {shown}");
+                prop_assert!(check_not_image(&text).is_err(), "{name}: {shown}");
                 if name.ends_with("manifest") {
-                    prop_assert!(mistaken_attested(&text).is_err(), "{name}: {shown}");
+                    prop_assert!(check_attested_not_image(&text).is_err(), "{name}: {shown}");
                 }
             }
         }
         // The simplest model also detects each file that this project reads as a payload.
         if statement::read_simple(&text, &digest).is_ok() {
             prop_assert!(READERS[0].1(&text), "{shown}");
-            prop_assert!(mistaken(&text).is_err(), "{shown}");
+            prop_assert!(check_not_image(&text).is_err(), "{shown}");
         }
     }
 }
@@ -116,7 +116,7 @@ proptest! {
 fn each_reader_accepts_its_example() {
     let mut taken = [false; READERS.len()];
     for seed in 0..5_000_u64 {
-        let mut draws = Draws(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut draws = RandomChoices(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         for text in [draws.payload(), draws.manifest()] {
             for (at, (_, takes)) in READERS.iter().enumerate() {
                 taken[at] |= takes(text.as_bytes());

@@ -3,7 +3,7 @@
 
 use bundle_core::diagnostic::{Finding, Findings, codes};
 use bundle_core::policy::{
-    Accepted, AcceptedSigner, Meaning, RawSignature, SignatureFound, summary_of_attestations,
+    AcceptedSigner, Meaning, RawSignature, SignatureResult, ValidSignature, summary_of_attestations,
 };
 use bundle_core::reference::{Digest, PinnedReference};
 use serde_json::Value;
@@ -16,7 +16,7 @@ use crate::statement;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attestation {
     /// Signer, time and performed checks.
-    pub accepted: Accepted,
+    pub accepted: ValidSignature,
     /// URI of the predicate type.
     pub predicate_type: String,
     /// Predicate: JSON text.
@@ -33,7 +33,7 @@ pub fn attested(
     kinds: &[PredicateType],
     material: &TrustMaterial,
 ) -> Result<Vec<Attestation>, Findings> {
-    let is_wanted = |accepted: &Accepted| wanted.iter().any(|who| who.is(accepted));
+    let is_wanted = |accepted: &ValidSignature| wanted.iter().any(|who| who.made(accepted));
     let mut found = Vec::new();
     let mut attestations: Vec<Attestation> = Vec::new();
     for result in each(signatures, reference.digest(), material) {
@@ -49,7 +49,7 @@ pub fn attested(
                 predicate,
             });
         }
-        found.push(SignatureFound(result.map(|opened| opened.accepted)));
+        found.push(SignatureResult(result.map(|opened| opened.accepted)));
     }
     let names: Vec<String> = wanted.iter().map(described).collect();
     let is_there = |kind: &&PredicateType| {
@@ -96,7 +96,7 @@ pub fn blob_attested(
         bytes: bundle,
         ..RawSignature::default()
     };
-    let is_wanted = |accepted: &Accepted| wanted.iter().any(|who| who.is(accepted));
+    let is_wanted = |accepted: &ValidSignature| wanted.iter().any(|who| who.made(accepted));
     let why = match material.examine(&raw, content) {
         Ok(opened) if !is_wanted(&opened.accepted) => {
             format!("a signature by another {}", opened.accepted.signer)
@@ -137,7 +137,7 @@ pub(crate) fn all_attested(
     signatures: &[RawSignature],
     digest: &Digest,
     material: &TrustMaterial,
-) -> Vec<(Accepted, Value)> {
+) -> Vec<(ValidSignature, Value)> {
     each(signatures, digest, material)
         .filter_map(Result::ok)
         .filter(|opened| opened.accepted.meaning != Meaning::Signed)

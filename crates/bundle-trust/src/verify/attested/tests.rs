@@ -55,7 +55,7 @@ fn ask(raw: &RawSignature, key: &PrivateKey) -> Result<Vec<Attestation>, String>
     let kinds = [PredicateType::parse(KIND).unwrap()];
     let signatures = std::slice::from_ref(raw);
     // Verification of signatures rejects both valid and invalid attestations.
-    assert!(super::super::by(signatures, &pinned(), &wanted, &material).is_err());
+    assert!(super::super::signatures_by(signatures, &pinned(), &wanted, &material).is_err());
     attested(signatures, &pinned(), &wanted, &kinds, &material)
         .map_err(|findings| findings.to_string())
 }
@@ -177,5 +177,5 @@ fn rejects_attestation_in_the_format_of_the_other_cosign() {
     let mut raw = envelope(&key, &statement(|_| {}), |_| {});
     raw.artifact_type = sign::BUNDLE_MEDIA_TYPE.to_owned();
     let found = super::super::examine(&[raw], pinned().digest(), &material);
-    assert!(found[0].holds().is_none());
+    assert!(found[0].valid().is_none());
 }

@@ -2,12 +2,12 @@
 
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::policy::{
-    Accepted, AcceptedSigner, Meaning, RawSignature, Rejection, SignatureFound,
+    AcceptedSigner, Meaning, RawSignature, Rejection, SignatureResult, ValidSignature,
 };
 use bundle_core::reference::Digest;
 use sha2::{Digest as _, Sha256, Sha512};
 
-use super::{Opened, TrustMaterial, described};
+use super::{TrustMaterial, VerifiedSignature, described};
 use crate::bundle::MessageSignature;
 use crate::dsse;
 use crate::keys::PublicKey;
@@ -45,7 +45,7 @@ pub fn blob(
     content: &Content<'_>,
     wanted: &[AcceptedSigner],
     material: &TrustMaterial,
-) -> Result<Accepted, Finding> {
+) -> Result<ValidSignature, Finding> {
     let accepted = blob_of_any_kind(bundle, content, wanted, material)?;
     match &accepted.meaning {
         Meaning::Signed => Ok(accepted),
@@ -63,13 +63,13 @@ pub fn blob_of_any_kind(
     content: &Content<'_>,
     wanted: &[AcceptedSigner],
     material: &TrustMaterial,
-) -> Result<Accepted, Finding> {
+) -> Result<ValidSignature, Finding> {
     let raw = RawSignature {
         bytes: bundle,
         ..RawSignature::default()
     };
     match examine_one(&raw, content, material).0 {
-        Ok(accepted) if wanted.iter().any(|who| who.is(&accepted)) => Ok(accepted),
+        Ok(accepted) if wanted.iter().any(|who| who.made(&accepted)) => Ok(accepted),
         Ok(accepted) => Err(refused(
             content,
             wanted,
@@ -88,11 +88,11 @@ pub(crate) fn examine_one(
     raw: &RawSignature,
     content: &Content<'_>,
     material: &TrustMaterial,
-) -> SignatureFound {
-    SignatureFound(
+) -> SignatureResult {
+    SignatureResult(
         material
             .examine(raw, content)
-            .map(|Opened { accepted, .. }| accepted),
+            .map(|VerifiedSignature { accepted, .. }| accepted),
     )
 }
 

@@ -9,7 +9,12 @@ use crate::sign;
 
 const FILE: &[u8] = b"content of a file";
 
-fn verify(bundle: &[u8], file: &[u8], whole: bool, key: &PrivateKey) -> Result<Accepted, String> {
+fn verify(
+    bundle: &[u8],
+    file: &[u8],
+    whole: bool,
+    key: &PrivateKey,
+) -> Result<ValidSignature, String> {
     let digest = Digest::of(file);
     let content = Content {
         digest: &digest,

@@ -6,19 +6,19 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::forge::{Sigstore, Wanted};
+use super::forge::{CertificateRequest, Sigstore};
 use super::keys::{OURS, altered, judge, material, raw, reference, signed};
 use super::*;
 use crate::keys::{KeyKind, PrivateKey};
 use crate::{proof_annotation, sign};
 
 /// Returns the names of the variants that are still valid.
-fn held<'a>(cases: &[(&'a str, Result<Accepted, Rejection>)]) -> Vec<&'a str> {
+fn accepted_variants<'a>(cases: &[(&'a str, Result<ValidSignature, Rejection>)]) -> Vec<&'a str> {
     let held = cases.iter().filter(|(_, found)| found.is_ok());
     held.map(|(name, _)| *name).collect()
 }
 
-fn simple(key: &PrivateKey, payload: &str) -> Result<Accepted, Rejection> {
+fn simple(key: &PrivateKey, payload: &str) -> Result<ValidSignature, Rejection> {
     let raw = RawSignature {
         bytes: payload.as_bytes().to_vec(),
         artifact_type: legacy::SIMPLE_SIGNING.to_owned(),
@@ -83,7 +83,7 @@ fn rejects_ambiguous_json_in_cosign_2_payloads() {
         .iter()
         .map(|(name, text)| (*name, simple(&key, text)))
         .collect();
-    assert_eq!(held(&found), Vec::<&str>::new());
+    assert_eq!(accepted_variants(&found), Vec::<&str>::new());
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn rejects_ambiguous_json_in_statements() {
         .iter()
         .map(|(name, text)| (*name, under(text)))
         .collect();
-    assert_eq!(held(&found), Vec::<&str>::new());
+    assert_eq!(accepted_variants(&found), Vec::<&str>::new());
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn rejects_ambiguous_json_in_bundles() {
         .iter()
         .map(|(name, bytes)| (*name, judge(bytes, &key)))
         .collect();
-    assert_eq!(held(&found), Vec::<&str>::new());
+    assert_eq!(accepted_variants(&found), Vec::<&str>::new());
     let id = altered(&key, |b| {
         b["dsseEnvelope"]["signatures"][0]["keyid"] = json!("");
     });
@@ -211,7 +211,7 @@ fn rejects_ambiguous_json_in_log_entries() {
     let material = sigstore.material(&[]);
     let payload = super::forge::statement();
     let under = |change: &dyn Fn(&mut Value)| {
-        let bundle = sigstore.entered(&Wanted::default(), &payload, change);
+        let bundle = sigstore.entered(&CertificateRequest::default(), &payload, change);
         let raw = super::forge::raw(&bundle);
         examine(&[raw], &super::forge::subject(), &material)
             .remove(0)
@@ -260,7 +260,7 @@ fn rejects_ambiguous_json_in_log_entries() {
             under(&|b| b["apiVersion"] = json!("0.0.2")),
         ),
     ];
-    assert_eq!(held(&cases), Vec::<&str>::new());
+    assert_eq!(accepted_variants(&cases), Vec::<&str>::new());
 }
 
 #[test]

@@ -7,7 +7,7 @@ use bundle_core::policy::Fault;
 use serde_json::{Value, json};
 
 use super::super::budget::operations;
-use super::forge::{Sigstore, Wanted, raw, statement, subject};
+use super::forge::{CertificateRequest, Sigstore, raw, statement, subject};
 use super::*;
 
 const ENTRIES: &str = "/verificationMaterial/tlogEntries";
@@ -65,7 +65,7 @@ fn costly(good: &Value, number: usize) -> RawSignature {
     raw(&bundle)
 }
 
-fn fault(found: &SignatureFound) -> Option<Fault> {
+fn fault(found: &SignatureResult) -> Option<Fault> {
     match &found.0 {
         Err(Rejection::Certificate { fault, .. }) => Some(*fault),
         _ => None,
@@ -76,7 +76,7 @@ fn fault(found: &SignatureFound) -> Option<Fault> {
 fn expensive_bundles_do_not_hide_a_valid_one() {
     let sigstore = Sigstore::new();
     let material = sigstore.material(&[]);
-    let good = sigstore.signed(&Wanted::default(), &statement());
+    let good = sigstore.signed(&CertificateRequest::default(), &statement());
     let mut flood: Vec<_> = (0..MAX_SIGNATURES - 1)
         .map(|number| flooded(&good, number))
         .collect();
@@ -85,7 +85,7 @@ fn expensive_bundles_do_not_hide_a_valid_one() {
     let (last, others) = found.split_last().unwrap();
     assert!(last.accepted().is_some());
     let refused =
-        |one: &SignatureFound| matches!(fault(one), Some(Fault::Entry | Fault::Checkpoint));
+        |one: &SignatureResult| matches!(fault(one), Some(Fault::Entry | Fault::Checkpoint));
     assert!(others.iter().all(refused));
 }
 
@@ -93,7 +93,7 @@ fn expensive_bundles_do_not_hide_a_valid_one() {
 fn duplicate_entries_and_timestamps_count_once() {
     let sigstore = Sigstore::new();
     let material = sigstore.material(&[]);
-    let good = sigstore.signed(&Wanted::default(), &statement());
+    let good = sigstore.signed(&CertificateRequest::default(), &statement());
     let mut twice = good.clone();
     let entry = entries(&mut twice)[0].clone();
     entries(&mut twice).push(entry);
@@ -115,12 +115,12 @@ fn duplicate_entries_and_timestamps_count_once() {
 fn duplicate_signature_is_examined_once() {
     let sigstore = Sigstore::new();
     let material = sigstore.material(&[]);
-    let good = raw(&sigstore.signed(&Wanted::default(), &statement()));
+    let good = raw(&sigstore.signed(&CertificateRequest::default(), &statement()));
     let mut annotated = good.clone();
     annotated.annotations.insert("a".into(), "b".into());
     let found = examine(&[good.clone(), good, annotated], &subject(), &material);
     assert!(found[0].accepted().is_some());
-    assert_eq!(found[1].0, Err(Rejection::Repeated));
+    assert_eq!(found[1].0, Err(Rejection::Duplicate));
     assert!(found[2].accepted().is_some());
 }
 
@@ -128,7 +128,7 @@ fn duplicate_signature_is_examined_once() {
 fn expensive_signature_does_not_use_the_share_of_later_ones() {
     let sigstore = Sigstore::new();
     let mut material = sigstore.material(&[]);
-    let good = sigstore.signed(&Wanted::default(), &statement());
+    let good = sigstore.signed(&CertificateRequest::default(), &statement());
     // Each signature has the maximum cost of one log entry, which is at most `SHARE`.
     let flood: Vec<_> = (0..MAX_SIGNATURES)
         .map(|number| costly(&good, number))
@@ -182,7 +182,7 @@ fn signature_beyond_the_budget_is_rejected_with_message() {
 fn examination_stops_between_signatures_on_request() {
     let sigstore = Sigstore::new();
     let material = sigstore.material(&[]);
-    let good = sigstore.signed(&Wanted::default(), &statement());
+    let good = sigstore.signed(&CertificateRequest::default(), &statement());
     let signatures: Vec<_> = (0..4).map(|number| costly(&good, number)).collect();
     let asked = Cell::new(0);
     let until = |most: usize| {

@@ -35,17 +35,17 @@ pub(super) struct Sigstore {
 
 /// Fields of the certificate to issue. The default is a valid certificate. Tests change single
 /// fields.
-pub(super) struct Wanted {
+pub(super) struct CertificateRequest {
     pub(super) names: Vec<SanType>,
     pub(super) issuer: Option<String>,
     pub(super) years: (i32, i32),
     pub(super) usage: ExtendedKeyUsagePurpose,
-    pub(super) promise: Promise,
+    pub(super) promise: SctKind,
 }
 
 /// Kind of SCT in the certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Promise {
+pub(super) enum SctKind {
     Good,
     None,
     Altered,
@@ -58,14 +58,14 @@ pub(super) enum Promise {
     Unknown,
 }
 
-impl Default for Wanted {
+impl Default for CertificateRequest {
     fn default() -> Self {
         Self {
             names: vec![email(SUBJECT)],
             issuer: Some(ISSUER.to_owned()),
             years: (2026, 2027),
             usage: ExtendedKeyUsagePurpose::CodeSigning,
-            promise: Promise::Good,
+            promise: SctKind::Good,
         }
     }
 }
@@ -215,7 +215,12 @@ impl Sigstore {
         }
     }
 
-    fn issue(&self, to: &impl PublicKeyData, wanted: &Wanted, promises: Option<&[u8]>) -> Vec<u8> {
+    fn issue(
+        &self,
+        to: &impl PublicKeyData,
+        wanted: &CertificateRequest,
+        promises: Option<&[u8]>,
+    ) -> Vec<u8> {
         let mut params = CertificateParams::default();
         params.distinguished_name = DistinguishedName::new();
         params.serial_number = Some(SerialNumber::from_slice(&[1, 2, 3]));
@@ -270,7 +275,11 @@ impl Sigstore {
     }
 
     /// Issues a certificate for this key.
-    pub(super) fn certificate(&self, to: &impl PublicKeyData, wanted: &Wanted) -> Vec<u8> {
+    pub(super) fn certificate(
+        &self,
+        to: &impl PublicKeyData,
+        wanted: &CertificateRequest,
+    ) -> Vec<u8> {
         let bare = self.issue(to, wanted, None);
         let ours = id(&self.promises);
         let good = self.promise(&bare, &self.promises, &ours);
@@ -279,25 +288,25 @@ impl Sigstore {
             prefixed(&each, 2)
         };
         let list = match wanted.promise {
-            Promise::None => return bare,
-            Promise::Good => listed(&[&good]),
-            Promise::Twice => listed(&[&good, &good]),
-            Promise::Altered => {
+            SctKind::None => return bare,
+            SctKind::Good => listed(&[&good]),
+            SctKind::Twice => listed(&[&good, &good]),
+            SctKind::Altered => {
                 let mut altered = good;
                 let last = altered.len() - 1;
                 altered[last] ^= 1;
                 listed(&[&altered])
             }
-            Promise::Borrowed => {
-                let other = Wanted {
+            SctKind::Borrowed => {
+                let other = CertificateRequest {
                     names: vec![email("other@example.com")],
-                    ..Wanted::default()
+                    ..CertificateRequest::default()
                 };
                 let other = self.issue(to, &other, None);
                 listed(&[&self.promise(&other, &self.promises, &ours)])
             }
-            Promise::Forged => listed(&[&self.promise(&bare, &key(), &ours)]),
-            Promise::Unknown => {
+            SctKind::Forged => listed(&[&self.promise(&bare, &key(), &ours)]),
+            SctKind::Unknown => {
                 let other = key();
                 listed(&[&self.promise(&bare, &other, &id(&other))])
             }
@@ -386,7 +395,7 @@ impl Sigstore {
     /// Signs with a new key. `change` changes the body of the log entry.
     pub(super) fn entered(
         &self,
-        wanted: &Wanted,
+        wanted: &CertificateRequest,
         payload: &[u8],
         change: &dyn Fn(&mut Value),
     ) -> Value {
@@ -397,7 +406,7 @@ impl Sigstore {
     }
 
     /// Signs with a new key and the wanted certificate, and returns the complete bundle.
-    pub(super) fn signed(&self, wanted: &Wanted, payload: &[u8]) -> Value {
+    pub(super) fn signed(&self, wanted: &CertificateRequest, payload: &[u8]) -> Value {
         let key = key();
         let certificate = self.certificate(&key, wanted);
         let signature = key.sign(&dsse::pre_authentication(payload)).unwrap();

@@ -6,23 +6,23 @@ use rcgen::{ExtendedKeyUsagePurpose, KeyPair, SigningKey, SubjectPublicKeyInfo};
 use serde_json::{Value, json};
 
 use super::forge::{
-    ISSUER, Promise, SUBJECT, Sigstore, Wanted, email, raw, statement, subject, uri,
+    CertificateRequest, ISSUER, SUBJECT, SctKind, Sigstore, email, raw, statement, subject, uri,
 };
 use super::*;
 
-fn judge(material: &TrustMaterial, bundle: &Value) -> Result<Accepted, Rejection> {
+fn judge(material: &TrustMaterial, bundle: &Value) -> Result<ValidSignature, Rejection> {
     examine(&[raw(bundle)], &subject(), material).remove(0).0
 }
 
 #[track_caller]
-fn fault(found: Result<Accepted, Rejection>, what: &str) -> Fault {
+fn fault(found: Result<ValidSignature, Rejection>, what: &str) -> Fault {
     match found {
         Err(Rejection::Certificate { fault, .. }) => fault,
         other => panic!("{what}: {other:?}"),
     }
 }
 
-fn named(accepted: &Accepted) -> (&str, &str) {
+fn identity_of(accepted: &ValidSignature) -> (&str, &str) {
     match &accepted.signer {
         Signer::Identity { name, .. } => (&name.subject, &name.issuer),
         Signer::Key(_) => panic!("by a key"),
@@ -33,69 +33,70 @@ fn named(accepted: &Accepted) -> (&str, &str) {
 fn rejects_certificates_with_any_invalid_part() {
     let sigstore = Sigstore::new();
     let material = sigstore.material(&[]);
-    let signed = |wanted: Wanted| judge(&material, &sigstore.signed(&wanted, &statement()));
-    let good = signed(Wanted::default()).unwrap();
-    assert_eq!(named(&good), (SUBJECT, ISSUER));
-    let promise = |promise| Wanted {
+    let signed =
+        |wanted: CertificateRequest| judge(&material, &sigstore.signed(&wanted, &statement()));
+    let good = signed(CertificateRequest::default()).unwrap();
+    assert_eq!(identity_of(&good), (SUBJECT, ISSUER));
+    let promise = |promise| CertificateRequest {
         promise,
-        ..Wanted::default()
+        ..CertificateRequest::default()
     };
     for (what, wanted, expected) in [
-        ("no promise", promise(Promise::None), Fault::Sct),
-        ("an altered promise", promise(Promise::Altered), Fault::Sct),
+        ("no promise", promise(SctKind::None), Fault::Sct),
+        ("an altered promise", promise(SctKind::Altered), Fault::Sct),
         (
             "a promise for another",
-            promise(Promise::Borrowed),
+            promise(SctKind::Borrowed),
             Fault::Sct,
         ),
-        ("a forged promise", promise(Promise::Forged), Fault::Sct),
-        ("an unknown log", promise(Promise::Unknown), Fault::Sct),
-        ("two promises", promise(Promise::Twice), Fault::Sct),
+        ("a forged promise", promise(SctKind::Forged), Fault::Sct),
+        ("an unknown log", promise(SctKind::Unknown), Fault::Sct),
+        ("two promises", promise(SctKind::Twice), Fault::Sct),
         (
             "it had ended",
-            Wanted {
+            CertificateRequest {
                 years: (2024, 2025),
-                ..Wanted::default()
+                ..CertificateRequest::default()
             },
             Fault::Validity,
         ),
         (
             "it had not begun",
-            Wanted {
+            CertificateRequest {
                 years: (2027, 2028),
-                ..Wanted::default()
+                ..CertificateRequest::default()
             },
             Fault::Validity,
         ),
         (
             "it is for servers",
-            Wanted {
+            CertificateRequest {
                 usage: ExtendedKeyUsagePurpose::ServerAuth,
-                ..Wanted::default()
+                ..CertificateRequest::default()
             },
             Fault::Chain,
         ),
         (
             "nobody vouched",
-            Wanted {
+            CertificateRequest {
                 issuer: None,
-                ..Wanted::default()
+                ..CertificateRequest::default()
             },
             Fault::NoIdentity,
         ),
         (
             "an empty issuer",
-            Wanted {
+            CertificateRequest {
                 issuer: Some(String::new()),
-                ..Wanted::default()
+                ..CertificateRequest::default()
             },
             Fault::NoIdentity,
         ),
         (
             "nobody is named",
-            Wanted {
+            CertificateRequest {
                 names: Vec::new(),
-                ..Wanted::default()
+                ..CertificateRequest::default()
             },
             Fault::NoIdentity,
         ),
@@ -107,14 +108,14 @@ fn rejects_certificates_with_any_invalid_part() {
 #[test]
 fn rejects_authority_with_equal_name_and_other_key() {
     let (ours, theirs) = (Sigstore::new(), Sigstore::new());
-    let bundle = theirs.signed(&Wanted::default(), &statement());
+    let bundle = theirs.signed(&CertificateRequest::default(), &statement());
     assert_eq!(
         fault(judge(&ours.material(&[]), &bundle), "theirs"),
         Fault::UnknownLog
     );
     // The certificate is from another authority. Its evidence is from the trusted log.
     let key = KeyPair::generate().unwrap();
-    let certificate = theirs.certificate(&key, &Wanted::default());
+    let certificate = theirs.certificate(&key, &CertificateRequest::default());
     let signature = key.sign(&dsse::pre_authentication(&statement())).unwrap();
     let mixed = ours.bundle(&certificate, &statement(), &signature);
     assert_eq!(
@@ -128,15 +129,15 @@ fn first_subject_alternative_name_is_compared_exactly() {
     let sigstore = Sigstore::new();
     let material = sigstore.material(&[]);
     let signed = |names, issuer: &str| {
-        let wanted = Wanted {
+        let wanted = CertificateRequest {
             names,
             issuer: Some(issuer.to_owned()),
-            ..Wanted::default()
+            ..CertificateRequest::default()
         };
         judge(&material, &sigstore.signed(&wanted, &statement())).unwrap()
     };
     let two = signed(vec![email("eve@example.com"), email(SUBJECT)], ISSUER);
-    assert_eq!(named(&two).0, "eve@example.com");
+    assert_eq!(identity_of(&two).0, "eve@example.com");
     let wanted = AcceptedSigner::Identities {
         identities: vec![bundle_core::policy::Identity {
             issuer: bundle_core::policy::Matcher::exact(ISSUER).unwrap(),
@@ -144,8 +145,8 @@ fn first_subject_alternative_name_is_compared_exactly() {
         }],
         root: material.roots[0].id().clone(),
     };
-    assert!(!wanted.is(&two));
-    assert!(wanted.is(&signed(vec![email(SUBJECT)], ISSUER)));
+    assert!(!wanted.made(&two));
+    assert!(wanted.made(&signed(vec![email(SUBJECT)], ISSUER)));
     for (name, issuer) in [
         (email("ana@example.co"), ISSUER),
         (email("ana@example.com.evil.com"), ISSUER),
@@ -162,7 +163,7 @@ fn first_subject_alternative_name_is_compared_exactly() {
         (email(SUBJECT), "https://accounts.ex\u{e4}mple.com"),
         (email(SUBJECT), "https://accounts.example.com\n"),
     ] {
-        assert!(!wanted.is(&signed(vec![name], issuer)), "{issuer}");
+        assert!(!wanted.made(&signed(vec![name], issuer)), "{issuer}");
     }
 }
 
@@ -194,13 +195,13 @@ fn rejects_certificate_with_short_rsa_key() {
     let sigstore = Sigstore::new();
     let material = sigstore.material(&[]);
     let short = SubjectPublicKeyInfo::from_der(KEY).unwrap();
-    let certificate = sigstore.certificate(&short, &Wanted::default());
+    let certificate = sigstore.certificate(&short, &CertificateRequest::default());
     let bundle = sigstore.bundle(&certificate, &statement(), SIGNATURE);
     assert_eq!(fault(judge(&material, &bundle), "short"), Fault::Forged);
 
     // A signature by a key of sufficient length is valid.
     let long = KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).unwrap();
-    let certificate = sigstore.certificate(&long, &Wanted::default());
+    let certificate = sigstore.certificate(&long, &CertificateRequest::default());
     let signature = long.sign(&dsse::pre_authentication(&statement())).unwrap();
     judge(
         &material,
@@ -218,7 +219,7 @@ fn payload_rules_apply_to_certificates_as_to_keys() {
     let signed = |payload: &str| {
         judge(
             &material,
-            &sigstore.signed(&Wanted::default(), payload.as_bytes()),
+            &sigstore.signed(&CertificateRequest::default(), payload.as_bytes()),
         )
     };
     signed(&text).unwrap();
@@ -279,7 +280,7 @@ fn payload_rules_apply_to_certificates_as_to_keys() {
 fn rejects_checkpoint_with_too_many_signatures() {
     let sigstore = Sigstore::new();
     let material = sigstore.material(&[]);
-    let mut bundle = sigstore.signed(&Wanted::default(), &statement());
+    let mut bundle = sigstore.signed(&CertificateRequest::default(), &statement());
     let note = &mut bundle["verificationMaterial"]["tlogEntries"][0]["inclusionProof"]["checkpoint"]
         ["envelope"];
     let text = note.as_str().unwrap().to_owned();
@@ -299,7 +300,7 @@ fn rejects_checkpoint_with_too_many_signatures() {
 fn rejects_additional_message_signature_and_malleable_signature() {
     let sigstore = Sigstore::new();
     let material = sigstore.material(&[]);
-    let mut bundle = sigstore.signed(&Wanted::default(), &statement());
+    let mut bundle = sigstore.signed(&CertificateRequest::default(), &statement());
     bundle["messageSignature"] = json!({
         "messageDigest": { "algorithm": "SHA2_256", "digest": dsse::encode(&[0; 32]) },
         "signature": "MAYCAQECAQE=",
@@ -307,7 +308,7 @@ fn rejects_additional_message_signature_and_malleable_signature() {
     let why = "it has both a DSSE envelope and a message signature".to_owned();
     assert_eq!(judge(&material, &bundle), Err(Rejection::Unreadable(why)));
     // The log entry has another encoding of the same signature.
-    let mut bundle = sigstore.signed(&Wanted::default(), &statement());
+    let mut bundle = sigstore.signed(&CertificateRequest::default(), &statement());
     let sig = &mut bundle["dsseEnvelope"]["signatures"][0]["sig"];
     let other = super::keys::mirrored(&dsse::decode(sig.as_str().unwrap()).unwrap());
     *sig = json!(dsse::encode(&other));

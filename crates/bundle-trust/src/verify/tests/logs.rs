@@ -27,7 +27,7 @@ fn add_signature(bundle: &mut Value, name: &str, key_id: &str) {
 }
 
 #[track_caller]
-fn fault(found: Result<Accepted, Rejection>) -> Fault {
+fn fault(found: Result<ValidSignature, Rejection>) -> Fault {
     match found {
         Err(Rejection::Certificate { fault, .. }) => fault,
         other => panic!("{other:?}"),
@@ -135,7 +135,7 @@ fn log_is_trusted_only_in_its_validity_window() {
     let old = read(older::ROOT);
     judge_under(&ended(&old, 0, before, after), &read(older::WORKFLOW)).unwrap();
     let found = judge_under(&ended(&old, 0, before, early), &read(older::WORKFLOW));
-    assert_eq!(fault(found), Fault::Promise);
+    assert_eq!(fault(found), Fault::Set);
     let mut unpromised = read(older::WORKFLOW);
     entry(&mut unpromised)["inclusionPromise"] = Value::Null;
     judge_under(&ended(&old, 0, before, after), &unpromised).unwrap();

@@ -42,7 +42,7 @@ pub(super) fn root() -> Value {
     serde_json::from_str(ROOT).unwrap()
 }
 
-pub(super) fn judge_under(root: &Value, bundle: &Value) -> Result<Accepted, Rejection> {
+pub(super) fn judge_under(root: &Value, bundle: &Value) -> Result<ValidSignature, Rejection> {
     let raw = RawSignature {
         bytes: bundle.to_string().into_bytes(),
         artifact_type: sign::BUNDLE_MEDIA_TYPE.to_owned(),
@@ -51,7 +51,7 @@ pub(super) fn judge_under(root: &Value, bundle: &Value) -> Result<Accepted, Reje
     examine(&[raw], &subject(), &material(root)).remove(0).0
 }
 
-pub(super) fn judge(bundle: &Value) -> Result<Accepted, Rejection> {
+pub(super) fn judge(bundle: &Value) -> Result<ValidSignature, Rejection> {
     judge_under(&root(), bundle)
 }
 
@@ -183,7 +183,7 @@ fn rejects_each_forged_rekor_2_entry_with_its_own_reason() {
                 entry(b)["integratedTime"] = json!("1700000000");
                 entry(b)["inclusionPromise"] = json!({"signedEntryTimestamp": "AAAA"});
             }),
-            &[Fault::Promise],
+            &[Fault::Set],
         ),
         (
             "a checkpoint of another size",
@@ -252,12 +252,7 @@ fn rejects_each_forged_rekor_2_entry_with_its_own_reason() {
         (
             "an entry that calls itself the older version",
             Box::new(|b| entry(b)["kindVersion"]["version"] = json!("0.0.1")),
-            &[
-                Fault::NoTime,
-                Fault::Entry,
-                Fault::Unreadable,
-                Fault::Promise,
-            ],
+            &[Fault::NoTime, Fault::Entry, Fault::Unreadable, Fault::Set],
         ),
         (
             "an entry that calls itself another kind",

@@ -4,7 +4,7 @@
 use bundle_core::policy::Fault;
 use serde_json::{Value, json};
 
-use super::forge::{Sigstore, Wanted, raw, statement};
+use super::forge::{CertificateRequest, Sigstore, raw, statement};
 use super::keyless::{PERSON, ROOT, UNTIMED, WORKFLOW, judge, subject, under};
 use super::*;
 
@@ -42,7 +42,7 @@ fn chain(bundle: &mut Value) -> &mut Vec<Value> {
     chain.as_array_mut().unwrap()
 }
 
-fn found(bundle: &Value) -> Result<Accepted, Rejection> {
+fn found(bundle: &Value) -> Result<ValidSignature, Rejection> {
     judge(&raw(bundle))
 }
 
@@ -77,13 +77,13 @@ fn accepts_bundles_of_every_version_by_certificate() {
 fn version_0_1_requires_set_of_every_entry() {
     let mut bundle = as_version(WORKFLOW, V0_1);
     entry(&mut bundle)["inclusionPromise"] = Value::Null;
-    assert_eq!(fault(&bundle), Fault::Promise);
+    assert_eq!(fault(&bundle), Fault::Set);
     let mut bundle = as_version(WORKFLOW, V0_1);
     let mut second = another_entry(&mut bundle);
     second["inclusionPromise"] = Value::Null;
     let entries = &mut bundle["verificationMaterial"]["tlogEntries"];
     entries.as_array_mut().unwrap().push(second);
-    assert_eq!(fault(&bundle), Fault::Promise);
+    assert_eq!(fault(&bundle), Fault::Set);
     // Version 0.1 does not require an inclusion proof, but an existing proof must be valid.
     let mut bundle = as_version(UNTIMED, V0_1);
     entry(&mut bundle)["inclusionProof"]["logIndex"] = json!("0");
@@ -112,7 +112,7 @@ fn version_0_2_requires_inclusion_proof_and_checkpoint_of_every_entry() {
     // Version 0.2 does not require an SET, but an existing SET must be valid.
     let mut bundle = as_version(UNTIMED, V0_2);
     entry(&mut bundle)["integratedTime"] = json!("1795276361");
-    assert_eq!(fault(&bundle), Fault::Promise);
+    assert_eq!(fault(&bundle), Fault::Set);
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn requires_the_certificate_field_of_each_version() {
 fn chain_supplies_intermediates_and_never_a_root() {
     let sigstore = Sigstore::below_root();
     let material = sigstore.material(&[]);
-    let signed = sigstore.signed(&Wanted::default(), &statement());
+    let signed = sigstore.signed(&CertificateRequest::default(), &statement());
     let old = |more: &[&[u8]]| {
         let mut bundle = as_version(&signed.to_string(), V0_2);
         let more = more
@@ -226,7 +226,7 @@ fn files_are_verified_by_bundles_of_every_version() {
     tiled::judge(&message).unwrap();
     message["mediaType"] = json!(V0_1);
     match tiled::judge(&message) {
-        Err(Rejection::Certificate { fault, .. }) => assert_eq!(fault, Fault::Promise),
+        Err(Rejection::Certificate { fault, .. }) => assert_eq!(fault, Fault::Set),
         other => panic!("{other:?}"),
     }
 }

@@ -187,7 +187,7 @@ async fn removal_of_unsealed_content_waits_until_a_user_admits_it() {
     admission_on(&webhook).await;
     // The wait is longer than the allowed difference between the clocks of API server and pod, so
     // that the deletion counts as later.
-    let_stamps_age().await;
+    wait_until_stamps_expire().await;
     let line = format!("delete bundledeployment {NAME} --wait=false");
     kubectl(&cluster, &line).await;
     let reported = wait::until(LONG, "the removal waits", || async {
@@ -251,7 +251,7 @@ async fn owners_set_while_admission_was_off_delete_neither_deployment_nor_bundle
     patch(&cluster, &format!("bundledeployment {NAME}"), &owned).await;
     patch(&cluster, &bundle, &owned).await;
     admission_on(&webhook).await;
-    let_stamps_age().await;
+    wait_until_stamps_expire().await;
     collect(&cluster, "passing", &owned).await;
     for what in [format!("bundledeployment {NAME}"), bundle] {
         let line = format!("delete {what} --as={COLLECTOR}");

@@ -152,7 +152,7 @@ async fn admission_on(webhook: &Webhook) {
 }
 
 /// Waits until all stamps that exist now are too old for a write.
-async fn let_stamps_age() {
+async fn wait_until_stamps_expire() {
     let end = jiff::Timestamp::now().as_second() + STALE;
     wait::until_true(LONG, "stamps are stale", || async move {
         Ok(jiff::Timestamp::now().as_second() > end)
@@ -186,7 +186,7 @@ async fn stamp_obtained_before_a_gap_is_invalid_during_and_after_it() {
     let answered: Value = serde_json::from_str(&answered.success().unwrap()).unwrap();
     let mut stamped = object.clone();
     stamped["metadata"]["annotations"] = json!({STAMP: stamp(&answered)});
-    let_stamps_age().await;
+    wait_until_stamps_expire().await;
     admission_off(&cluster).await;
     apply(&cluster, &stamped).await;
     let what = "bundledeployment early";
@@ -232,7 +232,7 @@ async fn seal_and_stamp_count_for_one_generation_of_one_object() {
     );
     apply(&cluster, &deployment("copied", &two, &json!({}))).await;
     until(&cluster, "bundledeployment copied", "Installed", "True").await;
-    let_stamps_age().await;
+    wait_until_stamps_expire().await;
 
     admission_off(&cluster).await;
     // A later generation of the same object, with the stamp and the seal of the earlier generation.
@@ -281,7 +281,7 @@ async fn restored_backup_is_reported_and_admitted_per_object() {
     until(&cluster, what, "Installed", "True").await;
     let mut kept = get(&cluster, what).await.unwrap();
     kubectl(&cluster, "delete bundledeployment backup --timeout=60s").await;
-    let_stamps_age().await;
+    wait_until_stamps_expire().await;
     admission_off(&cluster).await;
     if let Some(metadata) = kept["metadata"].as_object_mut() {
         metadata.retain(|key, _| ["name", "annotations", "labels"].contains(&key.as_str()));
@@ -463,7 +463,7 @@ async fn write_through_one_replica_is_sealed_by_another_also_by_its_successor() 
     let (_, one) = publish(&cluster, "replicas", "1.0.0").await;
     // The second replica changes the registrations. For a write in the same second, the first
     // replica cannot prove that the registrations were intact.
-    let_stamps_age().await;
+    wait_until_stamps_expire().await;
     let sealed = |name: &'static str| {
         let cluster = &cluster;
         async move {

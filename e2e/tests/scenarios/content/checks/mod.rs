@@ -43,7 +43,7 @@ const DIFFER: &[(&str, &str)] = &[
 
 /// Cases for which Kubernetes 1.33 and later releases differ, and the reasons. `build` applies the
 /// rules of the newest release.
-const OTHERWISE_ON_OLDEST: &[(&str, &str)] = &[
+const DIFFERENCES_ON_OLDEST: &[(&str, &str)] = &[
     (
         "more than 32 bits",
         "1.33 does not compare a number with its format",
@@ -99,7 +99,7 @@ async fn create_dry(client: &Client, path: &str, object: &Value) -> Result<(), S
 async fn compare(client: &Client, path: &str, base: &Value, table: &[Case], beside: &[Value]) {
     let is_oldest = KubernetesRelease::from_environment().unwrap() == KubernetesRelease::Oldest;
     let cases = stream::iter(table).map(|(name, fine, change)| async move {
-        let otherwise = is_oldest && OTHERWISE_ON_OLDEST.iter().any(|(case, _)| case == name);
+        let otherwise = is_oldest && DIFFERENCES_ON_OLDEST.iter().any(|(case, _)| case == name);
         let mut object = base.clone();
         change(&mut object);
         let path = match object["apiVersion"].as_str() {

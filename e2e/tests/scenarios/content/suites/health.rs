@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bundle_core::plan::health::differences::{DIFFERENCES, HealthTool, Verdict};
+use bundle_core::plan::health::differences::{ComparableHealth, DIFFERENCES, HealthTool};
 use bundle_core::plan::health::{Health, has_health, health};
 use e2e::Tool;
 use e2e::cluster::manifests;
@@ -26,27 +26,27 @@ const KSTATUS: (&str, &str) = (
 
 /// Returns the health of an object by the rules of this project, which the pod and `kubectl bundle
 /// status` use.
-fn verdict_here(object: &Value) -> Verdict {
+fn verdict_here(object: &Value) -> ComparableHealth {
     let (group, kind) = group_kind(object);
     if !has_health(group, kind) {
-        return Verdict::Ready;
+        return ComparableHealth::Ready;
     }
     match health(group, kind, object) {
-        Health::Ready => Verdict::Ready,
-        Health::Waiting(_) => Verdict::Waiting,
-        Health::Failed(_) => Verdict::Failed,
+        Health::Ready => ComparableHealth::Ready,
+        Health::Waiting(_) => ComparableHealth::Waiting,
+        Health::Failed(_) => ComparableHealth::Failed,
     }
 }
 
-fn verdict_there(answer: &Value) -> Verdict {
+fn verdict_there(answer: &Value) -> ComparableHealth {
     match answer["status"].as_str() {
-        Some("Current" | "Healthy") => Verdict::Ready,
+        Some("Current" | "Healthy") => ComparableHealth::Ready,
         // Argo CD has no health check for the kind.
-        None if answer["error"].is_null() => Verdict::Ready,
-        Some("InProgress" | "Terminating" | "Progressing") => Verdict::Waiting,
-        Some("Failed" | "Degraded") => Verdict::Failed,
-        Some("Suspended") => Verdict::Suspended,
-        _ => Verdict::Unknown,
+        None if answer["error"].is_null() => ComparableHealth::Ready,
+        Some("InProgress" | "Terminating" | "Progressing") => ComparableHealth::Waiting,
+        Some("Failed" | "Degraded") => ComparableHealth::Failed,
+        Some("Suspended") => ComparableHealth::Suspended,
+        _ => ComparableHealth::Unknown,
     }
 }
 

@@ -48,7 +48,7 @@ impl Matrix {
         let products = self.0.iter().flat_map(|object| {
             values.iter().map(|value| {
                 let mut product = object.clone();
-                if !value.leaves_out() {
+                if !value.is_omitted() {
                     set(&mut product, value);
                 }
                 product
@@ -66,17 +66,17 @@ impl Matrix {
 
 /// Value of a field. One value means that the field is omitted.
 trait Leaves {
-    fn leaves_out(&self) -> bool;
+    fn is_omitted(&self) -> bool;
 }
 
 impl Leaves for Value {
-    fn leaves_out(&self) -> bool {
+    fn is_omitted(&self) -> bool {
         self.is_null()
     }
 }
 
 impl Leaves for (&str, &str) {
-    fn leaves_out(&self) -> bool {
+    fn is_omitted(&self) -> bool {
         self.0.is_empty()
     }
 }

@@ -7,7 +7,8 @@ use serde_json::json;
 
 use super::super::super::objects::{kubectl, try_kubectl};
 use super::{
-    KEPT, NAMESPACE, RELEASE, assert_restored, installed, load, loaded, pods, until_ready,
+    NAMESPACE, RELEASE, RESTORED_DEPLOYMENT, assert_restored, installed, load, loaded, pods,
+    until_ready,
 };
 
 const LONG: Duration = Duration::from_secs(120);
@@ -81,7 +82,7 @@ async fn node_drain_evicts_one_replica_after_the_other_and_fails_no_review() {
 #[ignore = "runs for minutes: cargo xtask soak availability runs it"]
 async fn node_cluster_starts_with_registered_webhooks_and_without_pods() {
     let node = &mut *installed().await;
-    load::install_one(&node.cluster, KEPT).await;
+    load::install_one(&node.cluster, RESTORED_DEPLOYMENT).await;
     let scale =
         |replicas: u8| format!("scale deployment {RELEASE} -n {NAMESPACE} --replicas={replicas}");
     kubectl(&node.cluster, &scale(0)).await;

@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::super::super::objects::kubectl;
 use super::load::{TARGET, is_write_request, pod, received};
 use super::{
-    KEPT, NAMESPACE, RELEASE, acquired_after, assert_restored, holder, installed, loaded,
-    until_ready,
+    NAMESPACE, RELEASE, RESTORED_DEPLOYMENT, acquired_after, assert_restored, holder, installed,
+    loaded, until_ready,
 };
 
 /// Time after which the API server has new connections to the remaining replicas. The API server
@@ -105,7 +105,7 @@ async fn node_leader_that_is_paused_for_longer_than_the_lease_writes_nothing_aft
     // Both replicas observe the next deletions. The former leader observes them in its open
     // watches.
     for n in 0..4 {
-        let line = format!("delete configmap {KEPT}-{n} -n {TARGET}");
+        let line = format!("delete configmap {RESTORED_DEPLOYMENT}-{n} -n {TARGET}");
         kubectl(cluster, &line).await;
     }
     paused.resume().unwrap();

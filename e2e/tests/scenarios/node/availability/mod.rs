@@ -27,9 +27,9 @@ const LONG: Duration = Duration::from_secs(120);
 /// needs to acquire the lease.
 const FAILOVER: Duration = Duration::from_secs(17);
 /// Time limit for restoring an object on a busy machine.
-const RESUMED: Duration = Duration::from_secs(60);
+const RESTORE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Name of the BundleDeployment whose objects the leader restores.
-const KEPT: &str = "kept";
+const RESTORED_DEPLOYMENT: &str = "kept";
 
 /// Returns the pod that holds the lease.
 async fn holder(node: &NodeRelease) -> String {
@@ -67,10 +67,10 @@ async fn until_ready(node: &NodeRelease) {
 async fn loaded(node: &NodeRelease, name: &'static str) -> load::Load {
     let cluster = &node.cluster;
     until_ready(node).await;
-    load::install_one(cluster, KEPT).await;
+    load::install_one(cluster, RESTORED_DEPLOYMENT).await;
     until(
         cluster,
-        &format!("bundledeployment {KEPT}"),
+        &format!("bundledeployment {RESTORED_DEPLOYMENT}"),
         "Installed",
         "True",
     )
@@ -81,14 +81,14 @@ async fn loaded(node: &NodeRelease, name: &'static str) -> load::Load {
 
 /// Deletes an object of an installed bundle, and waits until it is restored.
 async fn assert_restored(cluster: &Cluster) {
-    let object = format!("configmap {KEPT}-0 -n {}", load::TARGET);
+    let object = format!("configmap {RESTORED_DEPLOYMENT}-0 -n {}", load::TARGET);
     let exists = || async { Ok(get(cluster, &object).await.is_some()) };
-    wait::until_true(RESUMED, "the ConfigMap exists", exists)
+    wait::until_true(RESTORE_TIMEOUT, "the ConfigMap exists", exists)
         .await
         .unwrap();
     kubectl(cluster, &format!("delete {object}")).await;
     let began = Instant::now();
-    wait::until_true(RESUMED, "the ConfigMap is restored", exists)
+    wait::until_true(RESTORE_TIMEOUT, "the ConfigMap is restored", exists)
         .await
         .unwrap();
     eprintln!("restored after {:?}", began.elapsed());

@@ -4,7 +4,7 @@ use e2e::{Cluster, wait};
 use serde_json::{Value, json};
 
 use crate::scenarios::objects::until_condition;
-use crate::scenarios::reconcile::lifecycle::{quiet, writes};
+use crate::scenarios::reconcile::lifecycle::{until_no_writes, writes};
 use crate::scenarios::reconcile::{
     LONG, apply, bundle_of, deployment, get, installed, kubectl, publish, staged, until,
 };
@@ -121,7 +121,7 @@ async fn fields_that_controllers_and_the_api_server_set_are_not_drift() {
         json!([{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": authority}]);
     let inject = "patch validatingwebhookconfiguration web --type json --field-manager injector -p";
     kubectl(&cluster, &format!("{inject} {patch}")).await;
-    quiet(&cluster).await;
+    until_no_writes(&cluster).await;
     check_injected_values(&cluster, &authority).await;
     check_no_drift(&cluster).await;
 
@@ -129,7 +129,7 @@ async fn fields_that_controllers_and_the_api_server_set_are_not_drift() {
     for what in OBJECTS {
         kubectl(&cluster, &format!("annotate {what} example.com/seen=yes")).await;
     }
-    quiet(&cluster).await;
+    until_no_writes(&cluster).await;
     check_injected_values(&cluster, &authority).await;
     check_no_drift(&cluster).await;
 
@@ -140,7 +140,7 @@ async fn fields_that_controllers_and_the_api_server_set_are_not_drift() {
     }
     webhook.start().await.unwrap();
     until(&cluster, "bundledeployment web", "Drifted", "False").await;
-    quiet(&cluster).await;
+    until_no_writes(&cluster).await;
     check_injected_values(&cluster, &authority).await;
     check_no_drift(&cluster).await;
 
@@ -153,7 +153,7 @@ async fn fields_that_controllers_and_the_api_server_set_are_not_drift() {
     })
     .await
     .unwrap();
-    quiet(&cluster).await;
+    until_no_writes(&cluster).await;
     assert_eq!(writes(&cluster).unwrap(), before, "writes after a restart");
     check_injected_values(&cluster, &authority).await;
     check_no_drift(&cluster).await;

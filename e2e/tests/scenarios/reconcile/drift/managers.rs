@@ -7,7 +7,7 @@ use std::time::Duration;
 use e2e::{Cluster, wait};
 use serde_json::{Value, json};
 
-use crate::scenarios::reconcile::lifecycle::{quiet, writes};
+use crate::scenarios::reconcile::lifecycle::{until_no_writes, writes};
 use crate::scenarios::reconcile::{
     LONG, apply, bundle_of, deployment, get, installed, kubectl, publish, staged,
 };
@@ -138,7 +138,7 @@ async fn restores_changed_values_of_any_field_manager_and_request() {
         for (what, pointer, good, evil) in targets() {
             // Repeated reverts increase the backoff, which this test does not need.
             webhook.restart().await.unwrap();
-            settled(&cluster).await;
+            until_no_drift(&cluster).await;
             let mut object = applied(&cluster, what).await;
             *object.pointer_mut(pointer).unwrap() = evil.clone();
             // The change is repeated, also within the same second as a write of the webhook.
@@ -171,7 +171,7 @@ async fn restores_changed_values_of_any_field_manager_and_request() {
         "apply --server-side --force-conflicts --subresource status --field-manager {OURS} -f - -o name"
     );
     send(&cluster, &command, &status).await;
-    quiet(&cluster).await;
+    until_no_writes(&cluster).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -201,13 +201,13 @@ async fn forged_managed_fields_do_not_hide_drift() {
             }
             let how = format!("forged managed fields, webhook down: {down}");
             until_value(&cluster, &how, what, pointer, &good).await;
-            settled(&cluster).await;
+            until_no_drift(&cluster).await;
         }
     }
 }
 
 /// Waits until the status reports no drift.
-async fn settled(cluster: &Cluster) {
+async fn until_no_drift(cluster: &Cluster) {
     wait::until_true(LONG, "nothing has drifted", || async {
         let object = get(cluster, "bundledeployment web")
             .await
@@ -237,8 +237,8 @@ async fn change_with_the_field_manager_of_the_webhook_during_downtime_is_restore
         webhook.start().await.unwrap();
         until_value(&cluster, "a restart", what, pointer, &good).await;
     }
-    settled(&cluster).await;
-    quiet(&cluster).await;
+    until_no_drift(&cluster).await;
+    until_no_writes(&cluster).await;
     let before = writes(&cluster).unwrap();
     webhook.restart().await.unwrap();
     wait::until_true(LONG, "nothing is applied", || async {

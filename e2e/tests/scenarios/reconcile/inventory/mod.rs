@@ -12,7 +12,7 @@ use kube::Api;
 use kube::api::PostParams;
 use serde_json::{Value, json};
 
-use super::lifecycle::{killed_after, quiet, writes};
+use super::lifecycle::{killed_after, until_no_writes, writes};
 use super::{
     CONFIG, LONG, apply, apply_with_kubeconfig, bundle_editor, bundle_of, condition, deployment,
     get, install_web, installed, kubectl, publish, stage, staged, until, until_reason,
@@ -368,7 +368,7 @@ async fn deployments_that_share_a_watch_find_their_objects_after_a_restart() {
         apply(&cluster, &deployment(name, &one, &json!({}))).await;
         installed(&cluster, name).await;
     }
-    quiet(&cluster).await;
+    until_no_writes(&cluster).await;
     let before = writes(&cluster).unwrap();
     webhook.restart().await.unwrap();
     wait::until_true(LONG, "all are found", || async {

@@ -11,7 +11,7 @@ use crate::scenarios::reconcile::{
 };
 
 /// Time for which requests are counted.
-const COUNTED: Duration = Duration::from_secs(40);
+const COUNT_DURATION: Duration = Duration::from_secs(40);
 /// Maximum number of attempts in that time. The attempts are at about 0, 2, 6, 14 and 30 s. Each
 /// attempt is one dry run.
 const MOST: usize = 8;
@@ -95,11 +95,11 @@ async fn object_that_cannot_be_stored_is_named_with_its_field_and_retried_slowly
     // Other events trigger the reconciler, but it does not send the objects again.
     let before = cases.map(|(namespace, ..)| requests(&cluster, namespace));
     let began = Instant::now();
-    wait::until_true(COUNTED * 2, "requests are counted", || async {
+    wait::until_true(COUNT_DURATION * 2, "requests are counted", || async {
         let now = began.elapsed().as_millis();
         let line = format!("label bundledeployment --all --overwrite touched=t{now}");
         kubectl(&cluster, &line).await;
-        Ok(began.elapsed() > COUNTED)
+        Ok(began.elapsed() > COUNT_DURATION)
     })
     .await
     .unwrap();

@@ -65,7 +65,7 @@ async fn end(cluster: &Cluster, phase: &str) {
 }
 
 /// Checks that the webhook has corrected drift, and did not create the Job.
-async fn still_gone(cluster: &Cluster) {
+async fn check_job_not_recreated(cluster: &Cluster) {
     gone_with_health(cluster, "True").await;
 }
 
@@ -115,16 +115,16 @@ async fn job_that_its_ttl_deletes_runs_once_for_each_content() {
     .await
     .unwrap();
     run(&cluster).await;
-    still_gone(&cluster).await;
+    check_job_not_recreated(&cluster).await;
 
     webhook.restart().await.unwrap();
-    still_gone(&cluster).await;
+    check_job_not_recreated(&cluster).await;
 
     // A change of settings is not a change of the content, so the Job does not run again.
     let settings = json!({"drift": {"ignore": [{"manager": "nobody"}]}});
     apply(&cluster, &deployment("once", &one, &settings)).await;
     installed(&cluster, "once").await;
-    still_gone(&cluster).await;
+    check_job_not_recreated(&cluster).await;
 
     let two = publish(&cluster, "team/once:2", |f| {
         bundle_of(f, "once", &content("two", 0))
@@ -141,7 +141,7 @@ async fn job_that_its_ttl_deletes_runs_once_for_each_content() {
     webhook.kill().unwrap();
     run(&cluster).await;
     webhook.start().await.unwrap();
-    still_gone(&cluster).await;
+    check_job_not_recreated(&cluster).await;
     let object: Value = get(&cluster, "bundledeployment once").await.unwrap();
     assert_eq!(condition(&object, "Healthy")["status"], "True", "{object}");
 }

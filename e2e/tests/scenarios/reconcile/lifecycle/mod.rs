@@ -136,7 +136,7 @@ pub(super) fn writes(cluster: &Cluster) -> anyhow::Result<usize> {
 }
 
 /// Waits until the webhook has written nothing for three seconds.
-pub(super) async fn quiet(cluster: &Cluster) {
+pub(super) async fn until_no_writes(cluster: &Cluster) {
     let last = std::sync::Mutex::new((0, Instant::now()));
     wait::until_true(LONG, "it comes to rest", || async {
         let now = writes(cluster)?;
@@ -182,7 +182,7 @@ async fn webhook_killed_at_any_step_reaches_the_same_state() {
     .await
     .unwrap();
     installed(&cluster, "shop").await;
-    quiet(&cluster).await;
+    until_no_writes(&cluster).await;
     let before = get(&cluster, "bundledeployment shop").await.unwrap();
     webhook.restart().await.unwrap();
     wait::until_true(LONG, "nothing is applied", || async {

@@ -16,8 +16,8 @@ async fn text(cluster: &Cluster) -> Value {
     get(cluster, CONFIG_MAP).await.unwrap()["data"]["text"].clone()
 }
 
-/// Waits until the Bundle of the template is unpacked, and `Progressing` and `Ready` have the reason
-/// `Paused` for the current generation. Returns the BundleDeployment.
+/// Waits until the Bundle of the template is unpacked, and `Progressing` and `Ready` have the
+/// reason `Paused` for the current generation. Returns the BundleDeployment.
 async fn until_paused(cluster: &Cluster) -> Value {
     wait::until(LONG, "the conditions have the reason Paused", || async {
         let object = get(cluster, DEPLOYMENT).await.unwrap_or_default();

@@ -29,9 +29,13 @@ async fn uses_proxies_from_the_environment() {
         .await
         .success()
         .unwrap();
-    assert!(proxy.asked().contains(&name), "{:?}", proxy.asked());
+    assert!(
+        proxy.requested_hosts().contains(&name),
+        "{:?}",
+        proxy.requested_hosts()
+    );
 
-    let before = proxy.asked().len();
+    let before = proxy.requested_hosts().len();
     let variables = [
         ("HTTPS_PROXY", url.as_str()),
         ("NO_PROXY", "registry.example.com"),
@@ -51,7 +55,7 @@ async fn uses_proxies_from_the_environment() {
         .await
         .success()
         .unwrap();
-    assert_eq!(proxy.asked().len(), before);
+    assert_eq!(proxy.requested_hosts().len(), before);
 }
 
 #[tokio::test(flavor = "multi_thread")]

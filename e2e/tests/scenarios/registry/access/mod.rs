@@ -8,18 +8,18 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use e2e::registry::token_server::IDENTITY_TOKEN;
 use e2e::registry::{Access, PASSWORD, RegistryOptions, USER};
-use e2e::{Output, Workbench, bundles};
+use e2e::{Output, ToolEnvironment, bundles};
 use serde_json::{Value, json};
 
 mod mirrors;
 
 struct Scene {
-    bench: Workbench,
+    bench: ToolEnvironment,
 }
 
 impl Scene {
     fn new() -> Self {
-        let bench = Workbench::new().unwrap();
+        let bench = ToolEnvironment::new().unwrap();
         bundles::greeting(&bench.folder().join("bundle"), "1.0.0", None).unwrap();
         Self { bench }
     }
@@ -324,7 +324,7 @@ async fn reads_client_and_ca_certificates_from_flags_and_folders() {
 
     // The client trusts the authority of another registry.
     fs_err::create_dir(scene.bench.folder().join("other")).unwrap();
-    let stranger = Workbench::new().unwrap();
+    let stranger = ToolEnvironment::new().unwrap();
     let other = stranger
         .authority()
         .client(&stranger.pki(), "other", "eve", &[])

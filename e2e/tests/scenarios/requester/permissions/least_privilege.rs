@@ -21,7 +21,7 @@ const UNUSED: &[(&str, &str)] = &[(
 
 /// Permission of the pod in the manifests: one verb on one resource.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Right {
+struct GrantedPermission {
     /// Namespace; `None` for the whole cluster.
     namespace: Option<String>,
     group: String,
@@ -31,7 +31,7 @@ struct Right {
     names: Vec<String>,
 }
 
-impl Right {
+impl GrantedPermission {
     fn allows(&self, use_: &Use) -> bool {
         let is = |granted: &str, used: &str| granted == "*" || granted == used;
         let namespace = self.namespace.as_ref();
@@ -43,7 +43,7 @@ impl Right {
     }
 }
 
-impl std::fmt::Display for Right {
+impl std::fmt::Display for GrantedPermission {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {}", self.verb, self.resource)?;
         if !self.group.is_empty() {
@@ -78,7 +78,7 @@ fn texts(value: &Value) -> Vec<String> {
 }
 
 /// Returns the permissions of the pod in the shipped manifests, one for each verb.
-fn granted() -> BTreeSet<Right> {
+fn granted() -> BTreeSet<GrantedPermission> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../webhook/deploy/manifests");
     let objects = manifests::read_folder(&folder).unwrap();
     let kinds = ["Role", "ClusterRole"].map(Value::from);
@@ -91,7 +91,7 @@ fn granted() -> BTreeSet<Right> {
             for group in texts(&rule["apiGroups"]) {
                 for resource in texts(&rule["resources"]) {
                     for verb in texts(&rule["verbs"]) {
-                        rights.insert(Right {
+                        rights.insert(GrantedPermission {
                             namespace: role["metadata"]["namespace"].as_str().map(str::to_owned),
                             group: group.clone(),
                             resource: resource.clone(),
@@ -157,7 +157,7 @@ fn uses(event: &Value) -> Vec<Use> {
 
 /// Returns the `rights` that no request of the pod required. If several permissions match a
 /// request, the permission for named objects counts.
-fn unused(rights: &BTreeSet<Right>, events: &[&Value]) -> BTreeSet<Right> {
+fn unused(rights: &BTreeSet<GrantedPermission>, events: &[&Value]) -> BTreeSet<GrantedPermission> {
     let mut left = rights.clone();
     let needed: BTreeSet<Use> = events.iter().flat_map(|event| uses(event)).collect();
     for use_ in &needed {
@@ -369,7 +369,7 @@ async fn pod_uses_each_permission_of_the_manifests_and_is_denied_none() {
         let events: Vec<&Value> = events.iter().collect();
         let left: Vec<String> = unused(&rights, &events)
             .iter()
-            .map(Right::to_string)
+            .map(GrantedPermission::to_string)
             .filter(|right| UNUSED.iter().all(|(unused, _)| unused != right))
             .collect();
         anyhow::ensure!(left.is_empty(), "granted and not used: {left:#?}");

@@ -13,7 +13,7 @@ fn roles_of_the_cluster() -> Value {
     }])
 }
 
-async fn may(cluster: &Cluster, user: &str, what: &str) -> bool {
+async fn has_permission(cluster: &Cluster, user: &str, what: &str) -> bool {
     try_kubectl(cluster, &format!("auth can-i {what} --as={user}"))
         .await
         .is_success()
@@ -46,7 +46,7 @@ async fn label_on_existing_cluster_role_without_rules_aggregates_nothing_that_re
     deploy(&cluster, "silent", "silent", &[labelled], &adopt).await;
     let why = until_refused(&cluster, "silent").await;
     assert!(why.contains("silentvaults"), "{why}");
-    assert!(!may(&cluster, "silent", "get silentvaults.example.com").await);
+    assert!(!has_permission(&cluster, "silent", "get silentvaults.example.com").await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -69,7 +69,7 @@ async fn binding_to_aggregated_cluster_role_with_empty_rules_grants_nothing_that
     deploy(&cluster, "hollow", "hollow", &[emptied, crown], &adopt).await;
     until_refused(&cluster, "hollow").await;
     assert_eq!(get(&cluster, "clusterrolebinding hollow-crown").await, None);
-    assert!(!may(&cluster, "hollow", "get hollowvaults.example.com").await);
+    assert!(!has_permission(&cluster, "hollow", "get hollowvaults.example.com").await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -105,7 +105,7 @@ async fn subject_added_to_existing_binding_without_role_ref_is_checked_with_the_
     assert!(why.contains("ClusterRole headless-vault"), "{why}");
     assert!(!why.contains("headlessvaults"), "{why}");
     assert!(
-        !may(
+        !has_permission(
             &cluster,
             "headless",
             "get headlessvaults.example.com -n headless"

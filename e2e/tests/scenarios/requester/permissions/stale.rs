@@ -5,7 +5,7 @@ use bundle_testkit::{Fault, Registry};
 use crate::scenarios::objects::KEY;
 use crate::scenarios::requester::classes::class_change::{approve, gated};
 use crate::scenarios::requester::classes::{delegate_with, under};
-use crate::scenarios::requester::policies::{on, policy, until_enforced};
+use crate::scenarios::requester::policies::{policy, resource_rule, until_enforced};
 use crate::scenarios::requester::*;
 
 fn is_asked_for_referrers(registry: &Registry) -> bool {
@@ -22,7 +22,7 @@ async fn deploy_paused(
     objects: &[Value],
     adapt: impl Fn(Value) -> Value,
 ) -> (Registry, String) {
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let folder = write(cluster, user, objects);
     let reference = registry.reference(&format!("{user}:1.0.0"));
     let pushed = cluster
@@ -198,7 +198,7 @@ async fn result_for_an_object_is_not_cached_after_the_object_has_changed() {
     cluster.webhook().await.unwrap();
     let user = "recalled";
     tenant(&cluster, user, &json!([])).await;
-    let updates = on("", "configmaps", &["UPDATE"]);
+    let updates = resource_rule("", "configmaps", &["UPDATE"]);
     let expression = "request.userInfo.username != 'recalled'";
     let mut lock = policy("recalled-lock", &updates, user, expression);
     lock[0]["spec"]["matchConditions"] = json!([{

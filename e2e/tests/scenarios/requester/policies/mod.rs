@@ -34,7 +34,7 @@ pub(super) fn policy(name: &str, rule: &Value, scenario: &str, expression: &str)
     ]
 }
 
-pub(super) fn on(group: &str, resource: &str, operations: &[&str]) -> Value {
+pub(super) fn resource_rule(group: &str, resource: &str, operations: &[&str]) -> Value {
     json!({"apiGroups": [group], "apiVersions": ["*"], "resources": [resource], "operations": operations})
 }
 
@@ -53,7 +53,7 @@ async fn policy_about_the_user_applies_to_the_requester_and_its_message_is_repor
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     tenant(&cluster, "named", &json!([])).await;
-    let configs = on("", "configmaps", &["CREATE", "UPDATE"]);
+    let configs = resource_rule("", "configmaps", &["CREATE", "UPDATE"]);
     let expression = "request.userInfo.username != 'named'";
     put(
         &cluster,
@@ -85,7 +85,7 @@ async fn policy_with_authorizer_checks_applies_to_the_requester() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     tenant(&cluster, "guarded", &json!([])).await;
-    let configs = on("", "configmaps", &["CREATE", "UPDATE"]);
+    let configs = resource_rule("", "configmaps", &["CREATE", "UPDATE"]);
     let expression =
         "authorizer.group('guard.example.com').resource('passes').check('pass').allowed()";
     put(
@@ -129,7 +129,7 @@ async fn policy_with_secrets_as_parameters_needs_permission_to_read_secrets() {
         "verbs": ["create", "patch", "update", "delete", "get", "list"],
     }]);
     tenant(&cluster, "curious", &policies).await;
-    let configs = on("", "configmaps", &["CREATE"]);
+    let configs = resource_rule("", "configmaps", &["CREATE"]);
     let [mut reader, mut bound] = policy("curious-reader", &configs, "curious", "true");
     reader["spec"]["paramKind"] = json!({"apiVersion": "v1", "kind": "Secret"});
     reader["spec"]["validations"] =
@@ -208,13 +208,13 @@ async fn object_of_its_own_kind_that_a_policy_rejects_stops_later_phases() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     tenant(&cluster, "partial", &all_permissions("partial")).await;
-    let widgets = on("own.example.com", "partialwidgets", &["CREATE", "UPDATE"]);
+    let widgets = resource_rule("own.example.com", "partialwidgets", &["CREATE", "UPDATE"]);
     let expression = "request.userInfo.username != 'partial'";
     let guard = policy("partial-guard", &widgets, "partial-own", expression);
     put(&cluster, &guard).await;
     // A second policy shows that the API server enforces the first policy, because both were
     // created at the same time.
-    let configs = on("", "configmaps", &["CREATE"]);
+    let configs = resource_rule("", "configmaps", &["CREATE"]);
     put(
         &cluster,
         &policy("partial-later", &configs, "partial", expression),
@@ -251,7 +251,7 @@ async fn object_is_not_pruned_if_a_policy_forbids_its_deletion_to_the_requester(
     let objects = [note("kept", "one"), note("kept", "two")];
     deploy(&cluster, "kept", "kept", &objects, &json!({})).await;
     until(&cluster, "kept", "Installed", "True").await;
-    let configs = on("", "configmaps", &["DELETE"]);
+    let configs = resource_rule("", "configmaps", &["DELETE"]);
     let expression = "request.userInfo.username != 'kept'";
     put(
         &cluster,
@@ -299,7 +299,7 @@ async fn class_without_dry_runs_uses_only_access_reviews() {
         },
     });
     let user = json!([{"apiGroups": ["core.rukpak.io"], "resources": ["provisionerclasses"], "resourceNames": ["reviewed"], "verbs": ["use"]}]);
-    let configs = on("", "configmaps", &["CREATE", "UPDATE"]);
+    let configs = resource_rule("", "configmaps", &["CREATE", "UPDATE"]);
     let expression = "request.userInfo.username != 'reviewed'";
     let guard = policy("reviewed-guard", &configs, "reviewed", expression);
     put(&cluster, &guard).await;
@@ -341,7 +341,7 @@ async fn service_account_requester_is_checked_with_the_extra_fields_of_its_token
         objects.push(binding(&format!("robot-{role}"), place, role, user));
     }
     put(&cluster, &objects).await;
-    let configs = on("", "configmaps", &["CREATE", "UPDATE"]);
+    let configs = resource_rule("", "configmaps", &["CREATE", "UPDATE"]);
     let field = "authentication.kubernetes.io/credential-id";
     let expression = format!(
         "request.userInfo.username == 'system:serviceaccount:bundle-system:installer' || (request.userInfo.username == '{user}' && '{field}' in request.userInfo.extra)"

@@ -18,7 +18,7 @@ async fn register(cluster: &Cluster, scenario: &str) {
         "webhooks": [{
             "name": WEBHOOK,
             "clientConfig": {"url": "https://127.0.0.1:1/none"},
-            "rules": [super::on("", "configmaps", &["CREATE", "UPDATE"])],
+            "rules": [super::resource_rule("", "configmaps", &["CREATE", "UPDATE"])],
             "namespaceSelector": {"matchLabels": {"scenario": scenario}},
             "admissionReviewVersions": ["v1"],
             "failurePolicy": "Ignore",

@@ -1,7 +1,7 @@
 //! The installed objects as `kubectl bundle status` shows them: version, last correction and
 //! health, with the permissions of the caller.
 
-use crate::scenarios::requester::policies::{on, policy, until_enforced};
+use crate::scenarios::requester::policies::{policy, resource_rule, until_enforced};
 use crate::scenarios::requester::*;
 
 fn web(namespace: &str) -> Value {
@@ -58,7 +58,7 @@ async fn status_shows_version_correction_and_health_within_the_permissions_of_th
 
     // The dry runs as the requester succeed. The policy rejects only the apply by the
     // ServiceAccount, after the ConfigMaps were applied.
-    let services = on("", "services", &["CREATE"]);
+    let services = resource_rule("", "services", &["CREATE"]);
     let expression = "request.userInfo.username == 'objects'";
     let guard = policy("objects-guard", &services, "objects", expression);
     put(&cluster, &guard).await;

@@ -2,7 +2,7 @@
 //! Deletions that were made while admission was off are in `stamps::deletions`, finalizers in
 //! `lifecycle::removal`.
 
-use super::policies::{on, policy, until_enforced};
+use super::policies::{policy, resource_rule, until_enforced};
 use super::*;
 
 mod created_namespace;
@@ -178,7 +178,7 @@ async fn object_that_was_not_pruned_stays_at_removal_until_its_policy_is_deleted
     let objects = [note("spared", "one"), note("spared", "two")];
     deploy(&cluster, "spared", "spared", &objects, &json!({})).await;
     until(&cluster, "spared", "Installed", "True").await;
-    let configs = on("", "configmaps", &["DELETE"]);
+    let configs = resource_rule("", "configmaps", &["DELETE"]);
     let expression = "request.userInfo.username != 'spared' || oldObject.metadata.name != 'two'";
     put(
         &cluster,

@@ -21,7 +21,7 @@ async fn until_gone(cluster: &Cluster, what: &str) {
 }
 
 /// Checks that the Namespace exists, is not in deletion, and has no owner label.
-async fn released(cluster: &Cluster, name: &str) {
+async fn check_released(cluster: &Cluster, name: &str) {
     let found = get(cluster, &format!("namespace {name}")).await.unwrap();
     let metadata = &found["metadata"];
     assert_eq!(metadata["deletionTimestamp"], Value::Null, "{metadata}");
@@ -55,7 +55,7 @@ async fn namespace_of_the_content_with_foreign_objects_survives_the_removal() {
     until_gone(&cluster, &format!("configmap own -n {occupied}")).await;
     let foreign = format!("configmap foreign -n {occupied}");
     assert!(get(&cluster, &foreign).await.is_some());
-    released(&cluster, occupied).await;
+    check_released(&cluster, occupied).await;
     let events =
         format!("events -A --field-selector involvedObject.name={user},reason=BUNDLE-INSTALL-062");
     wait::until_true(LONG, "an Event names the kind of the object", || async {
@@ -88,7 +88,7 @@ async fn adopted_namespace_with_foreign_objects_survives_the_removal() {
     until_gone(&cluster, &format!("configmap own -n {target}")).await;
     let foreign = format!("configmap foreign -n {target}");
     assert!(get(&cluster, &foreign).await.is_some());
-    released(&cluster, target).await;
+    check_released(&cluster, target).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

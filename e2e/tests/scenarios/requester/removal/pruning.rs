@@ -3,7 +3,7 @@
 //! finalizers.
 
 use crate::scenarios::objects::kubectl;
-use crate::scenarios::requester::policies::{on, policy, until_enforced};
+use crate::scenarios::requester::policies::{policy, resource_rule, until_enforced};
 use crate::scenarios::requester::*;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -22,7 +22,7 @@ async fn namespace_of_an_object_that_is_not_pruned_stays() {
     ];
     deploy(&cluster, "tidy-tenant", "tidy-tenant", &objects, &json!({})).await;
     until(&cluster, "tidy-tenant", "Installed", "True").await;
-    let configs = on("", "configmaps", &["DELETE"]);
+    let configs = resource_rule("", "configmaps", &["DELETE"]);
     let expression = "request.userInfo.username != 'tidy-tenant'";
     let guard = policy("tidy-tenant-guard", &configs, "tidy-tenant-old", expression);
     put(&cluster, &guard).await;
@@ -68,7 +68,7 @@ async fn object_that_was_never_applied_is_not_adopted_and_survives_upgrade_and_r
     put(&cluster, std::slice::from_ref(&theirs)).await;
     // The dry runs as the requester succeed. The policy rejects only the apply by the
     // ServiceAccount, long before the Service is applied.
-    let configs = on("", "configmaps", &["CREATE"]);
+    let configs = resource_rule("", "configmaps", &["CREATE"]);
     let expression = "request.userInfo.username == 'taker'";
     let guard = policy("taker-guard", &configs, "taker", expression);
     put(&cluster, &guard).await;
@@ -120,7 +120,7 @@ async fn message_of_a_policy_that_stops_the_removal_is_reported() {
     until(&cluster, "stuck", "Installed", "True").await;
     // The dry runs as the requester succeed. The policy rejects only the deletion by the
     // ServiceAccount.
-    let configs = on("", "configmaps", &["DELETE"]);
+    let configs = resource_rule("", "configmaps", &["DELETE"]);
     let guard = policy(
         "stuck-guard",
         &configs,

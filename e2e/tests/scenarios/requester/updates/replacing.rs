@@ -1,7 +1,7 @@
 //! Immutable objects: the objects that an upgrade deletes and creates again, and the required
 //! permissions. `bundle_core::plan::replace` has the rule.
 
-use crate::scenarios::requester::policies::{on, policy, until_enforced};
+use crate::scenarios::requester::policies::{policy, resource_rule, until_enforced};
 use crate::scenarios::requester::*;
 
 /// A Job with the image `tag`. The cluster runs no Pods: the scenario writes the status of the Job.
@@ -228,7 +228,7 @@ async fn replacement_needs_permissions_to_delete_and_create() {
     until(&cluster, "unspoilt", "Installed", "True").await;
     finish(&cluster, "unspoilt", "done").await;
     let before = uid(&cluster, "job done -n unspoilt").await;
-    let jobs = on("batch", "jobs", &["DELETE"]);
+    let jobs = resource_rule("batch", "jobs", &["DELETE"]);
     let expression = "request.userInfo.username != 'unspoilt'";
     let guard = policy("unspoilt-delete", &jobs, "unspoilt", expression);
     put(&cluster, &guard).await;
@@ -245,7 +245,7 @@ async fn replacement_needs_permissions_to_delete_and_create() {
     assert_eq!(uid(&cluster, "job done -n unspoilt").await, before);
 
     // An object that could not be created again is not deleted.
-    let jobs = on("batch", "jobs", &["CREATE"]);
+    let jobs = resource_rule("batch", "jobs", &["CREATE"]);
     let guard = policy("unspoilt-create", &jobs, "unspoilt", expression);
     put(&cluster, &guard).await;
     let line = "create job probe --image=registry.example.com/run:1 -n unspoilt";
@@ -315,7 +315,7 @@ async fn service_is_deleted_for_its_replacement_only_if_it_could_be_created() {
     // The requester has permission to delete the Service, but not to create it. The node port and
     // the quota are in use until the Service is deleted.
     let expression = "request.userInfo.username != 'respawn'";
-    let services = on("", "services", &["CREATE"]);
+    let services = resource_rule("", "services", &["CREATE"]);
     let guard = policy("respawn-create", &services, "respawn", expression);
     put(&cluster, &guard).await;
     let line = "create service clusterip probe --tcp=80 -n respawn";

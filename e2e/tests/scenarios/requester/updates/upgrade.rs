@@ -1,7 +1,7 @@
 //! Upgrades that fail half-way: status and output show both versions, and the objects of the new
 //! version.
 
-use crate::scenarios::requester::policies::{on, policy, until_enforced};
+use crate::scenarios::requester::policies::{policy, resource_rule, until_enforced};
 use crate::scenarios::requester::*;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -15,7 +15,7 @@ async fn partly_failed_upgrade_shows_both_versions_and_their_objects() {
     until(&cluster, "halfway", "Installed", "True").await;
     // The dry runs as the requester succeed. The policy rejects only the apply by the
     // ServiceAccount, after the ConfigMaps were applied.
-    let services = on("", "services", &["CREATE"]);
+    let services = resource_rule("", "services", &["CREATE"]);
     let expression = "request.userInfo.username == 'halfway'";
     let guard = policy("halfway-guard", &services, "halfway", expression);
     put(&cluster, &guard).await;

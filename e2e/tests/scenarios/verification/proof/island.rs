@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use e2e::host::command::Command;
-use e2e::{Cluster, Tool, WebhookOptions, Workbench, bundles, programs, tools, wait};
+use e2e::{Cluster, Tool, ToolEnvironment, WebhookOptions, bundles, programs, tools, wait};
 use serde_json::{Value, json};
 
 use super::{LONG, PROOF, create, policy};
@@ -25,7 +25,7 @@ async fn proof_annotation_admits_without_network() {
     for tool in [Tool::Etcd, Tool::KubeApiserver, Tool::Kubectl] {
         tools::path_async(tool, None).await.unwrap();
     }
-    let bench = Workbench::new().unwrap();
+    let bench = ToolEnvironment::new().unwrap();
     make_objects(&bench).await;
     let island = bench.island().await.unwrap();
     let me = Command::new(std::env::current_exe().unwrap());
@@ -42,7 +42,7 @@ async fn proof_annotation_admits_without_network() {
 
 /// Creates content that is signed by the key of the policy, by another key, or not at all. Each
 /// object exists with and without proof.
-async fn make_objects(bench: &Workbench) {
+async fn make_objects(bench: &ToolEnvironment) {
     let run_plugin = async |arguments: &str| -> String {
         let plugin = bench.plugin().await.unwrap();
         let run = plugin

@@ -1,7 +1,7 @@
 //! Cached metadata. The metadata is used while the mirror fails. Damaged metadata is fetched again.
 //! Expired metadata is rejected.
 
-use e2e::sigstore::Manner;
+use e2e::sigstore::ServerBehavior;
 use serde_json::json;
 
 use super::Scene;
@@ -10,11 +10,11 @@ use super::Scene;
 async fn distinguishes_failing_mirrors_from_cached_metadata() {
     let mut scene = Scene::new().await;
     scene.init().await.success().unwrap();
-    let kept = scene.kept();
+    let kept = scene.cache_folder();
     let stale = "2026-01-01T00:00:00Z";
 
     // The mirror fails: cached metadata is used, with a warning.
-    for manner in [Manner::Dead, Manner::Broken] {
+    for manner in [ServerBehavior::Dead, ServerBehavior::Broken] {
         scene.repository.answer(manner.clone());
         scene.asked(stale);
         let message = scene.run_plugin("trust show").await;
@@ -29,14 +29,14 @@ async fn distinguishes_failing_mirrors_from_cached_metadata() {
         assert!(refused.contains("BUNDLE-TRUST-050"), "{refused}");
     }
     for endless in ["timestamp.json", "2.root.json"] {
-        scene.repository.answer(Manner::Endless(endless));
+        scene.repository.answer(ServerBehavior::Endless(endless));
         let refused = scene.run_plugin("trust update").await.failure(3).unwrap();
         assert!(
             refused.contains("BUNDLE-TRUST-053") && refused.contains("more than"),
             "{refused}"
         );
     }
-    scene.repository.answer(Manner::Plain);
+    scene.repository.answer(ServerBehavior::Plain);
     scene
         .repository
         .rewrite(|state| {
@@ -46,11 +46,11 @@ async fn distinguishes_failing_mirrors_from_cached_metadata() {
         })
         .unwrap();
     for endless in ["2.snapshot.json", "2.targets.json"] {
-        scene.repository.answer(Manner::Endless(endless));
+        scene.repository.answer(ServerBehavior::Endless(endless));
         let refused = scene.run_plugin("trust update").await.failure(3).unwrap();
         assert!(refused.contains("more than"), "{refused}");
     }
-    scene.repository.answer(Manner::Plain);
+    scene.repository.answer(ServerBehavior::Plain);
     scene.run_plugin("trust update").await.success().unwrap();
 
     // A time in the future or an invalid file causes a refresh.
@@ -91,10 +91,10 @@ async fn distinguishes_failing_mirrors_from_cached_metadata() {
         .failure(1)
         .unwrap();
     assert!(refused.contains("BUNDLE-TRUST-054"), "{refused}");
-    scene.repository.answer(Manner::Dead);
+    scene.repository.answer(ServerBehavior::Dead);
     let refused = scene.run_plugin("trust show").await.failure(4).unwrap();
     assert!(refused.contains("BUNDLE-TRUST-050"), "{refused}");
-    scene.repository.answer(Manner::Plain);
+    scene.repository.answer(ServerBehavior::Plain);
     scene.run_plugin("trust show").await.success().unwrap();
 
     // The cached metadata expires while the mirror is unreachable. It is written with an expiry in
@@ -108,7 +108,7 @@ async fn distinguishes_failing_mirrors_from_cached_metadata() {
         })
         .unwrap();
     scene.run_plugin("trust update").await.success().unwrap();
-    scene.repository.answer(Manner::Dead);
+    scene.repository.answer(ServerBehavior::Dead);
     e2e::wait::until_true(
         std::time::Duration::from_secs(20),
         "the timestamp ends",

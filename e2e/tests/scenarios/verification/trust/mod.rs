@@ -4,8 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
-use e2e::sigstore::{Manner, Sigstore, TufRepository, WORKFLOW, WORKFLOW_ISSUER, workflow};
-use e2e::{Output, Registry, Tool, Workbench, bundles};
+use e2e::sigstore::{ServerBehavior, Sigstore, TufRepository, WORKFLOW, WORKFLOW_ISSUER, workflow};
+use e2e::{Output, Registry, Tool, ToolEnvironment, bundles};
 use serde_json::{Value, json};
 
 mod cache;
@@ -17,7 +17,7 @@ const PAST: &str = "2020-01-01T00:00:00Z";
 type Change = Box<dyn Fn(&mut Value)>;
 
 struct Scene {
-    bench: Workbench,
+    bench: ToolEnvironment,
     sigstore: Sigstore,
     repository: TufRepository,
     registry: Registry,
@@ -25,7 +25,7 @@ struct Scene {
 
 impl Scene {
     async fn new() -> Self {
-        let bench = Workbench::new().unwrap();
+        let bench = ToolEnvironment::new().unwrap();
         let sigstore = bench.sigstore().await.unwrap();
         Self {
             repository: bench.tuf_repository(&sigstore).await.unwrap(),
@@ -48,7 +48,7 @@ impl Scene {
     }
 
     /// Returns the only folder with cached metadata of the TUF repository.
-    fn kept(&self) -> PathBuf {
+    fn cache_folder(&self) -> PathBuf {
         let tuf = self.bench.folder().join("home/.cache/kubectl-bundle/tuf");
         let mut folders = fs_err::read_dir(tuf).unwrap();
         folders.next().unwrap().unwrap().path()
@@ -57,7 +57,7 @@ impl Scene {
     /// Changes the cache as if the repository had last been read at the time `at`.
     fn asked(&self, at: &str) {
         let text = json!({ "at": at }).to_string();
-        fs_err::write(self.kept().join("asked.json"), text).unwrap();
+        fs_err::write(self.cache_folder().join("asked.json"), text).unwrap();
     }
 }
 
@@ -82,7 +82,7 @@ async fn tuf_repository_supplies_trust_root_and_signing_config() {
     let report: Value = serde_json::from_str(&scene.init().await.success().unwrap()).unwrap();
     assert_eq!(report["source"], "repository");
     assert_eq!(report["mirror"], scene.repository.url());
-    assert_eq!(report["until"], "2090-01-01T00:00:00Z");
+    assert_eq!(report["expires"], "2090-01-01T00:00:00Z");
     assert_eq!(report["signingConfig"], true);
     let text = scene
         .run_plugin("trust show --root-file")
@@ -154,7 +154,7 @@ async fn tuf_repository_supplies_trust_root_and_signing_config() {
     assert_eq!(updated["version"], 3, "{updated}");
 
     // The mirror gets no requests while the metadata is fresh, and no requests with `--offline`.
-    scene.repository.answer(Manner::Dead);
+    scene.repository.answer(ServerBehavior::Dead);
     let reported = scene.run_plugin(&verify).await;
     reported.success().unwrap();
     scene.asked("2026-01-01T00:00:00Z");
@@ -360,7 +360,7 @@ async fn invalid_tuf_repository_is_reported_and_changes_nothing() {
         ),
     ];
     // The cache is restored for each case, so that each case has one fault.
-    let kept = scene.kept();
+    let kept = scene.cache_folder();
     let saved = scene.bench.folder().join("saved");
     copy(&kept, &saved);
     let base = {

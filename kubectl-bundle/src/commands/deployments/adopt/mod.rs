@@ -37,7 +37,7 @@ impl Adopt {
         let described = content.describe(ui).await?;
         let compose = async |before: Option<&Value>, spec: &mut Value| {
             content
-                .put_template(&described, &deployment.name, before, spec)
+                .set_template(&described, &deployment.name, before, spec)
                 .await
         };
         let class = content.class.as_deref();
@@ -49,7 +49,7 @@ impl Adopt {
             } else {
                 preview.check()?;
             }
-            let adopted = objects::adopted(&deployment.name, &preview)?;
+            let adopted = objects::objects_to_adopt(&deployment.name, &preview)?;
             for line in adopted.lines() {
                 ui.note(line);
             }

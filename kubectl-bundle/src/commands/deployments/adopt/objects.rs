@@ -20,7 +20,7 @@ pub(super) struct AdoptedObjects {
 
 /// Returns the objects that the BundleDeployment `name` adopts. Fails if an object cannot be
 /// adopted, or if no object needs adoption.
-pub(super) fn adopted(name: &str, preview: &Preview) -> Result<AdoptedObjects, Findings> {
+pub(super) fn objects_to_adopt(name: &str, preview: &Preview) -> Result<AdoptedObjects, Findings> {
     let mut findings = Findings::default();
     let mut by_origin: BTreeMap<Option<ObjectOrigin>, Vec<String>> = BTreeMap::new();
     for change in &preview.changes {
@@ -105,7 +105,7 @@ impl AdoptedObjects {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::deployments::preview::tests_support::noted;
+    use crate::commands::deployments::preview::tests_support::preview_with_notes;
 
     fn helm() -> ObjectOrigin {
         ObjectOrigin::Helm {
@@ -117,13 +117,13 @@ mod tests {
     #[test]
     fn adopted_objects_are_grouped_by_tool() {
         let flux = ObjectOrigin::Flux("Kustomization web".to_owned());
-        let preview = noted(vec![
+        let preview = preview_with_notes(vec![
             ("ConfigMap/team-a/web", NoteEffect::Adoption, Some(helm())),
             ("Service/team-a/web", NoteEffect::Adoption, Some(helm())),
             ("ConfigMap/team-a/x", NoteEffect::Adoption, Some(flux)),
             ("ConfigMap/team-a/y", NoteEffect::None, None),
         ]);
-        let adopted = adopted("web", &preview).unwrap();
+        let adopted = objects_to_adopt("web", &preview).unwrap();
         assert_eq!(adopted.count(), "3 objects");
         assert_eq!(
             adopted.lines(),
@@ -140,14 +140,14 @@ mod tests {
 
     #[test]
     fn content_without_existing_objects_and_foreign_objects_are_rejected() {
-        let none = adopted("web", &noted(Vec::new())).unwrap_err();
+        let none = objects_to_adopt("web", &preview_with_notes(Vec::new())).unwrap_err();
         let code = |findings: &Findings| findings.errors().next().unwrap().code.id;
         assert_eq!(code(&none), "BUNDLE-CLUSTER-035");
-        let foreign = noted(vec![
+        let foreign = preview_with_notes(vec![
             ("ConfigMap/a/web", NoteEffect::Failure, None),
             ("ConfigMap/a/x", NoteEffect::Adoption, None),
         ]);
-        let rejected = adopted("web", &foreign).unwrap_err();
+        let rejected = objects_to_adopt("web", &foreign).unwrap_err();
         assert_eq!(code(&rejected), "BUNDLE-CLUSTER-034");
     }
 }

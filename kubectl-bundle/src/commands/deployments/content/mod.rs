@@ -99,7 +99,7 @@ impl Content {
         let caller = content::act_as(&self.cluster, self.account.as_ref()).await?;
         let cluster = Cluster::connect(&caller).await?;
         let api: Api<Bundle> = Api::all(cluster.client.clone());
-        let bundle = cluster.ask(ByName(&api).get(&self.name)).await?;
+        let bundle = cluster.send(ByName(&api).get(&self.name)).await?;
         if let Some(why) = without_content(&bundle) {
             return Err(Finding::error(
                 codes::cluster::NOT_UNPACKED,

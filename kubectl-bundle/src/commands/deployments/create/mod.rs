@@ -39,7 +39,9 @@ impl Create {
                 let kept = before.and_then(|before| managed_fields::spec(before, FIELD_MANAGER));
                 let mut spec = kept.filter(Value::is_object).unwrap_or_else(|| json!({}));
                 let old = before.map_or(&empty, |before| &before["spec"]);
-                self.content.put(&described, old, &mut spec).await;
+                self.content
+                    .set_bundle_spec(&described, old, &mut spec)
+                    .await;
                 json!({
                     "apiVersion": names::API_VERSION,
                     "kind": "Bundle",

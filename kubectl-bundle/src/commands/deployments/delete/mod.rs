@@ -40,7 +40,7 @@ impl Delete {
         for name in &self.names {
             // Without permission to read the object, the effect on installed objects is not
             // printed.
-            let before = cluster.ask(ByName(&api).get(name)).await;
+            let before = cluster.send(ByName(&api).get(name)).await;
             let deletion_consequence = before.as_ref().ok().map(deletion_consequence);
             let known = before.as_ref().ok().and_then(waiting::known_failure);
             let answer = match self.dry_run {
@@ -48,7 +48,7 @@ impl Delete {
                 mode => {
                     let mut parameters = DeleteParams::background();
                     parameters.dry_run = mode == DryRun::Server;
-                    cluster.ask(ByName(&api).delete(name, &parameters)).await
+                    cluster.send(ByName(&api).delete(name, &parameters)).await
                 }
             };
             match answer {
@@ -70,7 +70,7 @@ impl Delete {
         if self.wait != Wait::No && self.dry_run == DryRun::None {
             for (name, deletion_consequence, known) in deleted {
                 let known = known.as_deref();
-                waiting::wait_until(ui, &cluster, name, Goal::Gone, self.wait, known).await?;
+                waiting::wait_until(ui, &cluster, name, Goal::Deleted, self.wait, known).await?;
                 ui.note(format!("{name} is gone{deletion_consequence}"));
             }
         }

@@ -32,7 +32,7 @@ impl Deploy {
         let described = content.describe(ui).await?;
         let compose = async |before: Option<&Value>, spec: &mut Value| {
             content
-                .put_template(&described, &deployment.name, before, spec)
+                .set_template(&described, &deployment.name, before, spec)
                 .await
         };
         let class = content.class.as_deref();

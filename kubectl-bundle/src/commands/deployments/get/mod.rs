@@ -84,8 +84,8 @@ impl Get {
         let bundles: Api<Bundle> = Api::all(cluster.client.clone());
         let all = ListParams::default();
         let mut found = if self.names.is_empty() {
-            let list = cluster.ask(deployments.list(&all)).await?;
-            let made = match cluster.ask(bundles.list(&all)).await {
+            let list = cluster.send(deployments.list(&all)).await?;
+            let made = match cluster.send(bundles.list(&all)).await {
                 Ok(list) => list.items.into_iter().filter(is_standalone).collect(),
                 // A user without permission to list Bundles gets the BundleDeployments.
                 Err(Failure::Server(status)) if status.code == 403 => Vec::new(),
@@ -103,10 +103,10 @@ impl Get {
                 version: String::new(),
             };
             for name in &self.names {
-                match cluster.ask(ByName(&deployments).get(name)).await {
+                match cluster.send(ByName(&deployments).get(name)).await {
                     Ok(item) => found.deployments.push(item),
                     Err(Failure::Server(status)) if status.code == 404 => {
-                        match cluster.ask(ByName(&bundles).get(name)).await {
+                        match cluster.send(ByName(&bundles).get(name)).await {
                             Ok(item) => found.bundles.push(item),
                             // The name is most likely the name of a BundleDeployment, so the first
                             // error is returned.
@@ -133,7 +133,7 @@ impl Get {
     fn print_data(&self, ui: &mut Ui, found: &ListedObjects) -> Outcome<bool> {
         if self.format == Some(Format::Name) {
             for item in &found.deployments {
-                ui.data(super::state::conditions::qualified(item))?;
+                ui.data(super::state::conditions::kind_and_name(item))?;
             }
             for item in &found.bundles {
                 let name = item.metadata.name.as_deref().unwrap_or_default();
@@ -164,11 +164,11 @@ impl Get {
         let api: Api<BundleDeployment> = Api::all(cluster.client.clone());
         loop {
             if version.is_empty() {
-                let list = cluster.ask(api.list(&ListParams::default())).await?;
+                let list = cluster.send(api.list(&ListParams::default())).await?;
                 version = list.metadata.resource_version.unwrap_or_default();
             }
             let parameters = WatchParams::default().timeout(WATCH_SECONDS);
-            let stream = cluster.ask(api.watch(&parameters, &version)).await?;
+            let stream = cluster.send(api.watch(&parameters, &version)).await?;
             let mut stream = std::pin::pin!(stream);
             while let Ok(Some(event)) = stream.try_next().await {
                 let item = match event {

@@ -41,11 +41,11 @@ impl History {
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let cluster = Cluster::connect(&self.cluster).await?;
         let api: Api<BundleDeployment> = Api::all(cluster.client.clone());
-        let item = cluster.ask(ByName(&api).get(&self.name)).await?;
+        let item = cluster.send(ByName(&api).get(&self.name)).await?;
         if let Some(selector) = &self.revision {
             let one = revisions::find(&item, selector)?;
             if self.format == Some(Format::Name) {
-                return ui.data(qualified(one));
+                return ui.data(bundle_kind_and_name(one));
             }
             if ui.structured(self.format, &structured(one))? {
                 return Ok(());
@@ -56,7 +56,7 @@ impl History {
         all.reverse();
         if self.format == Some(Format::Name) {
             for one in &all {
-                ui.data(qualified(*one))?;
+                ui.data(bundle_kind_and_name(*one))?;
             }
             return Ok(());
         }
@@ -77,7 +77,7 @@ impl History {
     }
 }
 
-fn qualified(one: NumberedRevision<'_>) -> String {
+fn bundle_kind_and_name(one: NumberedRevision<'_>) -> String {
     format!("bundle.{}/{}", names::GROUP, one.revision.bundle)
 }
 
@@ -123,7 +123,7 @@ fn table(revisions: &[NumberedRevision<'_>], is_wide: bool, now: Timestamp) -> T
         let revision = one.revision;
         let installed = revision.installed_at.as_ref().map(|at| {
             let seconds = now.as_second() - at.0.as_second();
-            format!("{} ago", age::short(seconds))
+            format!("{} ago", age::format(seconds))
         });
         let shown = [
             one.number.to_string(),

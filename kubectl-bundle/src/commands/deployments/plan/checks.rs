@@ -182,13 +182,13 @@ impl CheckFacts<'_> {
     }
 
     fn object_check(&self) -> (CheckResult, String) {
-        let rejected = self.failures(|failure| !failure.is_forbidden && !failure.may_pass);
+        let rejected = self.failures(|failure| !failure.is_forbidden && !failure.is_retryable);
         if !rejected.is_empty() {
             let message = format!("the API server rejects {}", some_of(&rejected, MAX_NAMED));
             return (CheckResult::Fails, message);
         }
         let (result, message) = self.notes(NoteEffect::Failure, "collisions");
-        let unknown = self.failures(|failure| failure.may_pass);
+        let unknown = self.failures(|failure| failure.is_retryable);
         if result == CheckResult::Passes && !unknown.is_empty() {
             let message = format!(
                 "the API server did not answer for {}",
@@ -230,7 +230,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::commands::deployments::preview::tests_support::failed;
+    use crate::commands::deployments::preview::tests_support::preview_with_failure;
 
     const STEPS: [InstallStep; 3] = [
         InstallStep::CheckApproval,
@@ -265,7 +265,11 @@ mod tests {
             json!({"provisioner": "core.rukpak.io/plain", "authorization": "Requester"});
         let missing = ApprovalState::Missing;
         assert_eq!(
-            results(&class(&provisioner), &missing, &failed(true, false)),
+            results(
+                &class(&provisioner),
+                &missing,
+                &preview_with_failure(true, false)
+            ),
             [
                 "Class passes",
                 "CustomResourceDefinitions passes",
@@ -274,7 +278,11 @@ mod tests {
             ]
         );
         let by_class = json!({"provisioner": "core.rukpak.io/plain", "authorization": "Class"});
-        let found = results(&class(&by_class), &missing, &failed(true, false));
+        let found = results(
+            &class(&by_class),
+            &missing,
+            &preview_with_failure(true, false),
+        );
         assert_eq!(found[2], "Permissions unknown");
     }
 
@@ -299,10 +307,10 @@ mod tests {
     fn objects_without_an_answer_are_unknown_and_rejected_ones_fail() {
         let invalid = ClassState::Invalid("x".to_owned());
         let missing = ApprovalState::Missing;
-        let unknown = results(&invalid, &missing, &failed(false, true));
+        let unknown = results(&invalid, &missing, &preview_with_failure(false, true));
         assert_eq!(unknown[0], "Class fails");
         assert_eq!(unknown[3], "Objects unknown");
-        let rejected = results(&invalid, &missing, &failed(false, false));
+        let rejected = results(&invalid, &missing, &preview_with_failure(false, false));
         assert_eq!(rejected[3], "Objects fails");
     }
 }

@@ -240,7 +240,7 @@ async fn approval(
     let api: Api<BundleApproval> = Api::all(cluster.client.clone());
     let mut parameters = ListParams::default().limit(PAGE);
     for _ in 0..MAX_PAGES {
-        let list = match cluster.ask(api.list(&parameters)).await {
+        let list = match cluster.send(api.list(&parameters)).await {
             Ok(list) => list,
             Err(failure) => {
                 let why = match failure {

@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 /// Copies certificates and authorities from the `live` object to the `wanted` object.
-pub(super) fn keep(wanted: &mut Value, live: &Value) {
+pub(super) fn copy_certificates(wanted: &mut Value, live: &Value) {
     match wanted["kind"].as_str() {
         Some("Secret") => {
             if let (Value::Object(secret), Value::Object(_)) = (wanted, &live["data"]) {
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn certificates_of_the_cluster_stay() {
+    fn keeps_certificates_of_live_objects() {
         let definition = |client: &Value| json!({"kind": "CustomResourceDefinition", "spec": {"conversion": {"webhook": {"clientConfig": client}}}});
         let hooks = |webhooks: &Value| json!({"kind": "ValidatingWebhookConfiguration", "webhooks": webhooks});
         for (wanted, live, expected) in [
@@ -72,7 +72,7 @@ mod tests {
             ),
         ] {
             let mut found = wanted.clone();
-            keep(&mut found, &live);
+            copy_certificates(&mut found, &live);
             assert_eq!(found, expected, "{wanted}");
         }
     }

@@ -86,7 +86,7 @@ impl<'a> DryRuns<'a> {
         let failed = |failure: &Failure| PreviewFailure {
             key: object.key.clone(),
             message: message(failure),
-            may_pass: failure.exit() == Exit::CannotTell,
+            is_retryable: failure.exit() == Exit::Unknown,
             is_forbidden: matches!(failure, Failure::Server(status) if status.code == 403),
         };
         // The API server serves this kind only after the first phases of the installation.
@@ -97,11 +97,11 @@ impl<'a> DryRuns<'a> {
         let namespace = namespace.filter(|_| object.kind.namespaced);
         let resource = &object.kind.resource;
         let api = namespaced::<DynamicObject>(&self.cluster.client, resource, namespace);
-        let api = self.cluster.ask(async { api }).await;
+        let api = self.cluster.send(async { api }).await;
         let api = api.map_err(|failure| failed(&failure))?;
         let live = self
             .cluster
-            .ask(ByName(&api).get_opt(&object.id.name))
+            .send(ByName(&api).get_opt(&object.id.name))
             .await;
         let Some(live) = live.map_err(|failure| failed(&failure))? else {
             if self.is_installed && jobs::ttl(&object.id, &object.value).is_some() {
@@ -133,7 +133,7 @@ impl<'a> DryRuns<'a> {
         match self.apply(&api, object, values.clone(), true).await {
             Ok(mut after) => {
                 if is_adopted {
-                    after = self.adopted(&api, object, after).await;
+                    after = self.result_of_adoption(&api, object, after).await;
                 }
                 let (before, after) = (cleaned(before), cleaned(after));
                 if before == after && note.is_none() {
@@ -158,7 +158,7 @@ impl<'a> DryRuns<'a> {
                     note: Some(if is_adopted {
                         let text = format!(
                             "{} immutable, and an object that is being adopted is never replaced",
-                            are(&fields)
+                            fields_with_verb(&fields)
                         );
                         ChangeNote::new(text, NoteEffect::Failure)
                     } else {
@@ -189,14 +189,14 @@ impl<'a> DryRuns<'a> {
         let patch = Patch::Apply(values);
         let api = ByName(api);
         let request = api.patch(&object.id.name, &parameters, &patch);
-        let after = self.cluster.ask(request).await?;
+        let after = self.cluster.send(request).await?;
         Ok(serde_json::to_value(after).unwrap_or_default())
     }
 
     /// Returns the object after its adoption: `after`, the result of an apply, without the fields
     /// that only former managers own. A second dry run sets the removed fields to their defaults.
     /// If the API server rejects this dry run, the result has no values for these fields.
-    async fn adopted(
+    async fn result_of_adoption(
         &self,
         api: &Api<DynamicObject>,
         object: &WantedObject,
@@ -212,7 +212,7 @@ impl<'a> DryRuns<'a> {
         };
         let api = ByName(api);
         let request = api.dry_run_replace(&object.id.name, &value);
-        match self.cluster.ask(request).await {
+        match self.cluster.send(request).await {
             Ok(defaulted) => serde_json::to_value(defaulted).unwrap_or(left),
             Err(_) => left,
         }
@@ -222,7 +222,7 @@ impl<'a> DryRuns<'a> {
     async fn values(&self, object: &WantedObject, live: &DynamicObject, before: &Value) -> Value {
         let mut values = object.value.clone();
         if object.has_certificate {
-            certificates::keep(&mut values, before);
+            certificates::copy_certificates(&mut values, before);
         }
         let rules: Vec<&Rule> = self
             .spec
@@ -252,7 +252,7 @@ impl<'a> DryRuns<'a> {
         let namespace = object.id.namespace.as_deref();
         let api = namespaced::<DynamicObject>(&self.cluster.client, &resource, namespace);
         let parameters = ListParams::default().limit(MAX_AUTOSCALERS);
-        let list = self.cluster.ask(async { api?.list(&parameters).await });
+        let list = self.cluster.send(async { api?.list(&parameters).await });
         let Ok(list) = list.await else {
             return true;
         };
@@ -320,7 +320,7 @@ impl<'a> DryRuns<'a> {
             Replacement::Replace => ChangeNote::new(
                 format!(
                     "{} immutable; the object is deleted and created again",
-                    are(fields)
+                    fields_with_verb(fields)
                 ),
                 NoteEffect::None,
             ),
@@ -333,7 +333,7 @@ impl<'a> DryRuns<'a> {
 }
 
 /// Returns `spec.selector is`, or `spec.selector, spec.template are`.
-fn are(fields: &[&str]) -> String {
+fn fields_with_verb(fields: &[&str]) -> String {
     let verb = if fields.len() == 1 { "is" } else { "are" };
     format!("{} {verb}", fields.join(", "))
 }

@@ -5,11 +5,11 @@ use serde_json::{Map, Value};
 use super::ObjectChange;
 
 /// Mask of a value that does not change.
-const SAME: &str = "***";
+const MASK_UNCHANGED: &str = "***";
 /// Mask of a value before its change.
-const BEFORE: &str = "*** (before)";
+const MASK_BEFORE: &str = "*** (before)";
 /// Mask of a value after its change.
-const AFTER: &str = "*** (after)";
+const MASK_AFTER: &str = "*** (after)";
 /// Fields of a Secret with secret values.
 const FIELDS: [&str; 2] = ["data", "stringData"];
 
@@ -27,9 +27,9 @@ pub(super) fn mask(change: &mut ObjectChange) {
                     continue;
                 };
                 let (mask_before, mask_after) = if value == other {
-                    (SAME, SAME)
+                    (MASK_UNCHANGED, MASK_UNCHANGED)
                 } else {
-                    (BEFORE, AFTER)
+                    (MASK_BEFORE, MASK_AFTER)
                 };
                 *value = mask_before.into();
                 *other = mask_after.into();
@@ -40,8 +40,11 @@ pub(super) fn mask(change: &mut ObjectChange) {
             .flatten()
             .flat_map(Map::values_mut)
         {
-            if ![SAME, BEFORE, AFTER].iter().any(|mask| value == mask) {
-                *value = SAME.into();
+            if ![MASK_UNCHANGED, MASK_BEFORE, MASK_AFTER]
+                .iter()
+                .any(|mask| value == mask)
+            {
+                *value = MASK_UNCHANGED.into();
             }
         }
     }

@@ -126,7 +126,7 @@ pub(super) struct PreviewFailure {
     /// Cause.
     pub(super) message: String,
     /// `true` if a retry can succeed.
-    pub(super) may_pass: bool,
+    pub(super) is_retryable: bool,
     /// `true` if the user lacks a permission.
     pub(super) is_forbidden: bool,
 }
@@ -187,13 +187,13 @@ pub(crate) async fn preview(
     let rendered = content::render(ui, content.location, content.registry, target).await?;
     let applyset = applyset::id(&name, "", "BundleDeployment", bundle_api::names::GROUP);
     let progress = ui.progress(&format!("previewing {name}"));
-    let placement = objects::Placement {
+    let placement = objects::ApplySettings {
         name: &name,
         applyset: &applyset,
         spec: &spec,
         format: rendered.format,
     };
-    let mut wanted = placement.place(cluster, rendered.objects).await?;
+    let mut wanted = placement.prepare_objects(cluster, rendered.objects).await?;
     wanted.sort_by_key(|object| Phase::of(&object.id.group, &object.id.kind));
     let status = item.status.as_ref();
     let has_content = status.is_some_and(|status| status.installed.is_some());
@@ -231,12 +231,12 @@ pub(super) mod tests_support {
     };
 
     /// Returns a preview with one failure.
-    pub(crate) fn failed(is_forbidden: bool, may_pass: bool) -> Preview {
+    pub(crate) fn preview_with_failure(is_forbidden: bool, may_pass: bool) -> Preview {
         Preview {
             failures: vec![PreviewFailure {
                 key: "ConfigMap/a/web".to_owned(),
                 message: "m".to_owned(),
-                may_pass,
+                is_retryable: may_pass,
                 is_forbidden,
             }],
             ..Preview::default()
@@ -244,7 +244,9 @@ pub(super) mod tests_support {
     }
 
     /// Returns a preview of changes with these keys, remarks and tools.
-    pub(crate) fn noted(changes: Vec<(&str, NoteEffect, Option<ObjectOrigin>)>) -> Preview {
+    pub(crate) fn preview_with_notes(
+        changes: Vec<(&str, NoteEffect, Option<ObjectOrigin>)>,
+    ) -> Preview {
         let changes = changes.into_iter();
         Preview {
             changes: changes

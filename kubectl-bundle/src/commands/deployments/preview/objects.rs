@@ -41,7 +41,7 @@ pub(super) struct WantedObject {
 }
 
 /// BundleDeployment that owns the objects, and its settings.
-pub(super) struct Placement<'a> {
+pub(super) struct ApplySettings<'a> {
     /// Name of the BundleDeployment.
     pub(super) name: &'a str,
     /// ID of the ApplySet of the BundleDeployment.
@@ -52,11 +52,11 @@ pub(super) struct Placement<'a> {
     pub(super) format: Format,
 }
 
-impl Placement<'_> {
+impl ApplySettings<'_> {
     /// Returns the objects that the webhook applies, with the target namespace if it is created.
     /// The error lists all kinds that the server does not serve, or all objects that need a
     /// namespace.
-    pub(super) async fn place(
+    pub(super) async fn prepare_objects(
         &self,
         cluster: &Cluster,
         mut objects: Vec<Manifest>,
@@ -103,7 +103,7 @@ impl Placement<'_> {
     /// read counts as a namespace of another owner, which is not changed.
     async fn namespace_state(&self, cluster: &Cluster, name: &str) -> Outcome<NamespaceState> {
         let api: Api<Namespace> = Api::all(cluster.client.clone());
-        let found = match cluster.ask(ByName(&api).get_opt(name)).await {
+        let found = match cluster.send(ByName(&api).get_opt(name)).await {
             Err(Failure::Server(status)) if status.code == 403 => {
                 return Ok(NamespaceState::Foreign);
             }
@@ -143,7 +143,7 @@ async fn served_kinds(
         if kinds.contains_key(&gvk) {
             continue;
         }
-        let served = cluster.ask(apis.find(&gvk.0, &gvk.1, &gvk.2)).await?;
+        let served = cluster.send(apis.find(&gvk.0, &gvk.1, &gvk.2)).await?;
         let defined = || Kind::defined(&defined, &object.id).map(|kind| (kind, false));
         let found = served.map(|kind| (kind, true)).or_else(defined);
         kinds.insert(gvk, found);

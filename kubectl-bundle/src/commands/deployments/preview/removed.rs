@@ -31,7 +31,13 @@ pub(super) async fn add(
     preview: &mut Preview,
 ) {
     let status = item.status.clone().unwrap_or_default();
-    let found = objects::read(cluster, item, &objects::named(&status), MAX_INSTALLED).await;
+    let found = objects::read(
+        cluster,
+        item,
+        &objects::keys_in_status(&status),
+        MAX_INSTALLED,
+    )
+    .await;
     let (causes, _) = found.unread_causes(false);
     preview.incomplete = causes;
     if found.is_truncated {
@@ -77,7 +83,7 @@ async fn deletion(
     kept: Option<&str>,
 ) -> Outcome<Option<ObjectChange>> {
     let found: Option<Kind> = cluster
-        .ask(apis.find(&id.group, &id.version, &id.kind))
+        .send(apis.find(&id.group, &id.version, &id.kind))
         .await?;
     let Some(kind) = found else {
         return Ok(None);
@@ -87,7 +93,7 @@ async fn deletion(
         let api = namespaced::<DynamicObject>(&cluster.client, &kind.resource, namespace)?;
         ByName(&api).get_opt(&id.name).await
     };
-    let Some(live) = cluster.ask(request).await? else {
+    let Some(live) = cluster.send(request).await? else {
         return Ok(None);
     };
     let before = cleaned(serde_json::to_value(live).unwrap_or_default());

@@ -124,7 +124,7 @@ impl Preview {
             .failures
             .iter()
             .map(|failure| {
-                let (code, hint) = if failure.may_pass {
+                let (code, hint) = if failure.is_retryable {
                     (codes::cluster::NOT_PREVIEWED, "run the command again")
                 } else {
                     (

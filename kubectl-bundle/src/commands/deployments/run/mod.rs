@@ -10,7 +10,7 @@ use bundle_api::names::{self, LABEL_OWNER_KIND, LABEL_OWNER_NAME, LABEL_TEMPLATE
 use bundle_api::{Bundle, BundleDeployment, ServiceAccountName};
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::format::RenderTarget;
-use bundle_core::images::Allowed;
+use bundle_core::images::MutableTagAllowlist;
 use bundle_core::names::KubeName;
 use bundle_core::package::Format;
 use bundle_core::reference::Digest;
@@ -51,7 +51,7 @@ pub(crate) struct Run {
     /// Folder of manifests.
     pub(crate) folder: PathBuf,
     /// Images that may have a moving tag or no tag.
-    pub(crate) allowed: Allowed,
+    pub(crate) allowed: MutableTagAllowlist,
     /// ProvisionerClass; `None` keeps the class of the object.
     pub(crate) class: Option<String>,
     /// Settings of the BundleDeployment.
@@ -114,7 +114,7 @@ impl Run {
     fn pack(&mut self, ui: &mut Ui) -> Outcome<UploadArchive> {
         let default = (self.deployment.name.clone(), NO_VERSION.to_owned());
         let options = BuildOptions {
-            known: FallbackMetadata {
+            fallback_metadata: FallbackMetadata {
                 default: Some(default),
                 ..FallbackMetadata::default()
             },
@@ -230,13 +230,17 @@ async fn find(
         .collect();
     let api: Api<Bundle> = Api::all(cluster.client.clone());
     let parameters = ListParams::default().labels(&selector.join(","));
-    let list = cluster.ask(api.list(&parameters)).await?;
-    Ok(choose(list.items, deployment, hash))
+    let list = cluster.send(api.list(&parameters)).await?;
+    Ok(select_bundle(list.items, deployment, hash))
 }
 
 /// Returns the Bundle that the pod created for the deployment. If the usual name is in use, the pod
 /// chooses another name. A Bundle without a phase is ignored.
-fn choose(bundles: Vec<Bundle>, deployment: &BundleDeployment, hash: &str) -> Option<Bundle> {
+fn select_bundle(
+    bundles: Vec<Bundle>,
+    deployment: &BundleDeployment,
+    hash: &str,
+) -> Option<Bundle> {
     let usual = format!("{}-{hash}", deployment.name_any());
     let is_owned = |bundle: &Bundle| {
         let generated = revisions::generated_hash(bundle, deployment);
@@ -274,7 +278,7 @@ mod tests {
         }))
         .unwrap();
         let chosen = |bundles: &[Bundle]| {
-            choose(bundles.to_vec(), &deployment, "abc").map(|bundle| bundle.name_any())
+            select_bundle(bundles.to_vec(), &deployment, "abc").map(|bundle| bundle.name_any())
         };
         let usual = bundle("web-abc", "1", Some("Pending"));
         let other = bundle("web-fff", "1", Some("Pending"));

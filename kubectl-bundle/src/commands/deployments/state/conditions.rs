@@ -6,12 +6,12 @@ use bundle_core::reference::Reference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 /// Returns kind and name: `bundledeployment.core.rukpak.io/web`.
-pub(crate) fn qualified(item: &BundleDeployment) -> String {
-    named(item.metadata.name.as_deref().unwrap_or_default())
+pub(crate) fn kind_and_name(item: &BundleDeployment) -> String {
+    kind_and_name_of(item.metadata.name.as_deref().unwrap_or_default())
 }
 
 /// Returns kind and name of the BundleDeployment `name`.
-pub(crate) fn named(name: &str) -> String {
+pub(crate) fn kind_and_name_of(name: &str) -> String {
     format!("bundledeployment.core.rukpak.io/{name}")
 }
 
@@ -121,7 +121,7 @@ pub(crate) fn first_cause(item: &BundleDeployment) -> Option<String> {
 /// Returns the messages of conditions that are not met, without duplicates. Conditions with status
 /// Unknown are included only if no other condition is unmet. Health is included only if
 /// `health_counts` is `true`.
-pub(crate) fn obstacles(item: &BundleDeployment, health_counts: bool) -> Vec<String> {
+pub(crate) fn unmet_conditions(item: &BundleDeployment, health_counts: bool) -> Vec<String> {
     let conditions = item.status.iter().flat_map(|status| &status.conditions);
     let mut found: Vec<&Condition> = conditions
         .filter(|condition| {

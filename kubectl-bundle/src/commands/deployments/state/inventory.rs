@@ -23,7 +23,7 @@ pub(crate) async fn read(
         let api = namespaced::<DynamicObject>(&cluster.client, &kind, Some(namespace))?;
         ByName(&api).get_opt(&map).await
     };
-    let found = cluster.ask(request).await?;
+    let found = cluster.send(request).await?;
     let Some(found) = found else {
         let status = item.status.as_ref();
         return if status.is_some_and(|status| status.installed.is_some()) {

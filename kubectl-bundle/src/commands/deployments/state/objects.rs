@@ -40,7 +40,7 @@ pub(crate) struct InstalledObjects {
     /// `true` if there are more objects or lists than the limits.
     pub(crate) is_truncated: bool,
     /// Maximum number of objects.
-    pub(crate) most: usize,
+    pub(crate) max_objects: usize,
 }
 
 impl InstalledObjects {
@@ -190,7 +190,7 @@ fn is_applied_by_webhook(metadata: &ObjectMeta) -> bool {
 }
 
 /// Returns the keys of the objects in the status.
-pub(crate) fn named(status: &BundleDeploymentStatus) -> BTreeSet<String> {
+pub(crate) fn keys_in_status(status: &BundleDeploymentStatus) -> BTreeSet<String> {
     let applied = status
         .upgrade
         .iter()
@@ -224,7 +224,7 @@ pub(crate) async fn read(
     kinds.extend(named.iter().map(|(kind, _, _)| kind.clone()));
 
     let mut found = InstalledObjects {
-        most,
+        max_objects: most,
         ..InstalledObjects::default()
     };
     let served = served_kinds(cluster, &kinds, &mut found.unread).await;
@@ -251,7 +251,7 @@ pub(crate) async fn served_kinds(
 ) -> BTreeMap<GroupKind, Kind> {
     let apis = Apis::new(cluster.client.clone());
     let answers: Vec<_> = stream::iter(kinds)
-        .map(async |kind| (kind, cluster.ask(apis.preferred(kind)).await))
+        .map(async |kind| (kind, cluster.send(apis.preferred(kind)).await))
         .buffered(IN_FLIGHT)
         .collect()
         .await;
@@ -352,8 +352,8 @@ async fn list<'k>(
                 failed.push((kind, namespace, cause));
             }
         }
-        if found.live.len() > found.most {
-            found.live.truncate(found.most);
+        if found.live.len() > found.max_objects {
+            found.live.truncate(found.max_objects);
             found.is_truncated = true;
             break;
         }
@@ -392,7 +392,7 @@ async fn list_kind(
             Ok((objects.collect(), list.metadata.continue_))
         }
     };
-    let (objects, next) = cluster.ask(request).await?;
+    let (objects, next) = cluster.send(request).await?;
     Ok((objects, next.is_some_and(|token| !token.is_empty())))
 }
 
@@ -418,7 +418,7 @@ async fn get_named(
         };
         (!known.contains(&key)).then_some((served.get(kind)?, key, *namespace, *name))
     });
-    let answers: Vec<_> = stream::iter(wanted.take(found.most))
+    let answers: Vec<_> = stream::iter(wanted.take(found.max_objects))
         .map(async |(kind, key, namespace, name)| {
             let request = async {
                 let api = namespaced::<DynamicObject>(&cluster.client, &kind.resource, namespace)?;
@@ -433,7 +433,7 @@ async fn get_named(
                     Ok(item.map(|item| live_metadata(kind, &item)))
                 }
             };
-            (kind, key, namespace, cluster.ask(request).await)
+            (kind, key, namespace, cluster.send(request).await)
         })
         .buffer_unordered(IN_FLIGHT)
         .collect()

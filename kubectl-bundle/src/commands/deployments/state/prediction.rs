@@ -4,7 +4,7 @@ use bundle_api::BundleDeployment;
 use bundle_api::names::{condition, reason};
 use bundle_core::diagnostic::{Code, Outcome, codes};
 
-use super::conditions::{find, is_installed, obstacles, split_code};
+use super::conditions::{find, is_installed, split_code, unmet_conditions};
 
 /// State to wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub(crate) enum Goal {
     /// The content is installed, and every object is healthy.
     Healthy,
     /// The object was deleted.
-    Gone,
+    Deleted,
 }
 
 /// Cause of a failure that needs a change by the user.
@@ -56,7 +56,7 @@ pub(crate) struct ReportedFailure<'a> {
 
 /// Reasons of `Ready` that are not failures: an operation is in progress, or installed objects are
 /// missing, changed or not ready.
-const NO_FAILURES: [&str; 9] = [
+const NON_FAILURE_REASONS: [&str; 9] = [
     "ObjectsMissing",
     "OutOfLine",
     "NotChecked",
@@ -83,7 +83,8 @@ const PERMANENT: [&str; 7] = [
 pub(crate) fn reported_failure(item: &BundleDeployment) -> Option<ReportedFailure<'_>> {
     let ready = find(item, condition::READY)?;
     let is_current = ready.observed_generation == item.metadata.generation;
-    if !is_current || ready.status == "True" || NO_FAILURES.contains(&ready.reason.as_str()) {
+    if !is_current || ready.status == "True" || NON_FAILURE_REASONS.contains(&ready.reason.as_str())
+    {
         return None;
     }
     let (message, code) = split_code(&ready.message);
@@ -119,20 +120,20 @@ pub(crate) fn predict(item: &BundleDeployment, goal: Goal, code: Option<Code>) -
         _ => {}
     }
     let stopped = reported_failure(item).and_then(|failed| {
-        permanent(item, &failed, code).map(|code| StopCause {
+        permanent_failure_code(item, &failed, code).map(|code| StopCause {
             code,
             message: failed.message.to_owned(),
             hint: None,
         })
     });
     stopped.map_or_else(
-        || Prediction::Waiting(obstacles(item, goal == Goal::Healthy)),
+        || Prediction::Waiting(unmet_conditions(item, goal == Goal::Healthy)),
         Prediction::Stopped,
     )
 }
 
 /// Returns the code of the failure if it is permanent.
-fn permanent(
+fn permanent_failure_code(
     item: &BundleDeployment,
     failed: &ReportedFailure<'_>,
     code: Option<Code>,
@@ -156,7 +157,7 @@ fn permanent(
         (reason::RIGHTS_WITHDRAWN, _) => Some(codes::install::RIGHTS_WITHDRAWN),
         (_, Some(code)) => match code.outcome {
             Outcome::Refused | Outcome::Usage => Some(code),
-            Outcome::CannotTell => None,
+            Outcome::Unknown => None,
             Outcome::Failed => (code == codes::install::NOT_IMPLEMENTED
                 || code == codes::install::INVALID_OBJECT
                 || code == codes::install::DEADLINE_EXCEEDED
@@ -370,7 +371,7 @@ mod tests {
             Prediction::Waiting(obstacles) => obstacles,
             other => panic!("{other:?}"),
         };
-        for goal in [Goal::Installed, Goal::Gone] {
+        for goal in [Goal::Installed, Goal::Deleted] {
             assert_eq!(
                 obstacles(goal),
                 ["Installed=Unknown Installing: 3 of 9 objects"]

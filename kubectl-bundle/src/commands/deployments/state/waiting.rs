@@ -53,7 +53,7 @@ pub(crate) async fn wait_until_done(
         Goal::Bundle => "ready for the upload",
         Goal::Installed => "installed",
         Goal::Healthy => "healthy",
-        Goal::Gone => "gone",
+        Goal::Deleted => "gone",
     };
     let mut progress = ui.steps(&format!("waiting for {name} to be {aim}"));
     let mut last = Vec::new();
@@ -62,7 +62,7 @@ pub(crate) async fn wait_until_done(
     let question = async |item: Option<&BundleDeployment>| {
         let Some(item) = item else {
             return match goal {
-                Goal::Gone => Ok(WaitState::Met),
+                Goal::Deleted => Ok(WaitState::Met),
                 _ => Err(deleted_error(&format!("bundledeployment {name}"))),
             };
         };
@@ -79,7 +79,7 @@ pub(crate) async fn wait_until_done(
             None => None,
         };
         let mut state = predict(item, goal, code);
-        if goal != Goal::Gone
+        if goal != Goal::Deleted
             && matches!(state, Prediction::Waiting(_))
             && let Some(found) = reported_failure(item)
                 .filter(|found| unserved_api::has_missing_kinds(found.message))
@@ -144,7 +144,10 @@ pub(crate) async fn wait_until_done(
 
 /// Returns the version of the API server; `None` if it is unknown.
 async fn server_version(cluster: &Cluster) -> Option<ServerVersion> {
-    let info = cluster.ask(cluster.client.apiserver_version()).await.ok()?;
+    let info = cluster
+        .send(cluster.client.apiserver_version())
+        .await
+        .ok()?;
     ServerVersion::parse(&info.git_version).ok()
 }
 

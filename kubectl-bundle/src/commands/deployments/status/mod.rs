@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use kube::api::Api;
 
 use super::listing;
-use super::state::conditions::{first_cause, qualified};
+use super::state::conditions::{first_cause, kind_and_name};
 use super::state::objects;
 use crate::cluster::{Cluster, KubeSettings};
 use crate::failure::Outcome;
@@ -42,15 +42,15 @@ impl Status {
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let cluster = Cluster::connect(&self.cluster).await?;
         let api: Api<BundleDeployment> = Api::all(cluster.client.clone());
-        let mut item = cluster.ask(ByName(&api).get(&self.name)).await?;
+        let mut item = cluster.send(ByName(&api).get(&self.name)).await?;
         if !self.show_managed_fields {
             item.metadata.managed_fields = None;
         }
         if self.format == Some(Format::Name) {
-            return ui.data(qualified(&item));
+            return ui.data(kind_and_name(&item));
         }
         let status = item.status.clone().unwrap_or_default();
-        let named = objects::named(&status);
+        let named = objects::keys_in_status(&status);
         let (found, events) = futures::join!(
             objects::read(&cluster, &item, &named, MAX_OBJECTS),
             listing::corrections(&cluster, &self.name),
@@ -171,7 +171,7 @@ fn lists(status: &BundleDeploymentStatus, now: Timestamp) -> String {
     for object in &status.drift {
         let since = object.since.as_ref().map_or_else(String::new, |since| {
             let seconds = now.as_second() - since.0.as_second();
-            format!(" (for {})", age::short(seconds))
+            format!(" (for {})", age::format(seconds))
         });
         let _ = writeln!(text, "Drifted: {}{since}", safe(&object.object));
     }

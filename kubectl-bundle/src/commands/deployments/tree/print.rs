@@ -12,7 +12,7 @@ use crate::ui::{Table, age};
 
 /// Returns the tree and its Events as text.
 pub(super) fn text(tree: &ObservedTree, now: Timestamp) -> String {
-    let since = |at: Timestamp| age::short(now.as_second() - at.as_second());
+    let since = |at: Timestamp| age::format(now.as_second() - at.as_second());
     let mut table = Table::new(["NAMESPACE", "OBJECT", "AGE", "HEALTH"]);
     let mut lines = Vec::new();
     for node in &tree.nodes {

@@ -101,7 +101,7 @@ async fn open(
         let api = namespaced::<DynamicObject>(&cluster.client, &list.kind.resource, namespace)?;
         api.watch_metadata(&parameters, &list.version).await
     };
-    let stream = cluster.ask(request).await?;
+    let stream = cluster.send(request).await?;
     let changes = stream.map(|event| match event {
         Ok(WatchEvent::Added(item) | WatchEvent::Modified(item) | WatchEvent::Deleted(item)) => {
             let item: PartialObjectMeta<DynamicObject> = item;

@@ -38,7 +38,7 @@ impl Unmanage {
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let cluster = Cluster::connect(&self.cluster).await?;
         let api: Api<BundleDeployment> = Api::all(cluster.client.clone());
-        let before = cluster.ask(ByName(&api).get(&self.name)).await?;
+        let before = cluster.send(ByName(&api).get(&self.name)).await?;
         let known = waiting::known_failure(&before);
         if self.dry_run != DryRun::Client {
             self.delete(ui, &cluster, &api, &before).await?;
@@ -48,10 +48,10 @@ impl Unmanage {
             self.name,
             self.dry_run.suffix()
         ))?;
-        ui.note(format!("{}: {}", self.name, remains(&before)));
+        ui.note(format!("{}: {}", self.name, kept_objects_text(&before)));
         if self.wait != Wait::No && self.dry_run == DryRun::None {
             let known = known.as_deref();
-            waiting::wait_until(ui, &cluster, &self.name, Goal::Gone, self.wait, known).await?;
+            waiting::wait_until(ui, &cluster, &self.name, Goal::Deleted, self.wait, known).await?;
             ui.note(format!(
                 "{} is gone; its objects stay without the labels of bundle-webhook",
                 self.name
@@ -90,12 +90,12 @@ impl Unmanage {
                 resource_version: current.metadata.resource_version.filter(|_| is_stored),
             });
             match cluster
-                .ask(ByName(api).delete(&self.name, &parameters))
+                .send(ByName(api).delete(&self.name, &parameters))
                 .await
             {
                 Err(failure) if failure.is_stale() && attempt < ATTEMPTS => {
                     attempt += 1;
-                    current = cluster.ask(ByName(api).get(&self.name)).await?;
+                    current = cluster.send(ByName(api).get(&self.name)).await?;
                 }
                 result => return result.map(drop),
             }
@@ -119,7 +119,7 @@ impl Unmanage {
             ..field_manager()
         };
         let orphaned = cluster
-            .ask(ByName(api).patch(&self.name, &parameters, &patch))
+            .send(ByName(api).patch(&self.name, &parameters, &patch))
             .await?;
         for warning in cluster.take_warnings() {
             ui.server_warning(&warning);
@@ -142,7 +142,7 @@ fn is_orphaning(item: &BundleDeployment) -> bool {
 }
 
 /// Returns what remains after the deletion.
-fn remains(item: &BundleDeployment) -> String {
+fn kept_objects_text(item: &BundleDeployment) -> String {
     let status = item.status.as_ref();
     let installed = status.and_then(|status| status.installed.as_ref());
     match installed.map(|installed| installed.objects) {
@@ -181,7 +181,7 @@ mod tests {
             ),
             (json!({"installed": {"digest": "d"}}), "its objects stay"),
         ] {
-            assert_eq!(remains(&item(json!({}), &status)), expected);
+            assert_eq!(kept_objects_text(&item(json!({}), &status)), expected);
         }
     }
 

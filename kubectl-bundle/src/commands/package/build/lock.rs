@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use bundle_core::diagnostic::{Finding, Findings, codes};
-use bundle_core::images::{FoundImage, ImageReference, Lock, Locked, Place};
+use bundle_core::images::{FoundImage, ImageLocation, ImageReference, Lock, LockedImage};
 use bundle_oci::manifest::{ParsedManifest, RawManifest};
-use bundle_oci::registry::{Client, Reason, RegistryError, Repository};
+use bundle_oci::registry::{Client, RegistryError, RegistryErrorReason, Repository};
 use futures::{StreamExt as _, stream};
 
 use crate::artifact::folder::CheckedFolder;
@@ -78,7 +78,7 @@ async fn read_manifest(
     client.raw_manifest(&repository, name).await
 }
 
-fn entry(found: &FoundImage, image: &ImageReference, answer: &RawManifest) -> Locked {
+fn entry(found: &FoundImage, image: &ImageReference, answer: &RawManifest) -> LockedImage {
     let digest = answer.digest.clone();
     let (platforms, size) = match answer.parse() {
         Ok(ParsedManifest::Index(index)) => {
@@ -105,7 +105,7 @@ fn entry(found: &FoundImage, image: &ImageReference, answer: &RawManifest) -> Lo
         // The digest is correct, so a manifest in another format is not an error here.
         Err(_) => (Vec::new(), None),
     };
-    Locked {
+    LockedImage {
         image: found.image.clone(),
         resolved: image
             .reference()
@@ -116,13 +116,17 @@ fn entry(found: &FoundImage, image: &ImageReference, answer: &RawManifest) -> Lo
         media_type: answer.media_type.clone(),
         platforms,
         size,
-        found_in: found.places.iter().map(Place::stored_location).collect(),
+        found_in: found
+            .places
+            .iter()
+            .map(ImageLocation::stored_location)
+            .collect(),
     }
 }
 
 fn finding_of(found: &FoundImage, error: &RegistryError) -> Finding {
-    let absent =
-        matches!(error.reason, Reason::NotFound) || error.finding().code == codes::registry::DENIED;
+    let absent = matches!(error.reason, RegistryErrorReason::NotFound)
+        || error.finding().code == codes::registry::DENIED;
     if found.is_probable() && absent {
         let finding = Finding::warning(
             codes::images::NOT_AN_IMAGE,

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use bundle_core::format::RenderTarget;
-use bundle_core::images::{Allowed, FoundImage, Lock};
+use bundle_core::images::{FoundImage, Lock, MutableTagAllowlist};
 use bundle_core::reference::Digest;
 use bundle_oci::layout;
 use bundle_oci::manifest::Platform;
@@ -27,7 +27,7 @@ pub(crate) use arguments::Arguments;
 
 /// Maximum number of images that are listed on stderr. `-o json`, `-o yaml` and `inspect` list all
 /// images.
-const LISTED: usize = 50;
+const MAX_LISTED_IMAGES: usize = 50;
 
 /// Settings of `build`.
 pub(crate) struct Build {
@@ -36,7 +36,7 @@ pub(crate) struct Build {
     /// Name and version for content without `bundle.yaml`.
     pub(crate) known: FallbackMetadata,
     /// Images that may have a moving tag or no tag.
-    pub(crate) allowed: Allowed,
+    pub(crate) allowed: MutableTagAllowlist,
     /// `true` if the lock file is written.
     pub(crate) lock: bool,
     /// Base image, and the platform of an index.
@@ -102,7 +102,7 @@ impl Build {
             LockFileUse::Use
         };
         let options = BuildOptions {
-            known: self.known,
+            fallback_metadata: self.known,
             allowed: self.allowed,
             lock: old,
             packing,
@@ -146,11 +146,14 @@ impl Build {
             if report.objects == 1 { "" } else { "s" },
             report.bytes
         ));
-        for image in report.images.iter().take(LISTED) {
+        for image in report.images.iter().take(MAX_LISTED_IMAGES) {
             ui.note(line(image));
         }
-        if report.images.len() > LISTED {
-            ui.note(format!("and {} more images", report.images.len() - LISTED));
+        if report.images.len() > MAX_LISTED_IMAGES {
+            ui.note(format!(
+                "and {} more images",
+                report.images.len() - MAX_LISTED_IMAGES
+            ));
         }
         if !ui.structured(self.format, &report)? {
             ui.data(report.digest)?;

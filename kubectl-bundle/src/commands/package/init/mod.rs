@@ -36,7 +36,7 @@ impl Init {
     /// Detects the content, writes the files, and prints the next steps.
     pub(crate) fn run(self, ui: &mut Ui) -> Outcome {
         let mut found = if self.folder.exists() {
-            input::gather(&self.folder)?
+            input::read_files(&self.folder)?
         } else {
             Files::new()
         };
@@ -46,7 +46,7 @@ impl Init {
         found.remove(package::FILE);
         let written = if found.is_empty() {
             self.reject_loose_manifests()?;
-            let package = self.named(None)?;
+            let package = self.new_package(None)?;
             ui.note(format!("example of {}", package.title()));
             example::files(package)
         } else {
@@ -75,12 +75,12 @@ impl Init {
 
     /// Returns the package for existing content.
     fn describe(&self, found: &Files) -> Outcome<Package> {
-        match input::described(found, &self.known) {
+        match input::package_metadata(found, &self.known) {
             Ok(package) if package.format != Format::PlainV0 => Ok(package),
-            Ok(_) | Err(MetadataError::Unnamed(_)) => {
+            Ok(_) | Err(MetadataError::MissingNameOrVersion(_)) => {
                 let content = format::read(found)
                     .map_err(|findings| input::located(findings, &self.folder))?;
-                let mut package = self.named(Some(&content.objects))?;
+                let mut package = self.new_package(Some(&content.objects))?;
                 let apis = foreign_apis(&content.objects);
                 if !apis.is_empty() {
                     package.requires = Some(Requires {
@@ -90,7 +90,7 @@ impl Init {
                 }
                 Ok(package)
             }
-            Err(MetadataError::Wrong(findings)) => {
+            Err(MetadataError::Invalid(findings)) => {
                 Err(input::located(findings, &self.folder).into())
             }
         }
@@ -109,7 +109,7 @@ impl Init {
     /// flag, the kustomization, the label `app.kubernetes.io/part-of` of most objects, the folder.
     /// The version comes from the flag or the most frequent label `app.kubernetes.io/version`. The
     /// default version is 0.1.0.
-    fn named(&self, objects: Option<&[Manifest]>) -> Outcome<Package> {
+    fn new_package(&self, objects: Option<&[Manifest]>) -> Outcome<Package> {
         let objects = objects.unwrap_or_default();
         let folder = || {
             let full = fs_err::canonicalize(&self.folder).unwrap_or_else(|_| self.folder.clone());

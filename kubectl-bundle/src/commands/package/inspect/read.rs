@@ -4,7 +4,7 @@ use std::path::Path;
 
 use bundle_core::diagnostic::{Code, Finding, Findings, Severity, codes};
 use bundle_core::format::{self, Content};
-use bundle_core::images::Allowed;
+use bundle_core::images::MutableTagAllowlist;
 use bundle_core::package::keys;
 use bundle_oci::manifest::{Manifest, ParsedManifest, RawManifest};
 use bundle_oci::store::LocatedImage;
@@ -121,7 +121,7 @@ fn folder(ui: &mut Ui, location: &ArtifactLocation) -> Outcome<LocatedImage> {
     let options = BuildOptions {
         // All images are allowed here. Only `build` rejects images with a moving tag or without a
         // tag.
-        allowed: Allowed {
+        allowed: MutableTagAllowlist {
             patterns: vec!["**".to_owned()],
         },
         ..BuildOptions::default()

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use bundle_core::diagnostic::{Finding, Severity};
 use bundle_core::format::Content;
-use bundle_core::images::{FoundImage, Locked};
+use bundle_core::images::{FoundImage, LockedImage};
 use bundle_core::object::ObjectId;
-use bundle_core::package::{Facts, Package, keys};
+use bundle_core::package::{Package, PackageDescription, keys};
 use bundle_core::reference::Digest;
 use bundle_core::rights::{self, Required};
 use bundle_core::version::{ServerVersion, fits_named};
@@ -32,7 +32,7 @@ pub(super) struct InspectReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) artifact_type: Option<String>,
     #[serde(flatten)]
-    pub(super) facts: Facts,
+    pub(super) facts: PackageDescription,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) description: Option<String>,
     /// Content of `bundle.yaml`, if the file was read.
@@ -133,7 +133,7 @@ impl InspectReport {
     /// Derives the description from the artifact.
     pub(super) fn new(seen: &ReadArtifact, kubernetes: Option<&ServerVersion>) -> Outcome<Self> {
         let annotations = seen.parsed.annotations();
-        let facts = Facts::from_annotations(annotations)?;
+        let facts = PackageDescription::from_annotations(annotations)?;
         let content = seen.content.as_ref();
         let package = content.and_then(|content| content.package.clone());
         let range = facts
@@ -240,7 +240,7 @@ fn images(content: &Content) -> Vec<ImageReport> {
         .images
         .iter()
         .map(|found| {
-            let locked: Option<&Locked> = content
+            let locked: Option<&LockedImage> = content
                 .lock
                 .as_ref()
                 .and_then(|lock| lock.get(&found.image));

@@ -72,7 +72,7 @@ impl Unpack {
             .hint("pass an OCI layout or archive, or a reference, REGISTRY/REPOSITORY:TAG")
             .into());
         };
-        let manifest = platform::choose(&located, self.platform.as_ref()).await?;
+        let manifest = platform::select_manifest(&located, self.platform.as_ref()).await?;
         let target = disk::TargetFolder::prepare(&self.target, self.force)?;
         let config = located
             .source
@@ -106,10 +106,10 @@ impl Unpack {
         if unnamed > 0 {
             ui.note(format!("skipped: {unnamed} more"));
         }
-        if written.unmarked > 0 {
+        if written.setuid_removed > 0 {
             ui.note(format!(
                 "{} files were written without their setuid or setgid bit",
-                written.unmarked
+                written.setuid_removed
             ));
         }
         ui.note(format!(
@@ -122,7 +122,7 @@ impl Unpack {
             files: written.files,
             bytes: written.bytes,
             links: written.links,
-            unmarked: written.unmarked,
+            unmarked: written.setuid_removed,
             left_out: written.skipped,
             left_out_count: written.skipped_count,
         };

@@ -105,7 +105,7 @@ impl Complete {
             let api: Api<kube::api::DynamicObject> =
                 Api::all_with(cluster.client.clone(), &resource);
             let parameters = ListParams::default().limit(NAMES);
-            let list = cluster.ask(api.list_metadata(&parameters)).await.ok()?;
+            let list = cluster.send(api.list_metadata(&parameters)).await.ok()?;
             Some(
                 list.items
                     .into_iter()

@@ -54,7 +54,7 @@ impl Version {
         // Known versions are printed even if the cluster is unreachable.
         let mut failed = None;
         if let Some(settings) = &self.cluster {
-            match self.ask(settings, &mut versions).await {
+            match self.read_cluster_versions(settings, &mut versions).await {
                 Ok(()) => {}
                 Err(failure) => failed = Some(failure),
             }
@@ -77,14 +77,18 @@ impl Version {
         failed.map_or(Ok(()), Err)
     }
 
-    async fn ask(&self, settings: &KubeSettings, versions: &mut Versions) -> Outcome {
+    async fn read_cluster_versions(
+        &self,
+        settings: &KubeSettings,
+        versions: &mut Versions,
+    ) -> Outcome {
         let cluster = Cluster::connect(settings).await?;
-        let info = cluster.ask(cluster.client.apiserver_version()).await?;
+        let info = cluster.send(cluster.client.apiserver_version()).await?;
         versions.server_version = Some(info.git_version);
         // The version is optional. Many users have no permission to read the Deployment, and a
         // cluster may have no Deployment.
         let api: Api<Deployment> = Api::namespaced(cluster.client.clone(), &self.system_namespace);
-        let found = cluster.ask(ByName(&api).get(WEBHOOK)).await;
+        let found = cluster.send(ByName(&api).get(WEBHOOK)).await;
         versions.webhook_version = found.ok().as_ref().and_then(version_of);
         Ok(())
     }

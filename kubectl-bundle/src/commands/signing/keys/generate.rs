@@ -23,7 +23,7 @@ impl Generate {
     /// Generates the keys and writes both files.
     pub(crate) fn run(self, ui: &mut Ui) -> Outcome {
         let files = pair::Files::new(&self.prefix)?;
-        let password = self.password.choose()?;
+        let password = self.password.get_new_password()?;
         let pair = {
             let _progress = ui.progress("creating a key pair");
             keys::generate(self.kind, &password)?

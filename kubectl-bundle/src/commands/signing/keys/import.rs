@@ -26,7 +26,7 @@ impl Import {
     pub(crate) fn run(self, ui: &mut Ui) -> Outcome {
         let files = pair::Files::new(&self.prefix)?;
         let text = Zeroizing::new(files::read_text(&self.key)?);
-        let password = self.password.choose()?;
+        let password = self.password.get_new_password()?;
         let pair = {
             let _progress = ui.progress("encrypting the key");
             keys::import(&text, &password)

@@ -35,7 +35,9 @@ impl Files {
     pub(super) fn write(&self, ui: &mut Ui, pair: &KeyPairFiles) -> Outcome {
         let Self { private, public } = self;
         files::create(private, pair.private_pem.as_bytes(), files::SECRET)?;
-        if let Err(failure) = files::create(public, pair.public_pem.as_bytes(), files::OPEN) {
+        if let Err(failure) =
+            files::create(public, pair.public_pem.as_bytes(), files::PUBLIC_FILE_MODE)
+        {
             // A private key without its public key is removed. The first error is the cause, so an
             // error of the removal is ignored.
             let _ = fs_err::remove_file(private);

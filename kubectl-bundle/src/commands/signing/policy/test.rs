@@ -56,7 +56,7 @@ impl PolicyTest {
     /// policies together.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let root = self.root.open(ui).await?;
-        let policies = documents::read(std::slice::from_ref(&self.file), root.given())?;
+        let policies = documents::read(std::slice::from_ref(&self.file), root.custom_root_text())?;
         let client = registry::client(&self.registry)?;
         let pinned = registry::pin(ui, &client, &self.image).await?;
         let signatures = registry::signatures(ui, &client, &pinned).await;
@@ -82,7 +82,11 @@ impl PolicyTest {
         if !ui.structured(self.format, &report)? {
             let mut table = Table::new(["POLICY", "MODE", "DECISION", "SIGNED BY"]);
             for row in &report.policies {
-                let signers: Vec<String> = row.signed_by.iter().map(Signer::short).collect();
+                let signers: Vec<String> = row
+                    .signed_by
+                    .iter()
+                    .map(Signer::subject_or_key_hint)
+                    .collect();
                 table.row([
                     row.policy.clone(),
                     row.mode.to_owned(),
@@ -143,7 +147,7 @@ fn row(
 }
 
 fn refused(refusal: &Refusal) -> &'static str {
-    if refusal.cannot_tell {
+    if refusal.is_unknown {
         "unknown"
     } else {
         "refused"

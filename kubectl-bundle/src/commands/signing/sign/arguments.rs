@@ -93,7 +93,7 @@ impl Arguments {
         }
         let by = signer.settings(environment, &registry)?;
         Ok(ArtifactOrFile::Artifact(Sign {
-            by,
+            signer: by,
             form: match self.format {
                 SignatureForm::Bundle => StorageFormat::Bundle,
                 SignatureForm::Legacy => StorageFormat::Legacy,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_oci::media;
 use bundle_trust::attest::{PredicateType, statement};
-use bundle_trust::sign::{mistaken, mistaken_attested};
+use bundle_trust::sign::{check_attested_not_image, check_not_image};
 use serde::{Deserialize, Serialize};
 
 use crate::commands::signing::hashed_file::HashedFile;
@@ -96,8 +96,8 @@ impl SignFile {
         };
         let bytes = hashed.payload();
         let mistaken = match &self.predicate {
-            Some(_) => mistaken_attested(bytes),
-            None => mistaken(bytes),
+            Some(_) => check_attested_not_image(bytes),
+            None => check_not_image(bytes),
         };
         mistaken.map_err(|why| why.in_file(self.file.display().to_string()))?;
         let payload = if let Some((path, kind)) = self.predicate {

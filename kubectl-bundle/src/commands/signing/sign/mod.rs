@@ -6,7 +6,7 @@ pub(crate) mod file;
 use std::collections::BTreeMap;
 
 use bundle_core::diagnostic::{Finding, codes};
-use bundle_core::package::Facts;
+use bundle_core::package::PackageDescription;
 use bundle_core::policy::RawSignature;
 use bundle_core::reference::{PinnedReference, Reference};
 use bundle_oci::registry::{Client, Repository};
@@ -27,7 +27,7 @@ pub(crate) struct Sign {
     /// The bundle.
     pub(crate) reference: Reference,
     /// Signer.
-    pub(crate) by: SignerSettings,
+    pub(crate) signer: SignerSettings,
     /// Storage format of the signature.
     pub(crate) form: StorageFormat,
     /// Output format.
@@ -69,7 +69,7 @@ impl Sign {
     /// prints the pinned reference.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         // The key is opened first, so that a wrong password causes no request.
-        let signer = self.by.open(ui).await?;
+        let signer = self.signer.open(ui).await?;
         let client = registry::client(&self.registry)?;
         let pinned = registry::pin(ui, &client, &self.reference).await?;
         let says = identity(&client, &pinned).await?;
@@ -118,13 +118,13 @@ async fn store(
     client: &Client,
     pinned: &PinnedReference,
     form: StorageFormat,
-    made: RawSignature,
+    signature: RawSignature,
 ) -> Outcome {
     let stored = match form {
-        StorageFormat::Bundle => client.push_signature(pinned, made.bytes).await,
+        StorageFormat::Bundle => client.push_signature(pinned, signature.bytes).await,
         StorageFormat::Legacy => {
             client
-                .push_legacy_signature(pinned, made.bytes, made.annotations)
+                .push_legacy_signature(pinned, signature.bytes, signature.annotations)
                 .await
         }
     };
@@ -148,7 +148,7 @@ async fn identity(client: &Client, pinned: &PinnedReference) -> Outcome<BTreeMap
         .await
         .map_err(|error| error.finding())?;
     let manifest = manifest.parse().map_err(|why| unreadable(&why))?;
-    let facts = Facts::from_annotations(manifest.annotations()).unwrap_or_default();
+    let facts = PackageDescription::from_annotations(manifest.annotations()).unwrap_or_default();
     let version = facts.version.map(|version| version.to_string());
     Ok([("name", facts.name), ("version", version)]
         .into_iter()

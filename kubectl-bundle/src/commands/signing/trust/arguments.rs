@@ -87,7 +87,7 @@ impl InitArguments {
     pub(crate) fn settings(self, environment: &Environment) -> Init {
         Init {
             repository: self.mirror.zip(self.root),
-            wanted: self.connection.settings(environment),
+            settings: self.connection.settings(environment),
             format: self.output.format(),
         }
     }

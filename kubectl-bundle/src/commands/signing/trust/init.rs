@@ -14,7 +14,7 @@ pub(crate) struct Init {
     /// URL and `root.json` of a repository; `None` means the public instance.
     pub(crate) repository: Option<(String, PathBuf)>,
     /// Storage and connection settings.
-    pub(crate) wanted: TrustRootSettings,
+    pub(crate) settings: TrustRootSettings,
     /// Output format.
     pub(crate) format: Option<Format>,
 }
@@ -29,10 +29,10 @@ impl Init {
             },
             None => Instance::public(),
         };
-        let folders = folders(&self.wanted)?;
+        let folders = folders(&self.settings)?;
         let chosen = {
             let _progress = ui.progress("refreshing the TUF repository");
-            self.wanted.init(&instance, folders).await?
+            self.settings.init(&instance, folders).await?
         };
         report::print(ui, self.format, &chosen)?;
         ui.note(format!("using trust roots from {}", instance.mirror));

@@ -14,7 +14,7 @@ pub(crate) struct Reset {
 impl Reset {
     /// Deletes the stored selection of the TUF repository.
     pub(crate) fn run(self, ui: &mut Ui) -> Outcome {
-        let was_there = folders(&self.wanted)?.forget()?;
+        let was_there = folders(&self.wanted)?.delete_instance()?;
         ui.note(if was_there {
             "using the built-in trust root again"
         } else {

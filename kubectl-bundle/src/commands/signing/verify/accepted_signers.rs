@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bundle_core::diagnostic::{Finding, Findings};
-use bundle_core::policy::{self, Accepted, AcceptedSigner, Identity, KeyId, RawSignature};
+use bundle_core::policy::{self, AcceptedSigner, Identity, KeyId, RawSignature, ValidSignature};
 use bundle_core::reference::PinnedReference;
 use bundle_trust::attest::PredicateType;
 use bundle_trust::verify::{self, Content};
@@ -84,16 +84,17 @@ impl LoadedSigners {
         signatures: &[RawSignature],
     ) -> Result<Vec<Signer>, Findings> {
         if kinds.is_empty() {
-            let accepted = verify::by(signatures, pinned, &self.accepted, &self.material)?;
+            let accepted =
+                verify::signatures_by(signatures, pinned, &self.accepted, &self.material)?;
             let accepted = accepted.into_iter();
             return Ok(accepted
-                .map(|one| Signer::found(self.name(&one), one))
+                .map(|one| Signer::from_signature(self.name(&one), one))
                 .collect());
         }
         let attested = verify::attested(signatures, pinned, &self.accepted, kinds, &self.material)?;
         let attested = attested.into_iter();
         Ok(attested
-            .map(|one| Signer::attested(self.name(&one.accepted), one))
+            .map(|one| Signer::from_attestation(self.name(&one.accepted), one))
             .collect())
     }
 
@@ -108,14 +109,14 @@ impl LoadedSigners {
     ) -> Result<Signer, Finding> {
         if kinds.is_empty() {
             let accepted = verify::blob(bundle, content, &self.accepted, &self.material)?;
-            return Ok(Signer::found(self.name(&accepted), accepted));
+            return Ok(Signer::from_signature(self.name(&accepted), accepted));
         }
         let one = verify::blob_attested(bundle, content, &self.accepted, kinds, &self.material)?;
-        Ok(Signer::attested(self.name(&one.accepted), one))
+        Ok(Signer::from_attestation(self.name(&one.accepted), one))
     }
 
     /// Returns the location of the key. For a certificate, returns the issuer of the identity.
-    fn name(&self, accepted: &Accepted) -> String {
+    fn name(&self, accepted: &ValidSignature) -> String {
         match &accepted.signer {
             policy::Signer::Identity { name, .. } => name.issuer.clone(),
             policy::Signer::Key(id) => {

@@ -134,7 +134,7 @@ impl Arguments {
                 return Ok(ArtifactOrFile::File(VerifyFile {
                     file: self.reference.into(),
                     bundle,
-                    wanted,
+                    accepted_signers: wanted,
                     kinds,
                     root: self.root.settings(environment, &settings.ca_files),
                     format: self.output.format(),
@@ -146,7 +146,7 @@ impl Arguments {
         let registry = settings.of(&reference);
         Ok(ArtifactOrFile::Artifact(Verify {
             kinds,
-            against,
+            rules: against,
             root: self.root.settings(environment, &registry.ca_files),
             format: self.output.format(),
             registry,

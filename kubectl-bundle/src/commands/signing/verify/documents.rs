@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bundle_core::diagnostic::{Finding, Findings, codes};
-use bundle_core::policy::{Named, Policy, key_of_secret, root_of_config_map};
+use bundle_core::policy::{Policy, ReferencedText, key_of_secret, root_of_config_map};
 use bundle_core::reference::PinnedReference;
 use bundle_core::yaml;
 use serde_json::Value;
@@ -81,13 +81,15 @@ fn texts(data: &Value) -> BTreeMap<String, String> {
         .collect()
 }
 
-fn secret(name: &str, secret: &Value) -> Named {
+fn secret(name: &str, secret: &Value) -> ReferencedText {
     let mut data: BTreeMap<String, Vec<u8>> = BTreeMap::new();
     for (entry, text) in texts(&secret["data"]) {
         // base64 in a YAML block can contain line breaks.
         let text: String = text.split_whitespace().collect();
         let Ok(bytes) = STANDARD.decode(text) else {
-            return Named::Missing(format!("entry `{entry}` of Secret {name} is not base64"));
+            return ReferencedText::Missing(format!(
+                "entry `{entry}` of Secret {name} is not base64"
+            ));
         };
         data.insert(entry, bytes);
     }

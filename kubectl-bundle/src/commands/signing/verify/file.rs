@@ -24,7 +24,7 @@ pub(crate) struct VerifyFile {
     /// Sigstore bundle with the signature.
     pub(crate) bundle: PathBuf,
     /// Accepted signers.
-    pub(crate) wanted: AcceptedSigners,
+    pub(crate) accepted_signers: AcceptedSigners,
     /// Predicate types of required attestations. If the list is empty, a signature is required.
     pub(crate) kinds: Vec<PredicateType>,
     /// The trust root.
@@ -50,9 +50,9 @@ impl VerifyFile {
     /// Reads keys, bundle and file, verifies, and prints the signers.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let now = Timestamp::now();
-        let by_keys = matches!(self.wanted, AcceptedSigners::Keys(_));
-        let root = self.wanted.root(self.root, ui).await?;
-        let ready = self.wanted.read(&root, now)?;
+        let by_keys = matches!(self.accepted_signers, AcceptedSigners::Keys(_));
+        let root = self.accepted_signers.root(self.root, ui).await?;
+        let ready = self.accepted_signers.read(&root, now)?;
         let bundle = files::read(&self.bundle)?;
         let hashed = {
             let _progress = ui.progress(&format!("reading {}", self.file.display()));

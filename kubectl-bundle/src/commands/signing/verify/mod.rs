@@ -41,7 +41,7 @@ pub(crate) struct Verify {
     /// The bundle.
     pub(crate) reference: Reference,
     /// Rules for signatures.
-    pub(crate) against: VerificationRules,
+    pub(crate) rules: VerificationRules,
     /// Predicate types of required attestations. If the list is empty, a signature is required.
     pub(crate) kinds: Vec<PredicateType>,
     /// The trust root.
@@ -71,14 +71,14 @@ impl Verify {
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let now = Timestamp::now();
         let by_keys = matches!(
-            self.against,
+            self.rules,
             VerificationRules::Signer(AcceptedSigners::Keys(_))
         );
-        let root = match &self.against {
+        let root = match &self.rules {
             VerificationRules::Signer(wanted) => wanted.root(self.root, ui).await?,
             VerificationRules::Policies(_) => self.root.open(ui).await?,
         };
-        let rules = LoadedRules::read(self.against, &root, now)?;
+        let rules = LoadedRules::read(self.rules, &root, now)?;
         let client = registry::client(&self.registry)?;
         let pinned = registry::pin(ui, &client, &self.reference).await?;
         let signatures = registry::signatures(ui, &client, &pinned).await;

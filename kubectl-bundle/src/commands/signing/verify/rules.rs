@@ -31,7 +31,7 @@ impl LoadedRules {
         Ok(match against {
             VerificationRules::Signer(wanted) => Self::Signer(wanted.read(root, now)?),
             VerificationRules::Policies(paths) => {
-                Self::Policies(documents::read(&paths, root.given())?)
+                Self::Policies(documents::read(&paths, root.custom_root_text())?)
             }
         })
     }

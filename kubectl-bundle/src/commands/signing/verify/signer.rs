@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bundle_core::policy::{self, Accepted, IdentityName, SignedAt, SignedBy};
+use bundle_core::policy::{self, IdentityName, SignedAt, SignedBy, ValidSignature};
 use bundle_trust::verify::Attestation;
 use serde::Serialize;
 use serde_json::Value;
@@ -40,7 +40,7 @@ pub(crate) struct Signer {
 
 impl Signer {
     /// Returns the signer for a signature by one of the keys or identities.
-    pub(crate) fn found(by: String, accepted: Accepted) -> Self {
+    pub(crate) fn from_signature(by: String, accepted: ValidSignature) -> Self {
         let (key, identity) = signer_parts(accepted.signer);
         Self {
             by,
@@ -57,16 +57,16 @@ impl Signer {
     }
 
     /// Returns the signer for an attestation by one of the keys or identities.
-    pub(crate) fn attested(by: String, attestation: Attestation) -> Self {
+    pub(crate) fn from_attestation(by: String, attestation: Attestation) -> Self {
         Self {
             predicate_type: Some(attestation.predicate_type),
             predicate: Some(attestation.predicate),
-            ..Self::found(by, attestation.accepted)
+            ..Self::from_signature(by, attestation.accepted)
         }
     }
 
     /// Returns the subject of the certificate, or the key hint.
-    pub(crate) fn short(&self) -> String {
+    pub(crate) fn subject_or_key_hint(&self) -> String {
         match (&self.identity, &self.key) {
             (Some(name), _) => name.subject.clone(),
             (None, key) => key.clone().unwrap_or_default(),
@@ -119,7 +119,11 @@ fn signer_parts(signer: policy::Signer) -> (Option<String>, Option<IdentityName>
 pub(crate) fn table(by: &'static str, signers: Vec<Signer>) -> Table {
     let mut table = Table::new([by, "AUTHORITY", "SIGNER", "WHEN", "SAYS"]);
     for signer in signers {
-        let (short, time_text, says) = (signer.short(), signer.time_text(), signer.description());
+        let (short, time_text, says) = (
+            signer.subject_or_key_hint(),
+            signer.time_text(),
+            signer.description(),
+        );
         table.row([
             signer.by,
             signer.authority.unwrap_or_default(),

@@ -48,7 +48,7 @@ impl Load {
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let client = registry::client(&self.registry)?;
         let mut targets: Vec<(CopyPlan, Reference)> = Vec::new();
-        for (image, selection) in self.wanted(ui, &client).await? {
+        for (image, selection) in self.images_to_load(ui, &client).await? {
             let plan = copying::plan_copy(ui, image, &selection).await?;
             let target = self.to.of(plan.origin()?, plan.digest())?;
             targets.push((plan, target));
@@ -82,7 +82,7 @@ impl Load {
     }
 
     /// Returns the images in the file, each with the options of its copy.
-    async fn wanted(
+    async fn images_to_load(
         &self,
         ui: &mut Ui,
         client: &Client,

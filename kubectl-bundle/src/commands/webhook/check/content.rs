@@ -123,7 +123,7 @@ impl<'a> ReviewedImage<'a> {
             // reports the cause itself. Or the review needed no registry, because the object has a
             // proof annotation. The image may then be pushed to the registry later.
             Err(ContentError::Image(why))
-                if why.code.outcome != Meaning::CannotTell
+                if why.code.outcome != Meaning::Unknown
                     || !was_looked_up && matches!(verdict, Verdict::Admit { .. }) =>
             {
                 result

@@ -10,8 +10,8 @@ use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::names::KubeName;
 use bundle_core::policy::{self, Policy};
 use bundle_core::review::target::default_state_namespace;
-use bundle_core::review::{Answer, Class, ClassFact, Image, Kind, Requester};
-use bundle_core::rights::Question;
+use bundle_core::review::{AccessReviewResult, Class, ClassFact, Image, Kind, Requester};
+use bundle_core::rights::AccessReview;
 use bundle_core::version::ServerVersion;
 use bundle_oci::registry::{Client, ImageMetadata};
 use bundle_trust::proof;
@@ -37,7 +37,7 @@ pub(super) struct ClusterFacts {
     pub(super) requester: Requester,
     server: Option<ServerVersion>,
     policies: Result<Vec<Arc<Policy>>, Finding>,
-    examinations: proof::Memory,
+    examinations: proof::ExaminationCache,
     now: Timestamp,
 }
 
@@ -59,12 +59,12 @@ impl ClusterFacts {
         let registry = registry::client(&online.registry)?;
         // The first request also detects an unreachable cluster. Without a cluster, no object can
         // be reviewed.
-        let version = cluster.ask(cluster.client.apiserver_version()).await?;
-        let requester = cluster.ask(access::own_identity(&cluster.client)).await?;
+        let version = cluster.send(cluster.client.apiserver_version()).await?;
+        let requester = cluster.send(access::own_identity(&cluster.client)).await?;
         let mut lookup = Self {
             server: ServerVersion::parse(&version.git_version).ok(),
             policies: Ok(Vec::new()),
-            examinations: proof::Memory::default(),
+            examinations: proof::ExaminationCache::default(),
             now: Timestamp::now(),
             system_namespace: system_namespace.to_owned(),
             state_namespace: default_state_namespace(system_namespace),
@@ -82,7 +82,7 @@ impl ClusterFacts {
 
     async fn read_policies(&self) -> Result<Vec<Arc<Policy>>, Finding> {
         let api = self.objects::<SignaturePolicy>();
-        let list = match self.cluster.ask(api.list(&ListParams::default())).await {
+        let list = match self.cluster.send(api.list(&ListParams::default())).await {
             Ok(list) => list.items,
             // A cluster without the CRDs has no policies. The lookup of classes reports the missing
             // CRDs.
@@ -99,15 +99,15 @@ impl ClusterFacts {
         for object in list {
             let name = object.metadata.name.clone().unwrap_or_default();
             let policy = Policy::read(&name, &object.data["spec"]);
-            policies.push(Arc::new(self.complete(policy).await));
+            policies.push(Arc::new(self.resolve_references(policy).await));
         }
         Ok(policies)
     }
 
     /// Returns the policy with its keys and trust roots from the system namespace, as far as the
     /// user can read them.
-    pub(super) async fn complete(&self, policy: Policy) -> Policy {
-        policy_references::complete(&self.cluster, &self.system_namespace, policy).await
+    pub(super) async fn resolve_references(&self, policy: Policy) -> Policy {
+        policy_references::resolve_references(&self.cluster, &self.system_namespace, policy).await
     }
 
     /// Returns the object in the cluster, if it exists.
@@ -124,7 +124,7 @@ impl ClusterFacts {
     /// Returns the CustomResourceDefinition in the cluster, if it exists.
     pub(super) async fn definition(&self, name: &str) -> Result<Option<Value>, Finding> {
         let api = self.objects::<CustomResourceDefinition>();
-        match self.cluster.ask(ByName(&api).get(name)).await {
+        match self.cluster.send(ByName(&api).get(name)).await {
             Ok(object) => Ok(serde_json::to_value(object).ok()),
             Err(failure) if is_missing(&failure) => Ok(None),
             Err(failure) => {
@@ -148,7 +148,7 @@ impl ClusterFacts {
             plural: kind.plural().to_owned(),
         };
         let api: Api<DynamicObject> = Api::all_with(self.cluster.client.clone(), &resource);
-        match self.cluster.ask(ByName(&api).get(name)).await {
+        match self.cluster.send(ByName(&api).get(name)).await {
             Ok(object) => Ok(serde_json::to_value(object).ok()),
             Err(failure) if is_missing(&failure) => Ok(None),
             Err(failure) => Err(unavailable(codes::review::RIGHTS_UNKNOWN, &why(), &failure)),
@@ -171,7 +171,7 @@ impl ReviewLookups for ClusterFacts {
 
     async fn class(&self, name: &KubeName) -> ClassFact {
         let api = self.objects::<ProvisionerClass>();
-        match self.cluster.ask(ByName(&api).get(name)).await {
+        match self.cluster.send(ByName(&api).get(name)).await {
             Ok(object) => match Class::parse(name, &object.data["spec"]) {
                 Ok(class) => ClassFact::Known(Box::new(class)),
                 Err(findings) => ClassFact::Unreadable(findings),
@@ -186,12 +186,16 @@ impl ReviewLookups for ClusterFacts {
     }
 
     /// Sends the access review for the user who runs the command.
-    async fn has_permission(&self, _requester: &Requester, question: &Question) -> Answer {
+    async fn has_permission(
+        &self,
+        _requester: &Requester,
+        question: &AccessReview,
+    ) -> AccessReviewResult {
         let request = access::has_own_permission(&self.cluster.client, question);
-        match self.cluster.ask(request).await {
-            Ok(true) => Answer::Yes,
-            Ok(false) => Answer::No,
-            Err(failure) => Answer::Unavailable(unavailable(
+        match self.cluster.send(request).await {
+            Ok(true) => AccessReviewResult::Allowed,
+            Ok(false) => AccessReviewResult::Denied,
+            Err(failure) => AccessReviewResult::Unavailable(unavailable(
                 codes::review::RIGHTS_UNKNOWN,
                 "cannot review your permissions",
                 &failure,
@@ -207,7 +211,7 @@ impl ReviewLookups for ClusterFacts {
     async fn immutable(&self, name: &KubeName) -> Result<Option<bool>, Finding> {
         let api: Api<ConfigMap> =
             Api::namespaced(self.cluster.client.clone(), &self.system_namespace);
-        match self.cluster.ask(ByName(&api).get(name)).await {
+        match self.cluster.send(ByName(&api).get(name)).await {
             Ok(object) => Ok(Some(object.immutable == Some(true))),
             Err(failure) if is_missing(&failure) => Ok(None),
             Err(failure) => Err(unavailable(
@@ -222,7 +226,7 @@ impl ReviewLookups for ClusterFacts {
         self.now
     }
 
-    fn examinations(&self) -> &proof::Memory {
+    fn examinations(&self) -> &proof::ExaminationCache {
         &self.examinations
     }
 }

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 use bundle_cluster::review;
 use bundle_core::diagnostic::{Finding, Findings, Outcome as Meaning};
-use bundle_core::review::{Facts, Kind, StampState, Subject, Verdict, judge, needs};
+use bundle_core::review::{Kind, ReviewFacts, StampState, Subject, Verdict, judge, needs};
 use serde_json::Value;
 
 use crate::cluster::KubeSettings;
@@ -86,13 +86,13 @@ impl Check {
                 policy_references::offline_policy(&self.system_namespace, policy);
             let findings = offline_findings(&bundle_trust::proof::problems(&policy, now));
             let answer = if findings.has_errors() {
-                ReviewResult::Refused
+                ReviewResult::Rejected
             } else {
-                ReviewResult::NothingFound
+                ReviewResult::NotVerified
             };
             return ObjectReport::new(found, findings, unchecked).with_verdict(answer);
         };
-        let policy = lookup.complete(policy).await;
+        let policy = lookup.resolve_references(policy).await;
         let problems = bundle_trust::proof::problems(&policy, now);
         ObjectReport::new(found, problems, Vec::new())
     }
@@ -137,8 +137,8 @@ impl Check {
         let report = ObjectReport::new(found, verdict.findings().clone(), unchecked);
         let answer = match verdict {
             Verdict::Admit { .. } => ReviewResult::Admitted,
-            Verdict::Refuse(_) => ReviewResult::Refused,
-            Verdict::CannotTell(_) => ReviewResult::CannotTell,
+            Verdict::Refuse(_) => ReviewResult::Rejected,
+            Verdict::Unknown(_) => ReviewResult::Unknown,
         };
         report.with_verdict(answer).with_content(content.findings)
     }
@@ -146,13 +146,13 @@ impl Check {
 
 /// Returns the findings that need no lookup.
 fn offline_findings(findings: &Findings) -> Findings {
-    let holds = |finding: &&Finding| finding.code.outcome != Meaning::CannotTell;
+    let holds = |finding: &&Finding| finding.code.outcome != Meaning::Unknown;
     findings.iter().filter(holds).cloned().collect()
 }
 
 /// Checks only the file itself. All other checks are listed as not checked, and not as errors.
 fn offline(found: &ReviewedObject, subject: &Subject<'_>) -> ObjectReport {
-    let verdict = judge(subject, &Facts::default());
+    let verdict = judge(subject, &ReviewFacts::default());
     let findings = offline_findings(verdict.findings());
     let wanted = needs(subject);
     let mut unchecked = Vec::new();
@@ -184,9 +184,9 @@ fn offline(found: &ReviewedObject, subject: &Subject<'_>) -> ObjectReport {
         ));
     }
     let answer = if findings.has_errors() {
-        ReviewResult::Refused
+        ReviewResult::Rejected
     } else {
-        ReviewResult::NothingFound
+        ReviewResult::NotVerified
     };
     ObjectReport::new(found, findings, unchecked).with_verdict(answer)
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use bundle_cluster::ByName;
 use bundle_core::diagnostic::{Finding, codes};
-use bundle_core::policy::{Named, Policy, key_of_secret, root_of_config_map};
+use bundle_core::policy::{Policy, ReferencedText, key_of_secret, root_of_config_map};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::Api;
 
@@ -14,12 +14,16 @@ use crate::cluster::Cluster;
 use crate::failure::Failure;
 
 /// Returns the policy with the referenced keys and trust roots.
-pub(super) async fn complete(cluster: &Cluster, namespace: &str, policy: Policy) -> Policy {
+pub(super) async fn resolve_references(
+    cluster: &Cluster,
+    namespace: &str,
+    policy: Policy,
+) -> Policy {
     let secrets: Api<Secret> = Api::namespaced(cluster.client.clone(), namespace);
     let mut keys = BTreeMap::new();
     for name in policy.secrets() {
         let full = format!("{namespace}/{name}");
-        let key = match cluster.ask(ByName(&secrets).get(name)).await {
+        let key = match cluster.send(ByName(&secrets).get(name)).await {
             Ok(secret) => {
                 let data = secret.data.unwrap_or_default();
                 let data = data
@@ -36,7 +40,7 @@ pub(super) async fn complete(cluster: &Cluster, namespace: &str, policy: Policy)
     let mut roots = BTreeMap::new();
     for name in policy.config_maps() {
         let full = format!("{namespace}/{name}");
-        let root = match cluster.ask(ByName(&config_maps).get(name)).await {
+        let root = match cluster.send(ByName(&config_maps).get(name)).await {
             Ok(map) => root_of_config_map(&full, &map.data.unwrap_or_default()),
             Err(failure) => unread(&format!("ConfigMap {full}"), failure),
         };
@@ -45,12 +49,12 @@ pub(super) async fn complete(cluster: &Cluster, namespace: &str, policy: Policy)
     policy.with_secrets(&keys).with_config_maps(&roots)
 }
 
-fn unread(subject: &str, failure: Failure) -> Named {
+fn unread(subject: &str, failure: Failure) -> ReferencedText {
     match failure {
         Failure::Server(status) if status.code == 404 => {
-            Named::Missing(format!("{subject} does not exist"))
+            ReferencedText::Missing(format!("{subject} does not exist"))
         }
-        failure => Named::Unavailable(unavailable(
+        failure => ReferencedText::Unavailable(unavailable(
             codes::trust::CANNOT_TELL,
             &format!("cannot read {subject}"),
             &failure,
@@ -62,7 +66,7 @@ fn unread(subject: &str, failure: Failure) -> Named {
 pub(super) fn offline_policy(namespace: &str, policy: Policy) -> (Policy, Vec<String>) {
     let unknown = || {
         let why = Finding::error(codes::trust::CANNOT_TELL, "no cluster is used");
-        Named::Unavailable(why)
+        ReferencedText::Unavailable(why)
     };
     let names = |names: Vec<String>| names.into_iter().map(|name| (name, unknown())).collect();
     let secrets: Vec<String> = policy

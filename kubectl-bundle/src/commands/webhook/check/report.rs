@@ -14,10 +14,10 @@ use crate::ui::format::Format;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(super) enum ReviewResult {
     Admitted,
-    Refused,
-    CannotTell,
+    Rejected,
+    Unknown,
     /// The file itself has no errors. The facts outside of the file were not checked.
-    NothingFound,
+    NotVerified,
     /// Admission does not review objects of this kind.
     NotReviewed,
 }
@@ -26,9 +26,9 @@ impl ReviewResult {
     fn word(self) -> &'static str {
         match self {
             Self::Admitted => "admitted",
-            Self::Refused => "refused",
-            Self::CannotTell => "unknown",
-            Self::NothingFound => "nothing found",
+            Self::Rejected => "refused",
+            Self::Unknown => "unknown",
+            Self::NotVerified => "nothing found",
             Self::NotReviewed => "not reviewed",
         }
     }
@@ -56,8 +56,8 @@ impl ObjectReport {
     ) -> Self {
         let verdict = match findings.outcome() {
             None => ReviewResult::Admitted,
-            Some(Meaning::CannotTell) => ReviewResult::CannotTell,
-            Some(_) => ReviewResult::Refused,
+            Some(Meaning::Unknown) => ReviewResult::Unknown,
+            Some(_) => ReviewResult::Rejected,
         };
         Self {
             object: found.title(),
@@ -78,9 +78,9 @@ impl ObjectReport {
     /// the review. A rejection overrides an unknown result.
     pub(super) fn with_content(mut self, findings: Findings) -> Self {
         self.verdict = match (self.verdict, findings.outcome()) {
-            (ReviewResult::Refused, _) | (_, None) => self.verdict,
-            (_, Some(Meaning::CannotTell)) => ReviewResult::CannotTell,
-            (_, Some(_)) => ReviewResult::Refused,
+            (ReviewResult::Rejected, _) | (_, None) => self.verdict,
+            (_, Some(Meaning::Unknown)) => ReviewResult::Unknown,
+            (_, Some(_)) => ReviewResult::Rejected,
         };
         self.findings.extend(findings);
         self
@@ -111,10 +111,10 @@ pub(super) fn print(
     reports: &[ObjectReport],
 ) -> Outcome<Exit> {
     let any = |answer| reports.iter().any(|report| report.verdict == answer);
-    let exit = if any(ReviewResult::Refused) {
-        Exit::Refused
-    } else if any(ReviewResult::CannotTell) {
-        Exit::CannotTell
+    let exit = if any(ReviewResult::Rejected) {
+        Exit::Rejected
+    } else if any(ReviewResult::Unknown) {
+        Exit::Unknown
     } else {
         Exit::Done
     };

@@ -12,7 +12,7 @@ use kube::client::Body;
 use kube::core::Status;
 use serde_json::Value;
 
-use super::observer::{Observer, late, result_of};
+use super::observer::{Observer, result_of, timeout_message};
 
 const CHECK: &str = "connection";
 
@@ -28,12 +28,15 @@ pub(super) async fn check(observer: &Observer) -> (Vec<CheckResult>, bool) {
         let (parts, body) = response.into_parts();
         Ok((parts, body.collect_bytes().await?, Timestamp::now()))
     };
-    let exchange = observer.target.cluster.ask(exchange);
+    let exchange = observer.target.cluster.send(exchange);
     let (parts, body, received) = match tokio::time::timeout(observer.deadline, exchange).await {
         Ok(Ok(response)) => response,
         Ok(Err(failure)) => return (vec![result_of(CHECK, failure)], false),
         Err(_) => {
-            let finding = Finding::error(codes::cluster::UNREACHABLE, late(observer.deadline));
+            let finding = Finding::error(
+                codes::cluster::UNREACHABLE,
+                timeout_message(observer.deadline),
+            );
             let finding = finding
                 .about(name.as_str())
                 .hint("check the address in the kubeconfig");

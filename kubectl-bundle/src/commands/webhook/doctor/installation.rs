@@ -8,7 +8,7 @@ use bundle_core::doctor::definitions::{self, Definition};
 use bundle_core::doctor::policies::{self, ObservedPolicy, ObservedRoot};
 use bundle_core::doctor::workload::{self, Workload};
 use bundle_core::doctor::{CheckResult, Observed, client};
-use bundle_core::policy::{Named, Policy, root_of_config_map};
+use bundle_core::policy::{Policy, ReferencedText, root_of_config_map};
 use bundle_trust::root::Root;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -26,7 +26,7 @@ use crate::commands::webhook::install::manifests::{DEPLOYMENT, EmbeddedManifest,
 use crate::commands::webhook::install::waiting_reason;
 
 /// Maximum number of objects of a list.
-const LISTED: u32 = 500;
+const MAX_LISTED_OBJECTS: u32 = 500;
 
 /// Checks the CustomResourceDefinitions.
 pub(super) async fn definitions(
@@ -36,7 +36,7 @@ pub(super) async fn definitions(
     let client = observer.client();
     let served = async {
         let list = observer
-            .ask(client.list_api_group_resources(API_VERSION))
+            .request(client.list_api_group_resources(API_VERSION))
             .await;
         list.map(|list| list.resources.into_iter().map(|one| one.kind).collect())
     };
@@ -62,7 +62,7 @@ pub(super) async fn pods(observer: &Observer, namespace: &str) -> Vec<CheckResul
     let subject = format!("deployment {namespace}/{DEPLOYMENT}");
     let work = async {
         let deployments: Api<Deployment> = Api::namespaced(observer.client(), namespace);
-        let found = observer.ask(ByName(&deployments).get(DEPLOYMENT)).await;
+        let found = observer.request(ByName(&deployments).get(DEPLOYMENT)).await;
         let version = found.as_ref().map(version_of);
         let workload = match &found {
             Observed::Found(deployment) => {
@@ -91,10 +91,10 @@ async fn workload_of(observer: &Observer, namespace: &str, deployment: &Deployme
         let pods: Api<Pod> = Api::namespaced(observer.client(), namespace);
         let selector = ListParams::default()
             .labels("app.kubernetes.io/name=bundle-webhook")
-            .limit(LISTED);
+            .limit(MAX_LISTED_OBJECTS);
         // The reason is optional. A user without permission to list Pods still sees the number of
         // ready pods.
-        if let Observed::Found(found) = observer.ask(pods.list(&selector)).await {
+        if let Observed::Found(found) = observer.request(pods.list(&selector)).await {
             reason = found.items.iter().find_map(waiting_reason);
         }
     }
@@ -115,16 +115,19 @@ pub(super) async fn endpoints(
     let slices: Api<EndpointSlice> = Api::namespaced(observer.client(), namespace);
     let selector = ListParams::default()
         .labels("kubernetes.io/service-name=bundle-webhook")
-        .limit(LISTED);
-    let ready = observer.ask(slices.list(&selector)).await.map(|slices| {
-        let endpoints = slices.items.iter().flat_map(|slice| &slice.endpoints);
-        let ready = endpoints.filter(|endpoint| {
-            let conditions = endpoint.conditions.as_ref();
-            // According to the API, a missing value means ready.
-            conditions.and_then(|conditions| conditions.ready) != Some(false)
+        .limit(MAX_LISTED_OBJECTS);
+    let ready = observer
+        .request(slices.list(&selector))
+        .await
+        .map(|slices| {
+            let endpoints = slices.items.iter().flat_map(|slice| &slice.endpoints);
+            let ready = endpoints.filter(|endpoint| {
+                let conditions = endpoint.conditions.as_ref();
+                // According to the API, a missing value means ready.
+                conditions.and_then(|conditions| conditions.ready) != Some(false)
+            });
+            ready.count()
         });
-        ready.count()
-    });
     workload::endpoints(
         &format!("service {namespace}/{DEPLOYMENT}"),
         ready,
@@ -138,8 +141,8 @@ pub(super) async fn policies(observer: &Observer, namespace: &str) -> Vec<CheckR
     let work = async {
         let resource = ApiResource::erase::<SignaturePolicy>(&());
         let api: Api<DynamicObject> = Api::all_with(observer.client(), &resource);
-        let parameters = ListParams::default().limit(LISTED);
-        let found = match observer.ask(api.list(&parameters)).await {
+        let parameters = ListParams::default().limit(MAX_LISTED_OBJECTS);
+        let found = match observer.request(api.list(&parameters)).await {
             Observed::Found(list) => {
                 let each = list
                     .items
@@ -165,12 +168,12 @@ async fn policy(
     let maps: Api<ConfigMap> = Api::namespaced(observer.client(), namespace);
     let mut roots = Vec::new();
     for config_map in parsed.config_maps() {
-        let state = match observer.ask(ByName(&maps).get(config_map)).await {
+        let state = match observer.request(ByName(&maps).get(config_map)).await {
             Observed::Found(map) => {
                 match root_of_config_map(config_map, &map.data.unwrap_or_default()) {
-                    Named::Found(text) => Observed::Found(validity(&text, now)),
-                    Named::Unavailable(finding) => Observed::Found(Err(finding)),
-                    Named::Missing(message) => {
+                    ReferencedText::Found(text) => Observed::Found(validity(&text, now)),
+                    ReferencedText::Unavailable(finding) => Observed::Found(Err(finding)),
+                    ReferencedText::Missing(message) => {
                         Observed::Found(Err(Finding::error(codes::trust::ROOT_UNREADABLE, message)))
                     }
                 }

@@ -80,9 +80,11 @@ impl Doctor {
     async fn plugin(&self) -> CheckResult {
         let (path, program) = (self.path.clone(), self.program.clone());
         let find = move || programs::find(&path, &program);
-        match observer::abandoned_after(self.deadline, find).await {
+        match observer::run_with_deadline(self.deadline, find).await {
             Some(found) => doctor::client::plugin(env!("CARGO_PKG_VERSION"), &found),
-            None => CheckResult::no_response("plugin", "PATH", observer::late(self.deadline)),
+            None => {
+                CheckResult::no_response("plugin", "PATH", observer::timeout_message(self.deadline))
+            }
         }
     }
 
@@ -99,7 +101,7 @@ impl Doctor {
             results.push(not_checked());
             return Ok(results);
         }
-        let shipped = manifests::all(manifests::SYSTEM)?;
+        let shipped = manifests::all(manifests::DEFAULT_SYSTEM_NAMESPACE)?;
         let (caller, definitions, review, installation) = tokio::join!(
             permissions::caller(&observer),
             installation::definitions(&observer, &shipped),
@@ -124,7 +126,7 @@ impl Doctor {
             .namespace
             .clone()
             .or_else(|| registrations.namespace())
-            .unwrap_or_else(|| manifests::SYSTEM.to_owned());
+            .unwrap_or_else(|| manifests::DEFAULT_SYSTEM_NAMESPACE.to_owned());
         let manifests = manifests::all(&namespace)?;
         let (pods, endpoints, permissions, policies) = tokio::join!(
             installation::pods(observer, &namespace),
@@ -167,7 +169,9 @@ impl Doctor {
         Some(match tokio::time::timeout(self.deadline, read).await {
             Ok(Ok(message)) => CheckResult::ok(CHECK, subject, message),
             Ok(Err(error)) => CheckResult::of(CHECK, error.finding()),
-            Err(_) => CheckResult::no_response(CHECK, subject, observer::late(self.deadline)),
+            Err(_) => {
+                CheckResult::no_response(CHECK, subject, observer::timeout_message(self.deadline))
+            }
         })
     }
 }

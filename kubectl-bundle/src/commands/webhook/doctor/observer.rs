@@ -29,7 +29,7 @@ impl Observer {
     ) -> Result<Self, CheckResult> {
         let runtime = tokio::runtime::Handle::current();
         let connect = move || runtime.block_on(InstallTarget::connect(&settings));
-        match abandoned_after(deadline, connect).await {
+        match run_with_deadline(deadline, connect).await {
             Some(Ok(target)) => Ok(Self { target, deadline }),
             Some(Err(failure)) => Err(result_of("connection", failure)),
             None => Err(CheckResult::no_response(
@@ -46,11 +46,11 @@ impl Observer {
     }
 
     /// Waits for a request.
-    pub(super) fn ask<'a, T: Send + 'a>(
+    pub(super) fn request<'a, T: Send + 'a>(
         &'a self,
         request: impl Future<Output = kube::Result<T>> + Send + 'a,
     ) -> BoxFuture<'a, Observed<T>> {
-        let request = self.target.cluster.ask(request);
+        let request = self.target.cluster.send(request);
         self.limited(async { request.await.map(Some) })
     }
 
@@ -73,7 +73,7 @@ impl Observer {
             Ok(Ok(Some(value))) => Observed::Found(value),
             Ok(Ok(None)) => Observed::Missing,
             Ok(Err(failure)) => without_result(failure),
-            Err(_) => Observed::Failed(late(self.deadline)),
+            Err(_) => Observed::Failed(timeout_message(self.deadline)),
         });
         observed.boxed()
     }
@@ -88,19 +88,23 @@ impl Observer {
         let limited = tokio::time::timeout(self.deadline, work);
         let results = limited.map(move |result| match result {
             Ok(results) => results,
-            Err(_) => vec![CheckResult::no_response(name, subject, late(self.deadline))],
+            Err(_) => vec![CheckResult::no_response(
+                name,
+                subject,
+                timeout_message(self.deadline),
+            )],
         });
         results.boxed()
     }
 }
 
 /// Returns the text for a deadline that has passed.
-pub(super) fn late(deadline: Duration) -> String {
+pub(super) fn timeout_message(deadline: Duration) -> String {
     format!("no response within {deadline:?}")
 }
 
 /// Runs blocking work in a thread, and abandons it after the deadline.
-pub(super) async fn abandoned_after<T: Send + 'static>(
+pub(super) async fn run_with_deadline<T: Send + 'static>(
     deadline: Duration,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {

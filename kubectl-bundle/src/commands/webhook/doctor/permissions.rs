@@ -5,7 +5,7 @@ use bundle_cluster::{access, parallel};
 use bundle_core::doctor::permissions::{self, CallerPermissions, VERBS};
 use bundle_core::doctor::{CheckResult, Observed};
 use bundle_core::review::Requester;
-use bundle_core::rights::Question;
+use bundle_core::rights::AccessReview;
 use bundle_core::service_account::ServiceAccount;
 use kube::ResourceExt;
 use kube::api::{Api, ListParams};
@@ -23,7 +23,7 @@ pub(super) async fn pod(
     namespace: &str,
 ) -> Vec<CheckResult> {
     let account = format!("serviceaccount {namespace}/{DEPLOYMENT}");
-    let questions: Vec<Question> = manifests
+    let questions: Vec<AccessReview> = manifests
         .iter()
         .filter(|manifest| {
             matches!(manifest.kind(), "Role" | "ClusterRole") && manifest.name() == DEPLOYMENT
@@ -42,10 +42,10 @@ pub(super) async fn pod(
     };
     let client = observer.client();
     let answers = async {
-        let ask = |question: &Question| {
+        let ask = |question: &AccessReview| {
             let (client, requester, question) =
                 (client.clone(), requester.clone(), question.clone());
-            observer.ask(async move {
+            observer.request(async move {
                 let is_allowed = access::has_permission(&client, &requester, &question).await?;
                 Ok((question, is_allowed))
             })
@@ -69,7 +69,7 @@ pub(super) async fn caller(observer: &Observer) -> Vec<CheckResult> {
     const SUBJECT: &str = "your user";
     let client = observer.client();
     let work = async {
-        let user = match observer.ask(access::own_identity(&client)).await {
+        let user = match observer.request(access::own_identity(&client)).await {
             Observed::Found(requester) if !requester.user.is_empty() => requester.user,
             _ => SUBJECT.to_owned(),
         };
@@ -81,9 +81,9 @@ pub(super) async fn caller(observer: &Observer) -> Vec<CheckResult> {
 
 async fn caller_permissions(observer: &Observer) -> Observed<CallerPermissions> {
     let client = observer.client();
-    let ask = |question: Question| {
+    let ask = |question: AccessReview| {
         let client = client.clone();
-        observer.ask(async move { access::has_own_permission(&client, &question).await })
+        observer.request(async move { access::has_own_permission(&client, &question).await })
     };
     let mut permissions = CallerPermissions::default();
     for verb in VERBS {
@@ -103,14 +103,14 @@ async fn caller_permissions(observer: &Observer) -> Observed<CallerPermissions> 
 /// Returns the classes that the caller can use; `None` if the classes are unknown.
 async fn usable_classes<F>(
     observer: &Observer,
-    ask: &(impl Fn(Question) -> F + Sync),
+    ask: &(impl Fn(AccessReview) -> F + Sync),
 ) -> Option<Vec<String>>
 where
     F: Future<Output = Observed<bool>> + Send,
 {
     let api: Api<ProvisionerClass> = Api::all(observer.client());
     let parameters = ListParams::default().limit(CLASSES);
-    let Observed::Found(list) = observer.ask(api.list_metadata(&parameters)).await else {
+    let Observed::Found(list) = observer.request(api.list_metadata(&parameters)).await else {
         return None;
     };
     let names: Vec<String> = list.items.iter().map(ResourceExt::name_any).collect();

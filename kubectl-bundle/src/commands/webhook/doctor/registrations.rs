@@ -181,7 +181,7 @@ pub(super) async fn review(observer: &Observer) -> CheckResult {
             Err(error) => Err(error),
         }
     };
-    let probe = match observer.ask(sent).await {
+    let probe = match observer.request(sent).await {
         Observed::Found(probe) => probe,
         Observed::Missing => Probe::Failed("no response".to_owned()),
         Observed::Forbidden(message) | Observed::Failed(message) => Probe::Failed(message),

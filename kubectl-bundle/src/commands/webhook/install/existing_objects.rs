@@ -12,7 +12,7 @@ use super::target::InstallTarget;
 use crate::failure::Outcome;
 
 /// Maximum number of objects in an error.
-const NAMED: usize = 5;
+const MAX_NAMED: usize = 5;
 
 /// Objects of an installation that exist in the cluster.
 pub(crate) struct ExistingObjects {
@@ -56,7 +56,7 @@ impl ExistingObjects {
         }
         let all = by_origin.into_iter().map(|(origin, titles)| {
             let (words, hint) = origin.describe();
-            let more = titles.len().saturating_sub(NAMED);
+            let more = titles.len().saturating_sub(MAX_NAMED);
             let mut names = titles[..titles.len() - more].join(", ");
             if more > 0 {
                 names = format!("{names} and {more} more");
@@ -90,7 +90,7 @@ impl ExistingObjects {
     }
 
     /// Returns `true` for existing objects that are not changed.
-    pub(crate) fn is_kept(&self, manifest: &EmbeddedManifest) -> bool {
+    pub(crate) fn is_unchanged(&self, manifest: &EmbeddedManifest) -> bool {
         self.found.contains_key(&key(manifest)) && manifest.phase() != InstallPhase::Definitions
     }
 
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn mark_is_set_on_new_objects_and_kept_on_our_own() {
+    fn sets_mark_on_new_objects_and_keeps_it_on_objects_of_the_plugin() {
         let manifests = crate::commands::webhook::install::manifests::all("bundle-system").unwrap();
         let crds: Vec<_> = manifests
             .iter()
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn leftovers_of_an_installation_are_no_second_one() {
+    fn ignores_remaining_crds_of_an_earlier_installation() {
         let left = existing(&[
             ("crd", InstallPhase::Definitions, InstallOrigin::Other),
             ("namespace", InstallPhase::Namespaces, InstallOrigin::Other),

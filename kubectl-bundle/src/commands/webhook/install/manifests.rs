@@ -16,9 +16,9 @@ pub(crate) const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 pub(crate) const MANAGER: &str = "kubectl-bundle";
 
 /// System namespace in the manifests.
-pub(crate) const SYSTEM: &str = "bundle-system";
+pub(crate) const DEFAULT_SYSTEM_NAMESPACE: &str = "bundle-system";
 /// State namespace in the manifests.
-const STATE: &str = "bundle-system-state";
+const DEFAULT_STATE_NAMESPACE: &str = "bundle-system-state";
 
 macro_rules! files {
     ($($name:literal)*) => {
@@ -169,7 +169,7 @@ pub(crate) fn all(namespace: &str) -> Outcome<Vec<EmbeddedManifest>> {
             if object["kind"] == "Namespace" {
                 rename(&mut object["metadata"]["name"], namespace, &state);
             }
-            move_to(&mut object, namespace, &state);
+            replace_namespaces(&mut object, namespace, &state);
             manifests.push(EmbeddedManifest { object });
         }
     }
@@ -182,20 +182,20 @@ pub(crate) fn state_namespace(namespace: &str) -> String {
 }
 
 /// Replaces the shipped namespaces in each field `namespace`.
-fn move_to(value: &mut Value, namespace: &str, state: &str) {
+fn replace_namespaces(value: &mut Value, namespace: &str, state: &str) {
     match value {
         Value::Object(fields) => {
             for (name, field) in fields {
                 if name == "namespace" {
                     rename(field, namespace, state);
                 } else {
-                    move_to(field, namespace, state);
+                    replace_namespaces(field, namespace, state);
                 }
             }
         }
         Value::Array(items) => {
             for item in items {
-                move_to(item, namespace, state);
+                replace_namespaces(item, namespace, state);
             }
         }
         _ => {}
@@ -204,8 +204,8 @@ fn move_to(value: &mut Value, namespace: &str, state: &str) {
 
 fn rename(field: &mut Value, namespace: &str, state: &str) {
     match field.as_str() {
-        Some(SYSTEM) => *field = namespace.into(),
-        Some(STATE) => *field = state.into(),
+        Some(DEFAULT_SYSTEM_NAMESPACE) => *field = namespace.into(),
+        Some(DEFAULT_STATE_NAMESPACE) => *field = state.into(),
         _ => {}
     }
 }
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn program_carries_every_manifest() {
+    fn embeds_every_manifest() {
         let deploy = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../webhook/deploy");
         let mut found = Vec::new();
         for folder in ["admission", "manifests"] {
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn registrations_come_last_and_classes_before_them() {
-        let manifests = all(SYSTEM).unwrap();
+        let manifests = all(DEFAULT_SYSTEM_NAMESPACE).unwrap();
         let phase = |kind: &str| {
             let found = manifests.iter().find(|manifest| manifest.kind() == kind);
             found.unwrap().phase()

@@ -80,7 +80,7 @@ impl Install {
         for line in existing.notes() {
             ui.note(line);
         }
-        manifests.retain(|manifest| !existing.is_kept(manifest));
+        manifests.retain(|manifest| !existing.is_unchanged(manifest));
         for manifest in &mut manifests {
             if existing.is_managed(manifest) {
                 manifest.set_managed();
@@ -176,7 +176,7 @@ impl Install {
             let selector = ListParams::default().labels("app.kubernetes.io/name=bundle-webhook");
             // The reason is optional. A user without permission to list Pods still sees the number
             // of ready pods.
-            let reason = match cluster.ask(pods.list(&selector)).await {
+            let reason = match cluster.send(pods.list(&selector)).await {
                 Ok(found) => found.items.iter().find_map(waiting_reason),
                 Err(_) => None,
             };
@@ -224,7 +224,7 @@ fn warn(ui: &mut Ui, cluster: &Cluster) {
 
 /// Returns an error for an unsupported version of Kubernetes.
 async fn check_server(cluster: &Cluster) -> Outcome {
-    let info = cluster.ask(cluster.client.apiserver_version()).await?;
+    let info = cluster.send(cluster.client.apiserver_version()).await?;
     check_version(&cluster.name, &info.git_version)
 }
 
@@ -299,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn servers_before_the_oldest_supported_version_are_refused() {
+    fn rejects_unsupported_server_versions() {
         for (version, is_refused) in [
             ("v1.32.9-eks-1552ad0", true),
             ("v1.33.0", false),

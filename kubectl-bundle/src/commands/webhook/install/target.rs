@@ -44,7 +44,7 @@ impl InstallTarget {
         kind: &str,
     ) -> Outcome<Option<Kind>> {
         self.cluster
-            .ask(self.apis.find_uncached(group, version, kind))
+            .send(self.apis.find_uncached(group, version, kind))
             .await
     }
 
@@ -56,7 +56,7 @@ impl InstallTarget {
         };
         let found = self
             .cluster
-            .ask(ByName(&api).get_opt(manifest.name()))
+            .send(ByName(&api).get_opt(manifest.name()))
             .await?;
         Ok(found.map(|object| serde_json::to_value(object).unwrap_or_default()))
     }
@@ -70,7 +70,7 @@ impl InstallTarget {
             return Ok(None);
         };
         let api = object::api(&self.cluster.client, &kind, manifest.namespace());
-        self.cluster.ask(std::future::ready(api)).await.map(Some)
+        self.cluster.send(std::future::ready(api)).await.map(Some)
     }
 
     /// Applies the object. Unknown fields are errors. With `force`, the apply also sets fields of
@@ -90,7 +90,7 @@ impl InstallTarget {
         parameters.field_validation = Some(ValidationDirective::Strict);
         let patch = Patch::Apply(&manifest.object);
         self.cluster
-            .ask(ByName(&api).patch(manifest.name(), &parameters, &patch))
+            .send(ByName(&api).patch(manifest.name(), &parameters, &patch))
             .await?;
         Ok(true)
     }
@@ -139,7 +139,7 @@ impl InstallTarget {
         };
         match self
             .cluster
-            .ask(ByName(&api).delete(manifest.name(), parameters))
+            .send(ByName(&api).delete(manifest.name(), parameters))
             .await
         {
             Err(Failure::Server(status)) if status.code == 404 => Ok(()),

@@ -20,7 +20,7 @@ use crate::failure::{Failure, Outcome};
 use crate::ui::Ui;
 
 /// Maximum number of names in one line.
-const NAMED: usize = 5;
+const MAX_NAMED: usize = 5;
 /// Number of objects on one page of a list.
 const PAGE: u32 = 500;
 
@@ -76,7 +76,7 @@ where
     let mut parameters = ListParams::default().limit(PAGE);
     let mut names = Vec::new();
     loop {
-        let page = target.cluster.ask(api.list_metadata(&parameters)).await?;
+        let page = target.cluster.send(api.list_metadata(&parameters)).await?;
         names.extend(page.items.iter().map(ResourceExt::name_any));
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => parameters.continue_token = Some(token),
@@ -86,8 +86,8 @@ where
 }
 
 fn shortened(names: &[String]) -> String {
-    let shown = names[..names.len().min(NAMED)].join(", ");
-    match names.len().saturating_sub(NAMED) {
+    let shown = names[..names.len().min(MAX_NAMED)].join(", ");
+    match names.len().saturating_sub(MAX_NAMED) {
         0 => shown,
         more => format!("{shown} and {more} more"),
     }
@@ -123,13 +123,13 @@ async fn remove_deployments(
             // `deploy` has set.
             let patch = json!({"spec": {"deletion": {"objects": "Orphan"}}});
             cluster
-                .ask(ByName(&api).patch(name, &parameters, &Patch::Merge(&patch)))
+                .send(ByName(&api).patch(name, &parameters, &Patch::Merge(&patch)))
                 .await?;
         }
         if uninstall.dry_run != DryRun::Client {
             let mut parameters = DeleteParams::background();
             parameters.dry_run = is_dry_run;
-            ignore_missing(cluster.ask(ByName(&api).delete(name, &parameters)).await)?;
+            ignore_missing(cluster.send(ByName(&api).delete(name, &parameters)).await)?;
         }
         let objects = match mode {
             DeploymentsMode::Delete => "with its objects",
@@ -144,7 +144,7 @@ async fn remove_deployments(
         return Ok(());
     }
     for name in names {
-        waiting::wait_until(ui, cluster, name, Goal::Gone, uninstall.wait, None).await?;
+        waiting::wait_until(ui, cluster, name, Goal::Deleted, uninstall.wait, None).await?;
     }
     Ok(())
 }
@@ -157,7 +157,7 @@ async fn remove_bundles(ui: &mut Ui, target: &InstallTarget, uninstall: &Uninsta
         if uninstall.dry_run == DryRun::None {
             ignore_missing(
                 cluster
-                    .ask(ByName(&api).delete(&name, &DeleteParams::background()))
+                    .send(ByName(&api).delete(&name, &DeleteParams::background()))
                     .await,
             )?;
             let question = async |item: Option<&Bundle>| {

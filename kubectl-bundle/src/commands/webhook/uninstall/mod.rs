@@ -77,7 +77,7 @@ impl Uninstall {
     /// Only administrators can write this ClusterRoleBinding.
     async fn system_namespace(&self, target: &InstallTarget) -> Outcome<String> {
         let mut bound = None;
-        for manifest in manifests::all(manifests::SYSTEM)? {
+        for manifest in manifests::all(manifests::DEFAULT_SYSTEM_NAMESPACE)? {
             if manifest.kind() == "ClusterRoleBinding" && manifest.name() == DEPLOYMENT {
                 let found = target.get(&manifest).await?.unwrap_or_default();
                 bound = found["subjects"][0]["namespace"]
@@ -96,7 +96,9 @@ impl Uninstall {
             ))
             .into()),
             (Some(given), _) => Ok(given.clone()),
-            (None, bound) => Ok(bound.unwrap_or_else(|| manifests::SYSTEM.to_owned())),
+            (None, bound) => {
+                Ok(bound.unwrap_or_else(|| manifests::DEFAULT_SYSTEM_NAMESPACE.to_owned()))
+            }
         }
     }
 

@@ -35,7 +35,7 @@ pub(super) async fn remove(ui: &mut Ui, target: &InstallTarget, namespace: &str)
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &state);
     let list = target
         .cluster
-        .ask(maps.list_metadata(&ListParams::default()))
+        .send(maps.list_metadata(&ListParams::default()))
         .await?;
     for name in list.items.iter().map(ResourceExt::name_any) {
         if name.starts_with(INVENTORY) {
@@ -51,7 +51,7 @@ where
 {
     match target
         .cluster
-        .ask(ByName(api).delete(name, &DeleteParams::default()))
+        .send(ByName(api).delete(name, &DeleteParams::default()))
         .await
     {
         Ok(()) => ui.data(format!("{}/{name} deleted", K::kind(&()).to_lowercase())),

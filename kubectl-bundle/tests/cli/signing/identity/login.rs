@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use url::Url;
 
-use super::service::{Asked, Service, field, token};
+use super::service::{ReceivedRequest, Service, field, token};
 use crate::catalog::diagnostics;
 use crate::context::Context;
 
@@ -37,20 +37,23 @@ fn sign(context: &Context, service: &Service, flow: &str) -> std::process::Comma
 }
 
 /// Starts a valid issuer. The responses in `changes` replace its own responses.
-fn issuer(service: &Service, changes: impl Fn(&Asked) -> Option<(u16, Value)> + Send + 'static) {
+fn issuer(
+    service: &Service,
+    changes: impl Fn(&ReceivedRequest) -> Option<(u16, Value)> + Send + 'static,
+) {
     let discovery = service.discovery();
     let url = service.url.clone();
     service.answer(move |asked| {
         changes(asked).unwrap_or_else(|| match asked.path.as_str() {
             "/.well-known/openid-configuration" => (200, discovery.clone()),
-            "/device" => (200, begun(&url)),
+            "/device" => (200, device_authorization(&url)),
             "/token" => (200, json!({ "id_token": token(&url, &Value::Null) })),
             _ => (404, Value::Null),
         })
     });
 }
 
-fn begun(url: &str) -> Value {
+fn device_authorization(url: &str) -> Value {
     json!({
         "device_code": "device-secret",
         "user_code": "ABCD-EFGH",
@@ -80,7 +83,7 @@ fn each_fault_of_an_issuer_has_its_own_error() {
         }
         (200, whole)
     };
-    let (discovery, begun) = (service.discovery(), begun(&service.url));
+    let (discovery, begun) = (service.discovery(), device_authorization(&service.url));
     let about = "/.well-known/openid-configuration";
     for (path, answer, why) in [
         (about, (404, Value::Null), "rejects the request: 404"),
@@ -286,7 +289,7 @@ impl Browser {
     }
 
     /// Sends the redirect with this query, and returns the page.
-    fn back(&self, query: &str) -> String {
+    fn send_redirect(&self, query: &str) -> String {
         let redirect = Url::parse(&self.parameter("redirect_uri")).unwrap();
         let port = redirect.port().unwrap();
         let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
@@ -301,7 +304,7 @@ impl Browser {
         page
     }
 
-    fn told(self) -> String {
+    fn stderr(self) -> String {
         let output = self.child.wait_with_output().unwrap();
         String::from_utf8(output.stderr).unwrap()
     }
@@ -353,9 +356,9 @@ fn accepts_the_redirect_with_the_right_state_and_exchanges_the_code() {
             .port()
             .unwrap(),
     ));
-    let refused = browser.back("code=evil&state=guessed");
+    let refused = browser.send_redirect("code=evil&state=guessed");
     assert!(refused.starts_with("HTTP/1.1 400"), "{refused}");
-    let page = browser.back(&format!("code=secret-code&state={state}"));
+    let page = browser.send_redirect(&format!("code=secret-code&state={state}"));
     drop(idle);
     assert!(
         page.contains("You are logged in") && page.contains("default-src 'none'"),
@@ -363,7 +366,7 @@ fn accepts_the_redirect_with_the_right_state_and_exchanges_the_code() {
     );
     let redirect = browser.parameter("redirect_uri");
     let challenge = browser.parameter("code_challenge");
-    let told = browser.told();
+    let told = browser.stderr();
     assert!(
         told.contains("log in with the browser that opens now"),
         "{told}"
@@ -416,8 +419,8 @@ fn failed_login_is_an_error() {
         });
         let browser = Browser::open(&context, &service);
         let state = browser.parameter("state");
-        browser.back(&format!("{query}&state={state}"));
-        let told = browser.told();
+        browser.send_redirect(&format!("{query}&state={state}"));
+        let told = browser.stderr();
         assert!(told.contains(why), "{query}: {told}");
     }
 }

@@ -16,7 +16,7 @@ use crate::context::Context;
 
 /// Received request.
 #[derive(Clone)]
-pub(super) struct Asked {
+pub(super) struct ReceivedRequest {
     /// Path and query.
     pub(super) path: String,
     /// Authorization header.
@@ -25,11 +25,11 @@ pub(super) struct Asked {
     pub(super) body: String,
 }
 
-type Answers = Box<dyn FnMut(&Asked) -> (u16, Value) + Send>;
+type Answers = Box<dyn FnMut(&ReceivedRequest) -> (u16, Value) + Send>;
 
 struct Inner {
     answers: Answers,
-    asked: Vec<Asked>,
+    received_requests: Vec<ReceivedRequest>,
 }
 
 /// Running service.
@@ -49,14 +49,14 @@ async fn answer(State(inner): State<Arc<Mutex<Inner>>>, request: Request) -> Res
     let body = axum::body::to_bytes(request.into_body(), 1 << 20)
         .await
         .unwrap();
-    let asked = Asked {
+    let asked = ReceivedRequest {
         path,
         authorization,
         body: String::from_utf8(body.to_vec()).unwrap(),
     };
     let mut inner = inner.lock().unwrap();
     let (status, body) = (inner.answers)(&asked);
-    inner.asked.push(asked);
+    inner.received_requests.push(asked);
     (StatusCode::from_u16(status).unwrap(), body.to_string()).into_response()
 }
 
@@ -69,7 +69,7 @@ impl Service {
         let address = listener.local_addr().unwrap().to_string();
         let inner = Arc::new(Mutex::new(Inner {
             answers: Box::new(|_| (404, Value::Null)),
-            asked: Vec::new(),
+            received_requests: Vec::new(),
         }));
         let router = Router::new()
             .fallback(answer)
@@ -85,15 +85,18 @@ impl Service {
     }
 
     /// Sets the responses.
-    pub(super) fn answer(&self, answers: impl FnMut(&Asked) -> (u16, Value) + Send + 'static) {
+    pub(super) fn answer(
+        &self,
+        answers: impl FnMut(&ReceivedRequest) -> (u16, Value) + Send + 'static,
+    ) {
         let mut inner = self.inner.lock().unwrap();
         inner.answers = Box::new(answers);
-        inner.asked.clear();
+        inner.received_requests.clear();
     }
 
     /// Returns the requests since [`answer`](Self::answer).
-    pub(super) fn asked(&self) -> Vec<Asked> {
-        self.inner.lock().unwrap().asked.clone()
+    pub(super) fn asked(&self) -> Vec<ReceivedRequest> {
+        self.inner.lock().unwrap().received_requests.clone()
     }
 
     /// Returns the discovery document of an issuer.

@@ -9,7 +9,7 @@ use crate::context::Context;
 
 /// A bundle in a registry, and a service that is CI system and certificate authority. The
 /// certificate authority rejects every request, and the error contains the request.
-struct Scene {
+struct SigningFixture {
     context: Context,
     service: Service,
     reference: String,
@@ -18,9 +18,9 @@ struct Scene {
 }
 
 /// Token of the CI system for requests.
-const AGENT: &str = "agent-secret-0123456789";
+const CI_TOKEN: &str = "agent-secret-0123456789";
 
-impl Scene {
+impl SigningFixture {
     fn new() -> Self {
         let mut context = Context::new().with_bundle();
         let registry = context.registry();
@@ -30,7 +30,7 @@ impl Scene {
         let there = token("https://issuer.example.com", &Value::Null);
         service.answer(move |asked| match asked.path.as_str() {
             "/api/v2/signingCert" => {
-                let why = format!("no: {} {} {AGENT}", asked.body, asked.authorization);
+                let why = format!("no: {} {} {CI_TOKEN}", asked.body, asked.authorization);
                 (403, json!({ "message": why }))
             }
             "/github?api=1&audience=sigstore" => (200, json!({ "value": there })),
@@ -65,7 +65,7 @@ impl Scene {
 
     /// Asserts that the certificate authority received this token. Also asserts that no other
     /// service receives a part of the token, and that the output contains no part of the token.
-    fn saw(&self, told: &str, token: &str) {
+    fn assert_token_received(&self, told: &str, token: &str) {
         let asked = self.service.asked();
         let last = asked.last().unwrap();
         assert_eq!(last.path, "/api/v2/signingCert", "{told}");
@@ -76,20 +76,20 @@ impl Scene {
             told.contains("the certificate authority at 127.0.0.1 rejects the request: 403"),
             "{told}"
         );
-        hidden(told, token);
+        assert_token_not_printed(told, token);
     }
 }
 
 /// Asserts that no part of a token is printed.
-fn hidden(told: &str, token: &str) {
-    for part in token.split('.').chain([AGENT]) {
+fn assert_token_not_printed(told: &str, token: &str) {
+    for part in token.split('.').chain([CI_TOKEN]) {
         assert!(!told.contains(part), "{told}");
     }
 }
 
 #[test]
 fn uses_the_token_of_each_source_and_never_prints_it() {
-    let scene = Scene::new();
+    let scene = SigningFixture::new();
     let there = token("https://issuer.example.com", &Value::Null);
     let file = token("https://files.example.com", &Value::Null);
     scene.context.write("token.jwt", format!("{file}\n"));
@@ -97,41 +97,44 @@ fn uses_the_token_of_each_source_and_never_prints_it() {
     let endpoint = format!("{}/v3", scene.service.url);
     let github = [
         ("ACTIONS_ID_TOKEN_REQUEST_URL", url.as_str()),
-        ("ACTIONS_ID_TOKEN_REQUEST_TOKEN", AGENT),
+        ("ACTIONS_ID_TOKEN_REQUEST_TOKEN", CI_TOKEN),
     ];
     let buildkite = [
         ("BUILDKITE_AGENT_ENDPOINT", endpoint.as_str()),
-        ("BUILDKITE_AGENT_ACCESS_TOKEN", AGENT),
+        ("BUILDKITE_AGENT_ACCESS_TOKEN", CI_TOKEN),
         ("BUILDKITE_JOB_ID", "job/1"),
     ];
     let gitlab = [("SIGSTORE_ID_TOKEN", there.as_str())];
 
-    scene.saw(
+    scene.assert_token_received(
         &scene.sign(&["--identity-token", &file], &gitlab, None),
         &file,
     );
-    scene.saw(
+    scene.assert_token_received(
         &scene.sign(&["--identity-token", "token.jwt"], &gitlab, None),
         &file,
     );
     let piped = scene.sign(&["--identity-token", "-"], &gitlab, Some("token.jwt"));
-    scene.saw(&piped, &file);
-    scene.saw(&scene.sign(&[], &gitlab, None), &there);
-    scene.saw(
+    scene.assert_token_received(&piped, &file);
+    scene.assert_token_received(&scene.sign(&[], &gitlab, None), &there);
+    scene.assert_token_received(
         &scene.sign(&["--fulcio-auth-flow", "token"], &gitlab, None),
         &there,
     );
-    scene.saw(&scene.sign(&[], &github, None), &there);
+    scene.assert_token_received(&scene.sign(&[], &github, None), &there);
     let shown = |path: &str| {
         let asked = scene.service.asked();
         let found = asked.iter().rfind(|asked| asked.path.starts_with(path));
         let found = found.unwrap().clone();
         (found.authorization, found.body)
     };
-    assert_eq!(shown("/github"), (format!("Bearer {AGENT}"), String::new()));
-    scene.saw(&scene.sign(&[], &buildkite, None), &there);
+    assert_eq!(
+        shown("/github"),
+        (format!("Bearer {CI_TOKEN}"), String::new())
+    );
+    scene.assert_token_received(&scene.sign(&[], &buildkite, None), &there);
     let asked = (
-        format!("Token {AGENT}"),
+        format!("Token {CI_TOKEN}"),
         json!({"audience": "sigstore"}).to_string(),
     );
     assert_eq!(shown("/v3"), asked);
@@ -139,7 +142,7 @@ fn uses_the_token_of_each_source_and_never_prints_it() {
 
 #[test]
 fn errors_of_token_services_are_reported_without_secrets() {
-    let scene = Scene::new();
+    let scene = SigningFixture::new();
     let wrong = format!("{}/elsewhere", scene.service.url);
     let github = |url: &str, token: &str| {
         let variables = [
@@ -147,19 +150,19 @@ fn errors_of_token_services_are_reported_without_secrets() {
             ("ACTIONS_ID_TOKEN_REQUEST_TOKEN", token),
         ];
         let told = scene.sign(&[], &variables, None);
-        hidden(&told, AGENT);
+        assert_token_not_printed(&told, CI_TOKEN);
         told
     };
-    let told = github(&wrong, AGENT);
+    let told = github(&wrong, CI_TOKEN);
     assert!(
         told.contains(
             "GitHub Actions at 127.0.0.1 rejects the request: 401 Unauthorized: Bearer (token) is wrong"
         ),
         "{told}"
     );
-    let told = github("http://issuer.example.com/", AGENT);
+    let told = github("http://issuer.example.com/", CI_TOKEN);
     assert!(told.contains("must use TLS"), "{told}");
-    let told = github("http://127.0.0.1:1/", AGENT);
+    let told = github("http://127.0.0.1:1/", CI_TOKEN);
     assert!(
         told.starts_with("exit code: 4\n") && told.contains("is unreachable"),
         "{told}"
@@ -182,7 +185,7 @@ fn errors_of_token_services_are_reported_without_secrets() {
             told.contains("[BUNDLE-TRUST-020]") && told.contains(why),
             "{told}"
         );
-        hidden(&told, &token);
+        assert_token_not_printed(&told, &token);
     }
     // A token for another client ID is rejected.
     let other = token(
@@ -191,12 +194,12 @@ fn errors_of_token_services_are_reported_without_secrets() {
     );
     let variables = [("SIGSTORE_ID_TOKEN", other.as_str())];
     let told = scene.sign(&["--oidc-client-id", "other"], &variables, None);
-    scene.saw(&told, &other);
+    scene.assert_token_received(&told, &other);
 }
 
 #[test]
 fn login_for_a_private_authority_requires_an_issuer() {
-    let scene = Scene::new();
+    let scene = SigningFixture::new();
     let told = scene.sign(&["--fulcio-auth-flow", "device"], &[], None);
     assert!(
         told.contains("the issuer for this certificate authority is unknown"),
@@ -207,7 +210,7 @@ fn login_for_a_private_authority_requires_an_issuer() {
 
 #[test]
 fn login_requires_a_terminal() {
-    let scene = Scene::new();
+    let scene = SigningFixture::new();
     for more in [&[][..], &["--fulcio-auth-flow", "token"]] {
         let told = scene.sign(more, &[], None);
         assert!(

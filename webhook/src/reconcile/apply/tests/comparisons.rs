@@ -18,10 +18,10 @@ async fn rejects_apply_if_mutating_admission_depends_on_the_user() {
     };
     assert_eq!(
         refusal,
-        ApplyRejection::Differs(vec!["metadata.labels".to_owned()])
+        ApplyRejection::MutatedDifferently(vec!["metadata.labels".to_owned()])
     );
     assert!(!refusal.message().contains("secret") && !refusal.may_change());
-    assert!(sent.iter().all(Sent::is_dry_run));
+    assert!(sent.iter().all(SentRequest::is_dry_run));
     assert_eq!(sent[0].body, sent[1].body);
 
     let same = json!({"data": {}});

@@ -27,14 +27,14 @@ mod too_large;
 
 /// One request: user, method, query and body.
 #[derive(Debug)]
-struct Sent {
+struct SentRequest {
     user: String,
     method: Method,
     query: String,
     body: Value,
 }
 
-impl Sent {
+impl SentRequest {
     fn is_dry_run(&self) -> bool {
         self.query.contains("dryRun=All")
     }
@@ -45,7 +45,7 @@ impl Sent {
 }
 
 /// Returns a client of a server with these responses, and the requests that it received.
-fn scripted(answers: Vec<(u16, Value)>) -> (Client, JoinHandle<Vec<Sent>>) {
+fn scripted(answers: Vec<(u16, Value)>) -> (Client, JoinHandle<Vec<SentRequest>>) {
     let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
     let answering = tokio::spawn(async move {
         let mut requests = Vec::new();
@@ -57,7 +57,7 @@ fn scripted(answers: Vec<(u16, Value)>) -> (Client, JoinHandle<Vec<Sent>>) {
             let (parts, sent) = request.into_parts();
             let sent = sent.collect_bytes().await.unwrap();
             let user = parts.headers.get("impersonate-user");
-            requests.push(Sent {
+            requests.push(SentRequest {
                 user: user
                     .map_or("installer", |user| user.to_str().unwrap())
                     .to_owned(),
@@ -105,7 +105,7 @@ fn checking<'a>(
             class: "plain".to_owned(),
             memory,
             slots: ApplySlots::default(),
-            remembers: true,
+            uses_cache: true,
             mutated: if compares {
                 MutatedKinds::unknown()
             } else {
@@ -123,7 +123,7 @@ async fn installed(
     target: Target,
     modes: (bool, bool),
     answers: Vec<(u16, Value)>,
-) -> (Result<Applied, ApplyError>, bool, Vec<Sent>) {
+) -> (Result<Applied, ApplyError>, bool, Vec<SentRequest>) {
     let (client, sent) = scripted(answers);
     let memory = AllowedDryRuns::default();
     let applies = checking(&client, &memory, modes);
@@ -157,7 +157,12 @@ async fn apply_with_expired_check_is_checked_again_before_it_is_sent() {
         assert_eq!(outcome.result.is_ok(), applies_it);
         assert!(!outcome.is_uncertain);
         drop((applies, client));
-        let dry: Vec<bool> = sent.await.unwrap().iter().map(Sent::is_dry_run).collect();
+        let dry: Vec<bool> = sent
+            .await
+            .unwrap()
+            .iter()
+            .map(SentRequest::is_dry_run)
+            .collect();
         let expected: &[bool] = if applies_it {
             &[true, true, false]
         } else {
@@ -288,7 +293,7 @@ async fn recorded_object_is_applied_with_force_and_its_replacement_is_not() {
                 Err(ApplyError::NotAllowed(refusal)) => refusal,
                 other => panic!("{other:?}"),
             };
-            assert_eq!(refusal, ApplyRejection::Moved, "{code}");
+            assert_eq!(refusal, ApplyRejection::DeletedOrCreated, "{code}");
             assert!(
                 sent.iter()
                     .all(|sent| sent.method == Method::GET || sent.is_dry_run())
@@ -319,7 +324,7 @@ async fn ignored_fields_are_read_once_and_a_changed_object_is_checked_again() {
     ];
     let (done, _, sent) = installed(ours(), (true, false), answers).await;
     assert_eq!(done.unwrap().seen.uid, "ours");
-    let writes: Vec<&Sent> = sent
+    let writes: Vec<&SentRequest> = sent
         .iter()
         .filter(|sent| sent.method == Method::PATCH)
         .collect();

@@ -10,7 +10,7 @@ use super::*;
 pub(super) fn by_dry_run() -> RequiredConsent {
     RequiredConsent {
         rule: ConsentRule::new(None, ActingAccount::Granted, DecidedObjects::None),
-        act: ObjectAction::Install,
+        action: ObjectAction::Install,
     }
 }
 
@@ -25,7 +25,7 @@ fn updated_by(manager: &str, fields: &Value) -> Value {
 }
 
 /// Checks and applies an object like an installation that adopts objects without an owner.
-async fn adopted(answers: Vec<(u16, Value)>) -> (Result<Applied, ApplyError>, Vec<Sent>) {
+async fn adopted(answers: Vec<(u16, Value)>) -> (Result<Applied, ApplyError>, Vec<SentRequest>) {
     let (client, sent) = scripted(answers);
     let memory = AllowedDryRuns::default();
     let mut applies = checking(&client, &memory, (false, false));
@@ -41,12 +41,12 @@ async fn adopted(answers: Vec<(u16, Value)>) -> (Result<Applied, ApplyError>, Ve
     (result, sent.await.unwrap())
 }
 
-fn users(sent: &[Sent]) -> Vec<&str> {
+fn users(sent: &[SentRequest]) -> Vec<&str> {
     sent.iter().map(|sent| sent.user.as_str()).collect()
 }
 
 /// Asserts that the last four requests are the patch and the apply, each preceded by its dry run.
-fn assert_taken_and_applied(sent: &[Sent], expected: &Value) {
+fn assert_taken_and_applied(sent: &[SentRequest], expected: &Value) {
     let [patch_as_requester, patch, dry_run, apply] = &sent[sent.len() - 4..] else {
         panic!("{sent:?}");
     };

@@ -164,7 +164,7 @@ impl Store {
 
     /// Writes and opens the archive of `stored`, which is the copy of `content`. To free space,
     /// this function removes only other archives.
-    pub(in crate::reconcile) fn keep_archive(
+    pub(in crate::reconcile) fn store_archive(
         &self,
         mut stored: StoredContent,
         content: &ContentId,
@@ -240,7 +240,7 @@ impl Store {
     /// Stores the rendered objects of `content` under the cache key `rendered_for`. Stores nothing
     /// if the `existing` copy is equal. To free space, this function removes only archives and
     /// other rendered copies.
-    pub(in crate::reconcile) fn keep_rendered(
+    pub(in crate::reconcile) fn store_rendered(
         &self,
         rendered: &Content,
         (content, rendered_for): (&ContentId, &Digest),
@@ -285,7 +285,7 @@ impl Store {
     }
 
     /// Creates a file for a copy. The copy becomes visible when it is stored, for example with
-    /// [`Store::keep`].
+    /// [`Store::store`].
     pub(in crate::reconcile) fn begin(&self) -> io::Result<SealedFileWriter> {
         fs_err::create_dir_all(&self.folder)?;
         SealedFileWriter::create(&self.folder)
@@ -295,7 +295,7 @@ impl Store {
     /// order: first the copies of this requester if they exceed the limit of one requester, then
     /// all other copies. Each of these two groups is sorted by three criteria: copies that no
     /// Bundle needs come first, then the order of [`CopyKind`], then the time of last use.
-    pub(in crate::reconcile) fn keep(
+    pub(in crate::reconcile) fn store(
         &self,
         writer: SealedFileWriter,
         files: Vec<StoredFile>,

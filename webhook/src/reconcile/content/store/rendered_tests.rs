@@ -55,7 +55,7 @@ fn web() -> Digest {
 fn keep_rendered(store: &Store, origin: &ContentId, text: &str) -> io::Result<()> {
     let existing = store.rendered_seal(origin, &web(), b"key");
     let location = (origin, &web());
-    store.keep_rendered(&content(text), location, existing.as_ref(), b"key", "ana")
+    store.store_rendered(&content(text), location, existing.as_ref(), b"key", "ana")
 }
 
 fn select(store: &Store, origin: &ContentId, wanted: &[&str]) -> Option<SelectedObjects> {
@@ -266,7 +266,7 @@ fn objects_that_json_does_not_preserve_are_not_stored() {
     }
     let mut rendered = content(OBJECTS);
     rendered.objects[0].value["data"] = deep;
-    let kept = store.keep_rendered(&rendered, (&origin, &web()), None, b"key", "ana");
+    let kept = store.store_rendered(&rendered, (&origin, &web()), None, b"key", "ana");
     assert!(kept.is_err());
     assert_eq!(names(folder.path()), 0);
 }

@@ -67,7 +67,7 @@ pub(super) fn keep(
     }
     // A file can be read before the copy is stored.
     assert_eq!(writer.read(&files[0].location).unwrap(), b"a: 1");
-    store.keep(writer, files, summary(), origin, key, owner)
+    store.store(writer, files, summary(), origin, key, owner)
 }
 
 /// Returns the first file if the copy is complete, and `None` otherwise.
@@ -221,7 +221,7 @@ fn archive(store: &Store, origin: &ContentId) -> Vec<u8> {
     let stored = store.open(origin, b"key").unwrap();
     let cancellation = Cancellation::default();
     let mut archive = store
-        .keep_archive(stored, origin, (b"key", "ana"), &cancellation)
+        .store_archive(stored, origin, (b"key", "ana"), &cancellation)
         .unwrap();
     all_bytes(&mut archive)
 }

@@ -4,14 +4,14 @@
 use bundle_api::approval::{BundleApprovalSpec, BundleApprovalStatus};
 use bundle_api::names::{self, condition, reason};
 use bundle_cluster::access;
-use bundle_cluster::account::{self, DepartedAccount};
+use bundle_cluster::account::{self, LostAccount};
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::conditions::ConditionStatus;
 use bundle_core::review::class::Approval;
 use bundle_core::review::{
     Class, Kind, PartRequesters, Requester, approval_terms, has_default_terms,
 };
-use bundle_core::rights::Question;
+use bundle_core::rights::AccessReview;
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use serde::Deserialize as _;
@@ -25,7 +25,7 @@ use crate::reconcile::status::{status_of, writer};
 /// Returns the user who approved `digest` for `deployment`, or `None` if the class requires no
 /// approval. Fails if no approval is valid. The permission of the approver is checked for the
 /// current class, because admission may have checked it for an earlier class.
-pub(in crate::reconcile) async fn approved(
+pub(in crate::reconcile) async fn approver(
     ctx: &Context,
     deployment: &DynamicObject,
     class: &Class,
@@ -71,7 +71,7 @@ pub(in crate::reconcile) async fn approved(
         let Some(spec) = spec(&approval) else {
             continue;
         };
-        let vouched = seal::vouched(ctx, &approval, Kind::BundleApproval);
+        let vouched = seal::confirmed_facts(ctx, &approval, Kind::BundleApproval);
         let terms = vouched
             .as_ref()
             .ok()
@@ -89,7 +89,7 @@ pub(in crate::reconcile) async fn approved(
                     by.user
                 ),
             )),
-            Ok(by) if let Some(departed) = departed(ctx, &by).await? => Err((
+            Ok(by) if let Some(departed) = deleted_account(ctx, &by).await? => Err((
                 reason::SUPERSEDED,
                 format!("{departed}; it wrote this approval: approve again"),
             )),
@@ -152,17 +152,17 @@ pub(in crate::reconcile) fn not_approved(
 
 /// Returns true if `by` requested any part of the approved object, including settings.
 fn has_requested(requesters: &PartRequesters, by: &Requester) -> bool {
-    let mut all = requesters.everybody().into_iter();
+    let mut all = requesters.distinct_requesters().into_iter();
     all.any(|requester| requester.user == by.user)
 }
 
 /// Returns the reason if `by` is a ServiceAccount that was deleted or recreated. Returns `None`
 /// otherwise.
-async fn departed(
+async fn deleted_account(
     ctx: &Context,
     by: &Requester,
-) -> Result<Option<DepartedAccount>, ReconcileError> {
-    account::departed(&ctx.own, by).await.map_err(|error| {
+) -> Result<Option<LostAccount>, ReconcileError> {
+    account::account_loss(&ctx.own, by).await.map_err(|error| {
         ReconcileError::api(
             "read the ServiceAccount of the approver",
             reason::INSTALL_FAILED,
@@ -174,7 +174,7 @@ async fn departed(
 /// Returns true if `by` has verb `approve` on the class. As in admission, a RoleBinding in the
 /// namespace of the pod is sufficient.
 async fn may_approve(ctx: &Context, class: &Class, by: &Requester) -> Result<bool, ReconcileError> {
-    let question = Question::resource(
+    let question = AccessReview::resource(
         names::verb::APPROVE,
         names::GROUP,
         &ctx.classes.plural,

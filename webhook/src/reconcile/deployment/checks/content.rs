@@ -208,7 +208,7 @@ impl DeploymentReconcile<'_> {
         request: &InstallRequest<'_>,
         first: bool,
     ) -> Result<(), ReconcileError> {
-        let approved = approvals::approved(
+        let approved = approvals::approver(
             self.ctx,
             self.object,
             self.class,

@@ -3,7 +3,7 @@
 
 use bundle_api::ServiceAccountName;
 use bundle_api::deployment::status::Installed;
-use bundle_core::plan::inventory::{InstallationRecord, InstalledContent, RememberedSeals};
+use bundle_core::plan::inventory::{InstallationRecord, InstalledContent, RecordedSeals};
 use bundle_core::reference::Digest;
 use bundle_core::review::class::Approval;
 use bundle_core::review::{Kind, approval_terms};
@@ -133,11 +133,11 @@ impl DeploymentReconcile<'_> {
             return Ok(());
         };
         let content = generated.content.as_ref();
-        let deployment = RememberedSeals {
+        let deployment = RecordedSeals {
             admission,
             content: None,
         };
-        let bundle_seals = RememberedSeals {
+        let bundle_seals = RecordedSeals {
             admission: of_bundle,
             content: content.map(|content| seal::content_text(ctx, bundle, content)),
         };

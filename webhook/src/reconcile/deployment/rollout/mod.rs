@@ -51,8 +51,8 @@ impl DeploymentReconcile<'_> {
         healthy.is_some_and(|healthy| healthy.content.digest == digest)
     }
 
-    /// Returns the names of the Bundle of the spec and of the Bundle that a return would install, if
-    /// the record has them.
+    /// Returns the names of the Bundle of the spec and of the Bundle that a return would install,
+    /// if the record has them.
     pub(super) fn rollout_bundles(&self) -> (Option<String>, Option<String>) {
         let record = self.rollout_record();
         let requested = record.of_generation(self.generation());
@@ -139,8 +139,10 @@ impl DeploymentReconcile<'_> {
             RolloutStep::Wait(left) => result.map(|wait| Some(sooner(wait, left))),
             RolloutStep::Restart => result.map(|wait| Some(sooner(wait, deadline))),
             // The next reconcile installs the former content.
-            RolloutStep::Return => Ok(Some(Duration::ZERO)),
-            RolloutStep::Keep | RolloutStep::RecordHealthy | RolloutStep::Hold(_) => result,
+            RolloutStep::RollBack => Ok(Some(Duration::ZERO)),
+            RolloutStep::Keep | RolloutStep::RecordHealthy | RolloutStep::ReportFailure(_) => {
+                result
+            }
         }
     }
 
@@ -206,7 +208,7 @@ impl DeploymentReconcile<'_> {
         record
             .rollout
             .record(step, (generation, now), cause, healthy);
-        if *step == RolloutStep::Return
+        if *step == RolloutStep::RollBack
             && let Some(attempt) = record.rollout.of_generation(generation)
             && let former = record.rollout.healthy.as_ref()
             && former.is_none_or(|former| former.content.bundle != attempt.content.bundle)
@@ -216,9 +218,9 @@ impl DeploymentReconcile<'_> {
         }
         self.save_record(record).await?;
         let code = match step {
-            RolloutStep::Hold(None) => codes::install::DEADLINE_EXCEEDED,
-            RolloutStep::Hold(Some(_)) => codes::install::RETURN_REFUSED,
-            RolloutStep::Return => codes::install::ROLLED_BACK,
+            RolloutStep::ReportFailure(None) => codes::install::DEADLINE_EXCEEDED,
+            RolloutStep::ReportFailure(Some(_)) => codes::install::RETURN_REFUSED,
+            RolloutStep::RollBack => codes::install::ROLLED_BACK,
             _ => return Ok(()),
         };
         self.warn_of_rollout(code);

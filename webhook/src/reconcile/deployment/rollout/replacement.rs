@@ -7,7 +7,7 @@ use std::time::Duration;
 use bundle_api::names::reason;
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::rollout::{
-    HealthyContent, ReturnObstacle, RolloutReport, RolloutState, is_refusal,
+    HealthyContent, RollbackObstacle, RolloutReport, RolloutState, is_refusal,
 };
 use bundle_core::plan::status::{BundleFact, DeploymentFacts};
 use bundle_core::review::CheckedDeploymentSpec;
@@ -20,7 +20,7 @@ use crate::reconcile::error::{ReconcileError, RetryPolicy};
 /// Reason why the former content was not installed.
 enum ReturnFailure {
     /// The return ends.
-    Obstacle(ReturnObstacle),
+    Obstacle(RollbackObstacle),
     /// The return is tried again.
     Temporary(ReconcileError),
 }
@@ -48,7 +48,7 @@ impl DeploymentReconcile<'_> {
             // The former content stays installed and unchanged.
             return match failure {
                 ReturnFailure::Temporary(error) => Err(error),
-                ReturnFailure::Obstacle(obstacle) => Err(lost(&obstacle)),
+                ReturnFailure::Obstacle(obstacle) => Err(lost_content_error(&obstacle)),
             };
         }
         self.select_requested();
@@ -68,7 +68,7 @@ impl DeploymentReconcile<'_> {
     fn is_returned(&self) -> bool {
         let record = self.rollout_record();
         let attempt = record.of_generation(self.generation());
-        attempt.is_some_and(|attempt| matches!(attempt.state, RolloutState::Returned { .. }))
+        attempt.is_some_and(|attempt| matches!(attempt.state, RolloutState::RolledBack { .. }))
     }
 
     /// Returns true if an object of the former content may have been applied: the inventory names
@@ -81,15 +81,15 @@ impl DeploymentReconcile<'_> {
     /// Replaces template and configuration of the spec by those of the former content.
     async fn select_replacement(&mut self, former: &HealthyContent) -> Result<(), ReturnFailure> {
         let name = &former.content.bundle;
-        let is_lost = || ReturnFailure::Obstacle(ReturnObstacle::BundleLost(name.clone()));
+        let is_lost = || ReturnFailure::Obstacle(RollbackObstacle::BundleLost(name.clone()));
         let Some(request) = &former.request else {
-            return Err(ReturnFailure::Obstacle(ReturnObstacle::NotRecorded));
+            return Err(ReturnFailure::Obstacle(RollbackObstacle::NotRecorded));
         };
         let mut object: DynamicObject = self.requested.object.clone();
         object.data["spec"] = request.applied_to(&object.data["spec"]);
         let spec = CheckedDeploymentSpec::parse(&object.data["spec"]).map_err(|findings| {
             let messages: Vec<String> = findings.errors().map(ToString::to_string).collect();
-            ReturnFailure::Obstacle(ReturnObstacle::Refused(messages.join("; ")))
+            ReturnFailure::Obstacle(RollbackObstacle::Refused(messages.join("; ")))
         })?;
         // The Bundle is never created again here: its content could have changed.
         let bundle = self.ctx.get(&self.ctx.bundles, name).await;
@@ -128,7 +128,7 @@ impl DeploymentReconcile<'_> {
         self.created_namespace = None;
     }
 
-    async fn refuse_return(&mut self, obstacle: &ReturnObstacle) -> Result<(), ReconcileError> {
+    async fn refuse_return(&mut self, obstacle: &RollbackObstacle) -> Result<(), ReconcileError> {
         let Some(mut record) = self.inventory.record.clone() else {
             return Ok(());
         };
@@ -145,7 +145,7 @@ impl DeploymentReconcile<'_> {
         result: Result<Option<Duration>, ReconcileError>,
     ) -> Result<Option<Duration>, ReconcileError> {
         let report = self.recorded_report();
-        if let (Some(RolloutReport::Returned(_)), false) = (&report, was_returned) {
+        if let (Some(RolloutReport::RolledBack(_)), false) = (&report, was_returned) {
             self.warn_of_rollout(codes::install::ROLLED_BACK);
         }
         let (requested, _) = self.rollout_bundles();
@@ -161,14 +161,14 @@ impl DeploymentReconcile<'_> {
 fn failure(error: ReconcileError) -> ReturnFailure {
     if is_refusal(error.code, error.retry) {
         let message = format!("{} [{}]", error.message, error.code.id);
-        ReturnFailure::Obstacle(ReturnObstacle::Refused(message))
+        ReturnFailure::Obstacle(RollbackObstacle::Refused(message))
     } else {
         ReturnFailure::Temporary(error)
     }
 }
 
 /// Returns the error for former content that was installed and whose Bundle was lost since.
-fn lost(obstacle: &ReturnObstacle) -> ReconcileError {
+fn lost_content_error(obstacle: &RollbackObstacle) -> ReconcileError {
     ReconcileError::new(
         codes::install::CONTENT_CHANGED,
         reason::ROLLED_BACK,

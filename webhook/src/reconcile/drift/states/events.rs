@@ -61,7 +61,7 @@ impl InstalledStates {
     }
 
     /// Evaluates a watch event about the object `key`.
-    pub(in crate::reconcile) fn changed(
+    pub(in crate::reconcile) fn evaluate_event(
         &self,
         users: &[String],
         key: &str,
@@ -79,7 +79,7 @@ impl InstalledStates {
     }
 
     /// Evaluates a complete list of `kind`: objects that the list does not contain do not exist.
-    pub(in crate::reconcile) fn listed(
+    pub(in crate::reconcile) fn evaluate_list(
         &self,
         users: &[String],
         kind: &Kind,
@@ -145,13 +145,13 @@ impl InstalledState {
         let state = match left.state {
             _ if !is_ours => DriftState::Drifted,
             Some(applied) => drift::drift_state(applied, seen.map(|seen| seen.state)),
-            None if seen.is_none() => DriftState::Gone,
+            None if seen.is_none() => DriftState::Missing,
             None => DriftState::MustRead,
         };
         let work = match state {
-            DriftState::InPlace => {
+            DriftState::Unchanged => {
                 self.drifted.remove(key);
-                if let Some(suspect) = self.suspects.get_mut(key) {
+                if let Some(suspect) = self.pending_verifications.get_mut(key) {
                     suspect.due = None;
                 }
                 false
@@ -160,26 +160,26 @@ impl InstalledState {
                 self.suspect(key, Instant::now());
                 true
             }
-            DriftState::Drifted | DriftState::Gone | DriftState::MustRead => {
+            DriftState::Drifted | DriftState::Missing | DriftState::MustRead => {
                 self.record_drift(key, seen);
                 true
             }
         };
-        let touched = self.has_health(key) && self.touched.insert(key.to_owned());
+        let touched = self.has_health(key) && self.health_checks_due.insert(key.to_owned());
         work || touched
     }
 
     /// Schedules the verification of an object: immediately, or with a delay after recent
     /// verifications.
     pub(super) fn suspect(&mut self, key: &str, now: Instant) {
-        let suspect = self
-            .suspects
-            .entry(key.to_owned())
-            .or_insert(PendingVerification {
-                due: None,
-                times: 0,
-                last: now,
-            });
+        let suspect =
+            self.pending_verifications
+                .entry(key.to_owned())
+                .or_insert(PendingVerification {
+                    due: None,
+                    times: 0,
+                    last: now,
+                });
         if now.duration_since(suspect.last) > VERIFICATION_RESET_AFTER {
             suspect.times = 0;
         }

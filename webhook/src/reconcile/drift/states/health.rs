@@ -40,17 +40,19 @@ impl InstalledStates {
     /// Marks an object for a health check.
     pub(in crate::reconcile) fn mark_touched(&self, deployment: &str, key: &str) {
         self.with(deployment, |state| {
-            state.touched.insert(key.to_owned());
+            state.health_checks_due.insert(key.to_owned());
         });
     }
 
     /// Returns and clears the set of objects that need a health check.
     pub(in crate::reconcile) fn take_touched(&self, deployment: &str) -> BTreeSet<String> {
-        self.with(deployment, |state| std::mem::take(&mut state.touched))
+        self.with(deployment, |state| {
+            std::mem::take(&mut state.health_checks_due)
+        })
     }
 
-    /// Records the reason why an object is unhealthy, or `None` if the object is healthy. The reason
-    /// can be text of the object's status, so only its beginning is kept.
+    /// Records the reason why an object is unhealthy, or `None` if the object is healthy. The
+    /// reason can be text of the object's status, so only its beginning is kept.
     pub(in crate::reconcile) fn record_health(
         &self,
         deployment: &str,
@@ -69,8 +71,8 @@ impl InstalledStates {
         });
     }
 
-    /// Stores the probes of the content with this digest. Probes of content that is neither installed
-    /// nor being installed are removed.
+    /// Stores the probes of the content with this digest. Probes of content that is neither
+    /// installed nor being installed are removed.
     pub(in crate::reconcile) fn set_probes(
         &self,
         deployment: &str,
@@ -107,15 +109,15 @@ impl InstalledStates {
     pub(in crate::reconcile) fn wait_for_phase(&self, deployment: &str, awaited: AwaitedPhase) {
         let now = self.began.elapsed();
         self.with(deployment, |state| {
-            let former = state.waits.filter(|(phase, _)| *phase == awaited);
+            let former = state.awaited_phase.filter(|(phase, _)| *phase == awaited);
             let waits = former.map_or_else(RestoreBackoff::default, |(_, waits)| waits);
-            state.waits = Some((awaited, waits.restored(now)));
+            state.awaited_phase = Some((awaited, waits.restored(now)));
             let Some(partial) = &mut state.partial else {
                 return;
             };
             partial.awaited = Some(awaited);
             let touched = state.awaited_keys();
-            state.touched.extend(touched);
+            state.health_checks_due.extend(touched);
         });
     }
 
@@ -152,7 +154,7 @@ impl InstalledStates {
                 title: awaited.title(),
                 unready: awaited.progress(keys.iter().map(String::as_str), &unhealthy),
                 pause: state
-                    .waits
+                    .awaited_phase
                     .map_or(Duration::ZERO, |(_, waits)| waits.wait(now)),
             })
         })
@@ -160,7 +162,7 @@ impl InstalledStates {
 
     /// Returns true if objects wait for a health check, for example because they could not be read.
     pub(in crate::reconcile) fn has_touched(&self, deployment: &str) -> bool {
-        self.with(deployment, |state| !state.touched.is_empty())
+        self.with(deployment, |state| !state.health_checks_due.is_empty())
     }
 
     /// Returns the keys of all objects of the content.
@@ -334,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn phase_that_holds_many_attempts_delays_the_next_ones() {
+    fn unhealthy_phase_delays_further_attempts() {
         let states = states();
         let phases = [Phase::Configuration, Phase::Deploy];
         let wait = |phase| {
@@ -357,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_job_that_expired_holds_its_phase() {
+    fn expired_failed_job_keeps_its_phase_unhealthy() {
         let states = states();
         let job = "Job.batch/a/migrate";
         let awaited = AwaitedPhase::new(Phase::Deploy, [Phase::Configuration, Phase::Deploy]);

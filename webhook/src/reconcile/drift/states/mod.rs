@@ -80,11 +80,11 @@ struct InstalledState {
     restores: BTreeMap<String, RestoreBackoff>,
     /// The phase that the last attempts of an installation waited for, and the number of these
     /// attempts.
-    waits: Option<(AwaitedPhase, RestoreBackoff)>,
+    awaited_phase: Option<(AwaitedPhase, RestoreBackoff)>,
     /// The error of the last restores, and the keys of the objects that could not be restored.
     restore_error: Option<(ReconcileError, BTreeSet<String>)>,
-    suspects: BTreeMap<String, PendingVerification>,
-    touched: BTreeSet<String>,
+    pending_verifications: BTreeMap<String, PendingVerification>,
+    health_checks_due: BTreeSet<String>,
     unhealthy: BTreeMap<String, String>,
     /// The probes of content, by its digest.
     probes: BTreeMap<String, Arc<[Probe]>>,
@@ -177,7 +177,7 @@ impl InstalledStates {
         self.with(deployment, |state| {
             let mut due = BTreeSet::new();
             let mut next = None::<Duration>;
-            for (key, suspect) in &state.suspects {
+            for (key, suspect) in &state.pending_verifications {
                 // Drifted objects are restored and need no verification.
                 if state.drifted.contains_key(key) {
                     continue;
@@ -208,7 +208,7 @@ impl InstalledStates {
     ) {
         self.record(deployment, key, |state| {
             state.drifted.remove(key);
-            if let Some(suspect) = state.suspects.get_mut(key) {
+            if let Some(suspect) = state.pending_verifications.get_mut(key) {
                 suspect.due = None;
                 suspect.times = suspect.times.saturating_add(1);
                 suspect.last = now;
@@ -247,16 +247,16 @@ impl InstalledStates {
             content_key.clone_into(&mut state.content_key);
             state.is_applying = false;
             state.partial = None;
-            state.waits = None;
+            state.awaited_phase = None;
             state.delayed = None;
             state.drifted.clear();
-            state.suspects.clear();
+            state.pending_verifications.clear();
             state.restores.retain(|key, _| objects.contains_key(key));
             for backoff in state.restores.values_mut() {
                 *backoff = backoff.without_failures();
             }
             state.unhealthy.retain(|key, _| objects.contains_key(key));
-            state.touched = objects
+            state.health_checks_due = objects
                 .keys()
                 .filter(|key| state.has_health(key))
                 .cloned()
@@ -281,13 +281,13 @@ impl InstalledStates {
                 unwatched.has_restored = true;
             }
             state.drifted.remove(key);
-            state.suspects.remove(key);
+            state.pending_verifications.remove(key);
             let now = self.began.elapsed();
             state.restores.retain(|_, backoff| !backoff.is_quiet(now));
             let backoff = state.restores.entry(key.to_owned()).or_default();
             *backoff = backoff.restored(now);
             if state.has_health(key) {
-                state.touched.insert(key.to_owned());
+                state.health_checks_due.insert(key.to_owned());
             }
             state.objects.insert(key.to_owned(), left);
         });
@@ -297,7 +297,7 @@ impl InstalledStates {
     pub(in crate::reconcile) fn mark_drifted(&self, deployment: &str, keys: BTreeSet<String>) {
         self.with(deployment, |state| {
             for key in keys {
-                state.suspects.remove(&key);
+                state.pending_verifications.remove(&key);
                 state.drifted.entry(key).or_insert_with(|| Drift {
                     since: Timestamp::now(),
                     is_missing: false,
@@ -315,13 +315,13 @@ impl InstalledStates {
     }
 
     /// Removes the states of objects after an expected deletion, for example of expired Jobs.
-    pub(in crate::reconcile) fn expired(&self, deployment: &str, keys: &BTreeSet<String>) {
+    pub(in crate::reconcile) fn remove_states(&self, deployment: &str, keys: &BTreeSet<String>) {
         self.with(deployment, |state| {
             for key in keys {
                 state.objects.remove(key);
                 state.drifted.remove(key);
-                state.suspects.remove(key);
-                state.touched.remove(key);
+                state.pending_verifications.remove(key);
+                state.health_checks_due.remove(key);
                 state.unhealthy.remove(key);
             }
         });

@@ -208,7 +208,7 @@ impl InstalledStates {
             }
             for (key, left) in applied {
                 state.drifted.remove(&key);
-                state.suspects.remove(&key);
+                state.pending_verifications.remove(&key);
                 partial.applied.insert(key.clone());
                 state.objects.insert(key, left);
             }
@@ -285,7 +285,7 @@ impl InstalledStates {
     pub(in crate::reconcile) fn coverage(&self, deployment: &str, is_recorded: bool) -> Coverage {
         self.with(deployment, |state| {
             if state.is_applying || state.partial.is_some() {
-                Coverage::Partly
+                Coverage::AppliedOnly
             } else if !state.content_key.is_empty() {
                 Coverage::All
             } else if is_recorded {

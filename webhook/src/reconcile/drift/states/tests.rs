@@ -35,7 +35,7 @@ fn state(text: &str, revision: &str) -> ObjectState {
     }
 }
 
-fn left(version: u64, text: &str) -> AppliedState {
+fn applied_state(version: u64, text: &str) -> AppliedState {
     AppliedState {
         state: Some(state(text, &version.to_string())),
         version,
@@ -66,7 +66,7 @@ fn states() -> (InstalledStates, mpsc::UnboundedReceiver<String>) {
     let states = InstalledStates::new(wake);
     states.set_inventory("web", recording(&[KEY]));
     states.begin_apply("web");
-    let objects = [(KEY.to_owned(), left(5, "a"))].into();
+    let objects = [(KEY.to_owned(), applied_state(5, "a"))].into();
     states.finish_apply("web", "sha256:1", objects, &BTreeMap::new());
     (states, woken)
 }
@@ -76,16 +76,16 @@ fn write_without_change_of_the_own_entry_is_verified_with_growing_delay() {
     let (states, mut woken) = states();
     let users = ["web".to_owned()];
     let now = Instant::now() + Duration::from_secs(1);
-    states.changed(&users, KEY, &Observation::Present(seen(6, "a")));
+    states.evaluate_event(&users, KEY, &Observation::Present(seen(6, "a")));
     assert_eq!(woken.try_recv().unwrap(), "web");
     assert!(states.drifted("web").is_empty());
     assert_eq!(states.suspects("web", now).0, [KEY.to_owned()].into());
-    states.record_verified("web", KEY, left(6, "a"), now);
+    states.record_verified("web", KEY, applied_state(6, "a"), now);
     assert_eq!(states.suspects("web", now), (BTreeSet::new(), None));
     // The same state has no effect. Another write is verified after a delay.
-    states.changed(&users, KEY, &Observation::Present(seen(6, "a")));
+    states.evaluate_event(&users, KEY, &Observation::Present(seen(6, "a")));
     assert_eq!(states.suspects("web", now), (BTreeSet::new(), None));
-    states.changed(&users, KEY, &Observation::Present(seen(7, "a")));
+    states.evaluate_event(&users, KEY, &Observation::Present(seen(7, "a")));
     let (due, next) = states.suspects("web", now);
     assert!(due.is_empty() && next.is_some(), "{due:?} {next:?}");
     let later = now + Duration::from_secs(1);
@@ -109,7 +109,7 @@ fn content_with_unwatched_objects_is_found_again_in_the_next_reconcile() {
 
     states.begin_reconcile("web");
     states.mark_unwatched("web");
-    states.record_restored("web", KEY, left(6, "a"));
+    states.record_restored("web", KEY, applied_state(6, "a"));
     states.end_reconcile("web");
     assert_eq!(woken.try_recv().unwrap(), "web");
 }
@@ -120,7 +120,7 @@ fn object_with_another_uid_counts_as_drifted() {
     let mut other = seen(6, "a");
     other.uid = "other".to_owned();
     other.state = state("a", "5");
-    states.changed(&["web".to_owned()], KEY, &Observation::Present(other));
+    states.evaluate_event(&["web".to_owned()], KEY, &Observation::Present(other));
     assert_eq!(states.drifted("web").len(), 1);
     assert!(states.owns("web", KEY, "u") && !states.owns("web", KEY, "other"));
 }
@@ -142,18 +142,18 @@ fn unrecorded_objects_have_no_owner() {
 fn own_writes_wake_no_deployment_and_later_foreign_writes_do() {
     let (states, mut woken) = states();
     let users = ["web".to_owned()];
-    states.changed(&users, "ConfigMap/n/x", &Observation::Present(seen(4, "b")));
-    states.changed(&users, "ConfigMap/n/x", &Observation::Present(seen(5, "a")));
-    states.changed(&users, "ConfigMap/n/other", &Observation::Gone(0));
+    states.evaluate_event(&users, "ConfigMap/n/x", &Observation::Present(seen(4, "b")));
+    states.evaluate_event(&users, "ConfigMap/n/x", &Observation::Present(seen(5, "a")));
+    states.evaluate_event(&users, "ConfigMap/n/other", &Observation::Gone(0));
     assert!(woken.try_recv().is_err());
-    states.changed(&users, "ConfigMap/n/x", &Observation::Present(seen(6, "b")));
+    states.evaluate_event(&users, "ConfigMap/n/x", &Observation::Present(seen(6, "b")));
     assert_eq!(woken.try_recv().unwrap(), "web");
     assert_eq!(states.drifted("web").len(), 1);
     // The value can differ although the entry is the same. Therefore the object stays drifted until
     // an apply.
-    states.changed(&users, "ConfigMap/n/x", &Observation::Present(seen(7, "a")));
+    states.evaluate_event(&users, "ConfigMap/n/x", &Observation::Present(seen(7, "a")));
     assert_eq!(states.drifted("web").len(), 1);
-    states.record_restored("web", "ConfigMap/n/x", left(8, "a"));
+    states.record_restored("web", "ConfigMap/n/x", applied_state(8, "a"));
     assert_eq!(states.drifted("web").len(), 0);
 }
 
@@ -171,9 +171,9 @@ fn object_missing_from_a_listing_counts_as_gone() {
         namespaced: true,
     };
     let users = ["web".to_owned()];
-    states.listed(&users, &kind, Some("elsewhere"), &HashMap::new());
+    states.evaluate_list(&users, &kind, Some("elsewhere"), &HashMap::new());
     assert!(woken.try_recv().is_err());
-    states.listed(&users, &kind, None, &HashMap::new());
+    states.evaluate_list(&users, &kind, None, &HashMap::new());
     assert_eq!(
         states.drifted("web").into_keys().collect::<Vec<_>>(),
         ["ConfigMap/n/x"]
@@ -185,10 +185,10 @@ fn events_during_an_apply_are_evaluated_at_its_end() {
     let (states, mut woken) = states();
     let users = ["web".to_owned()];
     states.begin_apply("web");
-    states.changed(&users, "ConfigMap/n/x", &Observation::Present(seen(9, "b")));
+    states.evaluate_event(&users, "ConfigMap/n/x", &Observation::Present(seen(9, "b")));
     assert!(woken.try_recv().is_err());
     assert_eq!(states.content("web"), None);
-    let left = left(8, "a");
+    let left = applied_state(8, "a");
     let table = [("ConfigMap/n/x".to_owned(), seen(9, "b"))].into();
     states.finish_apply(
         "web",
@@ -208,13 +208,13 @@ fn status_change_of_a_workload_leads_to_a_health_check_and_is_no_drift() {
     states.finish_apply(
         "web",
         "d",
-        [(key.to_owned(), left(1, "a"))].into(),
+        [(key.to_owned(), applied_state(1, "a"))].into(),
         &BTreeMap::new(),
     );
     assert_eq!(states.take_touched("web").len(), 1);
     let mut moved = seen(2, "a");
     moved.state = state("a", "1");
-    states.changed(&["web".to_owned()], key, &Observation::Present(moved));
+    states.evaluate_event(&["web".to_owned()], key, &Observation::Present(moved));
     assert_eq!(woken.try_recv().unwrap(), "web");
     assert_eq!(states.drifted("web").len(), 0);
 }
@@ -225,10 +225,10 @@ const OTHER: &str = "ConfigMap/n/y";
 fn two_drifted() -> InstalledStates {
     let (states, _) = states();
     states.set_inventory("web", recording(&[KEY, OTHER]));
-    let objects = [KEY, OTHER].map(|key| (key.to_owned(), left(5, "a")));
+    let objects = [KEY, OTHER].map(|key| (key.to_owned(), applied_state(5, "a")));
     states.finish_apply("web", "sha256:1", objects.into(), &BTreeMap::new());
     for key in [KEY, OTHER] {
-        states.changed(
+        states.evaluate_event(
             &["web".to_owned()],
             key,
             &Observation::Present(seen(6, "b")),
@@ -245,8 +245,8 @@ fn keys(keys: &[&str]) -> BTreeSet<String> {
 fn contested_object_delays_no_other() {
     let states = two_drifted();
     for version in 0..20 {
-        states.record_restored("web", KEY, left(10 + 2 * version, "a"));
-        states.changed(
+        states.record_restored("web", KEY, applied_state(10 + 2 * version, "a"));
+        states.evaluate_event(
             &["web".to_owned()],
             KEY,
             &Observation::Present(seen(11 + 2 * version, "b")),
@@ -255,7 +255,7 @@ fn contested_object_delays_no_other() {
     assert_eq!(states.restorable("web"), keys(&[OTHER]));
     assert_eq!(states.contested("web"), [KEY]);
     assert_eq!(states.next_restore("web"), Some(Duration::ZERO));
-    states.record_restored("web", OTHER, left(7, "a"));
+    states.record_restored("web", OTHER, applied_state(7, "a"));
     let next = states.next_restore("web").unwrap();
     assert!(next > Duration::from_secs(20), "{next:?}");
 }
@@ -268,7 +268,7 @@ fn failed_attempts_count_until_the_object_is_deleted() {
     }
     assert_eq!(states.restorable("web"), keys(&[OTHER]));
     assert!(states.missing("web").is_empty());
-    states.changed(&["web".to_owned()], KEY, &Observation::Gone(0));
+    states.evaluate_event(&["web".to_owned()], KEY, &Observation::Gone(0));
     assert_eq!(states.restorable("web"), keys(&[KEY, OTHER]));
     assert_eq!(states.missing("web"), [KEY]);
 }
@@ -284,12 +284,12 @@ fn error_of_a_restore_is_kept_while_its_object_is_drifted() {
         RetryPolicy::Slowly,
     );
     states.keep_restore_error("web", Some(&error));
-    states.record_restored("web", OTHER, left(7, "a"));
+    states.record_restored("web", OTHER, applied_state(7, "a"));
     states.keep_restore_error("web", None);
     let kept = states.restore_error("web").unwrap();
     assert_eq!(kept.message, "no");
     assert!(matches!(kept.retry, RetryPolicy::At(_)), "{kept:?}");
-    states.record_restored("web", KEY, left(7, "a"));
+    states.record_restored("web", KEY, applied_state(7, "a"));
     states.keep_restore_error("web", None);
     assert_eq!(states.restore_error("web"), None);
 }
@@ -322,7 +322,7 @@ fn error_of_a_restore_names_all_objects_that_could_not_be_restored() {
     states.keep_restore_error("web", Some(&error("no")));
     assert_eq!(kept(&states), "no");
     states.keep_restore_error("web", Some(&error(&format!("{OTHER}: no"))));
-    states.record_restored("web", KEY, left(7, "a"));
+    states.record_restored("web", KEY, applied_state(7, "a"));
     states.keep_restore_error("web", None);
     assert_eq!(kept(&states), format!("{OTHER}: no"));
 }
@@ -331,13 +331,13 @@ fn error_of_a_restore_names_all_objects_that_could_not_be_restored() {
 fn objects_of_an_interrupted_installation_and_of_the_former_content_are_observed() {
     let states = two_drifted();
     for key in [KEY, OTHER] {
-        states.record_restored("web", key, left(7, "a"));
+        states.record_restored("web", key, applied_state(7, "a"));
     }
     states.begin_apply("web");
-    let applied = HashMap::from([(KEY.to_owned(), left(9, "new"))]);
+    let applied = HashMap::from([(KEY.to_owned(), applied_state(9, "new"))]);
     let nothing = (BTreeSet::new(), BTreeMap::new());
     states.record_interrupted("web", "sha256:2", applied, &nothing.0, &nothing.1);
-    assert_eq!(states.coverage("web", true), Coverage::Partly);
+    assert_eq!(states.coverage("web", true), Coverage::AppliedOnly);
     assert_eq!(states.content("web"), None);
     assert_eq!(
         states.partially_applied("web", "sha256:2"),
@@ -346,7 +346,7 @@ fn objects_of_an_interrupted_installation_and_of_the_former_content_are_observed
     assert!(!states.lacks_former_objects("web"));
     // Another actor writes objects of both contents later.
     for key in [KEY, OTHER] {
-        states.changed(
+        states.evaluate_event(
             &["web".to_owned()],
             key,
             &Observation::Present(seen(12, "evil")),
@@ -379,9 +379,9 @@ fn invalid_installation_is_delayed_until_one_of_its_objects_changes() {
     let held = states.delayed_error("web", "key").unwrap();
     assert!(matches!(held.retry, RetryPolicy::At(_)), "{held:?}");
     assert_eq!(states.delayed_error("web", "other"), None);
-    states.changed(&["web".to_owned()], OTHER, &Observation::Gone(0));
+    states.evaluate_event(&["web".to_owned()], OTHER, &Observation::Gone(0));
     assert!(states.delayed_error("web", "key").is_some());
-    states.changed(&["web".to_owned()], KEY, &Observation::Gone(0));
+    states.evaluate_event(&["web".to_owned()], KEY, &Observation::Gone(0));
     assert_eq!(states.delayed_error("web", "key"), None);
 }
 
@@ -397,13 +397,13 @@ fn object_that_is_deleted_during_its_restore_stays_drifted() {
         (Observation::Present(seen(7, "b")), false),
     ] {
         let (states, mut woken) = states();
-        states.changed(&users, KEY, &Observation::Present(seen(6, "b")));
+        states.evaluate_event(&users, KEY, &Observation::Present(seen(6, "b")));
         states.begin_reconcile("web");
         // An event can arrive before the response to this controller's own write, and after the
         // write of another actor.
-        states.changed(&users, KEY, &told);
+        states.evaluate_event(&users, KEY, &told);
         while woken.try_recv().is_ok() {}
-        states.record_restored("web", KEY, left(7, "a"));
+        states.record_restored("web", KEY, applied_state(7, "a"));
         assert_eq!(
             states.drifted("web").len(),
             usize::from(is_lost),
@@ -418,27 +418,27 @@ fn object_that_is_deleted_during_verification_or_installation_is_drifted() {
     let users = ["web".to_owned()];
     let (states, _woken) = states();
     states.begin_reconcile("web");
-    states.changed(&users, KEY, &Observation::Gone(8));
-    states.record_verified("web", KEY, left(7, "a"), Instant::now());
+    states.evaluate_event(&users, KEY, &Observation::Gone(8));
+    states.record_verified("web", KEY, applied_state(7, "a"), Instant::now());
     assert_eq!(states.missing("web"), [KEY]);
     states.end_reconcile("web");
-    states.record_restored("web", KEY, left(9, "a"));
+    states.record_restored("web", KEY, applied_state(9, "a"));
     assert_eq!(states.missing("web"), [""; 0]);
 
     states.begin_reconcile("web");
     states.begin_apply("web");
-    states.changed(&users, KEY, &Observation::Gone(12));
-    let objects: HashMap<String, AppliedState> = [(KEY.to_owned(), left(11, "a"))].into();
+    states.evaluate_event(&users, KEY, &Observation::Gone(12));
+    let objects: HashMap<String, AppliedState> = [(KEY.to_owned(), applied_state(11, "a"))].into();
     states.finish_apply("web", "sha256:2", objects.clone(), &BTreeMap::new());
     assert_eq!(states.missing("web"), [KEY]);
 
     states.begin_reconcile("web");
     states.begin_apply("web");
-    states.changed(&users, KEY, &Observation::Gone(14));
+    states.evaluate_event(&users, KEY, &Observation::Gone(14));
     states.record_interrupted(
         "web",
         "sha256:3",
-        [(KEY.to_owned(), left(13, "a"))].into(),
+        [(KEY.to_owned(), applied_state(13, "a"))].into(),
         &BTreeSet::new(),
         &[(KEY.to_owned(), seen(13, "a"))].into(),
     );

@@ -272,7 +272,7 @@ impl Watches {
     /// are free.
     fn slots(&self, requester: &str, count: usize) -> Result<Vec<Share>, WatchError> {
         let caps = Budget::half(&self.slots, requester);
-        let most = caps.first().map_or(0, |cap| cap.most);
+        let most = caps.first().map_or(0, |cap| cap.limit);
         let slots: Option<Vec<_>> = (0..count)
             .map(|_| self.slots.try_take(1, caps.clone()))
             .collect();
@@ -376,7 +376,7 @@ async fn follow(
                 ) {
                     states.requeue(&users());
                 }
-                states.listed(
+                states.evaluate_list(
                     &users(),
                     &subject.kind,
                     subject.namespace.as_deref(),
@@ -391,7 +391,7 @@ async fn follow(
                         .lock()
                         .unwrap_or_else(PoisonError::into_inner)
                         .insert(key.clone(), seen.clone());
-                    states.changed(
+                    states.evaluate_event(
                         &states.recording_deployments(&users(), &key),
                         &key,
                         &Observation::Present(seen),
@@ -406,7 +406,7 @@ async fn follow(
                     .unwrap_or_else(PoisonError::into_inner)
                     .remove(&key);
                 let observation = Observation::Gone(seen.version);
-                states.changed(
+                states.evaluate_event(
                     &states.recording_deployments(&users(), &key),
                     &key,
                     &observation,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::phases::Phase;
 use bundle_core::review::Requester;
-use bundle_core::rights::{DryRunVerdict, MutatedKinds, Provided};
+use bundle_core::rights::{ContentDependencies, DryRunVerdict, MutatedKinds};
 
 use crate::clients::cluster::ServiceAccount;
 use crate::dry_run::RequesterDryRun;
@@ -19,7 +19,7 @@ use crate::reconcile::apply::{
 use crate::reconcile::content::objects::PreparedObject;
 use crate::reconcile::context::Context;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
-use crate::reconcile::inventory::present::{KeptObject, Present};
+use crate::reconcile::inventory::present::{KeptObject, SharedPresentObject};
 use crate::reconcile::rights::dry_runs::failures::DryRunFailures;
 
 /// Time limit for retries of one step while the API server is busy, or does not serve a new kind
@@ -67,7 +67,7 @@ impl<'a> DryRunCheck<'a> {
             class: input.class.to_owned(),
             memory: &ctx.allowed_dry_runs,
             slots: ctx.apply_slots.clone(),
-            remembers: input.remembers,
+            uses_cache: input.remembers,
             mutated,
             installer: input.preparer.client.clone(),
             account: input.account.clone(),
@@ -100,7 +100,7 @@ impl<'a> DryRunCheck<'a> {
         items: &'i [PreparedObject],
         plan: &mut ApplyPlan<'i>,
     ) -> Result<(), ReconcileError> {
-        let provided = Provided::by(items.iter().map(|item| (&item.id, &item.value)));
+        let provided = ContentDependencies::by(items.iter().map(|item| (&item.id, &item.value)));
         let (namespaces, others): (Vec<&PreparedObject>, Vec<&PreparedObject>) = items
             .iter()
             .partition(|item| item.phase == Phase::Namespaces);
@@ -112,7 +112,7 @@ impl<'a> DryRunCheck<'a> {
         let mut complaints = DryRunFailures::default();
         // Objects of earlier phases can grant missing permissions to the installer.
         for (item, refusal) in self.check(&namespaces, plan, false).await {
-            if !is_for_its_phase(&refusal) {
+            if !is_checked_again_before_apply(&refusal) {
                 complaints.add(item, refusal);
             }
         }
@@ -120,15 +120,15 @@ impl<'a> DryRunCheck<'a> {
             .into_iter()
             .filter(|item| {
                 let namespace = item.id.namespace.as_deref();
-                let waits = item.custom
-                    || provided.precedes(&item.id, &item.value)
+                let waits = item.is_defined_by_content
+                    || provided.depends_on_content(&item.id, &item.value)
                     || namespace.is_some_and(|namespace| absent.contains(namespace));
                 !waits
             })
             .collect();
         for (item, refusal) in self.check(&now, plan, false).await {
             let is_missing = matches!(refusal, ApplyRejection::Verdict(DryRunVerdict::Missing(_)));
-            if !is_missing && !is_for_its_phase(&refusal) {
+            if !is_missing && !is_checked_again_before_apply(&refusal) {
                 complaints.add(item, refusal);
             }
         }
@@ -232,10 +232,10 @@ impl<'a> DryRunCheck<'a> {
 
 /// Returns true if a failed object is checked again directly before it is applied. Until then the
 /// installer may get the permission, or conflicting items of lists may be removed.
-fn is_for_its_phase(refusal: &ApplyRejection) -> bool {
+fn is_checked_again_before_apply(refusal: &ApplyRejection) -> bool {
     matches!(
         refusal,
-        ApplyRejection::Installer(_) | ApplyRejection::Contested(..)
+        ApplyRejection::Installer(_) | ApplyRejection::SharedLists(..)
     )
 }
 
@@ -265,7 +265,7 @@ fn runs(
 pub(in crate::reconcile) async fn undeletable(
     ctx: &Context,
     requesters: &[Requester],
-    objects: &[&Present],
+    objects: &[&SharedPresentObject],
     reason: &'static str,
 ) -> Result<Vec<KeptObject>, ReconcileError> {
     let mut refused = Vec::new();

@@ -40,10 +40,12 @@ impl DryRunFailures {
         let verdict = match refusal {
             ApplyRejection::Verdict(verdict)
             | ApplyRejection::Conflict(verdict)
-            | ApplyRejection::Contested(verdict, _) => verdict,
-            ApplyRejection::Differs(_) => return self.differs.push(line(refusal.message())),
+            | ApplyRejection::SharedLists(verdict, _) => verdict,
+            ApplyRejection::MutatedDifferently(_) => {
+                return self.differs.push(line(refusal.message()));
+            }
             ApplyRejection::Installer(words) => return self.installer.push(line(words)),
-            ApplyRejection::Moved => return self.unknown.push(line(refusal.message())),
+            ApplyRejection::DeletedOrCreated => return self.unknown.push(line(refusal.message())),
         };
         match verdict {
             DryRunVerdict::Allowed => {}

@@ -42,7 +42,7 @@ pub(super) struct Behavior {
     pub(super) pack_url: Option<String>,
 }
 
-struct Served {
+struct ServedRepository {
     root: PathBuf,
     behavior: Mutex<Behavior>,
     requests: Mutex<Vec<String>>,
@@ -51,7 +51,7 @@ struct Served {
 /// A running server with one repository, `web`.
 pub(super) struct GitServer {
     pub(super) folder: TempDir,
-    served: Arc<Served>,
+    served: Arc<ServedRepository>,
     address: SocketAddr,
     task: tokio::task::JoinHandle<()>,
 }
@@ -81,7 +81,7 @@ impl GitServer {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
-        let served = Arc::new(Served {
+        let served = Arc::new(ServedRepository {
             root,
             behavior: Mutex::default(),
             requests: Mutex::default(),
@@ -219,7 +219,7 @@ fn identity(authority: &Path) -> (String, String) {
     (certificate.pem(), key.serialize_pem())
 }
 
-async fn respond(State(served): State<Arc<Served>>, request: Request) -> Response {
+async fn respond(State(served): State<Arc<ServedRepository>>, request: Request) -> Response {
     let behavior = served.behavior.lock().unwrap().clone();
     let path = request.uri().path_and_query().unwrap().to_string();
     served.requests.lock().unwrap().push(path);

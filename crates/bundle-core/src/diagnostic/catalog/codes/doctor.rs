@@ -13,5 +13,5 @@ area! {
     POLICY_UNUSABLE = "BUNDLE-DOCTOR-010", Failed, "a signature policy or its trust root cannot be used", "bundle-webhook rejects every reference that such a policy matches. The message has the reason: an invalid field, a missing Secret or ConfigMap, or an expired trust root. Correct the policy, or download a current trust root.";
     VERSIONS_APART = "BUNDLE-DOCTOR-011", Failed, "the versions of plugin and pod are too far apart", "The minor versions of plugin and pod may differ by at most one. Upgrade the older program.";
     CALLER_PERMISSIONS = "BUNDLE-DOCTOR-012", Failed, "the user has no permission for the verbs of the plugin", "This is a warning. The user cannot list or write BundleDeployments, or has verb `use` on no ProvisionerClass. An administrator can bind the ClusterRoles bundle-editor and bundle-user.";
-    NO_RESPONSE = "BUNDLE-DOCTOR-013", CannotTell, "a check ended without a result", "The dependency did not respond before the deadline of the check, or responded with an error. The message has the reason. Run the command again, with a longer --timeout if required.";
+    NO_RESPONSE = "BUNDLE-DOCTOR-013", Unknown, "a check ended without a result", "The dependency did not respond before the deadline of the check, or responded with an error. The message has the reason. Run the command again, with a longer --timeout if required.";
 }

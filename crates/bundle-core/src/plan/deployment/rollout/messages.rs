@@ -13,11 +13,11 @@ pub enum RolloutReport {
     /// The content of the spec is applied, and the deadline has not passed. Contains the progress.
     Waiting(String),
     /// The deadline has passed, and the content of the spec stays installed.
-    Held(String),
+    Failed(String),
     /// The former content is being installed.
-    Returning(String),
+    RollingBack(String),
     /// The former content is installed.
-    Returned(String),
+    RolledBack(String),
 }
 
 impl RolloutReport {
@@ -43,17 +43,17 @@ impl RolloutReport {
         };
         Some(match &attempt.state {
             RolloutState::Applying | RolloutState::Waiting | RolloutState::Healthy => return None,
-            RolloutState::Held { cause, obstacle } => Self::Held(match obstacle {
+            RolloutState::Failed { cause, obstacle } => Self::Failed(match obstacle {
                 None => failed(cause),
                 Some(obstacle) => format!(
                     "{}; the former content is not installed again: {obstacle}",
                     failed(cause)
                 ),
             }),
-            RolloutState::Returning { cause } => {
-                Self::Returning(format!("{}; installing {target} again", failed(cause)))
+            RolloutState::RollingBack { cause } => {
+                Self::RollingBack(format!("{}; installing {target} again", failed(cause)))
             }
-            RolloutState::Returned { cause } => Self::Returned(format!(
+            RolloutState::RolledBack { cause } => Self::RolledBack(format!(
                 "{}; {target} is installed again, and the new content is not retried until the spec changes",
                 failed(cause)
             )),
@@ -64,9 +64,9 @@ impl RolloutReport {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Waiting(_) => reason::WAITING_FOR_HEALTH,
-            Self::Held(_) => reason::PROGRESS_DEADLINE_EXCEEDED,
-            Self::Returning(_) => reason::ROLLING_BACK,
-            Self::Returned(_) => reason::ROLLED_BACK,
+            Self::Failed(_) => reason::PROGRESS_DEADLINE_EXCEEDED,
+            Self::RollingBack(_) => reason::ROLLING_BACK,
+            Self::RolledBack(_) => reason::ROLLED_BACK,
         }
     }
 
@@ -74,9 +74,9 @@ impl RolloutReport {
     pub fn message(&self) -> &str {
         match self {
             Self::Waiting(message)
-            | Self::Held(message)
-            | Self::Returning(message)
-            | Self::Returned(message) => message,
+            | Self::Failed(message)
+            | Self::RollingBack(message)
+            | Self::RolledBack(message) => message,
         }
     }
 
@@ -84,8 +84,8 @@ impl RolloutReport {
     pub fn code(&self) -> Option<Code> {
         match self {
             Self::Waiting(_) => None,
-            Self::Held(_) => Some(codes::install::DEADLINE_EXCEEDED),
-            Self::Returning(_) | Self::Returned(_) => Some(codes::install::ROLLED_BACK),
+            Self::Failed(_) => Some(codes::install::DEADLINE_EXCEEDED),
+            Self::RollingBack(_) | Self::RolledBack(_) => Some(codes::install::ROLLED_BACK),
         }
     }
 }
@@ -138,7 +138,7 @@ mod tests {
     fn reports_name_deadline_cause_and_consequence() {
         let cause = || "Deployment.apps/a/web: 0 of 1".to_owned();
         let failed = "bundle web-2 was not healthy within spec.rollout.deadline 1m30s: Deployment.apps/a/web: 0 of 1";
-        let held = |obstacle: Option<&str>| RolloutState::Held {
+        let held = |obstacle: Option<&str>| RolloutState::Failed {
             cause: cause(),
             obstacle: obstacle.map(str::to_owned),
         };
@@ -153,12 +153,12 @@ mod tests {
                 )),
             ),
             (
-                RolloutState::Returning { cause: cause() },
+                RolloutState::RollingBack { cause: cause() },
                 "web-1",
                 Some(format!("{failed}; installing bundle web-1 again")),
             ),
             (
-                RolloutState::Returned { cause: cause() },
+                RolloutState::RolledBack { cause: cause() },
                 "web-2",
                 Some(format!(
                     "{failed}; bundle web-2 with its former configuration is installed again, and the new content is not retried until the spec changes"

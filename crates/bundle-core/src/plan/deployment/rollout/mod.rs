@@ -69,14 +69,14 @@ pub enum RolloutStep {
     RecordHealthy,
     /// Report the failed content and keep it. Contains the obstacle to a return; `None` if
     /// `spec.rollout.onFailure` is `Hold`.
-    Hold(Option<ReturnObstacle>),
+    ReportFailure(Option<RollbackObstacle>),
     /// Install the former content.
-    Return,
+    RollBack,
 }
 
 /// Reason why the former content is not installed again.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ReturnObstacle {
+pub enum RollbackObstacle {
     /// No other content was healthy before.
     NoFormerContent,
     /// The content and the configuration are those that were healthy before.
@@ -99,10 +99,10 @@ pub enum ReturnObstacle {
 /// did not respond, or if the result can change soon.
 pub fn is_refusal(code: Code, retry: RetryPolicy) -> bool {
     code == codes::install::REQUIREMENT_MISSING
-        || (code.outcome != Outcome::CannotTell && retry != RetryPolicy::Soon)
+        || (code.outcome != Outcome::Unknown && retry != RetryPolicy::Soon)
 }
 
-impl fmt::Display for ReturnObstacle {
+impl fmt::Display for RollbackObstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoFormerContent => write!(f, "no former content was healthy"),

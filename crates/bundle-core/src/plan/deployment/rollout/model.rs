@@ -24,7 +24,7 @@ struct State {
     /// Content whose objects are applied completely.
     in_place: Option<u8>,
     /// Content of which only some objects are applied.
-    partly: Option<u8>,
+    partly_applied: Option<u8>,
     /// True for content whose objects become healthy.
     heals: [bool; 2],
     is_allowed: bool,
@@ -90,9 +90,9 @@ impl State {
         let target = former.as_ref().map_or(self.wanted, number);
         let content = content(target);
         if self.in_place != Some(target) && !self.is_paused {
-            if former.is_some() && !self.is_allowed && self.partly.is_none() {
+            if former.is_some() && !self.is_allowed && self.partly_applied.is_none() {
                 self.record
-                    .refuse(&ReturnObstacle::Refused("refused".to_owned()));
+                    .refuse(&RollbackObstacle::Refused("refused".to_owned()));
                 return;
             }
             if !self.is_allowed {
@@ -118,12 +118,12 @@ impl State {
     fn apply_some(&mut self, target: u8) {
         self.retries += u8::from(self.returns > 0 && target == self.wanted);
         self.in_place = None;
-        self.partly = Some(target);
+        self.partly_applied = Some(target);
     }
 
     fn apply_all(&mut self, target: u8) {
         self.in_place = Some(target);
-        self.partly = None;
+        self.partly_applied = None;
     }
 
     fn decide(&mut self) {
@@ -145,7 +145,7 @@ impl State {
             now: self.now,
         };
         let step = observed.step();
-        self.returns += u8::from(step == RolloutStep::Return);
+        self.returns += u8::from(step == RolloutStep::RollBack);
         assert!(!self.is_paused || step == RolloutStep::Keep, "{self:?}");
         let number = self.wanted;
         self.record
@@ -206,7 +206,7 @@ fn every_order_of_events_returns_at_most_once_and_converges() {
         wanted: 0,
         is_paused: false,
         in_place: None,
-        partly: None,
+        partly_applied: None,
         heals: [true, false],
         is_allowed: true,
         now: 0,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{ContentState, ObservedRollout, ReturnObstacle, RolloutStep};
+use super::{ContentState, ObservedRollout, RollbackObstacle, RolloutStep};
 use crate::configuration::json_bytes;
 use crate::plan::conditions::bounded;
 use crate::plan::revisions::config_digest;
@@ -151,7 +151,8 @@ pub enum RolloutState {
     /// All objects were healthy.
     Healthy,
     /// The deadline has passed. The content stays installed.
-    Held {
+    #[serde(alias = "held")]
+    Failed {
         /// Unhealthy objects at the deadline.
         cause: String,
         /// Reason why the former content was not installed again; `None` if the spec does not
@@ -160,12 +161,14 @@ pub enum RolloutState {
         obstacle: Option<String>,
     },
     /// The deadline has passed. The former content is being installed again.
-    Returning {
+    #[serde(alias = "returning")]
+    RollingBack {
         /// Unhealthy objects at the deadline.
         cause: String,
     },
     /// The former content is installed again.
-    Returned {
+    #[serde(alias = "returned")]
+    RolledBack {
         /// Unhealthy objects at the deadline.
         cause: String,
     },
@@ -195,7 +198,9 @@ impl RolloutRecord {
     pub fn replacement(&self, generation: i64) -> Option<&HealthyContent> {
         let attempt = self.of_generation(generation)?;
         match attempt.state {
-            RolloutState::Returning { .. } | RolloutState::Returned { .. } => self.healthy.as_ref(),
+            RolloutState::RollingBack { .. } | RolloutState::RolledBack { .. } => {
+                self.healthy.as_ref()
+            }
             _ => None,
         }
     }
@@ -229,9 +234,9 @@ impl RolloutRecord {
             return;
         };
         match &attempt.state {
-            RolloutState::Returning { cause } if is_former => {
+            RolloutState::RollingBack { cause } if is_former => {
                 let cause = cause.clone();
-                attempt.state = RolloutState::Returned { cause };
+                attempt.state = RolloutState::RolledBack { cause };
             }
             RolloutState::Applying => {
                 attempt.state = RolloutState::Waiting;
@@ -273,11 +278,11 @@ impl RolloutRecord {
                 self.healthy = Some(content);
                 RolloutState::Healthy
             }
-            RolloutStep::Hold(obstacle) => RolloutState::Held {
+            RolloutStep::ReportFailure(obstacle) => RolloutState::Failed {
                 cause,
                 obstacle: obstacle.as_ref().map(ToString::to_string),
             },
-            RolloutStep::Return => RolloutState::Returning { cause },
+            RolloutStep::RollBack => RolloutState::RollingBack { cause },
         };
         if let Some(attempt) = &mut self.attempt {
             attempt.state = state;
@@ -285,11 +290,11 @@ impl RolloutRecord {
     }
 
     /// Records that the checks reject the former content: the content of the spec stays installed.
-    pub fn refuse(&mut self, obstacle: &ReturnObstacle) {
+    pub fn refuse(&mut self, obstacle: &RollbackObstacle) {
         if let Some(attempt) = &mut self.attempt
-            && let RolloutState::Returning { cause } = &attempt.state
+            && let RolloutState::RollingBack { cause } = &attempt.state
         {
-            attempt.state = RolloutState::Held {
+            attempt.state = RolloutState::Failed {
                 cause: cause.clone(),
                 obstacle: Some(bounded(&obstacle.to_string(), MAX_CAUSE)),
             };
@@ -316,16 +321,16 @@ impl ObservedRollout<'_> {
             };
         };
         match attempt.state {
-            RolloutState::Applying | RolloutState::Waiting | RolloutState::Held { .. }
+            RolloutState::Applying | RolloutState::Waiting | RolloutState::Failed { .. }
                 if is_healthy =>
             {
                 RolloutStep::RecordHealthy
             }
             RolloutState::Applying | RolloutState::Waiting => self.after_deadline(attempt.since),
             RolloutState::Healthy
-            | RolloutState::Held { .. }
-            | RolloutState::Returning { .. }
-            | RolloutState::Returned { .. } => RolloutStep::Keep,
+            | RolloutState::Failed { .. }
+            | RolloutState::RollingBack { .. }
+            | RolloutState::RolledBack { .. } => RolloutStep::Keep,
         }
     }
 
@@ -340,27 +345,27 @@ impl ObservedRollout<'_> {
         match self.state {
             // Unknown health is never a failure.
             ContentState::Unknown | ContentState::Healthy => RolloutStep::Keep,
-            ContentState::Unhealthy if !self.rolls_back => RolloutStep::Hold(None),
+            ContentState::Unhealthy if !self.rolls_back => RolloutStep::ReportFailure(None),
             // The error of the installation is reported, and the installation is retried.
             ContentState::Failed if !self.rolls_back => RolloutStep::Keep,
             ContentState::Unhealthy | ContentState::Failed => match self.obstacle() {
-                Some(obstacle) => RolloutStep::Hold(Some(obstacle)),
-                None => RolloutStep::Return,
+                Some(obstacle) => RolloutStep::ReportFailure(Some(obstacle)),
+                None => RolloutStep::RollBack,
             },
         }
     }
 
     /// Returns the reason why the former content cannot be installed again, before any check.
-    fn obstacle(&self) -> Option<ReturnObstacle> {
+    fn obstacle(&self) -> Option<RollbackObstacle> {
         let Some(former) = &self.record.healthy else {
-            return Some(ReturnObstacle::NoFormerContent);
+            return Some(RollbackObstacle::NoFormerContent);
         };
         if former.content == *self.content {
-            return Some(ReturnObstacle::SameContent);
+            return Some(RollbackObstacle::SameContent);
         }
         match &former.request {
-            None => Some(ReturnObstacle::NotRecorded),
-            Some(request) if request.class != self.class => Some(ReturnObstacle::OtherClass {
+            None => Some(RollbackObstacle::NotRecorded),
+            Some(request) if request.class != self.class => Some(RollbackObstacle::OtherClass {
                 former: request.class.clone(),
             }),
             Some(_) => None,

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::RolloutStep::{Hold, Keep, RecordHealthy, Restart, Return, Wait};
+use super::RolloutStep::{Keep, RecordHealthy, ReportFailure, Restart, RollBack, Wait};
 use super::*;
 
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -39,7 +39,7 @@ fn record(
 }
 
 fn held(obstacle: Option<&str>) -> RolloutState {
-    RolloutState::Held {
+    RolloutState::Failed {
         cause: "x".to_owned(),
         obstacle: obstacle.map(str::to_owned),
     }
@@ -92,7 +92,7 @@ fn row(state: RolloutState, found: ContentState) -> Row {
 #[test]
 fn truth_table_of_the_next_step() {
     use ContentState::{Failed, Healthy, Unhealthy, Unknown};
-    use RolloutState::{Applying, Returned, Returning, Waiting};
+    use RolloutState::{Applying, RolledBack, RollingBack, Waiting};
     let plain = Value::Null;
     let late = |state| row(Waiting, state);
     let with = |record: RolloutRecord| Row {
@@ -143,12 +143,12 @@ fn truth_table_of_the_next_step() {
                 rolls_back: false,
                 ..late(Unhealthy)
             },
-            Hold(None),
+            ReportFailure(None),
         ),
         (
             "unhealthy at the deadline, RollBack",
             late(Unhealthy),
-            Return,
+            RollBack,
         ),
         ("healthy at the deadline", late(Healthy), RecordHealthy),
         (
@@ -194,12 +194,12 @@ fn truth_table_of_the_next_step() {
                 now: i64::MAX,
                 ..late(Unhealthy)
             },
-            Return,
+            RollBack,
         ),
         (
             "no former content",
             with(record(None, &new, Waiting)),
-            Hold(Some(ReturnObstacle::NoFormerContent)),
+            ReportFailure(Some(RollbackObstacle::NoFormerContent)),
         ),
         (
             "no former content, Hold",
@@ -207,12 +207,12 @@ fn truth_table_of_the_next_step() {
                 rolls_back: false,
                 ..with(record(None, &new, Waiting))
             },
-            Hold(None),
+            ReportFailure(None),
         ),
         (
             "same content as before, other settings",
             with(record(Some(healthy("web-2", &plain)), &new, Waiting)),
-            Hold(Some(ReturnObstacle::SameContent)),
+            ReportFailure(Some(RollbackObstacle::SameContent)),
         ),
         (
             "same Bundle with another former configuration",
@@ -220,31 +220,31 @@ fn truth_table_of_the_next_step() {
                 content: new_config.clone(),
                 ..with(record(Some(healthy("web-1", &plain)), &new_config, Waiting))
             },
-            Return,
+            RollBack,
         ),
         (
             "former content with another configuration",
             with(record(Some(healthy("web-1", &configured)), &new, Waiting)),
-            Return,
+            RollBack,
         ),
         (
             "former configuration too large",
             with(record(Some(healthy("web-1", &large)), &new, Waiting)),
-            Hold(Some(ReturnObstacle::NotRecorded)),
+            ReportFailure(Some(RollbackObstacle::NotRecorded)),
         ),
         (
             "former content of another class",
             with(record(Some(other_class), &new, Waiting)),
-            Hold(Some(ReturnObstacle::OtherClass {
+            ReportFailure(Some(RollbackObstacle::OtherClass {
                 former: "helm".to_owned(),
             })),
         ),
         ("crash before the first apply", row(Applying, Unknown), Keep),
-        ("a phase is not healthy", row(Applying, Unhealthy), Return),
+        ("a phase is not healthy", row(Applying, Unhealthy), RollBack),
         (
             "crash during the apply, attempt failed",
             row(Applying, Failed),
-            Return,
+            RollBack,
         ),
         (
             "attempt failed before the deadline",
@@ -281,12 +281,12 @@ fn truth_table_of_the_next_step() {
         ("held, reapplied and failed", row(held(None), Failed), Keep),
         (
             "crash after the decision to return",
-            row(Returning { cause: cause() }, Unhealthy),
+            row(RollingBack { cause: cause() }, Unhealthy),
             Keep,
         ),
         (
             "returned, former content unhealthy too",
-            row(Returned { cause: cause() }, Unhealthy),
+            row(RolledBack { cause: cause() }, Unhealthy),
             Keep,
         ),
         (
@@ -383,7 +383,7 @@ fn deadline_counts_from_the_end_of_the_installation_and_survives_repeated_applie
 fn returned_content_replaces_the_content_of_one_generation_only() {
     let mut record = upgraded();
     assert_eq!(record.replacement(2), None);
-    take(&mut record, &Return, 2, 200, "web-2");
+    take(&mut record, &RollBack, 2, 200, "web-2");
     let former = healthy("web-1", &Value::Null);
     assert_eq!(record.replacement(2), Some(&former));
     // The content of the spec is maintained while the return waits for a registry.
@@ -391,9 +391,9 @@ fn returned_content_replaces_the_content_of_one_generation_only() {
     record.complete(2, &content("web-2", &Value::Null), 211);
     let state = |record: &RolloutRecord| record.of_generation(2).unwrap().state.clone();
     let cause = || "cause".to_owned();
-    assert_eq!(state(&record), RolloutState::Returning { cause: cause() });
+    assert_eq!(state(&record), RolloutState::RollingBack { cause: cause() });
     record.complete(2, &former.content, 220);
-    assert_eq!(state(&record), RolloutState::Returned { cause: cause() });
+    assert_eq!(state(&record), RolloutState::RolledBack { cause: cause() });
     // Further applies of the former content change nothing.
     record.begin(2, &former.content, 300);
     record.complete(2, &former.content, 310);
@@ -409,13 +409,13 @@ fn returned_content_replaces_the_content_of_one_generation_only() {
 #[test]
 fn refused_return_holds_the_new_content_with_the_reason() {
     let mut record = upgraded();
-    let refused = ReturnObstacle::Refused("no right".to_owned());
+    let refused = RollbackObstacle::Refused("no right".to_owned());
     record.refuse(&refused);
     assert_eq!(record, upgraded(), "without a return nothing is refused");
-    take(&mut record, &Return, 2, 200, "web-2");
+    take(&mut record, &RollBack, 2, 200, "web-2");
     record.refuse(&refused);
     assert_eq!(record.replacement(2), None);
-    let expected = RolloutState::Held {
+    let expected = RolloutState::Failed {
         cause: "cause".to_owned(),
         obstacle: Some("no right".to_owned()),
     };
@@ -447,7 +447,7 @@ fn request_replaces_template_and_configuration_and_keeps_other_settings() {
 #[test]
 fn records_of_two_deployments_of_the_same_content_are_independent() {
     let (mut one, two) = (upgraded(), upgraded());
-    take(&mut one, &Return, 2, 200, "web-2");
+    take(&mut one, &RollBack, 2, 200, "web-2");
     assert!(one.replacement(2).is_some());
     assert_eq!(two.replacement(2), None);
 }
@@ -456,8 +456,8 @@ fn records_of_two_deployments_of_the_same_content_are_independent() {
 fn record_keeps_its_value_when_it_is_stored() {
     let mut record = upgraded();
     for step in [
-        Return,
-        Hold(Some(ReturnObstacle::SameContent)),
+        RollBack,
+        ReportFailure(Some(RollbackObstacle::SameContent)),
         RecordHealthy,
     ] {
         take(&mut record, &step, 2, 200, "web-2");

@@ -117,7 +117,8 @@ impl DeploymentFacts {
     fn set_installed(&self, changes: &mut Changes<'_>) {
         let kind = condition::INSTALLED;
         let is_something_installed = self.active_bundle.is_some();
-        if let (None, Some(report @ RolloutReport::Returned(_))) = (&self.failure, &self.rollout) {
+        if let (None, Some(report @ RolloutReport::RolledBack(_))) = (&self.failure, &self.rollout)
+        {
             changes.set(
                 kind,
                 ConditionStatus::False,
@@ -193,7 +194,7 @@ impl DeploymentFacts {
             missing: &objects.missing,
             contested: &objects.contested,
             unhealthy: &objects.unhealthy,
-            blind: objects.blind.as_deref(),
+            undetected_drift_reason: objects.blind.as_deref(),
         };
         let failure = self.failure.as_ref();
         let installation = Installation {

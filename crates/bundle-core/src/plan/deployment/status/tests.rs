@@ -387,7 +387,7 @@ fn first_installation_that_waits_between_phases_is_not_installed() {
             waiting.to_owned(),
         ),
         (
-            RolloutReport::Held(held.to_owned()),
+            RolloutReport::Failed(held.to_owned()),
             held,
             reason::PROGRESS_DEADLINE_EXCEEDED,
             format!("{held} [BUNDLE-INSTALL-120]"),
@@ -414,7 +414,7 @@ fn first_installation_that_waits_between_phases_is_not_installed() {
 #[test]
 fn returned_content_counts_as_not_installed_and_the_code_is_in_ready() {
     let facts = DeploymentFacts {
-        rollout: Some(RolloutReport::Returned("returned".to_owned())),
+        rollout: Some(RolloutReport::RolledBack("returned".to_owned())),
         ..facts("uoicdA")
     };
     let found = facts.conditions(&[], GENERATION);

@@ -6,7 +6,9 @@ impl InstallStep {
     /// Returns the effect of the step in one clause.
     pub fn effect(self) -> &'static str {
         match self {
-            Self::ReportHeldError => "report the error of the last attempt, which is retried later",
+            Self::ReportDelayedError => {
+                "report the error of the last attempt, which is retried later"
+            }
             Self::CheckPhase => "check the health of the objects of the applied phase",
             Self::CheckContent => {
                 "compare the content with the content that was installed from the same template"

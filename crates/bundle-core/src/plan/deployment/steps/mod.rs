@@ -23,7 +23,7 @@ pub enum AppliedContent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum InstallStep {
     /// Report the error of the last attempt. Its retry is not due yet.
-    ReportHeldError,
+    ReportDelayedError,
     /// Check the health of the objects of the phase that the last attempt applied last.
     CheckPhase,
     /// Compare the content with the content that was installed from the same template.
@@ -199,7 +199,7 @@ impl ObservedDeployment {
             return Vec::new();
         }
         if self.is_held {
-            return vec![InstallStep::ReportHeldError];
+            return vec![InstallStep::ReportDelayedError];
         }
         if self.waits_for_phase {
             match self.is_phase_ready {

@@ -68,7 +68,7 @@ fn installation_continues_after_the_phase_is_healthy() {
     assert_eq!(all, observed("uf").installation());
     assert!(all.contains(&Authorize) && all.contains(&Apply));
     assert_eq!(waiting("upf", None).installation(), []);
-    assert_eq!(waiting("uhf", None).installation(), [ReportHeldError]);
+    assert_eq!(waiting("uhf", None).installation(), [ReportDelayedError]);
 }
 
 #[test]
@@ -146,12 +146,12 @@ fn installation_steps_depend_on_observed_facts() {
         ("uobf", reverted.clone()),
         ("uobdf", reverted),
         // An attempt that failed is not repeated yet.
-        ("uh", vec![ReportHeldError]),
-        ("uch", vec![ReportHeldError]),
-        ("uoh", vec![ReportHeldError]),
-        ("uidah", vec![ReportHeldError]),
-        ("uwh", vec![ReportHeldError]),
-        ("uwidh", vec![ReportHeldError]),
+        ("uh", vec![ReportDelayedError]),
+        ("uch", vec![ReportDelayedError]),
+        ("uoh", vec![ReportDelayedError]),
+        ("uidah", vec![ReportDelayedError]),
+        ("uwh", vec![ReportDelayedError]),
+        ("uwidh", vec![ReportDelayedError]),
         // Settings have changed, or the former content is requested again. In both cases the
         // content is installed and decided.
         ("uoid", again.clone()),

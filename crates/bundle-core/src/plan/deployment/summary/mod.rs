@@ -9,15 +9,15 @@ use crate::plan::conditions::{ConditionStatus, some_of};
 use crate::plan::rollout::RolloutReport;
 
 /// Reason of conditions if drift may remain undetected.
-const BLIND: &str = reason::CREATE_DYNAMIC_WATCH_FAILED;
+const WATCH_FAILED_REASON: &str = reason::CREATE_DYNAMIC_WATCH_FAILED;
 const INSTALLED: &str = reason::INSTALLATION_SUCCEEDED;
 const INSTALLING: &str = "Installing";
 const PAUSED: &str = reason::PAUSED;
 /// Message of conditions while `spec.paused` is true.
 const NOTHING_CHANGED: &str = "spec.paused is true: nothing is changed";
-const NOT_IN_PLACE: &str = "the content is not installed yet";
+const NOT_INSTALLED_MESSAGE: &str = "the content is not installed yet";
 /// Largest number of objects in a message.
-const NAMED: usize = 20;
+const MAX_NAMED: usize = 20;
 
 /// Objects whose state is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub enum Coverage {
     /// Content is installed, but its objects were not observed since the process started.
     NotChecked,
     /// An installation was interrupted. Only the objects that were applied are observed.
-    Partly,
+    AppliedOnly,
     /// All objects of the content.
     All,
 }
@@ -61,7 +61,7 @@ pub struct ObservedObjects<'a> {
     /// Unhealthy objects, with the reason.
     pub unhealthy: &'a BTreeMap<String, String>,
     /// Reason why drift may remain undetected; `None` if every drift is detected.
-    pub blind: Option<&'a str>,
+    pub undetected_drift_reason: Option<&'a str>,
 }
 
 /// Value of a condition.
@@ -115,8 +115,8 @@ impl ObservedObjects<'_> {
         if !self.drifted.is_empty() {
             return ConditionValue::new(ConditionStatus::True, "OutOfLine", self.drift_message());
         }
-        if let Some(why) = self.blind {
-            return ConditionValue::new(ConditionStatus::Unknown, BLIND, why);
+        if let Some(why) = self.undetected_drift_reason {
+            return ConditionValue::new(ConditionStatus::Unknown, WATCH_FAILED_REASON, why);
         }
         match self.coverage {
             Coverage::All => ConditionValue::new(
@@ -129,7 +129,7 @@ impl ObservedObjects<'_> {
     }
 
     fn drift_message(&self) -> String {
-        let list = some_of(self.drifted, NAMED);
+        let list = some_of(self.drifted, MAX_NAMED);
         let mut message = match self.correction {
             Correction::Restored => format!("being restored: {list}"),
             Correction::Paused => format!("not restored, because spec.paused is true: {list}"),
@@ -141,7 +141,7 @@ impl ObservedObjects<'_> {
             }
         };
         if self.correction == Correction::Restored && !self.contested.is_empty() {
-            let contested = some_of(self.contested, NAMED);
+            let contested = some_of(self.contested, MAX_NAMED);
             message = format!(
                 "{message}; restored with a delay of up to 30 s, because another client changes them back: {contested}"
             );
@@ -157,7 +157,7 @@ impl ObservedObjects<'_> {
                 .iter()
                 .map(|(key, why)| format!("{key}: {why}"))
                 .collect();
-            let rest = list.len().saturating_sub(NAMED);
+            let rest = list.len().saturating_sub(MAX_NAMED);
             let mut message = list[..list.len() - rest].join("; ");
             if rest > 0 {
                 message = format!("{message}; and {rest} more");
@@ -192,14 +192,14 @@ impl ObservedObjects<'_> {
             } => {
                 let goes_on = matches!(
                     report,
-                    RolloutReport::Waiting(_) | RolloutReport::Returning(_)
+                    RolloutReport::Waiting(_) | RolloutReport::RollingBack(_)
                 );
                 (goes_on, report.reason(), report.message())
             }
             Installation {
                 is_installed: false,
                 ..
-            } => (true, INSTALLING, NOT_IN_PLACE),
+            } => (true, INSTALLING, NOT_INSTALLED_MESSAGE),
             _ => {
                 let ready = self.ready(installation);
                 return ConditionValue {
@@ -222,7 +222,7 @@ impl ObservedObjects<'_> {
         if let Some((found, message, _)) = installation.error.or(installation.bundle) {
             return ConditionValue::new(ConditionStatus::False, found, message);
         }
-        if let Some(report @ (RolloutReport::Returning(_) | RolloutReport::Returned(_))) =
+        if let Some(report @ (RolloutReport::RollingBack(_) | RolloutReport::RolledBack(_))) =
             installation.rollout
             && !installation.is_paused
         {
@@ -238,11 +238,11 @@ impl ObservedObjects<'_> {
             return if installation.is_paused {
                 ConditionValue::new(ConditionStatus::False, PAUSED, NOTHING_CHANGED)
             } else {
-                ConditionValue::new(ConditionStatus::False, INSTALLING, NOT_IN_PLACE)
+                ConditionValue::new(ConditionStatus::False, INSTALLING, NOT_INSTALLED_MESSAGE)
             };
         }
         if !self.missing.is_empty() {
-            let list = some_of(self.missing, NAMED);
+            let list = some_of(self.missing, MAX_NAMED);
             return ConditionValue::new(
                 ConditionStatus::False,
                 "ObjectsMissing",
@@ -263,7 +263,7 @@ impl ObservedObjects<'_> {
         let healthy = self.healthy();
         if healthy.state == ConditionStatus::False {
             return match installation.rollout {
-                Some(report @ RolloutReport::Held(_)) if !installation.is_paused => {
+                Some(report @ RolloutReport::Failed(_)) if !installation.is_paused => {
                     Installation::rollout_value(report, ConditionStatus::False)
                 }
                 _ => healthy,
@@ -293,7 +293,7 @@ impl Coverage {
                 "NotChecked",
                 "the installed objects were not read since bundle-webhook started",
             ),
-            Self::Partly | Self::All => (
+            Self::AppliedOnly | Self::All => (
                 INSTALLING,
                 "the installation is not complete: only objects that were applied are read",
             ),

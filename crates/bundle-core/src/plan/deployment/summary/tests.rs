@@ -47,7 +47,7 @@ type Row = (
 fn conditions_depend_on_observed_objects() {
     use ConditionStatus::{False, True, Unknown};
     use Correction::{Paused, Reported, Restored, RightsWithdrawn};
-    use Coverage::{All, NotChecked, Nothing, Partly};
+    use Coverage::{All, AppliedOnly, NotChecked, Nothing};
     let fine = (0, 0, 0, false);
     let drifted = (1, 0, 0, false);
     let missing = (1, 1, 0, false);
@@ -67,11 +67,11 @@ fn conditions_depend_on_observed_objects() {
         (COMPLETE, All, Reported, drifted, [True, True, False, True], "InstallationSucceeded"),
         (COMPLETE, All, Reported, missing, [True, True, False, False], "ObjectsMissing"),
         (COMPLETE, All, Reported, (1, 0, 1, false), [True, False, False, False], "Unhealthy"),
-        (COMPLETE, Partly, Restored, fine, [Unknown, Unknown, False, Unknown], "Installing"),
+        (COMPLETE, AppliedOnly, Restored, fine, [Unknown, Unknown, False, Unknown], "Installing"),
         (COMPLETE, NotChecked, Restored, fine, [Unknown, Unknown, False, Unknown], "NotChecked"),
         (COMPLETE, Nothing, Restored, fine, [Unknown, Unknown, False, Unknown], "NotInstalled"),
-        (FAILED, Partly, Restored, fine, [Unknown, Unknown, True, False], "UpgradeFailed"),
-        (FAILED, Partly, Restored, missing, [True, Unknown, True, False], "UpgradeFailed"),
+        (FAILED, AppliedOnly, Restored, fine, [Unknown, Unknown, True, False], "UpgradeFailed"),
+        (FAILED, AppliedOnly, Restored, missing, [True, Unknown, True, False], "UpgradeFailed"),
         (FAILED, All, Restored, fine, [False, True, True, False], "UpgradeFailed"),
         (FAILED, NotChecked, Restored, fine, [Unknown, Unknown, True, False], "UpgradeFailed"),
         (NO_BUNDLE, All, Restored, fine, [False, True, False, False], "UnpackFailed"),
@@ -94,7 +94,7 @@ fn conditions_depend_on_observed_objects() {
             missing: &object[..missing],
             contested: &[],
             unhealthy: &unhealthy,
-            blind: blind.then_some("cannot watch configmaps"),
+            undetected_drift_reason: blind.then_some("cannot watch configmaps"),
         };
         let ready = observed.ready(&installation);
         let found = [
@@ -114,7 +114,7 @@ fn conditions_depend_on_observed_objects() {
 #[test]
 fn ready_is_never_true_while_an_object_is_missing() {
     let missing = keys(&["ConfigMap/n/x"]);
-    for coverage in [Coverage::Partly, Coverage::All] {
+    for coverage in [Coverage::AppliedOnly, Coverage::All] {
         for correction in [
             Correction::Restored,
             Correction::Paused,
@@ -128,7 +128,7 @@ fn ready_is_never_true_while_an_object_is_missing() {
                 missing: &missing,
                 contested: &[],
                 unhealthy: &BTreeMap::new(),
-                blind: None,
+                undetected_drift_reason: None,
             };
             for installation in [COMPLETE, PAUSED_COMPLETE] {
                 let ready = observed.ready(&installation);
@@ -149,7 +149,7 @@ fn message_has_objects_that_another_actor_changes_back() {
         missing: &[],
         contested: &drifted[1..],
         unhealthy: &BTreeMap::new(),
-        blind: None,
+        undetected_drift_reason: None,
     };
     assert_eq!(
         observed.drifted().message,
@@ -172,7 +172,7 @@ fn of_rollout(
         missing: &missing,
         contested: &[],
         unhealthy: &unhealthy,
-        blind: None,
+        undetected_drift_reason: None,
     };
     let installation = Installation {
         rollout: Some(report),
@@ -189,9 +189,12 @@ fn of_rollout(
 fn rollout_decides_progressing_and_explains_unhealthy_content() {
     use ConditionStatus::{False, True};
     let text = || "message".to_owned();
-    let (waiting, held) = (RolloutReport::Waiting(text()), RolloutReport::Held(text()));
-    let returning = RolloutReport::Returning(text());
-    let returned = RolloutReport::Returned(text());
+    let (waiting, held) = (
+        RolloutReport::Waiting(text()),
+        RolloutReport::Failed(text()),
+    );
+    let returning = RolloutReport::RollingBack(text());
+    let returned = RolloutReport::RolledBack(text());
     let exceeded = "ProgressDeadlineExceeded";
     for (report, installation, is_missing, progressing, ready) in [
         (

@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    KeepReason, Obstacle, REFUSED, REMOVING, RemovalFailure, message, next_step, objects_left,
-    waits_for,
+    NoDeletionReason, Obstacle, REFUSED, REMOVING, RemovalFailure, message, next_step,
+    objects_left, waits_for,
 };
 use crate::diagnostic::codes;
 use crate::object::ObjectId;
@@ -43,7 +43,7 @@ impl RemovalProgress {
     /// attempt. The objects of `kept` remain, each for a reason.
     pub fn new(
         objects: impl IntoIterator<Item = (ObjectId, Vec<String>)>,
-        kept: impl IntoIterator<Item = (ObjectId, KeepReason)>,
+        kept: impl IntoIterator<Item = (ObjectId, NoDeletionReason)>,
     ) -> Self {
         let mut progress = Self::default();
         for (id, held_by) in objects {
@@ -56,11 +56,11 @@ impl RemovalProgress {
         for (id, reason) in kept {
             let known = progress.obstacles.entry(id);
             let reason = match reason {
-                KeepReason::Reserved => {
+                NoDeletionReason::Reserved => {
                     known.or_insert(Obstacle::Reserved);
                     continue;
                 }
-                KeepReason::Other(reason) => reason,
+                NoDeletionReason::Other(reason) => reason,
             };
             let obstacle = known.or_insert_with(|| Obstacle::NotAllowed(String::new()));
             if let Obstacle::NotAllowed(why) = obstacle {
@@ -85,7 +85,7 @@ impl RemovalProgress {
         let held: Vec<ObjectId> = self
             .left
             .iter()
-            .filter(|id| self.is_held(id))
+            .filter(|id| self.is_blocked_by_finalizer(id))
             .cloned()
             .collect();
         if held.is_empty() {
@@ -126,14 +126,14 @@ impl RemovalProgress {
             .collect()
     }
 
-    fn is_held(&self, id: &ObjectId) -> bool {
+    fn is_blocked_by_finalizer(&self, id: &ObjectId) -> bool {
         matches!(self.obstacles.get(id), Some(Obstacle::Finalizers(_)))
     }
 
     /// Returns true if the object is being deleted: a finalizer blocks it, or it is in
     /// `in_deletion`.
     fn is_in_deletion(&self, id: &ObjectId, in_deletion: &[ObjectId]) -> bool {
-        self.is_held(id) || in_deletion.contains(id)
+        self.is_blocked_by_finalizer(id) || in_deletion.contains(id)
     }
 
     /// Fails if a removal is not complete: objects are being deleted (`in_deletion`) or remain.
@@ -182,7 +182,7 @@ impl RemovalProgress {
         } else {
             codes::install::REMOVAL_NOT_ALLOWED
         };
-        let retry = if self.left.iter().any(|id| self.is_held(id)) {
+        let retry = if self.left.iter().any(|id| self.is_blocked_by_finalizer(id)) {
             RetryPolicy::Soon
         } else {
             RetryPolicy::Slowly
@@ -201,7 +201,7 @@ impl RemovalProgress {
         let stays = self.left.iter().filter_map(|id| {
             let why = match self.obstacles.get(id) {
                 Some(Obstacle::NotAllowed(why)) => why.clone(),
-                Some(Obstacle::Reserved) => KeepReason::Reserved.to_string(),
+                Some(Obstacle::Reserved) => NoDeletionReason::Reserved.to_string(),
                 Some(Obstacle::Finalizers(names)) => {
                     let names = some_of(names, FINALIZERS);
                     format!("it is being deleted, and waits for finalizers of other controllers: {names}")

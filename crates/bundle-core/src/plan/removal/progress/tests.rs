@@ -35,8 +35,8 @@ fn free(id: &ObjectId) -> (ObjectId, Vec<String>) {
     (id.clone(), Vec::new())
 }
 
-fn kept(id: &ObjectId, why: &str) -> (ObjectId, KeepReason) {
-    (id.clone(), KeepReason::Other(why.to_owned()))
+fn kept(id: &ObjectId, why: &str) -> (ObjectId, NoDeletionReason) {
+    (id.clone(), NoDeletionReason::Other(why.to_owned()))
 }
 
 fn rule(account: ActingAccount, authorization: &str) -> ConsentRule {
@@ -82,7 +82,7 @@ fn reasons_are_joined_and_finalizers_override_them() {
         progress.obstacles[&first],
         Obstacle::NotAllowed("ana may not, bob may not".to_owned())
     );
-    assert!(progress.is_held(&second));
+    assert!(progress.is_blocked_by_finalizer(&second));
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn result_of_a_removal_depends_on_remaining_objects() {
 #[test]
 fn namespace_of_the_webhook_is_kept_and_named_by_removals_and_prunes() {
     let all = [free(&namespace()), free(&config("a"))];
-    let mut progress = RemovalProgress::new(all, [(namespace(), KeepReason::Reserved)]);
+    let mut progress = RemovalProgress::new(all, [(namespace(), NoDeletionReason::Reserved)]);
     assert_eq!(progress.next(), NextRemoval::Delete(vec![config("a")]));
     progress.observe(&[config("a")].into(), BTreeMap::new());
     assert_eq!(progress.next(), NextRemoval::End);
@@ -162,7 +162,7 @@ fn namespace_of_the_webhook_is_kept_and_named_by_removals_and_prunes() {
     let both = RemovalProgress::new(
         [free(&namespace()), free(&config("a"))],
         [
-            (namespace(), KeepReason::Reserved),
+            (namespace(), NoDeletionReason::Reserved),
             kept(&config("a"), "ana may not delete it"),
         ],
     );

@@ -7,8 +7,8 @@ fn approval_needs_permission_and_is_valid_for_one_object() {
     let new = json!({"spec": {"bundleDeployment": {"name": "web", "uid": "u1"}, "digest": DIGEST}});
     let subject = create(Kind::BundleApproval, &new);
     assert_eq!(needs(&subject).deployment.as_deref(), Some("web"));
-    let ask = |deployment: DeploymentFact, may: Answer| {
-        let facts = Facts {
+    let ask = |deployment: DeploymentFact, may: AccessReviewResult| {
+        let facts = ReviewFacts {
             deployment: Some(deployment),
             may_approve: Some(may),
             ..fine()
@@ -22,24 +22,24 @@ fn approval_needs_permission_and_is_valid_for_one_object() {
         generation: 3,
         has_default_terms: true,
     };
-    let admitted = ask(there("u1"), Answer::Yes);
+    let admitted = ask(there("u1"), AccessReviewResult::Allowed);
     assert!(
-        matches!(&admitted, Verdict::Admit { stamp: Stamping::Approve(terms), .. } if *terms == Digest::of(b"terms"))
+        matches!(&admitted, Verdict::Admit { stamp: StampChange::Approve(terms), .. } if *terms == Digest::of(b"terms"))
     );
     assert!(
-        message(&ask(there("u1"), Answer::No))
+        message(&ask(there("u1"), AccessReviewResult::Denied))
             .contains("verb approve on provisionerclasses/plain is required")
     );
-    assert!(message(&ask(there("u2"), Answer::Yes)).contains("has uid u2, not u1"));
+    assert!(message(&ask(there("u2"), AccessReviewResult::Allowed)).contains("has uid u2, not u1"));
     assert!(
-        message(&ask(DeploymentFact::Missing, Answer::Yes))
+        message(&ask(DeploymentFact::Missing, AccessReviewResult::Allowed))
             .contains("BundleDeployment web does not exist")
     );
     let mut changed = new.clone();
     changed["spec"]["reason"] = "another".into();
     let verdict = judge(
         &update(Kind::BundleApproval, &new, &changed, StampState::Stamped),
-        &Facts::default(),
+        &ReviewFacts::default(),
     );
     assert_eq!(message(&verdict), "bundleapproval.spec is immutable");
 }
@@ -52,7 +52,7 @@ fn approval_names_the_generation_of_a_deployment_with_settings() {
         if let Some(read) = read {
             new["spec"]["bundleDeployment"]["generation"] = read.into();
         }
-        let facts = Facts {
+        let facts = ReviewFacts {
             deployment: Some(DeploymentFact::Found {
                 uid: "u1".into(),
                 class: "plain".into(),
@@ -60,7 +60,7 @@ fn approval_names_the_generation_of_a_deployment_with_settings() {
                 generation: 3,
                 has_default_terms,
             }),
-            may_approve: Some(Answer::Yes),
+            may_approve: Some(AccessReviewResult::Allowed),
             ..fine()
         };
         judge(&create(Kind::BundleApproval, &new), &facts)

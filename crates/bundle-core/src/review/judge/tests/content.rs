@@ -35,7 +35,7 @@ fn rejects_content_whose_format_the_class_does_not_support() {
         let mut facts = fine();
         let annotations = BTreeMap::from([(package::keys::FORMAT.to_owned(), format.to_owned())]);
         if let ContentFact::Found { package, .. } = &mut facts.content {
-            *package = package::Facts::from_annotations(&annotations).map(Box::new);
+            *package = package::PackageDescription::from_annotations(&annotations).map(Box::new);
         }
         facts
     };
@@ -76,7 +76,7 @@ fn rejects_unreachable_content_only_if_a_signature_is_required() {
         .classes
         .extend([class("plain", &json!({"signatures": "Required"}))]);
     let verdict = judge(&subject, &facts);
-    assert!(matches!(verdict, Verdict::CannotTell(_)), "{verdict:?}");
+    assert!(matches!(verdict, Verdict::Unknown(_)), "{verdict:?}");
     assert!(message(&verdict).contains("the class requires a signature"));
 
     facts.content = ContentFact::Unavailable(Finding::error(
@@ -89,7 +89,7 @@ fn rejects_unreachable_content_only_if_a_signature_is_required() {
 /// Key material that returns this key for every text.
 struct OneKey(KeyId);
 
-impl crate::policy::Material for OneKey {
+impl crate::policy::KeyParser for OneKey {
     fn key(&mut self, _: &str) -> Result<KeyId, Finding> {
         Ok(self.0.clone())
     }
@@ -109,7 +109,7 @@ fn signatures_are_decided_by_policy_and_class() {
     let new = deployment(&json!({}));
     let subject = create(Kind::BundleDeployment, &new);
     let mut facts = fine();
-    facts.policies = vec![policy.ready(&mut OneKey(key.clone()))];
+    facts.policies = vec![policy.with_keys(&mut OneKey(key.clone()))];
     assert_eq!(codes_of(&judge(&subject, &facts)), ["BUNDLE-TRUST-001"]);
 
     let with = |signatures| {
@@ -125,7 +125,7 @@ fn signatures_are_decided_by_policy_and_class() {
             signatures,
         }
     };
-    let accepted = crate::policy::Accepted {
+    let accepted = crate::policy::ValidSignature {
         signer: crate::policy::Signer::Key(key),
         meaning: crate::policy::Meaning::Signed,
         annotations: BTreeMap::new(),
@@ -133,7 +133,7 @@ fn signatures_are_decided_by_policy_and_class() {
         form: "test",
         checked: Vec::new(),
     };
-    facts.content = with(Ok(vec![SignatureFound(Ok(accepted))]));
+    facts.content = with(Ok(vec![SignatureResult(Ok(accepted))]));
     let verdict = judge(&subject, &facts);
     assert!(
         matches!(&verdict, Verdict::Admit { warnings, .. } if warnings.is_empty()),
@@ -144,7 +144,7 @@ fn signatures_are_decided_by_policy_and_class() {
         codes::registry::DENIED,
         "no",
     ))));
-    assert!(matches!(judge(&subject, &facts), Verdict::CannotTell(_)));
+    assert!(matches!(judge(&subject, &facts), Verdict::Unknown(_)));
 }
 
 #[test]
@@ -155,11 +155,11 @@ fn content_is_looked_up_again_only_if_it_may_differ() {
     let asked = needs(&subject);
     assert!(asked.image.is_none() && asked.classes.contains("plain"));
     let mut facts = fine();
-    facts.content = ContentFact::NotAsked;
+    facts.content = ContentFact::NotNeeded;
     assert!(matches!(
         judge(&subject, &facts),
         Verdict::Admit {
-            stamp: Stamping::Carry,
+            stamp: StampChange::UpdateChangedParts,
             ..
         }
     ));
@@ -179,7 +179,9 @@ fn rejects_mutable_config_maps() {
     facts.config_maps.insert("a".into(), ConfigMapFact::Missing);
     facts.config_maps.insert("b".into(), ConfigMapFact::Mutable);
     for name in ["a", "b"] {
-        facts.may_read.insert(name.into(), Answer::Yes);
+        facts
+            .may_read
+            .insert(name.into(), AccessReviewResult::Allowed);
     }
     let refusal = text::refusal(&judge(&subject, &facts)).unwrap();
     assert_eq!(

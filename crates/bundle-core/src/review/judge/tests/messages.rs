@@ -5,14 +5,14 @@ use super::*;
 use crate::diagnostic::rendered;
 use crate::review::{
     deletion::{Deletion, DeletionFacts, judge_deletion, too_early},
-    owners::owner_of_another,
+    owners::reject_owner_reference,
     size::{MeasuredObject, ObjectWeight, WeightLimits, judge_size},
 };
 
 const RECORDED: &str = include_str!("messages.txt");
 
 /// Returns the message of the first finding with `code` in the decision on the write.
-fn message_of(code: &str, subject: &Subject<'_>, facts: &Facts<'_>) -> String {
+fn message_of(code: &str, subject: &Subject<'_>, facts: &ReviewFacts<'_>) -> String {
     let verdict = judge(subject, facts);
     let findings = verdict.findings();
     let found = findings.iter().find(|finding| finding.code.id == code);
@@ -20,7 +20,7 @@ fn message_of(code: &str, subject: &Subject<'_>, facts: &Facts<'_>) -> String {
     rendered(std::slice::from_ref(found))
 }
 
-fn of_deployment(code: &str, more: &Value, facts: &Facts<'_>) -> String {
+fn of_deployment(code: &str, more: &Value, facts: &ReviewFacts<'_>) -> String {
     let new = deployment(more);
     message_of(code, &create(Kind::BundleDeployment, &new), facts)
 }
@@ -31,8 +31,8 @@ fn of_source(code: &str, source: Value) -> String {
     message_of(code, &create(Kind::Bundle, &new), &fine())
 }
 
-fn with_class(fact: ClassFact) -> Facts<'static> {
-    Facts {
+fn with_class(fact: ClassFact) -> ReviewFacts<'static> {
+    ReviewFacts {
         classes: BTreeMap::from([("plain".to_owned(), fact)]),
         ..fine()
     }
@@ -41,15 +41,15 @@ fn with_class(fact: ClassFact) -> Facts<'static> {
 fn approval(
     generation: Option<i64>,
     deployment: DeploymentFact,
-    may: Answer,
-) -> (Value, Facts<'static>) {
+    may: AccessReviewResult,
+) -> (Value, ReviewFacts<'static>) {
     let mut new = json!({"metadata": {"name": "web"}, "spec": {
         "bundleDeployment": {"name": "web", "uid": "u1"}, "digest": DIGEST,
     }});
     if let Some(generation) = generation {
         new["spec"]["bundleDeployment"]["generation"] = json!(generation);
     }
-    let facts = Facts {
+    let facts = ReviewFacts {
         deployment: Some(deployment),
         may_approve: Some(may),
         ..fine()
@@ -108,18 +108,18 @@ fn messages_of_admission_codes_are_recorded() {
     );
     let (_, foreign) = class("plain", &json!({"provisioner": "example.com/other"}));
     text += &of_deployment("BUNDLE-REVIEW-010", &json!({}), &with_class(foreign));
-    let denied = Facts {
-        may_use: BTreeMap::from([("plain".to_owned(), Answer::No)]),
+    let denied = ReviewFacts {
+        may_use: BTreeMap::from([("plain".to_owned(), AccessReviewResult::Denied)]),
         ..fine()
     };
     text += &of_deployment("BUNDLE-REVIEW-012", &json!({}), &denied);
-    let denied = Facts {
-        may_impersonate: Some(Answer::No),
+    let denied = ReviewFacts {
+        may_impersonate: Some(AccessReviewResult::Denied),
         ..fine()
     };
     let account = json!({"serviceAccount": {"namespace": "team-a", "name": "deployer"}});
     text += &of_deployment("BUNDLE-REVIEW-013", &account, &denied);
-    let (new, facts) = approval(Some(3), existing(3), Answer::No);
+    let (new, facts) = approval(Some(3), existing(3), AccessReviewResult::Denied);
     text += &message_of(
         "BUNDLE-REVIEW-014",
         &create(Kind::BundleApproval, &new),
@@ -127,13 +127,13 @@ fn messages_of_admission_codes_are_recorded() {
     );
     let (_, limited) = class("plain", &json!({"sources": {"types": ["configMaps"]}}));
     text += &of_deployment("BUNDLE-REVIEW-016", &json!({}), &with_class(limited));
-    let unread = Facts {
+    let unread = ReviewFacts {
         server: None,
         content: found(Some(">=1.31 <1.38")),
         ..fine()
     };
     text += &of_deployment("BUNDLE-REVIEW-019", &json!({}), &unread);
-    let newer = Facts {
+    let newer = ReviewFacts {
         content: found(Some(">=1.31 <1.36")),
         ..fine()
     };
@@ -144,13 +144,17 @@ fn messages_of_admission_codes_are_recorded() {
         &newer,
     );
     text += &of_deployment("BUNDLE-TRUST-005", &json!({}), &fine());
-    let (new, facts) = approval(Some(3), DeploymentFact::Missing, Answer::Yes);
+    let (new, facts) = approval(
+        Some(3),
+        DeploymentFact::Missing,
+        AccessReviewResult::Allowed,
+    );
     text += &message_of(
         "BUNDLE-REVIEW-024",
         &create(Kind::BundleApproval, &new),
         &facts,
     );
-    let (new, facts) = approval(Some(2), existing(3), Answer::Yes);
+    let (new, facts) = approval(Some(2), existing(3), AccessReviewResult::Allowed);
     text += &message_of(
         "BUNDLE-REVIEW-026",
         &create(Kind::BundleApproval, &new),
@@ -182,12 +186,12 @@ fn lookups() -> String {
     );
     let invalid = ClassFact::Unreadable(invalid.unwrap_err());
     let mut text = of_deployment("BUNDLE-REVIEW-011", &json!({}), &with_class(invalid));
-    let unknown = Facts {
+    let unknown = ReviewFacts {
         may_use: BTreeMap::new(),
         ..fine()
     };
     text += &of_deployment("BUNDLE-REVIEW-015", &json!({}), &unknown);
-    let unread = Facts {
+    let unread = ReviewFacts {
         classes: BTreeMap::new(),
         ..fine()
     };
@@ -195,20 +199,20 @@ fn lookups() -> String {
     let (old, new) = (deployment(&json!({})), deployment(&json!({"paused": true})));
     let unstamped = update(Kind::BundleDeployment, &old, &new, StampState::Unstamped);
     text += &message_of("BUNDLE-REVIEW-025", &unstamped, &fine());
-    let (old, _) = approval(Some(3), existing(3), Answer::Yes);
-    let (new, facts) = approval(Some(4), existing(4), Answer::Yes);
+    let (old, _) = approval(Some(3), existing(3), AccessReviewResult::Allowed);
+    let (new, facts) = approval(Some(4), existing(4), AccessReviewResult::Allowed);
     let changed = update(Kind::BundleApproval, &old, &new, StampState::Stamped);
     text + &message_of("BUNDLE-REVIEW-023", &changed, &facts)
 }
 
 /// Returns the messages about content of sources.
 fn content() -> String {
-    let of_config_maps = |code: &str, fact: Option<ConfigMapFact>, may: Answer| {
+    let of_config_maps = |code: &str, fact: Option<ConfigMapFact>, may: AccessReviewResult| {
         let new = json!({"metadata": {"name": "web"}, "spec": {
             "provisionerClassName": "plain",
             "source": {"type": "configMaps", "configMaps": [{"configMap": {"name": "page"}}]},
         }});
-        let facts = Facts {
+        let facts = ReviewFacts {
             config_maps: fact
                 .map(|fact| ("page".to_owned(), fact))
                 .into_iter()
@@ -221,15 +225,15 @@ fn content() -> String {
     let mut text = of_config_maps(
         "BUNDLE-REVIEW-005",
         Some(ConfigMapFact::Mutable),
-        Answer::Yes,
+        AccessReviewResult::Allowed,
     );
-    text += &of_config_maps("BUNDLE-REVIEW-070", None, Answer::No);
+    text += &of_config_maps("BUNDLE-REVIEW-070", None, AccessReviewResult::Denied);
     text += &of_secret();
     let why = crate::diagnostic::Finding::error(
         crate::diagnostic::codes::registry::UNREACHABLE,
         "registry.example.com is unreachable",
     );
-    let unavailable = Facts {
+    let unavailable = ReviewFacts {
         content: ContentFact::Unavailable(why),
         ..fine()
     };
@@ -246,8 +250,8 @@ fn content() -> String {
     let mut new = bundle("plain");
     new["spec"]["source"] =
         json!({"type": "configMaps", "configMaps": [{"configMap": {"name": "page"}}]});
-    let facts = Facts {
-        may_read: BTreeMap::from([("page".to_owned(), Answer::Yes)]),
+    let facts = ReviewFacts {
+        may_read: BTreeMap::from([("page".to_owned(), AccessReviewResult::Allowed)]),
         ..with_class(strict)
     };
     text + &message_of("BUNDLE-TRUST-006", &create(Kind::Bundle, &new), &facts)
@@ -262,8 +266,8 @@ fn of_secret() -> String {
             "auth": {"secret": {"name": "login"}},
         }},
     }});
-    let facts = Facts {
-        may_read_secret: Some(Answer::No),
+    let facts = ReviewFacts {
+        may_read_secret: Some(AccessReviewResult::Denied),
         ..fine()
     };
     message_of("BUNDLE-REVIEW-071", &create(Kind::Bundle, &new), &facts)
@@ -285,7 +289,7 @@ fn deletions() -> String {
         is_finalized: true,
     };
     let facts = DeletionFacts {
-        may_manage: Some(Answer::No),
+        may_manage: Some(AccessReviewResult::Denied),
         ..DeletionFacts::default()
     };
     let findings = judge_deletion(&deletion, &facts);
@@ -310,6 +314,6 @@ fn metadata() -> String {
         whole: 1 << 20,
     };
     let mut findings: Vec<Finding> = judge_size(None, new, limits).into_iter().collect();
-    findings.extend(owner_of_another("web", &object));
+    findings.extend(reject_owner_reference("web", &object));
     rendered(&findings)
 }

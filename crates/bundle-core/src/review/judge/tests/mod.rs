@@ -13,8 +13,11 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     package,
-    policy::{KeyId, Policy, SignatureFound, Unavailable},
-    review::{Answer, Class, ConfigMapFact, ContentFact, DeploymentFact, Requester, needs, text},
+    policy::{KeyId, Policy, SignatureResult, Unavailable},
+    review::{
+        AccessReviewResult, Class, ConfigMapFact, ContentFact, DeploymentFact, Requester, needs,
+        text,
+    },
     version::ServerVersion,
 };
 
@@ -81,25 +84,25 @@ fn found(kubernetes: Option<&str>) -> ContentFact {
     let reference: crate::reference::Reference = "registry.example.com/web:1".parse().unwrap();
     ContentFact::Found {
         pinned: reference.pin(DIGEST.parse().unwrap()),
-        package: package::Facts::from_annotations(&annotations).map(Box::new),
+        package: package::PackageDescription::from_annotations(&annotations).map(Box::new),
         signatures: Ok(Vec::new()),
     }
 }
 
 /// Returns facts with all permissions, with which each valid write is admitted.
-fn fine<'a>() -> Facts<'a> {
-    Facts {
+fn fine<'a>() -> ReviewFacts<'a> {
+    ReviewFacts {
         requester: Requester {
             user: "ana".into(),
             ..Requester::default()
         },
         classes: BTreeMap::from([class("plain", &json!({}))]),
-        may_use: BTreeMap::from([("plain".to_owned(), Answer::Yes)]),
+        may_use: BTreeMap::from([("plain".to_owned(), AccessReviewResult::Allowed)]),
         content: found(None),
         server: ServerVersion::parse("v1.36.3-eks-abc").ok(),
         system_namespace: "bundle-system".into(),
         state_namespace: "bundle-system-state".into(),
-        ..Facts::default()
+        ..ReviewFacts::default()
     }
 }
 
@@ -115,7 +118,7 @@ fn message(verdict: &Verdict) -> String {
     text::refusal(verdict).unwrap().message
 }
 
-fn stamp_of(subject: &Subject<'_>, facts: &Facts<'_>) -> Stamping {
+fn stamp_of(subject: &Subject<'_>, facts: &ReviewFacts<'_>) -> StampChange {
     match judge(subject, facts) {
         Verdict::Admit { stamp, .. } => stamp,
         other => panic!("{other:?}"),

@@ -17,10 +17,12 @@ fn only_changes_of_content_need_impersonate() {
     let subject = update(Kind::BundleDeployment, &old, &settings, StampState::Stamped);
     assert_eq!(needs(&subject).impersonate, None);
     assert_eq!(needs(&subject).image, None);
-    assert_eq!(stamp_of(&subject, &fine()), Stamping::Carry);
+    assert_eq!(stamp_of(&subject, &fine()), StampChange::UpdateChangedParts);
     assert!(!subject.changed_parts().any_of_content());
     let mut facts = fine();
-    facts.may_use.insert("plain".into(), Answer::No);
+    facts
+        .may_use
+        .insert("plain".into(), AccessReviewResult::Denied);
     assert!(matches!(judge(&subject, &facts), Verdict::Refuse(_)));
     for new in [
         changed(json!({"config": {"a": 1}})),
@@ -32,13 +34,17 @@ fn only_changes_of_content_need_impersonate() {
         let subject = update(Kind::BundleDeployment, &old, &new, StampState::Stamped);
         assert!(needs(&subject).impersonate.is_some(), "{new}");
         let mut facts = fine();
-        facts.may_impersonate = Some(Answer::No);
+        facts.may_impersonate = Some(AccessReviewResult::Denied);
         assert!(
             matches!(judge(&subject, &facts), Verdict::Refuse(_)),
             "{new}"
         );
-        facts.may_impersonate = Some(Answer::Yes);
-        assert_eq!(stamp_of(&subject, &facts), Stamping::Carry, "{new}");
+        facts.may_impersonate = Some(AccessReviewResult::Allowed);
+        assert_eq!(
+            stamp_of(&subject, &facts),
+            StampChange::UpdateChangedParts,
+            "{new}"
+        );
     }
 }
 
@@ -52,11 +58,13 @@ fn change_of_deletion_policy_during_deletion_needs_use() {
     assert!(matches!(
         judge(&subject, &facts),
         Verdict::Admit {
-            stamp: Stamping::Carry,
+            stamp: StampChange::UpdateChangedParts,
             ..
         }
     ));
-    facts.may_use.insert("plain".into(), Answer::No);
+    facts
+        .may_use
+        .insert("plain".into(), AccessReviewResult::Denied);
     assert!(matches!(judge(&subject, &facts), Verdict::Refuse(_)));
 }
 
@@ -71,8 +79,12 @@ fn deployment_needs_use_of_both_classes() {
         "registry",
         &json!({"provisioner": "core.rukpak.io/registry"}),
     )]);
-    facts.may_use.insert("plain".into(), Answer::No);
-    facts.may_use.insert("registry".into(), Answer::No);
+    facts
+        .may_use
+        .insert("plain".into(), AccessReviewResult::Denied);
+    facts
+        .may_use
+        .insert("registry".into(), AccessReviewResult::Denied);
     let verdict = judge(&subject, &facts);
     assert_eq!(
         codes_of(&verdict)[..2],
@@ -93,15 +105,19 @@ fn registry_is_queried_only_after_permissions_are_granted() {
     let new = bundle("plain");
     let subject = create(Kind::Bundle, &new);
     let mut facts = fine();
-    facts.content = ContentFact::NotAsked;
+    facts.content = ContentFact::NotNeeded;
     facts
         .classes
         .extend([class("plain", &json!({"signatures": "Required"}))]);
     assert!(can_read_image(&subject, &facts));
-    facts.may_use.insert("plain".into(), Answer::No);
+    facts
+        .may_use
+        .insert("plain".into(), AccessReviewResult::Denied);
     assert!(!can_read_image(&subject, &facts));
     assert_eq!(codes_of(&judge(&subject, &facts)), ["BUNDLE-REVIEW-012"]);
-    facts.may_use.insert("plain".into(), Answer::Yes);
+    facts
+        .may_use
+        .insert("plain".into(), AccessReviewResult::Allowed);
     facts.classes.extend([class(
         "plain",
         &json!({"sources": {"hosts": ["other.example.com"]}}),
@@ -118,10 +134,10 @@ fn service_account_needs_impersonate() {
         "team-a/deployer"
     );
     let mut facts = fine();
-    facts.may_impersonate = Some(Answer::No);
+    facts.may_impersonate = Some(AccessReviewResult::Denied);
     let text = message(&judge(&subject, &facts));
     assert!(text.contains("has no permission to install as ServiceAccount team-a/deployer: verb impersonate on serviceaccounts/deployer in namespace team-a is required"), "{text}");
-    facts.may_impersonate = Some(Answer::Yes);
+    facts.may_impersonate = Some(AccessReviewResult::Allowed);
     assert!(matches!(judge(&subject, &facts), Verdict::Admit { .. }));
     // A ServiceAccount for the installation is required.
     let new = deployment(&json!({}));
@@ -138,7 +154,7 @@ fn service_account_needs_impersonate() {
 fn rejects_config_map_without_permission_to_read_it() {
     let new = json!({"spec": {"provisionerClassName": "plain", "source": {"type": "configMaps", "configMaps": [{"configMap": {"name": "a"}}]}}});
     let subject = create(Kind::Bundle, &new);
-    let judged = |answer: Option<Answer>, fact: Option<ConfigMapFact>| {
+    let judged = |answer: Option<AccessReviewResult>, fact: Option<ConfigMapFact>| {
         let mut facts = fine();
         facts
             .may_read
@@ -153,7 +169,7 @@ fn rejects_config_map_without_permission_to_read_it() {
         ConfigMapFact::Immutable,
         ConfigMapFact::Mutable,
     ]
-    .map(|fact| judged(Some(Answer::No), Some(fact)));
+    .map(|fact| judged(Some(AccessReviewResult::Denied), Some(fact)));
     assert!(refusals.iter().all(|refusal| *refusal == refusals[0]));
     let Verdict::Refuse(findings) = &refusals[0] else {
         panic!("{refusals:?}");
@@ -167,12 +183,15 @@ fn rejects_config_map_without_permission_to_read_it() {
     // If a lookup is missing, its result is unknown.
     for (answer, fact) in [
         (None, Some(ConfigMapFact::Immutable)),
-        (Some(Answer::Yes), None),
+        (Some(AccessReviewResult::Allowed), None),
     ] {
         let verdict = judged(answer, fact);
-        assert!(matches!(verdict, Verdict::CannotTell(_)), "{verdict:?}");
+        assert!(matches!(verdict, Verdict::Unknown(_)), "{verdict:?}");
     }
-    let verdict = judged(Some(Answer::Yes), Some(ConfigMapFact::Immutable));
+    let verdict = judged(
+        Some(AccessReviewResult::Allowed),
+        Some(ConfigMapFact::Immutable),
+    );
     assert!(matches!(verdict, Verdict::Admit { .. }), "{verdict:?}");
 }
 
@@ -185,20 +204,23 @@ fn rejects_source_whose_secret_the_requester_cannot_read() {
         let new = json!({"spec": {"provisionerClassName": "plain", "source": source}});
         let subject = create(Kind::Bundle, &new);
         assert_eq!(needs(&subject).secret.unwrap().as_str(), "login");
-        let judged = |answer: Option<Answer>| {
-            let facts = Facts {
+        let judged = |answer: Option<AccessReviewResult>| {
+            let facts = ReviewFacts {
                 may_read_secret: answer,
                 ..fine()
             };
             judge(&subject, &facts)
         };
-        let text = message(&judged(Some(Answer::No)));
+        let text = message(&judged(Some(AccessReviewResult::Denied)));
         assert!(
             text.contains("has no permission to read Secret \"login\": verb get on secrets/login"),
             "{text}"
         );
-        assert!(matches!(judged(None), Verdict::CannotTell(_)));
-        assert!(matches!(judged(Some(Answer::Yes)), Verdict::Admit { .. }));
+        assert!(matches!(judged(None), Verdict::Unknown(_)));
+        assert!(matches!(
+            judged(Some(AccessReviewResult::Allowed)),
+            Verdict::Admit { .. }
+        ));
     }
     let open = json!({"type": "http", "http": {"url": "https://files.example.com/a"}});
     let new = json!({"spec": {"provisionerClassName": "plain", "source": open}});
@@ -212,11 +234,15 @@ fn rejects_only_for_the_config_map_at_which_the_lookups_ended() {
     let names = ["c", "b", "a"].map(|name| json!({"configMap": {"name": name}}));
     let new = json!({"spec": {"provisionerClassName": "plain", "source": {"type": "configMaps", "configMaps": names}}});
     let mut facts = fine();
-    facts.may_read.insert("a".into(), Answer::Yes);
+    facts
+        .may_read
+        .insert("a".into(), AccessReviewResult::Allowed);
     facts
         .config_maps
         .insert("a".into(), ConfigMapFact::Immutable);
-    facts.may_read.insert("b".into(), Answer::No);
+    facts
+        .may_read
+        .insert("b".into(), AccessReviewResult::Denied);
     let verdict = judge(&create(Kind::Bundle, &new), &facts);
     let Verdict::Refuse(findings) = &verdict else {
         panic!("{verdict:?}");

@@ -9,7 +9,7 @@ fn admits_valid_bundle_with_stamp_of_its_requester() {
     let Verdict::Admit { warnings, stamp } = verdict else {
         panic!("{verdict:?}")
     };
-    assert_eq!(stamp, Stamping::Requester);
+    assert_eq!(stamp, StampChange::Requester);
     assert_eq!(warnings.first().unwrap().code, codes::trust::UNCHECKED);
 }
 
@@ -20,7 +20,7 @@ fn rejects_changes_of_a_bundle_spec() {
     for stamp_state in [StampState::Stamped, StampState::Unstamped] {
         let subject = update(Kind::Bundle, &old, &new, stamp_state);
         assert_eq!(needs(&subject), super::needs::RequiredLookups::default());
-        let refusal = text::refusal(&judge(&subject, &Facts::default())).unwrap();
+        let refusal = text::refusal(&judge(&subject, &ReviewFacts::default())).unwrap();
         assert_eq!(refusal.reason, "bundle.spec is immutable");
         assert_eq!(refusal.message, "bundle.spec is immutable");
     }
@@ -33,9 +33,9 @@ fn write_with_unchanged_spec_needs_no_lookup() {
     for stamp_state in [StampState::Stamped, StampState::Unstamped] {
         let subject = update(Kind::Bundle, &old, &new, stamp_state);
         assert_eq!(needs(&subject), super::needs::RequiredLookups::default());
-        let verdict = judge(&subject, &Facts::default());
+        let verdict = judge(&subject, &ReviewFacts::default());
         assert!(
-            matches!(&verdict, Verdict::Admit { stamp: Stamping::Keep, warnings } if warnings.is_empty()),
+            matches!(&verdict, Verdict::Admit { stamp: StampChange::Unchanged, warnings } if warnings.is_empty()),
             "{verdict:?}"
         );
     }
@@ -43,25 +43,33 @@ fn write_with_unchanged_spec_needs_no_lookup() {
     new["spec"]["source"]["git"] = Value::Null;
     let subject = update(Kind::Bundle, &old, &new, StampState::Stamped);
     assert_eq!(needs(&subject), super::needs::RequiredLookups::default());
-    assert_eq!(stamp_of(&subject, &Facts::default()), Stamping::Carry);
+    assert_eq!(
+        stamp_of(&subject, &ReviewFacts::default()),
+        StampChange::UpdateChangedParts
+    );
     let subject = update(Kind::Bundle, &old, &new, StampState::Unstamped);
-    assert_eq!(stamp_of(&subject, &Facts::default()), Stamping::None);
+    assert_eq!(
+        stamp_of(&subject, &ReviewFacts::default()),
+        StampChange::None
+    );
 }
 
 #[test]
 fn object_without_stamp_needs_the_admit_annotation() {
     let (old, new) = (bundle("plain"), bundle("plain"));
     let subject = update(Kind::Bundle, &old, &new, StampState::Unstamped);
-    assert_eq!(stamp_of(&subject, &fine()), Stamping::Keep);
+    assert_eq!(stamp_of(&subject, &fine()), StampChange::Unchanged);
     let admits = Subject {
         admits: true,
         ..subject
     };
     assert!(needs(&admits).classes.contains("plain") && needs(&admits).image.is_some());
-    assert_eq!(stamp_of(&admits, &fine()), Stamping::Requester);
+    assert_eq!(stamp_of(&admits, &fine()), StampChange::Requester);
     let mut facts = fine();
-    facts.may_use.insert("plain".into(), Answer::No);
-    assert_eq!(stamp_of(&admits, &facts), Stamping::Keep);
+    facts
+        .may_use
+        .insert("plain".into(), AccessReviewResult::Denied);
+    assert_eq!(stamp_of(&admits, &facts), StampChange::Unchanged);
     assert_eq!(
         codes_of(&judge(&admits, &facts))[0],
         codes::review::USE_NOT_ALLOWED.id
@@ -72,13 +80,16 @@ fn object_without_stamp_needs_the_admit_annotation() {
         ..admits
     };
     assert_eq!(needs(&own), super::needs::RequiredLookups::default());
-    assert_eq!(stamp_of(&own, &Facts::default()), Stamping::Keep);
+    assert_eq!(
+        stamp_of(&own, &ReviewFacts::default()),
+        StampChange::Unchanged
+    );
     let mut leaving = new.clone();
     leaving["metadata"]["deletionTimestamp"] = "2026-11-21T12:00:00Z".into();
     let leaving = update(Kind::Bundle, &old, &leaving, StampState::Unstamped);
     assert_eq!(needs(&leaving), super::needs::RequiredLookups::default());
     assert!(matches!(
-        judge(&leaving, &Facts::default()),
+        judge(&leaving, &ReviewFacts::default()),
         Verdict::Admit { .. }
     ));
 }
@@ -98,11 +109,11 @@ fn admitting_a_deleted_object_transfers_it_without_content_lookup() {
         assert!(asked.classes.contains("plain") && asked.impersonate.is_some());
         assert_eq!(asked.image, None);
         let mut facts = fine();
-        facts.content = ContentFact::NotAsked;
-        facts.may_impersonate = Some(Answer::Yes);
-        assert_eq!(stamp_of(&admits, &facts), Stamping::Requester);
-        facts.may_impersonate = Some(Answer::No);
-        assert_eq!(stamp_of(&admits, &facts), Stamping::Keep);
+        facts.content = ContentFact::NotNeeded;
+        facts.may_impersonate = Some(AccessReviewResult::Allowed);
+        assert_eq!(stamp_of(&admits, &facts), StampChange::Requester);
+        facts.may_impersonate = Some(AccessReviewResult::Denied);
+        assert_eq!(stamp_of(&admits, &facts), StampChange::Unchanged);
     }
 }
 
@@ -112,13 +123,15 @@ fn change_of_an_unsealed_spec_is_checked_and_gets_no_stamp() {
     let new = deployment(&json!({"config": {"a": 1}}));
     let subject = update(Kind::BundleDeployment, &old, &new, StampState::Unstamped);
     let verdict = judge(&subject, &fine());
-    assert_eq!(stamp_of(&subject, &fine()), Stamping::None);
+    assert_eq!(stamp_of(&subject, &fine()), StampChange::None);
     assert!(
         codes_of(&verdict).contains(&codes::review::NOT_ADMITTED.id),
         "{verdict:?}"
     );
     let mut facts = fine();
-    facts.may_use.insert("plain".into(), Answer::No);
+    facts
+        .may_use
+        .insert("plain".into(), AccessReviewResult::Denied);
     assert!(matches!(judge(&subject, &facts), Verdict::Refuse(_)));
 }
 
@@ -132,9 +145,9 @@ fn generated_bundle_inherits_the_checks_of_its_template() {
     };
     assert_eq!(needs(&subject), super::needs::RequiredLookups::default());
     assert!(matches!(
-        judge(&subject, &Facts::default()),
+        judge(&subject, &ReviewFacts::default()),
         Verdict::Admit {
-            stamp: Stamping::Inherit,
+            stamp: StampChange::Inherit,
             ..
         }
     ));
@@ -149,14 +162,15 @@ fn missing_lookup_results_in_cannot_tell() {
         "the API server did not answer",
     );
     let mut facts = fine();
-    facts
-        .may_use
-        .insert("plain".into(), Answer::Unavailable(away.clone()));
-    assert!(matches!(judge(&subject, &facts), Verdict::CannotTell(_)));
+    facts.may_use.insert(
+        "plain".into(),
+        AccessReviewResult::Unavailable(away.clone()),
+    );
+    assert!(matches!(judge(&subject, &facts), Verdict::Unknown(_)));
     facts.may_use.clear();
-    assert!(matches!(judge(&subject, &facts), Verdict::CannotTell(_)));
+    assert!(matches!(judge(&subject, &facts), Verdict::Unknown(_)));
     facts.classes.clear();
-    assert!(matches!(judge(&subject, &facts), Verdict::CannotTell(_)));
+    assert!(matches!(judge(&subject, &facts), Verdict::Unknown(_)));
     // If the write is also rejected for another reason, a retry would not help.
     let long = "x".repeat(53);
     let subject = Subject {
@@ -182,19 +196,21 @@ fn foreign_class_is_admitted_with_warning_and_no_stamp() {
     assert!(matches!(
         verdict,
         Verdict::Admit {
-            stamp: Stamping::None,
+            stamp: StampChange::None,
             ..
         }
     ));
 
     facts.classes.insert("other".into(), ClassFact::Unknown);
-    facts.may_use.insert("other".into(), Answer::Yes);
+    facts
+        .may_use
+        .insert("other".into(), AccessReviewResult::Allowed);
     let verdict = judge(&subject, &facts);
     assert_eq!(codes_of(&verdict)[0], "BUNDLE-REVIEW-009");
     assert!(matches!(
         verdict,
         Verdict::Admit {
-            stamp: Stamping::Requester,
+            stamp: StampChange::Requester,
             ..
         }
     ));
@@ -204,7 +220,7 @@ fn foreign_class_is_admitted_with_warning_and_no_stamp() {
 fn verdict_is_deterministic_and_lists_errors_first() {
     let new = deployment(&json!({"paused": "maybe"}));
     let subject = create(Kind::BundleDeployment, &new);
-    let facts = Facts::default();
+    let facts = ReviewFacts::default();
     let verdict = judge(&subject, &facts);
     assert_eq!(verdict, judge(&subject, &facts));
     assert!(message(&verdict).contains("spec.paused: must be true or false"));

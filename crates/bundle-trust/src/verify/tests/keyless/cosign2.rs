@@ -47,17 +47,17 @@ fn rejects_each_forged_cosign_2_signature() {
                 let at = log["Payload"]["integratedTime"].as_i64().unwrap();
                 log["Payload"]["integratedTime"] = json!(at - 5);
             }),
-            Fault::Promise,
+            Fault::Set,
         ),
         (
             "the promise",
             log(&|log| flip(&mut log["SignedEntryTimestamp"])),
-            Fault::Promise,
+            Fault::Set,
         ),
         (
             "the place in the log",
             log(&|log| log["Payload"]["logIndex"] = json!(77)),
-            Fault::Promise,
+            Fault::Set,
         ),
         (
             "the log",

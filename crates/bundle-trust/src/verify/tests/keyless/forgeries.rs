@@ -17,24 +17,24 @@ fn rejects_each_forged_keyless_bundle_with_its_own_reason() {
         (
             "an earlier log time",
             altered(UNTIMED, late_by(-30)),
-            &[Fault::Promise],
+            &[Fault::Set],
         ),
         (
             "a later log time",
             altered(UNTIMED, late_by(30)),
-            &[Fault::Promise],
+            &[Fault::Set],
         ),
         (
             "a log time beside a timestamp",
             altered(WORKFLOW, late_by(1)),
-            &[Fault::Promise],
+            &[Fault::Set],
         ),
         (
             "a promise",
             altered(UNTIMED, |b| {
                 flip(&mut entry(b)["inclusionPromise"]["signedEntryTimestamp"]);
             }),
-            &[Fault::Promise],
+            &[Fault::Set],
         ),
         (
             "the promise of another entry",
@@ -42,7 +42,7 @@ fn rejects_each_forged_keyless_bundle_with_its_own_reason() {
                 entry(b)["inclusionPromise"] =
                     person["verificationMaterial"]["tlogEntries"][0]["inclusionPromise"].clone();
             }),
-            &[Fault::Promise],
+            &[Fault::Set],
         ),
         (
             "no promise and no timestamp",
@@ -116,7 +116,7 @@ fn rejects_each_forged_keyless_bundle_with_its_own_reason() {
                     body["spec"]["payloadHash"]["value"] = json!("00".repeat(32));
                 });
             }),
-            &[Fault::InclusionProof, Fault::Promise],
+            &[Fault::InclusionProof, Fault::Set],
         ),
         (
             "the entry of another signature",
@@ -269,11 +269,11 @@ fn rejects_malformed_bundles_before_reading_certificates() {
         assert_eq!(found[0].0, Err(Rejection::Keyless));
     }
     for unread in [
-        Unread::TooLarge {
+        NotReadReason::TooLarge {
             bytes: 100 << 20,
             limit: 1 << 20,
         },
-        Unread::Beyond { limit: 256 },
+        NotReadReason::CountLimit { limit: 256 },
     ] {
         let raw = RawSignature {
             unread: Some(unread),

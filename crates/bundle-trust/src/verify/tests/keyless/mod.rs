@@ -80,12 +80,12 @@ fn legacy_key() -> RawSignature {
     )
 }
 
-pub(super) fn judge(raw: &RawSignature) -> Result<Accepted, Rejection> {
+pub(super) fn judge(raw: &RawSignature) -> Result<ValidSignature, Rejection> {
     let mut found = examine(std::slice::from_ref(raw), &subject(), &under(ROOT));
     found.remove(0).0
 }
 
-fn name(accepted: &Accepted) -> &IdentityName {
+fn name(accepted: &ValidSignature) -> &IdentityName {
     match &accepted.signer {
         Signer::Identity { name, .. } => name,
         Signer::Key(_) => panic!("by a key"),
@@ -132,7 +132,7 @@ fn rejects_other_identities_and_other_roots() {
             identities: vec![Identity { issuer, subject }],
             root: material.roots[0].id().clone(),
         }];
-        by(&[bundle(WORKFLOW)], &pinned, &wanted, &material)
+        signatures_by(&[bundle(WORKFLOW)], &pinned, &wanted, &material)
     };
     let exact = |text: &str| Matcher::exact(text).unwrap();
     let pattern = |text: &str| Matcher::pattern(text).unwrap();
@@ -218,7 +218,7 @@ fn verdict_depends_on_trust_root_and_time() {
         }],
         root: both.roots[1].id().clone(),
     };
-    assert!(right.is(&accepted));
+    assert!(right.made(&accepted));
     let AcceptedSigner::Identities { identities, .. } = right else {
         unreachable!()
     };
@@ -226,7 +226,7 @@ fn verdict_depends_on_trust_root_and_time() {
         identities,
         root: both.roots[0].id().clone(),
     };
-    assert!(!wrong.is(&accepted));
+    assert!(!wrong.made(&accepted));
 
     assert_eq!(
         fault(&root_without("ctlogs"), bundle(WORKFLOW)),

@@ -37,7 +37,7 @@ pub(super) fn raw(bytes: impl Into<Vec<u8>>) -> RawSignature {
     }
 }
 
-pub(super) fn judge(bytes: &[u8], key: &PrivateKey) -> Result<Accepted, Rejection> {
+pub(super) fn judge(bytes: &[u8], key: &PrivateKey) -> Result<ValidSignature, Rejection> {
     let material = material(std::slice::from_ref(key.public()));
     let mut found = examine(&[raw(bytes)], reference().digest(), &material);
     found.remove(0).0
@@ -56,12 +56,12 @@ fn with_keys(
     signatures: &[RawSignature],
     reference: &PinnedReference,
     keys: &[PublicKey],
-) -> Result<Vec<Accepted>, Findings> {
+) -> Result<Vec<ValidSignature>, Findings> {
     let wanted: Vec<AcceptedSigner> = keys
         .iter()
         .map(|key| AcceptedSigner::Key(key.id().clone()))
         .collect();
-    by(signatures, reference, &wanted, &material(keys))
+    signatures_by(signatures, reference, &wanted, &material(keys))
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn verifies_cosign_signature_and_rejects_cosign_attestation() {
     assert_eq!(found[0].accepted().unwrap().annotations["version"], "1.4.0");
     assert_eq!(found[1].accepted(), None);
     assert_eq!(
-        found[1].holds().unwrap().meaning,
+        found[1].valid().unwrap().meaning,
         Meaning::Attested("https://example.com/p/v1".into())
     );
 }

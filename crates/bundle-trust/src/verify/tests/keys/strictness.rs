@@ -10,7 +10,7 @@ fn rejects_ambiguous_json_even_if_signed() {
     let zero = "0".repeat(64);
     let payload = |text: String| judge(&sign::bundle(&key, text.as_bytes()).unwrap(), &key);
     payload(text.clone()).unwrap();
-    let twice = |found: Result<Accepted, Rejection>| {
+    let twice = |found: Result<ValidSignature, Rejection>| {
         let why = "duplicate key in JSON".to_owned();
         assert_eq!(found, Err(Rejection::Unreadable(why)));
     };

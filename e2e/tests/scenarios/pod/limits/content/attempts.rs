@@ -51,7 +51,7 @@ async fn unpacks(cluster: &Cluster, registry: &Registry, name: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn content_during_which_the_process_ends_twice_is_paused() {
     let (cluster, mut webhook) = stage().await;
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let files = (0..4).map(|number| large(&format!("ends-{number}")));
     let (reference, _) = publish(&registry, "ends", &tar(files));
     apply(&cluster, &bundle("ends", &reference)).await;

@@ -15,7 +15,7 @@ fn cached_bytes(cluster: &Cluster, webhook: &Webhook) -> u64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn content_of_failing_bundles_is_not_kept() {
     let (cluster, mut webhook) = stage().await;
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let probe = LivenessProbe::start(&webhook);
     let mut noise = vec![0; 2 << 20];
     rand::rng().fill(&mut noise[..]);
@@ -43,7 +43,7 @@ async fn content_of_failing_bundles_is_not_kept() {
 #[tokio::test(flavor = "multi_thread")]
 async fn rejects_content_above_the_limit_with_both_sizes() {
     let (cluster, mut webhook) = stage().await;
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let probe = LivenessProbe::start(&webhook);
     // 9 MiB of text, which would need hundreds of MiB of memory when parsed.
     let lists = "- []\n".repeat((9 << 20) / 5);
@@ -71,7 +71,7 @@ async fn rejects_content_above_the_limit_with_both_sizes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_cache_stays_within_its_limit_and_evicted_content_is_fetched_again() {
     let (cluster, mut webhook) = stage_with(&["--cache-limit", "5Mi"]).await;
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let probe = LivenessProbe::start(&webhook);
     let mut noise = vec![0; 2 << 20];
     rand::rng().fill(&mut noise[..]);

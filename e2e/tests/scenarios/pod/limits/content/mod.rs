@@ -10,7 +10,7 @@ use super::*;
 #[tokio::test(flavor = "multi_thread")]
 async fn large_bundles_do_not_starve_the_probes() {
     let (cluster, mut webhook) = stage().await;
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let noise: String = (0..600 << 10)
         .map(|_| char::from(rand::rng().random_range(b'a'..=b'z')))
         .collect();
@@ -33,7 +33,7 @@ async fn large_bundles_do_not_starve_the_probes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_largest_content_is_installed_while_reviews_are_attacked() {
     let (cluster, mut webhook) = stage().await;
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let url = review_url(&cluster).await;
     let noise: String = (0..500 << 10)
         .map(|_| char::from(rand::rng().random_range(b'a'..=b'z')))
@@ -86,7 +86,7 @@ async fn the_largest_content_is_installed_while_reviews_are_attacked() {
 #[tokio::test(flavor = "multi_thread")]
 async fn installed_objects_above_the_memory_limit_are_not_parsed() {
     let (cluster, mut webhook) = stage().await;
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let definition = json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -155,7 +155,7 @@ async fn installed_objects_above_the_memory_limit_are_not_parsed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_small_layer_that_unpacks_to_a_hundred_mebibytes_does_not_exhaust_memory() {
     let (cluster, mut webhook) = stage().await;
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let mut noise = vec![0; 700 << 10];
     rand::rng().fill(&mut noise[..]);
     let comments = format!("# {}\n", "a".repeat(97)).repeat((1 << 20) / 100);

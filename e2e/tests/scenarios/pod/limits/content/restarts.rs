@@ -34,7 +34,7 @@ async fn until_condition(cluster: &Cluster, name: &str, kind: &str, expected: &s
 #[tokio::test(flavor = "multi_thread")]
 async fn restart_beside_large_contents_whose_drift_is_reported_does_not_exhaust_memory() {
     let (cluster, mut webhook) = stage().await;
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     for number in 0..DEPLOYMENTS {
         let name = format!("restarted-{number}");
         let files = (0..POLICIES).map(|policy| {

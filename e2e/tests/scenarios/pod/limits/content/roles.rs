@@ -36,7 +36,7 @@ async fn until_denied(cluster: &Cluster, name: &str) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn roles_with_many_permissions_do_not_exhaust_memory() {
     let (cluster, mut webhook) = stage().await;
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     kubectl(&cluster, "create namespace home").await;
     grant_tenant(&cluster, "mallory").await;
     let line = "create rolebinding mallory -n home --clusterrole=admin --user=mallory";

@@ -43,7 +43,7 @@ async fn until_installed(cluster: &Cluster, name: &str, status: &str) -> String 
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_of_one_tenant_are_limited_and_leave_objects_to_another() {
     let (cluster, mut webhook) = stage().await;
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let (mallory, ana) = ("objects-mallory", "objects-ana");
     for user in [mallory, ana] {
         let line =

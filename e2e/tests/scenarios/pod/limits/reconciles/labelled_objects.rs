@@ -55,7 +55,7 @@ async fn installed_and_restored(cluster: &Cluster) {
 #[tokio::test(flavor = "multi_thread")]
 async fn labelled_objects_with_a_mebibyte_of_metadata_each_do_not_exhaust_memory() {
     let (cluster, mut webhook) = stage().await;
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     kubectl(&cluster, &format!("create namespace {NAMESPACE}")).await;
     let manifest = json!({
         "apiVersion": "v1", "kind": "ConfigMap",

@@ -20,7 +20,7 @@ fn deployment_of_maps(name: &str, reference: &str, maps: usize) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn many_deployments_with_many_small_values_do_not_exhaust_memory() {
     let (cluster, mut webhook) = stage().await;
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let manifest =
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "own-objects"}});
     let file = ("manifests/object.yaml".to_owned(), manifest.to_string());

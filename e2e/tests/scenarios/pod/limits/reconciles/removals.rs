@@ -18,7 +18,7 @@ fn objects() -> usize {
 #[tokio::test(flavor = "multi_thread")]
 async fn removals_of_thousands_of_objects_at_once_do_not_exhaust_memory() {
     let (cluster, mut webhook) = stage().await;
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     kubectl(&cluster, "create namespace removals").await;
     let mut names = Vec::new();
     for number in 0..DEPLOYMENTS {

@@ -10,13 +10,13 @@ use super::*;
 use crate::scenarios::objects::{apply_as, get};
 
 /// Installations of each tenant: more than the number of concurrent reconciles.
-const HELD: usize = 12;
+const INSTALLATIONS_PER_TENANT: usize = 12;
 /// Maximum number of concurrent reconciles of the first and of the second requester: half of the
 /// slots, and half of the rest (`RECONCILE_SLOTS` in webhook/src/reconcile/slots.rs).
 const PER_REQUESTER: [usize; 2] = [4, 2];
 /// Time limit for the other tenant's installation. It is well below the 30 s after which the first
 /// of the waiting installations releases its slot.
-const SOON: Duration = Duration::from_secs(20);
+const OTHER_TENANT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Returns a CRD with this plural name and the kind `Slot`, which another CRD already defines.
 fn definition(plural: &str) -> Value {
@@ -51,7 +51,7 @@ async fn begun(cluster: &Cluster, user: &str) -> usize {
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_installations_of_two_tenants_leave_reconciles_to_another() {
     let (cluster, mut webhook) = stage().await;
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     for user in ["slots-ana", "slots-eve", "slots-ben"] {
         let line =
             format!("create clusterrolebinding {user} --clusterrole=cluster-admin --user={user}");
@@ -68,7 +68,7 @@ async fn waiting_installations_of_two_tenants_leave_reconciles_to_another() {
 
     let probe = LivenessProbe::start(&webhook);
     for (user, most) in ["ana", "eve"].into_iter().zip(PER_REQUESTER) {
-        let held = (0..HELD).map(|number| {
+        let held = (0..INSTALLATIONS_PER_TENANT).map(|number| {
             let plural = format!("{user}held{number}");
             let reference = publish_object(&registry, &plural, &definition(&plural));
             deployment(&plural, &reference)
@@ -93,10 +93,14 @@ async fn waiting_installations_of_two_tenants_leave_reconciles_to_another() {
     let object = deployment("slots-ben", &reference);
     let written = apply_as(&cluster, &object, Some("slots-ben")).await;
     written.success().unwrap();
-    wait::until_true(SOON, "the other tenant's content is installed", || async {
-        let found = get(&cluster, "configmap slots-ben -n default").await;
-        Ok(found.is_some())
-    })
+    wait::until_true(
+        OTHER_TENANT_TIMEOUT,
+        "the other tenant's content is installed",
+        || async {
+            let found = get(&cluster, "configmap slots-ben -n default").await;
+            Ok(found.is_some())
+        },
+    )
     .await
     .unwrap();
     record(&format!(

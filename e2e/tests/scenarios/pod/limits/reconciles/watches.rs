@@ -1,5 +1,5 @@
-//! Watches that a tenant can cause: content in many namespaces, with a ServiceAccount that can watch
-//! no kind in all namespaces.
+//! Watches that a tenant can cause: content in many namespaces, with a ServiceAccount that can
+//! watch no kind in all namespaces.
 
 use bundle_testkit::registry::Registry;
 use serde_json::{Value, json};
@@ -84,7 +84,7 @@ async fn deploy(
 #[tokio::test(flavor = "multi_thread")]
 async fn watches_of_one_tenant_are_limited_and_leave_watches_to_another() {
     let (cluster, mut webhook) = stage().await;
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     for user in ["watches-mallory", "watches-ana"] {
         let line =
             format!("create clusterrolebinding {user} --clusterrole=cluster-admin --user={user}");

@@ -69,7 +69,7 @@ async fn bundles_with_the_largest_manifests_and_signatures_do_not_exhaust_memory
     let mut registries = Vec::new();
     let mut images = Vec::new();
     for tenant in 0..TENANTS {
-        let registry = Registry::honest().await.unwrap();
+        let registry = Registry::without_faults().await.unwrap();
         images.push(put(&registry, "reads", &manifest));
         // The registry responds once all Bundles and the policy for their signatures exist.
         registry.set_fault(Some(Fault::Busy {
@@ -108,7 +108,7 @@ async fn bundles_with_the_largest_manifests_and_signatures_do_not_exhaust_memory
         registry.set_fault(None);
     }
     // The Bundle of another user is unpacked meanwhile.
-    let other = Registry::honest().await.unwrap();
+    let other = Registry::without_faults().await.unwrap();
     let file = (
         "manifests/reads.yaml".to_owned(),
         config_map("reads", "a").into_bytes(),

@@ -17,7 +17,7 @@ async fn slow_registries_delay_only_their_own_bundles() {
     content.extend_from_slice(format!("# {noise}\n").as_bytes());
     let image = tar([("manifests/a.yaml".to_owned(), content)]);
     for _ in 0..10 {
-        let registry = Registry::honest().await.unwrap();
+        let registry = Registry::without_faults().await.unwrap();
         let (reference, _) = publish(&registry, "slow", &image);
         registry.set_fault(Some(Fault::SlowBlob {
             piece: 1,
@@ -25,7 +25,7 @@ async fn slow_registries_delay_only_their_own_bundles() {
         }));
         slow.push((registry, reference));
     }
-    let honest = Registry::honest().await.unwrap();
+    let honest = Registry::without_faults().await.unwrap();
     let (reference, _) = publish(&honest, "quick", &image);
     let probe = LivenessProbe::start(&webhook);
     for (number, (_, reference)) in slow.iter().enumerate() {
@@ -77,10 +77,10 @@ async fn bundles_at_a_registry_that_hangs_do_not_delay_the_bundle_of_another_ten
         "manifests/a.yaml".to_owned(),
         config_map("hanging", "b").into_bytes(),
     )]);
-    let hanging = Registry::honest().await.unwrap();
+    let hanging = Registry::without_faults().await.unwrap();
     let (reference, _) = publish(&hanging, "hanging", &image);
     hanging.set_fault(Some(Fault::StallingBlob));
-    let honest = Registry::honest().await.unwrap();
+    let honest = Registry::without_faults().await.unwrap();
     let (quick, _) = publish(&honest, "quick", &image);
     let probe = LivenessProbe::start(&webhook);
     let bundles: Vec<Value> = (0..120)

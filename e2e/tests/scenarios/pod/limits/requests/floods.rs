@@ -188,7 +188,7 @@ async fn unfinished_request_headers_on_the_health_port_use_no_memory_and_are_clo
 async fn parallel_dry_runs_whose_manifests_have_four_mebibytes_wait_for_memory() {
     let (cluster, mut webhook) = stage().await;
     let client = cluster.client().await.unwrap();
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let manifest = json!({
         "schemaVersion": 2,
         "mediaType": "application/vnd.oci.image.manifest.v1+json",
@@ -250,7 +250,7 @@ async fn stalled_dry_runs_of_one_tenant_have_bounded_memory_and_leave_reviews_to
             bundle(&format!("stalls-{number}"), &reference)
         })
         .collect();
-    let honest = Registry::honest().await.unwrap();
+    let honest = Registry::without_faults().await.unwrap();
     let file = config_map("stalls", "a").into_bytes();
     let image = tar([("manifests/a.yaml".to_owned(), file)]);
     let (reference, _) = publish(&honest, "stalls", &image);

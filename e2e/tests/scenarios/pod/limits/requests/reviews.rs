@@ -22,7 +22,7 @@ const ACCESS_REVIEWS: u64 = 32;
 async fn parallel_reviews_of_tiny_lists_neither_exhaust_memory_nor_delay_others() {
     let (cluster, mut webhook) = stage().await;
     let client = cluster.client().await.unwrap();
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let object = |name: &str, more: (&str, Value)| {
         let mut object = deployment(name, &registry.reference("weights/none:1"));
         object["spec"][more.0] = more.1;

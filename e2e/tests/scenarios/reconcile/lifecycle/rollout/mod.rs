@@ -153,7 +153,7 @@ async fn event(cluster: &Cluster, reason: &str) -> String {
 
 /// Waits until the former content is installed in place of the failed content, and returns the
 /// BundleDeployment.
-async fn returned(cluster: &Cluster) -> Value {
+async fn until_rolled_back(cluster: &Cluster) -> Value {
     let message = until_reason(cluster, NAME, "Ready", "RolledBack").await;
     assert!(message.ends_with("[BUNDLE-INSTALL-121]"), "{message}");
     get(cluster, NAME).await.unwrap()
@@ -230,7 +230,7 @@ async fn failed_upgrade_returns_once_to_exactly_the_former_objects() {
     assert_eq!(before.as_array().map(Vec::len), Some(3), "{before}");
 
     apply(&cluster, &web(&two, &back, "second")).await;
-    let object = returned(&cluster).await;
+    let object = until_rolled_back(&cluster).await;
     assert_eq!(objects(&cluster).await, before);
     assert_eq!(states(&object), [("1.0.0", "Active"), ("2.0.0", "Failed")]);
     let revisions = &object["status"]["revisions"];
@@ -259,14 +259,14 @@ async fn failed_upgrade_returns_once_to_exactly_the_former_objects() {
     .await
     .unwrap();
     assert_eq!(objects(&cluster).await, before);
-    let object = returned(&cluster).await;
+    let object = until_rolled_back(&cluster).await;
     assert_eq!(states(&object), [("1.0.0", "Active"), ("2.0.0", "Failed")]);
 
     // A write of the spec causes another attempt, which fails in the same way.
     let longer = json!({"deadline": "3s", "onFailure": "RollBack"});
     apply(&cluster, &web(&two, &longer, "second")).await;
     until_reason(&cluster, NAME, "Progressing", "WaitingForHealth").await;
-    let object = returned(&cluster).await;
+    let object = until_rolled_back(&cluster).await;
     assert_eq!(object["status"]["revisions"][0]["number"], 5, "{object}");
 
     apply(&cluster, &web(&three, &back, "second")).await;
@@ -291,7 +291,7 @@ async fn failed_configuration_returns_to_the_former_configuration() {
     kubectl(&cluster, &line).await;
     until(&cluster, NAME, "Healthy", "False").await;
     apply(&cluster, &web(&one, &back, "second")).await;
-    let object = returned(&cluster).await;
+    let object = until_rolled_back(&cluster).await;
     assert_eq!(objects(&cluster).await, before);
     let message = condition(&object, "Ready")["message"].to_string();
     assert!(
@@ -314,7 +314,7 @@ async fn deadline_survives_a_restart_between_apply_and_deadline() {
     assert_eq!(progress, "0/1 workloads ready");
     webhook.kill().unwrap();
     webhook.restart().await.unwrap();
-    let object = returned(&cluster).await;
+    let object = until_rolled_back(&cluster).await;
     assert_eq!(objects(&cluster).await, before);
     assert_eq!(states(&object), [("1.0.0", "Active"), ("2.0.0", "Failed")]);
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     LONG, NAME, apply, bundle_of, deployment, get, kubectl, make_available, objects, publish,
-    returned, stage, until,
+    stage, until, until_rolled_back,
 };
 use crate::scenarios::objects::{condition, until_reason};
 
@@ -244,7 +244,7 @@ async fn deadline_passes_while_an_installation_waits_between_phases() {
     waits_for_deployment(&cluster).await;
     webhook.kill().unwrap();
     webhook.restart().await.unwrap();
-    let object = returned(&cluster).await;
+    let object = until_rolled_back(&cluster).await;
     let message = condition(&object, "Ready")["message"].to_string();
     let cause = "was not healthy within spec.rollout.deadline 8s: phase 2 of 3: 0/1 workloads ready: Deployment.apps/team-a/web: ";
     assert!(message.contains(cause), "{message}");

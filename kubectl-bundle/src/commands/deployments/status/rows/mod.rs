@@ -194,7 +194,7 @@ pub(super) fn table(rows: &[ObjectRow], corrections: bool, wide: bool, now: Time
         ])
     };
     let unknown = || UNKNOWN.to_owned();
-    let since = |at: Timestamp| age::short(now.as_second() - at.as_second());
+    let since = |at: Timestamp| age::format(now.as_second() - at.as_second());
     for row in rows {
         let (corrected, by) = match &row.correction {
             Some(correction) => (

@@ -181,7 +181,7 @@ impl TreeReader<'_> {
                 Ok(item.map(|item| live_metadata(kind, &item)))
             }
         };
-        self.cluster.ask(request).await
+        self.cluster.send(request).await
     }
 
     /// Lists a kind in pages. For kinds without health, only metadata is read.
@@ -213,7 +213,7 @@ impl TreeReader<'_> {
                     Ok((objects, list.metadata))
                 }
             };
-            let (objects, metadata) = self.cluster.ask(request).await?;
+            let (objects, metadata) = self.cluster.send(request).await?;
             read.objects.extend(objects);
             read.version = metadata.resource_version.unwrap_or_default();
             let next = metadata.continue_.filter(|token| !token.is_empty());

@@ -62,10 +62,10 @@ impl TreeReader<'_> {
             // The resource version of a single object can be too old for a watch. The resource
             // version of a list is current.
             let one = ListParams::default().limit(1);
-            let list = self.cluster.ask(api.list_metadata(&one)).await.ok();
+            let list = self.cluster.send(api.list_metadata(&one)).await.ok();
             tree.version = list.and_then(|list| list.metadata.resource_version);
         }
-        let item = self.cluster.ask(ByName(&api).get(name)).await?;
+        let item = self.cluster.send(ByName(&api).get(name)).await?;
         let mut root = deployment_node(&item);
         let recorded = self.recorded(&item, &mut tree).await?;
         let (bundle, installed) =
@@ -123,7 +123,7 @@ impl TreeReader<'_> {
         let name = item.status.as_ref()?.active_bundle.as_ref()?;
         let key = format!("Bundle.{}/{name}", names::GROUP);
         let api: Api<Bundle> = Api::all(self.cluster.client.clone());
-        let bundle = match self.cluster.ask(ByName(&api).get_opt(name)).await {
+        let bundle = match self.cluster.send(ByName(&api).get_opt(name)).await {
             Ok(Some(bundle)) if revisions::generated_hash(&bundle, item).is_some() => bundle,
             Ok(Some(_)) => return TreeNode::new(&key, "", NodeState::Replaced),
             Ok(None) => return TreeNode::new(&key, "", NodeState::Missing),

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::versions::{is_served, root, strategy, text, version, versions};
 use super::{CrdCheck, CrdException, is_disabled, schema};
-use crate::structural::{Filled, Patterns, Violation, fill_within, prune, violations};
+use crate::structural::{DefaultsResult, Patterns, Violation, fill_within, prune, violations};
 use crate::text::bounded;
 
 /// Objects on one page of a list.
@@ -233,7 +233,7 @@ impl<'a> ExistingObjects<'a> {
         let mut object = object.clone();
         prune(schema, &mut object, true);
         let mut defaults = MAX_DEFAULTS;
-        if fill_within(schema, &mut object, &mut defaults) == Filled::TooLarge {
+        if fill_within(schema, &mut object, &mut defaults) == DefaultsResult::TooLarge {
             return vec![Violation {
                 field: "^".to_owned(),
                 keyword: "default",

@@ -26,10 +26,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower::{BoxError, service_fn};
 
 pub use self::reduce::TOO_LARGE;
-use self::reduce::{AnswerKind, ObjectRules, Reducer};
+use self::reduce::{ObjectRules, Reducer, ResponseKind};
 pub use self::weight::{WEIGHT_LIMITS, weigh};
 
-type AnswerBody = UnsyncBoxBody<Bytes, BoxError>;
+type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
 
 /// Largest memory for the parsed metadata of one object, in bytes.
 const METADATA_LIMIT: usize = 8 << 20;
@@ -70,9 +70,9 @@ pub struct SmallPages;
 
 /// State that all clients share: permits and page sizes.
 #[derive(Debug)]
-struct AnswerMemory {
+struct ResponseState {
     /// Permit for a response that is not small. The permit is held until the response is read.
-    turn: Arc<Semaphore>,
+    permit: Arc<Semaphore>,
     /// Last page size that did not exceed the limit, by path of the list. Contains only lists with
     /// a page that exceeded the limit.
     page_sizes: Mutex<HashMap<String, u32>>,
@@ -81,8 +81,8 @@ struct AnswerMemory {
 /// Returns a client that sends through `base` and limits all responses.
 pub fn bounded(base: Client) -> Client {
     let namespace = base.default_namespace().to_owned();
-    let memory = Arc::new(AnswerMemory {
-        turn: Arc::new(Semaphore::new(1)),
+    let memory = Arc::new(ResponseState {
+        permit: Arc::new(Semaphore::new(1)),
         page_sizes: Mutex::default(),
     });
     let service = service_fn(move |request: Request<Body>| {
@@ -94,9 +94,9 @@ pub fn bounded(base: Client) -> Client {
 
 async fn answer(
     base: &Client,
-    memory: &AnswerMemory,
+    memory: &ResponseState,
     request: Request<Body>,
-) -> Result<Response<AnswerBody>, BoxError> {
+) -> Result<Response<ResponseBody>, BoxError> {
     let path = request.uri().path().to_owned();
     let Some(kind) = kind_of(request.method(), request.uri(), request.headers()) else {
         let answer = base.send(request).await?;
@@ -104,25 +104,25 @@ async fn answer(
             return Ok(answer.map(|body| limited(body, FAILURE_LIMIT)));
         }
         let reducer = is_json(answer.headers())
-            .then(|| Reducer::new(AnswerKind::Object, ObjectRules::TIMES_ONLY));
+            .then(|| Reducer::new(ResponseKind::Object, ObjectRules::TIMES_ONLY));
         return Ok(answer.map(|body| limited_and_reduced(body, ANSWER_LIMIT, reducer)));
     };
-    let mut rules = AnswerRules::of(&path, kind, request.headers());
+    let mut rules = ResponseRules::of(&path, kind, request.headers());
     rules.objects.keeps_fields |= request.extensions().get::<KeepFields>().is_some();
     if request.extensions().get::<SmallPages>().is_some() {
         rules.objects.limit = rules.objects.limit.min(OWN_LIMIT);
     }
     match kind {
-        AnswerKind::Watch => {
+        ResponseKind::Watch => {
             let answer = base.send(request).await?;
             if !answer.status().is_success() {
                 return Ok(answer.map(|body| limited(body, FAILURE_LIMIT)));
             }
             let reducer = Reducer::new(kind, rules.objects);
-            Ok(answer.map(|body| lines(body, reducer, path)))
+            Ok(answer.map(|body| watch_events(body, reducer, path)))
         }
-        AnswerKind::List => page(base, memory, request, rules).await,
-        AnswerKind::Object => {
+        ResponseKind::List => page(base, memory, request, rules).await,
+        ResponseKind::Object => {
             let answer = base.send(request).await?;
             match read(answer, memory, kind, rules, &path).await? {
                 Read::Whole(answer, _) => Ok(answer),
@@ -135,10 +135,10 @@ async fn answer(
 /// Reads one page of a list. If the page exceeds the limit, retries with fewer objects.
 async fn page(
     base: &Client,
-    memory: &AnswerMemory,
+    memory: &ResponseState,
     request: Request<Body>,
-    rules: AnswerRules,
-) -> Result<Response<AnswerBody>, BoxError> {
+    rules: ResponseRules,
+) -> Result<Response<ResponseBody>, BoxError> {
     let (head, _) = request.into_parts();
     let path = head.uri.path().to_owned();
     let wanted = query(&head.uri, "limit").and_then(|limit| limit.parse::<u32>().ok());
@@ -153,7 +153,7 @@ async fn page(
             .body(Body::empty())?;
         request.headers_mut().extend(head.headers.clone());
         let answer = base.send(request).await?;
-        match read(answer, memory, AnswerKind::List, rules, &path).await? {
+        match read(answer, memory, ResponseKind::List, rules, &path).await? {
             Read::Whole(answer, weight) => {
                 if let (Some(size), Some(wanted)) = (size, wanted) {
                     let fits_twice = weight < rules.objects.limit / 2;
@@ -182,16 +182,16 @@ async fn page(
 
 enum Read {
     /// Response, and the memory of the parsed response in bytes.
-    Whole(Response<AnswerBody>, usize),
+    Whole(Response<ResponseBody>, usize),
     TooLarge,
 }
 
 /// Reads and reduces a response. An error response is unchanged.
 async fn read(
     answer: Response<Body>,
-    memory: &AnswerMemory,
-    kind: AnswerKind,
-    rules: AnswerRules,
+    memory: &ResponseState,
+    kind: ResponseKind,
+    rules: ResponseRules,
     path: &str,
 ) -> Result<Read, BoxError> {
     if !answer.status().is_success() {
@@ -209,7 +209,7 @@ async fn read(
         if reducer.weight() > most {
             return Ok(Read::TooLarge);
         }
-        let permit = Arc::clone(&memory.turn).acquire_owned();
+        let permit = Arc::clone(&memory.permit).acquire_owned();
         turn = tokio::time::timeout(READ_TIMEOUT, permit).await?.ok();
         let rest = receive(&mut body, &mut reducer, most);
         if !tokio::time::timeout(PERMIT_TIMEOUT, rest).await?? {
@@ -221,7 +221,7 @@ async fn read(
         return Ok(Read::TooLarge);
     }
     let weight = reducer.weight();
-    let body = held(reducer.take(), turn);
+    let body = body_with_permit(reducer.take(), turn);
     Ok(Read::Whole(Response::from_parts(head, body), weight))
 }
 
@@ -240,7 +240,7 @@ async fn receive(body: &mut Body, reducer: &mut Reducer, most: usize) -> Result<
 }
 
 /// Returns a response that holds its permit until the response is read or dropped.
-fn held(bytes: Vec<u8>, turn: Option<OwnedSemaphorePermit>) -> AnswerBody {
+fn body_with_permit(bytes: Vec<u8>, turn: Option<OwnedSemaphorePermit>) -> ResponseBody {
     let frame = future::ready(Ok(Frame::data(bytes.into())));
     let frames = stream::once(frame).inspect(move |_| {
         let _held = &turn;
@@ -249,7 +249,7 @@ fn held(bytes: Vec<u8>, turn: Option<OwnedSemaphorePermit>) -> AnswerBody {
 }
 
 /// Returns the events of a watch, each reduced.
-fn lines(body: Body, mut reducer: Reducer, path: String) -> AnswerBody {
+fn watch_events(body: Body, mut reducer: Reducer, path: String) -> ResponseBody {
     let frames = body.into_data_stream().map(move |data| {
         let data = data?;
         let mut bytes = Vec::new();
@@ -264,7 +264,7 @@ fn lines(body: Body, mut reducer: Reducer, path: String) -> AnswerBody {
 }
 
 /// Returns the data of a body. Fails if the body is not complete within [`READ_TIMEOUT`].
-fn timely(body: Body) -> impl Stream<Item = Result<Bytes, BoxError>> + Send {
+fn with_read_timeout(body: Body) -> impl Stream<Item = Result<Bytes, BoxError>> + Send {
     let data = Box::pin(body.into_data_stream());
     let expired = Box::pin(tokio::time::sleep(READ_TIMEOUT));
     stream::unfold(Some((data, expired)), |reading| async move {
@@ -285,13 +285,13 @@ fn timely(body: Body) -> impl Stream<Item = Result<Bytes, BoxError>> + Send {
 }
 
 /// Returns a response that fails after more than `limit` bytes.
-fn limited(body: Body, limit: u64) -> AnswerBody {
+fn limited(body: Body, limit: u64) -> ResponseBody {
     limited_and_reduced(body, limit, None)
 }
 
-fn limited_and_reduced(body: Body, limit: u64, mut reducer: Option<Reducer>) -> AnswerBody {
+fn limited_and_reduced(body: Body, limit: u64, mut reducer: Option<Reducer>) -> ResponseBody {
     let mut length = 0;
-    let frames = timely(body).map(move |data| {
+    let frames = with_read_timeout(body).map(move |data| {
         let data = data?;
         length += data.len() as u64;
         if length > limit {
@@ -332,33 +332,33 @@ fn too_large(path: &str) -> BoxError {
 
 /// Returns the kind of a response that is reduced: list, watch, metadata of one object, or whole
 /// object of this project's kinds. Returns `None` for all other responses.
-fn kind_of(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<AnswerKind> {
+fn kind_of(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<ResponseKind> {
     let is_metadata = is_metadata(headers);
     if method == Method::GET {
         let watch = query(uri, "watch");
         if watch.is_some_and(|watch| matches!(watch, "true" | "1")) {
-            return Some(AnswerKind::Watch);
+            return Some(ResponseKind::Watch);
         }
         if is_collection(uri.path()) {
-            return Some(AnswerKind::List);
+            return Some(ResponseKind::List);
         }
         if is_own_object(uri.path()) {
-            return Some(AnswerKind::Object);
+            return Some(ResponseKind::Object);
         }
     }
-    is_metadata.then_some(AnswerKind::Object)
+    is_metadata.then_some(ResponseKind::Object)
 }
 
 /// Rules for a response that is reduced.
 #[derive(Debug, Clone, Copy)]
-struct AnswerRules {
+struct ResponseRules {
     objects: ObjectRules,
     /// True if the whole response fails when one object is too large.
     is_complete: bool,
 }
 
-impl AnswerRules {
-    fn of(path: &str, kind: AnswerKind, headers: &HeaderMap) -> Self {
+impl ResponseRules {
+    fn of(path: &str, kind: ResponseKind, headers: &HeaderMap) -> Self {
         let is_metadata = is_metadata(headers);
         let is_own = path.starts_with(&format!("/apis/{GROUP}/"));
         Self {
@@ -378,7 +378,7 @@ impl AnswerRules {
                 is_checked: true,
             },
             is_complete: !is_metadata
-                && (kind == AnswerKind::Object || kind == AnswerKind::List && !is_own),
+                && (kind == ResponseKind::Object || kind == ResponseKind::List && !is_own),
         }
     }
 }
@@ -435,7 +435,7 @@ fn with_limit(uri: &Uri, limit: u32) -> Result<Uri, http::Error> {
     Uri::from_parts(parts).map_err(http::Error::from)
 }
 
-impl AnswerMemory {
+impl ResponseState {
     fn page_size(&self, path: &str) -> Option<u32> {
         let sizes = self.page_sizes.lock();
         let sizes = sizes.unwrap_or_else(PoisonError::into_inner);

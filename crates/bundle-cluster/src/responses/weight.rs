@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::OWN_LIMIT;
-use super::reduce::{AnswerKind, ObjectRules, Reducer};
+use super::reduce::{ObjectRules, Reducer, ResponseKind};
 
 /// Largest weight that a review admits: half of the limit for reads, so that the status and further
 /// entries of `managedFields` also fit.
@@ -57,7 +57,7 @@ impl Scale {
             ..ObjectRules::TIMES_ONLY
         };
         let mut scale = Self {
-            reducer: Reducer::new(AnswerKind::List, rules),
+            reducer: Reducer::new(ResponseKind::List, rules),
             weight: 0,
         };
         scale.push(br#"{"items":["#);
@@ -139,7 +139,7 @@ mod tests {
             keeps_fields: false,
             ..ObjectRules::TIMES_ONLY
         };
-        let mut reducer = Reducer::new(AnswerKind::List, rules);
+        let mut reducer = Reducer::new(ResponseKind::List, rules);
         let list = json!({"items": [object]}).to_string();
         reducer.push(list.as_bytes()).unwrap();
         reducer.weight()

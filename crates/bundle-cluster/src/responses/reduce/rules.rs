@@ -2,7 +2,7 @@
 
 /// Location of objects in a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::answers) enum AnswerKind {
+pub(in crate::responses) enum ResponseKind {
     /// The response is the object.
     Object,
     /// The objects are in `items`.
@@ -11,7 +11,7 @@ pub(in crate::answers) enum AnswerKind {
     Watch,
 }
 
-impl AnswerKind {
+impl ResponseKind {
     /// Returns the number of objects and lists around an object.
     pub(super) fn depth(self) -> usize {
         match self {
@@ -24,20 +24,20 @@ impl AnswerKind {
 
 /// Rules for the objects in a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::answers) struct ObjectRules {
+pub(in crate::responses) struct ObjectRules {
     /// Largest memory of one object as text and as a tree in bytes, by the estimate of
     /// [`super::Reducer::weight`].
-    pub(in crate::answers) limit: usize,
+    pub(in crate::responses) limit: usize,
     /// True if `fieldsV1` of other managers is retained.
-    pub(in crate::answers) keeps_fields: bool,
+    pub(in crate::responses) keeps_fields: bool,
     /// True if an invalid object counts as too large. Output is then available only after the end
     /// of each object.
-    pub(in crate::answers) is_checked: bool,
+    pub(in crate::responses) is_checked: bool,
 }
 
 impl ObjectRules {
     /// Rules for a response that its reader limits and parses itself. Only times are checked.
-    pub(in crate::answers) const TIMES_ONLY: Self = Self {
+    pub(in crate::responses) const TIMES_ONLY: Self = Self {
         limit: usize::MAX,
         keeps_fields: true,
         is_checked: false,

@@ -12,7 +12,7 @@ const METADATA: ObjectRules = ObjectRules {
 
 /// Reduces `text` in pieces of every small size, and returns the lines of the result. All piece
 /// sizes must give the same result.
-fn reduced(kind: AnswerKind, rules: ObjectRules, text: &str) -> Vec<Value> {
+fn reduced(kind: ResponseKind, rules: ObjectRules, text: &str) -> Vec<Value> {
     let mut results = Vec::new();
     for size in [1, 2, 7, 100, text.len()] {
         let mut reducer = Reducer::new(kind, rules);
@@ -20,7 +20,7 @@ fn reduced(kind: AnswerKind, rules: ObjectRules, text: &str) -> Vec<Value> {
         for piece in text.as_bytes().chunks(size) {
             for line in piece.split_inclusive(|&byte| byte == b'\n') {
                 reducer.push(line).unwrap();
-                if kind == AnswerKind::Watch {
+                if kind == ResponseKind::Watch {
                     out.append(&mut reducer.take());
                 }
             }
@@ -67,10 +67,10 @@ fn answers_of_ordinary_objects_stay_as_they_are() {
     let list = json!({"kind": "List", "metadata": {"continue": "c"}, "items": [one, one]});
     let event = json!({"type": "ADDED", "object": one});
     for (kind, value) in [
-        (AnswerKind::Object, one.clone()),
-        (AnswerKind::List, list),
-        (AnswerKind::List, json!({"items": []})),
-        (AnswerKind::Watch, event),
+        (ResponseKind::Object, one.clone()),
+        (ResponseKind::List, list),
+        (ResponseKind::List, json!({"items": []})),
+        (ResponseKind::Watch, event),
     ] {
         assert_eq!(reduced(kind, METADATA, &text(&value)), vec![value.clone()]);
     }
@@ -95,12 +95,12 @@ fn fields_of_other_managers_are_dropped() {
             .unwrap();
         entry.remove("z");
         assert_eq!(
-            reduced(AnswerKind::Object, METADATA, &typed),
+            reduced(ResponseKind::Object, METADATA, &typed),
             [after.clone()]
         );
         let list = format!(r#"{{"items":[{typed}]}}"#);
         assert_eq!(
-            reduced(AnswerKind::List, METADATA, &list),
+            reduced(ResponseKind::List, METADATA, &list),
             [json!({"items": [after]})]
         );
     }
@@ -108,7 +108,10 @@ fn fields_of_other_managers_are_dropped() {
         keeps_fields: true,
         ..METADATA
     };
-    assert_eq!(reduced(AnswerKind::Object, kept, &text(&theirs)), [theirs]);
+    assert_eq!(
+        reduced(ResponseKind::Object, kept, &text(&theirs)),
+        [theirs]
+    );
 }
 
 #[test]
@@ -120,18 +123,18 @@ fn metadata_that_is_too_large_is_replaced_by_its_identity() {
     let (large, small) = (object("large", 200), object("small", 1));
     let list = json!({"items": [large, small, large], "metadata": {"continue": "c"}});
     assert_eq!(
-        reduced(AnswerKind::List, METADATA, &text(&list)),
+        reduced(ResponseKind::List, METADATA, &text(&list)),
         [json!({"items": [identity, small, identity], "metadata": {"continue": "c"}})]
     );
     assert_eq!(
-        reduced(AnswerKind::Object, METADATA, &text(&large)),
+        reduced(ResponseKind::Object, METADATA, &text(&large)),
         vec![identity.clone()]
     );
     let events: String = [&large, &small, &large]
         .map(|object| format!("{}\n", json!({"type": "ADDED", "object": object})))
         .concat();
     assert_eq!(
-        reduced(AnswerKind::Watch, METADATA, &events),
+        reduced(ResponseKind::Watch, METADATA, &events),
         [&identity, &small, &identity].map(|object| json!({"type": "ADDED", "object": object}))
     );
 }
@@ -146,13 +149,13 @@ fn objects_that_are_nested_too_deep_count_as_too_large() {
     );
     let list = format!(r#"{{"items":[{deep},{{"metadata":{{"name":"b"}}}}]}}"#);
     assert_eq!(
-        reduced(AnswerKind::List, METADATA, &list),
+        reduced(ResponseKind::List, METADATA, &list),
         [json!({"items": [identity("deep"), {"metadata": {"name": "b"}}]})]
     );
     let maps = json!({"metadata": {"name": "maps"}, "spec": vec![json!({"a": 0}); 15]});
     assert_eq!(
         reduced(
-            AnswerKind::List,
+            ResponseKind::List,
             METADATA,
             &json!({"items": [maps]}).to_string()
         ),
@@ -164,17 +167,17 @@ fn objects_that_are_nested_too_deep_count_as_too_large() {
 #[test]
 fn rejects_answers_that_are_no_json_objects() {
     for text in ["html", "\"text\"", "[1]", "{\"a\":[}", "{}}", "1"] {
-        let mut reducer = Reducer::new(AnswerKind::Object, METADATA);
+        let mut reducer = Reducer::new(ResponseKind::Object, METADATA);
         assert_eq!(
             reducer.push(text.as_bytes()),
-            Err(Malformed::Json),
+            Err(JsonStreamError::Json),
             "{text}"
         );
     }
-    let mut reducer = Reducer::new(AnswerKind::Watch, METADATA);
+    let mut reducer = Reducer::new(ResponseKind::Watch, METADATA);
     let line = format!(r#"{{"type":"{}"#, "x".repeat(30_000));
     assert_eq!(
         reducer.push(line.as_bytes()),
-        Err(Malformed::Envelope(METADATA.limit))
+        Err(JsonStreamError::Envelope(METADATA.limit))
     );
 }

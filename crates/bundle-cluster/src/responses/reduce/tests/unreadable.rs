@@ -30,18 +30,18 @@ fn times_that_do_not_parse_become_null_and_the_rest_stays() {
             let (before, after) = (with(field, unreadable), with(field, expected));
             for rules in [METADATA, ObjectRules::TIMES_ONLY] {
                 assert_eq!(
-                    reduced(AnswerKind::Object, rules, &text(&before)),
+                    reduced(ResponseKind::Object, rules, &text(&before)),
                     vec![after.clone()]
                 );
             }
             let list = |object: &Value| json!({"items": [object, object]});
             assert_eq!(
-                reduced(AnswerKind::List, METADATA, &text(&list(&before))),
+                reduced(ResponseKind::List, METADATA, &text(&list(&before))),
                 [list(&after)]
             );
             let event = |object: &Value| json!({"object": object, "type": "MODIFIED"});
             assert_eq!(
-                reduced(AnswerKind::Watch, METADATA, &text(&event(&before))),
+                reduced(ResponseKind::Watch, METADATA, &text(&event(&before))),
                 [event(&after)]
             );
         }
@@ -57,7 +57,7 @@ fn other_texts_that_look_like_times_stay() {
     });
     for rules in [METADATA, ObjectRules::TIMES_ONLY] {
         assert_eq!(
-            reduced(AnswerKind::Object, rules, &text(&object)),
+            reduced(ResponseKind::Object, rules, &text(&object)),
             vec![object.clone()]
         );
     }
@@ -74,7 +74,7 @@ fn responses_with_other_readers_are_streamed_at_any_depth() {
     );
     let expected = deep.replace(&format!("\"{}\"", NO_TIMES[0]), "null");
     for size in 1..20 {
-        let mut reducer = Reducer::new(AnswerKind::Object, ObjectRules::TIMES_ONLY);
+        let mut reducer = Reducer::new(ResponseKind::Object, ObjectRules::TIMES_ONLY);
         let mut out = Vec::new();
         for piece in deep.as_bytes().chunks(size) {
             reducer.push(piece).unwrap();
@@ -122,7 +122,7 @@ fn metadata_at_the_edges_of_the_types_of_go_is_read() {
         ("unknown", json!({"a": [1e300, -0.0, u64::MAX]})),
     ] {
         let object = with(field, value.clone());
-        let metadata = metadata_of(reduced(AnswerKind::Object, METADATA, &text(&object)));
+        let metadata = metadata_of(reduced(ResponseKind::Object, METADATA, &text(&object)));
         assert_eq!(metadata.uid.as_deref(), Some("u-1"), "{field}: {value}");
         assert_eq!(
             metadata.annotations.unwrap_or_default().get(TOO_LARGE),
@@ -147,7 +147,7 @@ fn objects_that_do_not_parse_are_replaced_by_their_identity() {
     ] {
         let (unreadable, small) = (with(field, value.clone()), object("small", 1));
         let list = json!({"items": [small, unreadable, small]});
-        let mut found = reduced(AnswerKind::List, METADATA, &text(&list));
+        let mut found = reduced(ResponseKind::List, METADATA, &text(&list));
         let items = found[0]["items"].as_array_mut().unwrap();
         assert_eq!((&items[0], &items[2]), (&small, &small), "{field}: {value}");
         let metadata = metadata_of(vec![items[1].take()]);
@@ -159,7 +159,7 @@ fn objects_that_do_not_parse_are_replaced_by_their_identity() {
         );
     }
     let number = r#"{"metadata":{"name":"a"},"spec":1e999}"#;
-    let found = reduced(AnswerKind::Object, METADATA, number);
+    let found = reduced(ResponseKind::Object, METADATA, number);
     assert_eq!(
         found[0]["metadata"]["annotations"],
         json!({TOO_LARGE: "true"})
@@ -174,7 +174,7 @@ fn events_that_report_an_error_stay_as_they_are() {
     ] {
         let event = json!({"object": object, "type": "ERROR"});
         assert_eq!(
-            reduced(AnswerKind::Watch, METADATA, &text(&event)),
+            reduced(ResponseKind::Watch, METADATA, &text(&event)),
             vec![event.clone()]
         );
     }

@@ -10,7 +10,7 @@ use bundle_api::names::FIELD_MANAGER;
 
 use super::readable;
 
-pub(super) use self::rules::{AnswerKind, ObjectRules};
+pub(super) use self::rules::{ObjectRules, ResponseKind};
 
 /// Annotation that replaces all other annotations in metadata that was too large or invalid.
 pub const TOO_LARGE: &str = "core.rukpak.io/metadata-too-large";
@@ -40,7 +40,7 @@ const TIMES: [&str; 2] = ["creationTimestamp", "deletionTimestamp"];
 
 /// Invalid JSON in a response of an API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Malformed {
+pub(super) enum JsonStreamError {
     #[error("the response does not consist of JSON objects")]
     Json,
     #[error("the response has more than {0} bytes outside of its objects")]
@@ -77,7 +77,7 @@ struct Text {
 /// Reads a response in chunks and returns it reduced.
 #[derive(Debug)]
 pub(super) struct Reducer {
-    kind: AnswerKind,
+    kind: ResponseKind,
     rules: ObjectRules,
     open: Vec<Container>,
     /// Number of open containers that exceed `DEPTH_LIMIT`.
@@ -100,7 +100,7 @@ pub(super) struct Reducer {
 }
 
 impl Reducer {
-    pub(super) fn new(kind: AnswerKind, rules: ObjectRules) -> Self {
+    pub(super) fn new(kind: ResponseKind, rules: ObjectRules) -> Self {
         Self {
             kind,
             rules,
@@ -119,7 +119,7 @@ impl Reducer {
     }
 
     /// Reads the next bytes of the response.
-    pub(super) fn push(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
+    pub(super) fn push(&mut self, bytes: &[u8]) -> Result<(), JsonStreamError> {
         for &byte in bytes {
             if self.text.is_some() {
                 self.in_text(byte);
@@ -144,7 +144,7 @@ impl Reducer {
     /// Returns the complete part of the output. For a watch, these are the complete lines. For
     /// other responses, this is all output before an incomplete time.
     pub(super) fn take(&mut self) -> Vec<u8> {
-        if self.kind == AnswerKind::Watch && !self.open.is_empty() {
+        if self.kind == ResponseKind::Watch && !self.open.is_empty() {
             return Vec::new();
         }
         self.weight = 0;
@@ -236,9 +236,9 @@ impl Reducer {
         }
     }
 
-    fn between(&mut self, byte: u8) -> Result<(), Malformed> {
+    fn between(&mut self, byte: u8) -> Result<(), JsonStreamError> {
         if self.open.is_empty() && !matches!(byte, b'{' | b' ' | b'\t' | b'\r' | b'\n') {
-            return Err(Malformed::Json);
+            return Err(JsonStreamError::Json);
         }
         // A removed value ends at the next comma, or at the end of the map that contains it.
         if matches!(byte, b',' | b'}') && self.dropped == Some(self.open.len()) {
@@ -279,7 +279,7 @@ impl Reducer {
         }
     }
 
-    fn begin(&mut self, byte: u8) -> Result<(), Malformed> {
+    fn begin(&mut self, byte: u8) -> Result<(), JsonStreamError> {
         if self.open.len() >= DEPTH_LIMIT {
             self.below += 1;
             self.is_too_deep = true;
@@ -290,7 +290,7 @@ impl Reducer {
             return if self.discard_object() {
                 Ok(())
             } else {
-                Err(Malformed::Json)
+                Err(JsonStreamError::Json)
             };
         }
         if byte == b'{' && self.object.is_none() && self.is_before_object() {
@@ -306,7 +306,7 @@ impl Reducer {
         Ok(())
     }
 
-    fn end(&mut self, byte: u8) -> Result<(), Malformed> {
+    fn end(&mut self, byte: u8) -> Result<(), JsonStreamError> {
         if self.below > 0 {
             self.below -= 1;
             if !self.rules.is_checked {
@@ -314,9 +314,9 @@ impl Reducer {
             }
             return Ok(());
         }
-        let container = self.open.pop().ok_or(Malformed::Json)?;
+        let container = self.open.pop().ok_or(JsonStreamError::Json)?;
         if container.is_map != (byte == b'}') {
-            return Err(Malformed::Json);
+            return Err(JsonStreamError::Json);
         }
         self.emit(byte);
         if self.open.len() == self.kind.depth()
@@ -371,7 +371,7 @@ impl Reducer {
         !self.is_too_large && self.dropped.is_none()
     }
 
-    fn check_weight(&mut self) -> Result<(), Malformed> {
+    fn check_weight(&mut self) -> Result<(), JsonStreamError> {
         let limit = self.rules.limit;
         match self.object {
             Some((_, weight)) => {
@@ -381,8 +381,8 @@ impl Reducer {
                 Ok(())
             }
             // For lists, the caller checks the weight.
-            None if self.kind != AnswerKind::List && self.weight > limit.saturating_mul(2) => {
-                Err(Malformed::Envelope(limit))
+            None if self.kind != ResponseKind::List && self.weight > limit.saturating_mul(2) => {
+                Err(JsonStreamError::Envelope(limit))
             }
             None => Ok(()),
         }
@@ -409,9 +409,9 @@ impl Reducer {
         };
         self.open.len() == self.kind.depth()
             && match self.kind {
-                AnswerKind::Object => true,
-                AnswerKind::Watch => key(0, "object"),
-                AnswerKind::List => {
+                ResponseKind::Object => true,
+                ResponseKind::Watch => key(0, "object"),
+                ResponseKind::List => {
                     key(0, "items") && self.open.last().is_some_and(|list| !list.is_map)
                 }
             }
@@ -419,7 +419,7 @@ impl Reducer {
 
     /// Returns the open containers, beginning with the current object. The result is empty if there
     /// is no current object.
-    fn within(&self) -> &[Container] {
+    fn open_containers_of_object(&self) -> &[Container] {
         match self.object {
             Some(_) => self.open.get(self.kind.depth()..).unwrap_or_default(),
             None => &[],
@@ -438,12 +438,12 @@ impl Reducer {
 
     /// Returns true if the current container is the object's `metadata`.
     fn is_metadata(&self) -> bool {
-        matches!(self.within(), [object, metadata] if object.key == b"metadata" && metadata.is_map)
+        matches!(self.open_containers_of_object(), [object, metadata] if object.key == b"metadata" && metadata.is_map)
     }
 
     /// Returns the current container if it is an entry of `metadata.managedFields`.
     fn entry(&self) -> Option<&Container> {
-        match self.within() {
+        match self.open_containers_of_object() {
             [object, metadata, list, entry]
                 if object.key == b"metadata"
                     && metadata.key == b"managedFields"

@@ -44,7 +44,7 @@ async fn follow(
         match event {
             Ok(Event::Init) => listed.clear(),
             Ok(Event::InitApply(object)) => {
-                if !is_leaving(&object) {
+                if !is_being_deleted(&object) {
                     listed.insert(object.name_any());
                 }
             }
@@ -52,7 +52,7 @@ async fn follow(
                 retain(ctx, &|name| listed.contains(name));
                 listed.clear();
             }
-            Ok(Event::Apply(object)) if is_leaving(&object) => {
+            Ok(Event::Apply(object)) if is_being_deleted(&object) => {
                 let gone = object.name_any();
                 retain(ctx, &|name| name != gone);
             }
@@ -66,6 +66,6 @@ async fn follow(
     }
 }
 
-fn is_leaving(object: &PartialObjectMeta<DynamicObject>) -> bool {
+fn is_being_deleted(object: &PartialObjectMeta<DynamicObject>) -> bool {
     object.metadata.deletion_timestamp.is_some()
 }
