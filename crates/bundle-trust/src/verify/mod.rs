@@ -148,7 +148,7 @@ pub fn by(
     Err(Finding::error(
         code,
         format!(
-            "it is not signed by the given {}: {}",
+            "not signed by the given {}: {}",
             names.join(", "),
             summary(&found, is_wanted)
         ),
@@ -160,7 +160,7 @@ pub fn by(
 
 fn described(who: &AcceptedSigner) -> String {
     match who {
-        AcceptedSigner::Key(key) => format!("key (hint {key})"),
+        AcceptedSigner::Key(key) => format!("key (key hint {key})"),
         AcceptedSigner::Identities { identities, .. } => {
             let names: Vec<String> = identities.iter().map(ToString::to_string).collect();
             format!("identity ({})", names.join(", "))

@@ -124,7 +124,7 @@ pub(in crate::reconcile) fn names_taken(names: &[String]) -> ReconcileError {
         codes::install::CHILD_TAKEN,
         reason::BUNDLE_LOAD_FAILED,
         format!(
-            "the names of the Bundle are in use by Bundles that were not created for this BundleDeployment: {}; delete one of these Bundles, or change the template",
+            "cannot create the Bundle of the template: its possible names belong to Bundles that were not created for this BundleDeployment: {}; delete one of these Bundles, or change the template",
             names.join(", ")
         ),
         RetryPolicy::Slowly,

@@ -75,10 +75,10 @@ impl KeepReason {
                 with {ANNOTATION}: Always"
             ),
             Self::NotAsked => format!(
-                "to delete it and create it again, annotate it with {ANNOTATION}: Always or set spec.rollout.replace: Always"
+                "to let upgrades replace the object, annotate the object with {ANNOTATION}: Always, or set spec.rollout.replace: Always"
             ),
             Self::Protected => {
-                "objects of this kind are never replaced; give it another name in the content"
+                "objects of this kind are never replaced; give the object another name in the content"
                     .to_owned()
             }
         }
@@ -156,7 +156,7 @@ pub fn sentence(fields: &[&str], reason: KeepReason) -> String {
     fields.sort_unstable();
     fields.dedup();
     format!(
-        "{} cannot be changed while the object exists ({}): {}",
+        "immutable fields change: {} ({}): {}",
         some_of(&fields, FIELDS),
         codes::install::IMMUTABLE,
         reason.next_step()
@@ -299,8 +299,8 @@ mod tests {
         let text = sentence(&["spec.b", "spec.a", "spec.a"], KeepReason::NotAsked);
         assert_eq!(
             text,
-            "spec.a, spec.b cannot be changed while the object exists (BUNDLE-INSTALL-055): to delete it and create it again, annotate it with \
-             core.rukpak.io/replace: Always or set spec.rollout.replace: Always"
+            "immutable fields change: spec.a, spec.b (BUNDLE-INSTALL-055): to let upgrades replace the object, annotate the object with \
+             core.rukpak.io/replace: Always, or set spec.rollout.replace: Always"
         );
     }
 }
