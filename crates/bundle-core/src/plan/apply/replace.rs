@@ -71,8 +71,8 @@ impl KeepReason {
     pub fn next_step(self) -> String {
         match self {
             Self::Unfinished => format!(
-                "the Job is replaced after it has finished; to replace the Job now, annotate it \
-                with {ANNOTATION}: Always"
+                "the Job is replaced after it has finished; to replace the Job now, annotate \
+                the Job with {ANNOTATION}: Always"
             ),
             Self::NotAsked => format!(
                 "to let upgrades replace the object, annotate the object with {ANNOTATION}: Always, or set spec.rollout.replace: Always"
