@@ -37,7 +37,10 @@ pub fn write(folder: &Path, packed: &PackedImage, name: Option<&str>) -> Result<
     if fs_err::symlink_metadata(folder).is_ok() && !replaceable(folder) {
         return Err(Finding::error(
             codes::usage::FILE_UNWRITABLE,
-            format!("`{}` exists and is not an OCI layout", folder.display()),
+            format!(
+                "cannot write the OCI layout `{}`: the path exists and is not an OCI layout",
+                folder.display()
+            ),
         )
         .hint("choose a folder that does not exist; nothing was overwritten"));
     }

@@ -125,7 +125,7 @@ pub fn open(
 pub fn as_ignored(mut why: Finding) -> Finding {
     why.severity = Severity::Warning;
     why.message
-        .push_str("; the proof is ignored, and the signatures are read from the registry");
+        .push_str("; the webhook ignores the proof, and reads the signatures from the registry");
     why
 }
 
@@ -156,7 +156,7 @@ pub fn decode(text: &str, expected: &Digest) -> Result<AnnotatedProof, Finding> 
             codes::trust::PROOF_REFUSED,
             format!("the proof is for {found}, but the object names {expected}"),
         )
-        .hint("the proof was created for other content: create the proof again with `kubectl bundle deploy --with-proof`, or remove the proof"));
+        .hint("create the proof again with `kubectl bundle deploy --with-proof`, or remove the annotation core.rukpak.io/proof"));
     }
     Ok(AnnotatedProof {
         manifest: document.manifest.into_bytes(),
@@ -209,7 +209,7 @@ fn unpack(text: &str, target: &mut impl std::io::Write) -> Result<u64, Finding> 
 /// Returns the error for an unusable proof.
 pub fn unusable(why: impl std::fmt::Display) -> Finding {
     Finding::error(codes::trust::PROOF_REFUSED, format!("invalid proof: {why}")).hint(
-        "create the proof again with `kubectl bundle deploy --with-proof`, or remove the proof",
+        "create the proof again with `kubectl bundle deploy --with-proof`, or remove the annotation core.rukpak.io/proof",
     )
 }
 

@@ -100,7 +100,7 @@ impl Cluster {
             codes::cluster::UNREACHABLE,
             format!("the API server {} {how}", self.name),
         )
-        .hint("check that the cluster is running and that the kubeconfig refers to it; --context selects another one")
+        .hint("check that the cluster is running and that the kubeconfig refers to it; --context selects another context")
     }
 
     fn explain(&self, error: kube::Error) -> Failure {
@@ -117,7 +117,7 @@ impl Cluster {
                         bundle_api::names::API_VERSION
                     ),
                 )
-                .hint("install bundle-webhook with its CRDs first: kubectl apply -f crds/")
+                .hint("install bundle-webhook with `kubectl bundle install`, or select another cluster with --context")
                 .into()
             }
             kube::Error::Api(status) => Failure::Server(status),

@@ -48,7 +48,7 @@ pub(super) fn interrupted() -> Finding {
         codes::usage::INTERRUPTED,
         "the command was interrupted by a signal",
     )
-    .hint("repeat the command to continue: it does not send existing content again, and the target has no incomplete content under its name")
+    .hint("run the command again: it sends only the missing content, and the target has no incomplete file")
 }
 
 /// Waits for SIGINT or SIGTERM.

@@ -1,6 +1,7 @@
 //! HTTP client for signing services. It requires TLS except on loopback, limits time and size,
 //! follows no redirects, and reads the service's error message.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -21,10 +22,59 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum length of an error message that is printed, in characters.
 const MAX_MESSAGE_CHARS: usize = 300;
 
+/// Kind of a service. `Display` writes its name for messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SigningService {
+    CertificateAuthority,
+    TimestampAuthority,
+    TransparencyLog,
+    /// Issuer of identity tokens for interactive logins.
+    TokenIssuer,
+    GitHubIssuer,
+    BuildkiteIssuer,
+}
+
+impl fmt::Display for SigningService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::CertificateAuthority => "the certificate authority",
+            Self::TimestampAuthority => "the timestamp authority",
+            Self::TransparencyLog => "the transparency log",
+            Self::TokenIssuer => "the issuer of identity tokens",
+            Self::GitHubIssuer => "the issuer of GitHub Actions",
+            Self::BuildkiteIssuer => "the issuer of Buildkite",
+        })
+    }
+}
+
+impl SigningService {
+    /// Returns the next step after a rejected request.
+    fn next_step(self) -> &'static str {
+        match self {
+            Self::CertificateAuthority => {
+                "check the URL of the certificate authority (--fulcio-url), and that it accepts the issuer of the token"
+            }
+            Self::TimestampAuthority => {
+                "check the URL of the timestamp authority (--timestamp-server-url)"
+            }
+            Self::TransparencyLog => {
+                "check the URL and the version of the log (--rekor-url, --rekor-version)"
+            }
+            Self::TokenIssuer => {
+                "check the URL of the issuer (--oidc-issuer) and the client ID (--oidc-client-id)"
+            }
+            Self::GitHubIssuer => {
+                "check that the job can request a token (permissions: id-token: write)"
+            }
+            Self::BuildkiteIssuer => "check that the job can request a token",
+        }
+    }
+}
+
 /// Request to a service.
 pub(super) struct ServiceRequest {
-    /// Name of the service for messages.
-    pub(super) service: &'static str,
+    /// Service, for messages.
+    pub(super) service: SigningService,
     /// URL.
     pub(super) url: Result<Url, ParseError>,
     /// Media type of the body.
@@ -64,7 +114,7 @@ impl Credentials {
 
 /// Response of a service.
 struct ServiceResponse {
-    service: &'static str,
+    service: SigningService,
     host: String,
     status: StatusCode,
     body: Vec<u8>,
@@ -120,12 +170,7 @@ impl HttpClients {
         let answer = self.exchange(ask).await?;
         if !answer.status.is_success() {
             let why = format!("{}: {}", answer.status, answer.words);
-            let finding = rejected(answer.service, &answer.host, &why);
-            return Err(match answer.status {
-                StatusCode::NOT_FOUND => finding.hint("nothing was stored; check the URL and the version of the log (--rekor-version)"),
-                _ => finding,
-            }
-            .into());
+            return Err(rejected(answer.service, &answer.host, &why).into());
         }
         Ok(answer.body)
     }
@@ -182,7 +227,7 @@ impl HttpClients {
                 codes::trust::SERVICE_UNREACHABLE,
                 format!("{service} at {host} is unreachable"),
             )
-            .hint("nothing was stored: try again");
+            .hint("nothing was stored; try again");
             // The URL may contain secrets.
             Failure::caused(finding, &error.without_url())
         };
@@ -191,7 +236,12 @@ impl HttpClients {
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(silent)? {
             if body.len() + chunk.len() > MAX_RESPONSE_BYTES {
-                return Err(rejected(service, &host, "its response is larger than 1 MiB").into());
+                return Err(Finding::error(
+                    codes::trust::SERVICE_REFUSED,
+                    format!("the response of {service} at {host} is larger than 1 MiB"),
+                )
+                .hint(format!("nothing was stored; {}", service.next_step()))
+                .into());
             }
             body.extend_from_slice(&chunk);
         }
@@ -201,7 +251,7 @@ impl HttpClients {
                 codes::trust::SERVICE_UNREACHABLE,
                 format!("{service} at {host} is overloaded or failing ({status}): {words}"),
             )
-            .hint("nothing was stored: try again")
+            .hint("nothing was stored; try again")
             .into());
         }
         Ok(ServiceResponse {
@@ -214,12 +264,12 @@ impl HttpClients {
     }
 }
 
-fn rejected(service: &str, host: &str, why: &str) -> Finding {
+fn rejected(service: SigningService, host: &str, why: &str) -> Finding {
     Finding::error(
         codes::trust::SERVICE_REFUSED,
         format!("{service} at {host} rejects the request: {why}"),
     )
-    .hint("nothing was stored; check that this service accepts the issuer of the token")
+    .hint(format!("nothing was stored; {}", service.next_step()))
 }
 
 /// Returns the message of a service on one line, with control characters and credentials removed.

@@ -20,7 +20,7 @@ use jiff::Timestamp;
 use crate::failure::Outcome;
 use crate::ui::Ui;
 
-use http::{HttpClients, ServiceRequest};
+use http::{HttpClients, ServiceRequest, SigningService};
 use root::RootOrigin;
 use service_urls::ServiceUrls;
 use token::TokenRequirements;
@@ -100,7 +100,7 @@ impl Services {
         let answer = self
             .http
             .send(ServiceRequest {
-                service: "the certificate authority",
+                service: SigningService::CertificateAuthority,
                 url: self.urls.fulcio.join("api/v2/signingCert"),
                 media_type: "application/json",
                 content: key.certificate_request(&self.token)?,
@@ -120,7 +120,7 @@ impl Services {
             let answer = self
                 .http
                 .send(ServiceRequest {
-                    service: "the timestamp authority",
+                    service: SigningService::TimestampAuthority,
                     url: Ok(url.clone()),
                     media_type: "application/timestamp-query",
                     content: signed.timestamp_request(nonce),
@@ -135,7 +135,7 @@ impl Services {
             let answer = self
                 .http
                 .send(ServiceRequest {
-                    service: "the transparency log",
+                    service: SigningService::TransparencyLog,
                     url: url.join(version.path()),
                     media_type: "application/json",
                     content: signed.entry_request(*version),

@@ -6,7 +6,7 @@ use bundle_core::diagnostic::{Finding, codes};
 use serde::Deserialize;
 use url::Url;
 
-use super::http::{Credentials, HttpClients, ServiceRequest};
+use super::http::{Credentials, HttpClients, ServiceRequest, SigningService};
 use super::login::{Login, LoginKind};
 use super::secret::Secret;
 use crate::failure::{Failure, Outcome};
@@ -85,7 +85,7 @@ impl TokenSource {
                 }
             }
             Self::GitHub { url, token } => {
-                let service = "the issuer of GitHub Actions";
+                let service = SigningService::GitHubIssuer;
                 let _progress = ui.progress("getting an identity token");
                 let url = Url::parse(&url).map(|mut url| {
                     url.query_pairs_mut().append_pair("audience", wanted.audience);
@@ -108,7 +108,7 @@ impl TokenSource {
                 job,
                 token,
             } => {
-                let service = "the issuer of Buildkite";
+                let service = SigningService::BuildkiteIssuer;
                 let _progress = ui.progress("getting an identity token");
                 let url = Url::parse(&endpoint).map(|mut url| {
                     if let Ok(mut path) = url.path_segments_mut() {
@@ -155,7 +155,7 @@ impl TokenSource {
     }
 }
 
-fn empty(service: &str) -> Failure {
+fn empty(service: SigningService) -> Failure {
     Finding::error(
         codes::trust::SERVICE_REFUSED,
         format!("the response of {service} has no token"),

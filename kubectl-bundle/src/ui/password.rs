@@ -23,7 +23,7 @@ pub(crate) enum PasswordSource {
 
 fn no_password(message: &str) -> Finding {
     Finding::error(codes::usage::NO_PASSWORD, message).hint(
-        "set BUNDLE_PASSWORD or COSIGN_PASSWORD, or pass it on standard input with --password-stdin",
+        "set BUNDLE_PASSWORD or COSIGN_PASSWORD, or pass the password on standard input with --password-stdin",
     )
 }
 

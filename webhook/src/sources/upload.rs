@@ -42,7 +42,7 @@ impl UploadSourceError {
             Self::NotUploaded => (codes::install::NOT_UPLOADED, AGAIN),
             Self::Lost(_) => (
                 codes::install::NOT_UPLOADED,
-                "upload the same archive again: only that content is accepted under this name",
+                "upload the same archive again: only the recorded content is accepted",
             ),
             Self::Storage(_) | Self::Content(UnpackError::Unwritable { .. }) => (
                 codes::install::CACHE_FULL,

@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn ignores_parts_of_messages() {
         let mut examples = Examples::default();
-        examples.add("\"the registry has no signature for it [BUNDLE-A-001]\",\nerror: no code\nerror: a list [1]\n");
+        examples.add("\"the registry has no signature for this digest [BUNDLE-A-001]\",\nerror: no code\nerror: a list [1]\n");
         assert!(examples.own.is_empty() && examples.mentions.is_empty());
     }
 }

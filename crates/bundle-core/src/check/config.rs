@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn rejects_invalid_schemas_and_references_to_other_files() {
         for (schema, said) in [
-            (r#"{"type": "objekt"}"#, "it is not a JSON Schema"),
+            (r#"{"type": "objekt"}"#, "invalid JSON Schema"),
             (
                 r#"{"$ref": "https://example.com/a.json"}"#,
                 "the schema has no definition `https://example.com/a.json`",
@@ -90,7 +90,7 @@ mod tests {
             ),
             (
                 r#"{"properties": {"a": {"pattern": "(a"}}}"#,
-                "it is not a JSON Schema",
+                "invalid JSON Schema",
             ),
         ] {
             let all = told(

@@ -132,7 +132,7 @@ fn warn_about_namespace(
             )
             .at_field("metadata.namespace")
             .hint(format!(
-                "add the Namespace to the manifests, or deploy with `-n {namespace} --create-namespace`, unless it exists before the installation"
+                "create the namespace before the installation, add it to the manifests, or use `kubectl bundle deploy -n {namespace} --create-namespace`"
             )),
         );
     }
@@ -175,7 +175,7 @@ apiVersion: v1\nkind: ConfigMap\nmetadata: {name: f, namespace: default}\nstatus
             messages_of("", &[("manifests/a.yaml", objects)]),
             [
                 "warning: 1 object has no namespace: ConfigMap/d (set spec.targetNamespace of the BundleDeployment to the namespace for these objects, or set the namespace in the manifests)",
-                "warning: manifests/a.yaml:9: ConfigMap/other/b: metadata.namespace: the bundle does not create namespace `other` (add the Namespace to the manifests, or deploy with `-n other --create-namespace`, unless it exists before the installation)",
+                "warning: manifests/a.yaml:9: ConfigMap/other/b: metadata.namespace: the bundle does not create namespace `other` (create the namespace before the installation, add it to the manifests, or use `kubectl bundle deploy -n other --create-namespace`)",
                 "warning: manifests/a.yaml:22: ConfigMap/kube-system/e: metadata.namespace: namespace `kube-system` belongs to Kubernetes (many classes do not allow content in this namespace; use a namespace of the bundle if possible)",
                 "warning: manifests/a.yaml:26: ConfigMap/default/f: status: a manifest must not set the status, which controllers write (remove status)",
             ]

@@ -38,13 +38,16 @@ pub fn apply(
         let mut matching = (0..objects.len()).filter(|at| selects(patch, &kind, &objects[*at].id));
         let Some(at) = matching.next() else {
             let message = format!("the content has no {kind} with the name {}", patch.name);
-            findings.push(reject(message, "name an object of the content"));
+            findings.push(reject(message, "correct kind, namespace and name in the patch, so that they select an object of the content"));
             continue;
         };
         if let Some(other) = matching.next() {
             let (first, other) = (&objects[at].id, &objects[other].id);
             let message = format!("the patch names both {first} and {other}");
-            findings.push(reject(message, "add its namespace"));
+            findings.push(reject(
+                message,
+                "add the namespace of the object to the patch",
+            ));
             continue;
         }
         let value = config

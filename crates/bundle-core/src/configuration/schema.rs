@@ -118,7 +118,7 @@ impl ConfigSchema {
         let validator = options.build(schema);
         let validator = validator.map_err(|error| {
             format!(
-                "it is not a JSON Schema: {}",
+                "invalid JSON Schema: {}",
                 bounded(&error.to_string(), MAX_MESSAGE)
             )
         })?;

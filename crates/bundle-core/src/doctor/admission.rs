@@ -150,7 +150,7 @@ fn next_step(message: &str) -> &'static str {
         "caBundle of the registrations is not the certificate authority of the running pods; allow the \
         pod to patch the registrations, and the pod corrects caBundle"
     } else if has(&["no endpoints available", "connection refused", "not found"]) {
-        "no pod serves the Service; see the results of pods and endpoints"
+        "no pod serves the Service; see the results of the checks `pods` and `endpoints`"
     } else if has(&["deadline exceeded", "timeout", "i/o timeout", "no route"]) {
         "the API server cannot reach the pods: check network policies, and that port 9443 is open from the control plane"
     } else {

@@ -39,7 +39,7 @@ pub fn plugin(version: &str, programs: &Programs) -> CheckResult {
     match on_path.first() {
         Some(first) if first != running => warning(
             format!("this is version {version}, but kubectl runs {first}, which is first on PATH"),
-            "remove that program, or move the folder of this plugin to the beginning of PATH",
+            "remove the other program, or move the folder of this plugin to the beginning of PATH",
         ),
         None => warning(
             format!("this is version {version}, but kubectl finds no kubectl-bundle on PATH"),
@@ -99,7 +99,11 @@ pub fn clock(server: Option<i64>, local: i64) -> CheckResult {
     const CHECK: &str = "clock";
     const SUBJECT: &str = "Date of the API server";
     let Some(server) = server else {
-        return CheckResult::no_response(CHECK, SUBJECT, "the response has no valid header Date");
+        let hint = "compare the clocks by hand; a proxy may remove the header";
+        return CheckResult {
+            hint: Some(hint.to_owned()),
+            ..CheckResult::no_response(CHECK, SUBJECT, "the response has no valid header Date")
+        };
     };
     let ahead = local.saturating_sub(server);
     let difference = ahead.saturating_abs();

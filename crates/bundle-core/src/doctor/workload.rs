@@ -63,7 +63,7 @@ pub fn endpoints(service: &str, ready: Observed<usize>, is_unused: bool) -> Chec
     let problem = || {
         Finding::error(codes::doctor::NOT_READY, "it has no ready endpoint")
             .about(service)
-            .hint("its selector must match ready pods; see the result of pods")
+            .hint("the selector of the Service must match ready pods; see the result of the check `pods`")
     };
     match ready.found_or(CHECK, service, problem) {
         Ok(0) => CheckResult::of(CHECK, problem()),

@@ -113,7 +113,7 @@ impl Check<'_> {
             self.report(
                 codes::format::BAD_NAME,
                 "metadata.name",
-                format!("`{name}` cannot be a name: {why}"),
+                format!("`{name}` is not a valid name: {why}"),
                 "choose a name that the API server accepts",
             );
         }
@@ -186,7 +186,7 @@ impl Check<'_> {
             self.report(
                 codes::format::BAD_NAME,
                 "metadata.namespace",
-                format!("`{text}` cannot be a namespace"),
+                format!("`{text}` is not a valid name of a namespace"),
                 "a namespace has at most 63 lower-case letters, digits and `-`",
             );
         }
@@ -273,7 +273,7 @@ impl Check<'_> {
         self.report(
             codes::format::NOT_TEXT,
             field,
-            format!("expected text, found {what}"),
+            format!("expected a string, found {what}"),
             "put the value in quotes",
         );
     }
@@ -385,8 +385,8 @@ mod tests {
             (
                 "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: 12, namespace: on}",
                 &[
-                    "manifests/a.yaml:1: ConfigMap: metadata.name: expected text, found the number 12",
-                    "manifests/a.yaml:1: ConfigMap: metadata.namespace: expected text, found the boolean true",
+                    "manifests/a.yaml:1: ConfigMap: metadata.name: expected a string, found the number 12",
+                    "manifests/a.yaml:1: ConfigMap: metadata.namespace: expected a string, found the boolean true",
                 ],
             ),
             (
@@ -396,11 +396,11 @@ mod tests {
             (
                 "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: Web_1, namespace: a.b, annotations: {x: true}, labels: [a], uid: x}",
                 &[
-                    "manifests/a.yaml:1: ConfigMap/Web_1: metadata.namespace: `a.b` cannot be a namespace",
+                    "manifests/a.yaml:1: ConfigMap/Web_1: metadata.namespace: `a.b` is not a valid name of a namespace",
                     "manifests/a.yaml:1: ConfigMap/Web_1: metadata.labels: expected a map, found a list",
-                    "manifests/a.yaml:1: ConfigMap/Web_1: metadata.annotations[x]: expected text, found the boolean true",
+                    "manifests/a.yaml:1: ConfigMap/Web_1: metadata.annotations[x]: expected a string, found the boolean true",
                     "manifests/a.yaml:1: ConfigMap/Web_1: metadata.uid: the object was copied from a cluster, and API servers reject this field",
-                    "manifests/a.yaml:1: ConfigMap/Web_1: metadata.name: `Web_1` cannot be a name: a name has lower-case letters, digits, dashes and dots; each part begins and ends with a letter or digit",
+                    "manifests/a.yaml:1: ConfigMap/Web_1: metadata.name: `Web_1` is not a valid name: a name has lower-case letters, digits, dashes and dots; each part begins and ends with a letter or digit",
                 ],
             ),
         ] {

@@ -324,7 +324,7 @@ mod tests {
             ),
             (
                 "- selector: {kind: Pod}\n  assertions: [{fieldValue: {fieldPath: status.phase, value: a}}]\n".to_owned(),
-                "probes[0].assertions[0].fieldValue.fieldPath: invalid JSON pointer `status.phase` (write one such as /spec/replicas)",
+                "probes[0].assertions[0].fieldValue.fieldPath: invalid JSON pointer `status.phase` (write a JSON pointer such as /spec/replicas)",
             ),
             (
                 "- selector: {kind: Pod}\n  assertions: [{conditionEqual: {type: Ready, status: true}}]\n".to_owned(),

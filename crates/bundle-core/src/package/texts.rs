@@ -16,7 +16,8 @@ pub(super) fn pointer(text: &str) -> Result<String, Finding> {
     if text.len() > 1 && text.starts_with('/') && escapes_are_valid {
         return Ok(text.to_owned());
     }
-    Err(bad(format!("invalid JSON pointer `{text}`")).hint("write one such as /spec/replicas"))
+    Err(bad(format!("invalid JSON pointer `{text}`"))
+        .hint("write a JSON pointer such as /spec/replicas"))
 }
 
 /// Validates one line of text without control characters.

@@ -95,7 +95,7 @@ pub enum Signer {
 impl fmt::Display for Signer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Key(key) => write!(f, "key (hint {})", shown(key.as_str())),
+            Self::Key(key) => write!(f, "key (key hint {})", shown(key.as_str())),
             Self::Identity { name, .. } => write!(
                 f,
                 "identity (subject {}, issuer {})",
@@ -179,8 +179,8 @@ impl SignatureResult {
 }
 
 /// Returns a summary of the signatures in the registry: `the registry has 2 signatures: one by
-/// another key (hint …), one for another digest (sha256:…)`. Valid signatures for which `wanted`
-/// returns `false` are counted as signatures by another signer.
+/// another key (key hint …), one for another digest (sha256:…)`. Valid signatures for which
+/// `wanted` returns `false` are counted as signatures by another signer.
 pub fn summary(found: &[SignatureResult], wanted: impl Fn(&ValidSignature) -> bool) -> String {
     summarize(found, |accepted| match &accepted.meaning {
         Meaning::Attested(predicate) => format!("of an attestation ({})", shown(predicate)),
@@ -211,7 +211,7 @@ pub fn summary_of_attestations(
 fn summarize(found: &[SignatureResult], words: impl Fn(&ValidSignature) -> String) -> String {
     const KINDS_SHOWN: usize = 8;
     if found.is_empty() {
-        return "the registry has no signature for it".to_owned();
+        return "the registry has no signature for this digest".to_owned();
     }
     let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
     for SignatureResult(result) in found {
@@ -258,11 +258,11 @@ mod tests {
         ];
         assert_eq!(
             summary(&found, |_| false),
-            "the registry has 3 signatures: one by another key (hint Zm9yZWlnbg==), 2 for another digest (sha256:00)"
+            "the registry has 3 signatures: one by another key (key hint Zm9yZWlnbg==), 2 for another digest (sha256:00)"
         );
         assert_eq!(
             summary(&[], |_| false),
-            "the registry has no signature for it"
+            "the registry has no signature for this digest"
         );
     }
 

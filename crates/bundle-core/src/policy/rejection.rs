@@ -209,11 +209,11 @@ impl fmt::Display for Rejection {
             Self::PayloadType(found) => {
                 write!(f, "over a payload of another type ({})", shown(found))
             }
-            Self::OtherKey(key) => write!(f, "by another key (hint {})", shown(key.as_str())),
+            Self::OtherKey(key) => write!(f, "by another key (key hint {})", shown(key.as_str())),
             Self::NoSuchKey => f.write_str("by another key, or altered"),
             Self::Forged(key) => write!(
                 f,
-                "that claims an accepted key (hint {}) but does not verify with it",
+                "that claims an accepted key (key hint {}) but does not verify with it",
                 shown(key.as_str())
             ),
             Self::StatementType(found) => {

@@ -4,7 +4,7 @@ use crate::object::ObjectId;
 
 /// Target namespace that belongs to the webhook.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("content cannot be installed in namespace {0} of bundle-webhook")]
+#[error("content cannot be installed in namespace {0}, which is reserved for bundle-webhook")]
 pub struct ReservedNamespace(String);
 
 /// Checks that `target` is neither the `system` nor the `state` namespace of the webhook. A Pod in

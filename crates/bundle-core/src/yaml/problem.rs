@@ -129,7 +129,7 @@ pub(super) fn cancelled() -> Finding {
 fn cancelled_text() -> (Code, String, &'static str) {
     (
         codes::format::CANCELLED,
-        "the content was not parsed to its end, because its result is no longer needed".to_owned(),
+        "parsing of the content was cancelled, because its result is no longer needed".to_owned(),
         "no action is required",
     )
 }

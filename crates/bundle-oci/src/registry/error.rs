@@ -194,7 +194,7 @@ pub enum RegistryErrorReason {
         why: &'static str,
     },
     /// Stored credentials cannot be read.
-    #[error("the stored credentials for {registry} cannot be read: {cause}")]
+    #[error("cannot read the stored credentials for {registry}: {cause}")]
     Credentials {
         /// Host and port.
         registry: String,
@@ -208,7 +208,7 @@ pub enum RegistryErrorReason {
         found: Digest,
     },
     /// Concurrent writers kept overwriting the list of referrers.
-    #[error("other writers kept overwriting the list of referrers, {tag}")]
+    #[error("other clients kept overwriting tag {tag}, which lists the signatures")]
     SignatureLost {
         /// Fallback tag of the list.
         tag: String,
@@ -313,7 +313,7 @@ impl RegistryError {
             ),
             RegistryErrorReason::Credentials { .. } => (
                 code::BAD_CREDENTIALS,
-                "repair or remove that entry, or log in again (docker login)".to_owned(),
+                "correct the file or the credential helper that the message names".to_owned(),
             ),
             RegistryErrorReason::TagTaken { .. } => (
                 code::TAG_TAKEN,

@@ -313,7 +313,7 @@ pub(super) fn sparse_index(error: &RegistryError, missing: &[SkippedManifest]) -
         .collect();
     Finding::error(
         codes::registry::SPARSE_INDEX,
-        format!("{error}: number of images of the index that are not copied: {} ({})", missing.len(), platforms.join(", ")),
+        format!("{error}: the index lists images that were not copied: {} ({})", missing.len(), platforms.join(", ")),
     )
     .hint("copy or save all platforms (without --platform), or let the registry accept incomplete indexes (CNCF distribution: validation.manifests.indexes.platforms: none)")
 }

@@ -132,7 +132,10 @@ pub async fn write_layout(
     if is_there && !layout::is_layout(folder) && !layout::is_empty(folder) {
         return Err(Finding::error(
             codes::usage::FILE_UNWRITABLE,
-            format!("`{}` exists and is not an OCI layout", folder.display()),
+            format!(
+                "cannot write the OCI layout `{}`: the path exists and is not an OCI layout",
+                folder.display()
+            ),
         )
         .hint("choose a folder that does not exist; nothing was overwritten"));
     }

@@ -66,9 +66,9 @@ fn read(text: &str) -> Result<Pair, Finding> {
             }),
         "ENCRYPTED PRIVATE KEY" => Err(encrypted("as PKCS#8")),
         "ENCRYPTED SIGSTORE PRIVATE KEY" | "ENCRYPTED COSIGN PRIVATE KEY" => Err(unreadable(
-            "it is already encrypted as cosign requires; an import is not necessary",
+            "the file is already encrypted as cosign requires; an import is not necessary",
         )
-        .hint("use it unchanged: kubectl bundle sign --key FILE")),
+        .hint("use the file unchanged: kubectl bundle sign --key FILE")),
         "RSA PRIVATE KEY" | "DSA PRIVATE KEY" => Err(Finding::error(
             codes::trust::KEY_UNSUPPORTED,
             "the private key is not supported: signing keys are ECDSA P-256 or Ed25519",

@@ -77,7 +77,7 @@ fn admits_signature_by_policy_key_and_rejects_others() {
     assert_eq!(
         refusal.findings.to_string(),
         format!(
-            "{}: SignaturePolicy/releases requires a signature by `key-0`, but the registry has 1 signature: one by another key (hint {})",
+            "{}: SignaturePolicy/releases requires a signature by `key-0`, but the registry has 1 signature: one by another key (key hint {})",
             reference(),
             other.public().id()
         )

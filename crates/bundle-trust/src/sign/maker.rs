@@ -75,7 +75,7 @@ impl SignerIdentity {
         let (under, hint) = match self {
             Self::Key(_) => (
                 "the signer's own public key",
-                "nothing was stored; the signing device or plugin returned a wrong signature",
+                "nothing was stored; check the signing device or plugin, which returned a wrong signature",
             ),
             Self::Certificate { .. } => (
                 "the trust root",

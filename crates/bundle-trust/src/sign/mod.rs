@@ -158,7 +158,9 @@ fn at_fault() -> Finding {
         codes::trust::SIGNING_FAILED,
         "the new signature does not verify with the public key of the signer",
     )
-    .hint("nothing was stored; the signing device or plugin returned a wrong signature")
+    .hint(
+        "nothing was stored; check the signing device or plugin, which returned a wrong signature",
+    )
 }
 
 /// Returns a Sigstore bundle v0.3 with a signature over a file, as written by `cosign sign-blob`. A

@@ -151,7 +151,7 @@ pub fn signatures_by(
     Err(Finding::error(
         code,
         format!(
-            "it is not signed by the given {}: {}",
+            "not signed by the given {}: {}",
             names.join(", "),
             summary(&found, is_wanted)
         ),
@@ -163,7 +163,7 @@ pub fn signatures_by(
 
 fn described(who: &AcceptedSigner) -> String {
     match who {
-        AcceptedSigner::Key(key) => format!("key (hint {key})"),
+        AcceptedSigner::Key(key) => format!("key (key hint {key})"),
         AcceptedSigner::Identities { identities, .. } => {
             let names: Vec<String> = identities.iter().map(ToString::to_string).collect();
             format!("identity ({})", names.join(", "))

@@ -358,5 +358,8 @@ async fn failed_keyless_signing_is_reported_and_uploads_nothing() {
         .run_plugin(&format!("verify {pinned} --key any.pub"))
         .await;
     let refused = refused.failure(3).unwrap();
-    assert!(refused.contains("has no signature for it"), "{refused}");
+    assert!(
+        refused.contains("has no signature for this digest"),
+        "{refused}"
+    );
 }

@@ -269,7 +269,7 @@ async fn failed_rekor_2_request_is_reported_and_uploads_nothing() {
         scene.root()
     );
     let why = scene.run_plugin(&verify).await.failure(3).unwrap();
-    assert!(why.contains("has no signature for it"), "{why}");
+    assert!(why.contains("has no signature for this digest"), "{why}");
 
     // All services are set by flags. For the format of cosign 2, the command uses the older log of
     // the same signing config.

@@ -90,7 +90,9 @@ impl WriteOutcome {
                 class.as_str().unwrap_or_default()
             ),
         )
-        .hint("select another one with --class; `kubectl get provisionerclasses` lists them")
+        .hint(
+            "select another class with --class; `kubectl get provisionerclasses` lists the classes",
+        )
         .into())
     }
 }

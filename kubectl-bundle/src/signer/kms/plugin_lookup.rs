@@ -22,9 +22,9 @@ pub(super) fn on_path(key: &KmsKey) -> Result<PathBuf, Finding> {
             format!("`{name}` is required for {key} and was not found on PATH"),
         )
         .hint(if key.is_built_into_cosign() {
-            "unlike cosign, this program supports the service only through a plugin: an executable with that name that implements sigstore's KMS plugin protocol"
+            "unlike cosign, `kubectl bundle` supports this KMS only through a plugin: an executable with this name that implements sigstore's KMS plugin protocol"
         } else {
-            "install the plugin of your key service: an executable with that name that implements sigstore's KMS plugin protocol. For a file with that name, write ./ before it"
+            "install the plugin of your KMS: an executable with this name that implements sigstore's KMS plugin protocol; if the key is a file, write ./ before its name"
         })),
     }
 }

@@ -52,6 +52,9 @@ struct SignatureAnswer {
     signature: String,
 }
 
+/// Hint for a plugin whose response does not follow the protocol.
+const WRONG_PROTOCOL: &str = "nothing was stored; check that the plugin implements version v1 of sigstore's KMS plugin protocol";
+
 /// Limits of a plugin. The time is sufficient to find and touch a hardware token. The output limit
 /// is above the largest response. Stderr is truncated to a readable length.
 pub(super) const LIMITS: ProcessLimits = ProcessLimits {
@@ -107,7 +110,7 @@ pub(super) fn send_request(
                 safe(&answer.error_message)
             ),
         )
-        .hint("the plugin reported this error; nothing was stored"));
+        .hint("nothing was stored; check the name of the key, and the credentials and settings of the plugin"));
     }
     let text = match what {
         PluginRequest::PublicKey => answer.public_key.map(|answer| answer.pem),
@@ -157,16 +160,25 @@ fn signature_request(message: &Value) -> Value {
 }
 
 fn failed(key: &KmsKey, error: &ProcessError, limits: ProcessLimits) -> Finding {
-    let why = match error {
-        ProcessError::Io(error) => format!("cannot be run: {error}"),
-        ProcessError::Timeout => format!("did not exit within {} s", limits.time.as_secs()),
-        ProcessError::OutputLimit => format!("wrote more than {} KiB", limits.output >> 10),
+    let (why, hint) = match error {
+        ProcessError::Io(error) => (
+            format!("cannot be run: {error}"),
+            "nothing was stored; check that the plugin is an executable for this platform",
+        ),
+        ProcessError::Timeout => (
+            format!("did not exit within {} s", limits.time.as_secs()),
+            "nothing was stored; check that the plugin can reach its KMS or device",
+        ),
+        ProcessError::OutputLimit => (
+            format!("wrote more than {} KiB", limits.output >> 10),
+            WRONG_PROTOCOL,
+        ),
     };
     Finding::error(
         codes::usage::PROGRAM_FAILED,
         format!("`{}`, which is required for {key}, {why}", key.program()),
     )
-    .hint("nothing was stored; check the plugin and its device")
+    .hint(hint)
 }
 
 /// Returns the finding for a response that does not follow the protocol.
@@ -178,9 +190,7 @@ pub(super) fn invalid_response(key: &KmsKey, why: &str) -> Finding {
             key.program()
         ),
     )
-    .hint(
-        "nothing was stored; check that it implements version v1 of sigstore's KMS plugin protocol",
-    )
+    .hint(WRONG_PROTOCOL)
 }
 
 #[cfg(test)]

@@ -11,15 +11,15 @@ mod pkce;
 use bundle_core::diagnostic::{Finding, codes};
 use serde::Deserialize;
 
-use super::http::{HttpClients, ServiceRequest};
+use super::http::{HttpClients, ServiceRequest, SigningService};
 use super::secret::Secret;
 use crate::failure::Outcome;
 use crate::ui::{Ui, safe};
 
 pub(crate) use opener::Opener;
 
-/// Name of the issuer for messages.
-const ISSUER: &str = "the issuer of identity tokens";
+/// The issuer, for messages.
+const ISSUER: SigningService = SigningService::TokenIssuer;
 /// Requested scopes: an identity token with the email address.
 const SCOPE: &str = "openid email";
 

@@ -144,17 +144,17 @@ impl TufRepository<'_> {
                 codes::trust::REPOSITORY_EXPIRED,
                 format!("{role} of the TUF repository at {host} expired on {expires}"),
             )
-            .hint("the operator of the repository must sign this metadata again, unless a mirror withholds newer metadata"),
+            .hint("ask the operator of the repository for current metadata; if you use a mirror, check that it is up to date"),
             Error::Rollback { role, trusted, new } => Finding::error(
                 codes::trust::REPOSITORY_ROLLED_BACK,
                 format!("{role} of the TUF repository at {host} has version {new}, older than the trusted version {trusted}"),
             )
-            .hint("the metadata is not used: it is an outdated copy, or an attack"),
+            .hint("the metadata is not used: it is an outdated copy, or an attack; ask the operator of the repository"),
             Error::BadRootVersion { trusted, new } => Finding::error(
                 codes::trust::REPOSITORY_ROLLED_BACK,
                 format!("the TUF repository at {host} has root version {new}, which does not follow the trusted version {trusted}"),
             )
-            .hint("the metadata is not used: it is an outdated copy, or an attack"),
+            .hint("the metadata is not used: it is an outdated copy, or an attack; ask the operator of the repository"),
             Error::TargetNotFound(name) => Finding::error(
                 codes::trust::REPOSITORY_FORGED,
                 format!("the TUF repository at {host} has no {name}"),
@@ -166,7 +166,7 @@ impl TufRepository<'_> {
             ),
             Error::Transport { source, .. } => match missing_file(source.as_deref()) {
                 Some(FetchError::TooLarge { .. }) => self.invalid_finding(),
-                Some(_) => self.unreachable_finding("it cannot be read"),
+                Some(_) => self.unreachable_finding("the request failed"),
                 None => self.unreachable_finding("a file is missing"),
             },
             _ => self.invalid_finding(),
@@ -186,10 +186,7 @@ impl TufRepository<'_> {
     fn unreachable_finding(&self, why: &str) -> Finding {
         Finding::error(
             codes::trust::REPOSITORY_UNREACHABLE,
-            format!(
-                "the TUF repository at {} is unreachable: {why}",
-                self.host()
-            ),
+            format!("cannot read the TUF repository at {}: {why}", self.host()),
         )
         .hint("try again, or use a trust root in a file with --trusted-root FILE")
     }

@@ -40,7 +40,7 @@ fn reports_a_missing_installation() {
     let mut context = Context::new();
     cluster(&mut context, Vec::new());
     insta::assert_snapshot!(diagnostics(&context.run(&["uninstall"])), @r"
-    error: the cluster http://[SERVER] (context `dev` of [DIR]/home/.kube/config) has no installation by this program [BUNDLE-CLUSTER-012]
+    error: the cluster http://[SERVER] (context `dev` of [DIR]/home/.kube/config) has no bundle-webhook that `kubectl bundle install` created [BUNDLE-CLUSTER-012]
       hint: check the cluster with --context, and the namespace with --system-namespace
     ");
 }
@@ -84,7 +84,7 @@ fn reports_an_installation_by_helm() {
     );
     let output = context.run(&["install", "--image", IMAGE]);
     insta::assert_snapshot!(diagnostics(&output), @r"
-    error: the cluster has deployment.apps/bundle-webhook in bundle-system already; it belongs to Helm release bundle in namespace bundle-system [BUNDLE-CLUSTER-009]
+    error: the cluster already has deployment.apps/bundle-webhook in bundle-system; it belongs to Helm release bundle in namespace bundle-system [BUNDLE-CLUSTER-009]
       hint: upgrade it with Helm, or remove it first: helm uninstall bundle --namespace bundle-system
     ");
 }

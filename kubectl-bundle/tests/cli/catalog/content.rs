@@ -43,9 +43,9 @@ metadata: {name: copied, namespace: default, uid: 5f0c}
     insta::assert_snapshot!(output, @r"
     error: web/manifests/web.yaml:1: expected a Kubernetes object, found a list [BUNDLE-FORMAT-007]
       hint: manifests/ must contain only manifests: each document has apiVersion, kind and metadata
-    error: web/manifests/web.yaml:3: ConfigMap/Web: metadata.name: `Web` cannot be a name: a name has lower-case letters, digits, dashes and dots; each part begins and ends with a letter or digit [BUNDLE-FORMAT-011]
+    error: web/manifests/web.yaml:3: ConfigMap/Web: metadata.name: `Web` is not a valid name: a name has lower-case letters, digits, dashes and dots; each part begins and ends with a letter or digit [BUNDLE-FORMAT-011]
       hint: choose a name that the API server accepts
-    error: web/manifests/web.yaml:7: ConfigMap/labels: metadata.labels[release]: expected text, found the number 1.4 [BUNDLE-FORMAT-020]
+    error: web/manifests/web.yaml:7: ConfigMap/labels: metadata.labels[release]: expected a string, found the number 1.4 [BUNDLE-FORMAT-020]
       hint: put the value in quotes
     error: web/manifests/web.yaml:11: ConfigMap/copied: metadata.uid: the object was copied from a cluster, and API servers reject this field [BUNDLE-FORMAT-021]
       hint: remove metadata.uid, resourceVersion, managedFields, creationTimestamp, generation, and status
@@ -125,7 +125,7 @@ status: {phase: Ready}
     warning: web/manifests/web.yaml:5: Deploymnet.apps/default/web: no Kubernetes up to 1.36 has apps/v1/Deploymnet [BUNDLE-CHECK-003]
       hint: did you mean kind `Deployment`?
     warning: web/manifests/web.yaml:9: ConfigMap/other/web: metadata.namespace: the bundle does not create namespace `other` [BUNDLE-CHECK-011]
-      hint: add the Namespace to the manifests, or deploy with `-n other --create-namespace`, unless it exists before the installation (--create-namespace is a flag of `kubectl bundle deploy`)
+      hint: create the namespace before the installation, add it to the manifests, or use `kubectl bundle deploy -n other --create-namespace`
     error: web/manifests/web.yaml:13: ConfigMap/default/filled: status: unknown field [BUNDLE-CHECK-013]
       hint: `kubectl explain configmap --api-version=v1 --recursive` shows the fields
     warning: web/manifests/web.yaml:13: ConfigMap/default/filled: status: a manifest must not set the status, which controllers write [BUNDLE-CHECK-012]
@@ -240,7 +240,7 @@ fn reports_configuration_that_does_not_match_its_schema() {
     let invalid = ("config.schema.json", "{\"type\": \"everything\"}");
     let output = build_with(config, &[invalid, default]);
     insta::assert_snapshot!(output, @r#"
-    error: web/config.schema.json: it is not a JSON Schema: "everything" is not valid under any of the schemas listed in the 'anyOf' keyword [BUNDLE-CHECK-008]
+    error: web/config.schema.json: invalid JSON Schema: "everything" is not valid under any of the schemas listed in the 'anyOf' keyword [BUNDLE-CHECK-008]
       hint: write a complete JSON Schema: `$ref` refers only to `#/...`
     "#);
 }

@@ -56,7 +56,7 @@ fn reports_a_list_of_signatures_that_another_client_overwrites() {
     registry.set_fault(Some(Fault::LostUpdates(99)));
     let sign = ["sign", &web, "--key", "other.key", "--format", "legacy"];
     insta::assert_snapshot!(run(&context, &sign), @r"
-    error: cannot sign [REGISTRY]/team/web@sha256:4cc7e585...: other writers kept overwriting the list of referrers, sha256-4cc7e5851afb019dfaebef7e1f01d8dd6fa2bd0059836b4eef75e8ade4458e5f.sig [BUNDLE-REGISTRY-015]
+    error: cannot sign [REGISTRY]/team/web@sha256:4cc7e585...: other clients kept overwriting tag sha256-4cc7e5851afb019dfaebef7e1f01d8dd6fa2bd0059836b4eef75e8ade4458e5f.sig, which lists the signatures [BUNDLE-REGISTRY-015]
       hint: sign again
     ");
 }
@@ -170,8 +170,8 @@ fn reports_an_invalid_file_of_credentials() {
     context.write("home/.docker/config.json", "{");
     let web = registry.reference("team/web:1.4.0");
     insta::assert_snapshot!(run(&context, &["inspect", &web]), @r"
-    error: cannot read the manifest of [REGISTRY]/team/web:1.4.0: the stored credentials for [REGISTRY] cannot be read: it is not a docker configuration, in `[DIR]/home/.docker/config.json` [BUNDLE-REGISTRY-012]
-      hint: repair or remove that entry, or log in again (docker login)
+    error: cannot read the manifest of [REGISTRY]/team/web:1.4.0: cannot read the stored credentials for [REGISTRY]: `[DIR]/home/.docker/config.json`: the file is not a docker configuration [BUNDLE-REGISTRY-012]
+      hint: correct the file or the credential helper that the message names
     ");
 }
 

@@ -37,7 +37,7 @@ fn reports_signatures_and_attestations_that_are_not_accepted() {
         }
     }
     insta::assert_snapshot!(run(&context, &["verify", &web, "--key", "other.pub"]), @r"
-    error: [REGISTRY]/team/web@sha256:4cc7e585...: it is not signed by the given key (hint [KEY]): the registry has 1 signature: one by another key (hint [KEY]) [BUNDLE-TRUST-002]
+    error: [REGISTRY]/team/web@sha256:4cc7e585...: not signed by the given key (key hint [KEY]): the registry has 1 signature: one by another key (key hint [KEY]) [BUNDLE-TRUST-002]
       hint: pass the public key of its signer, or sign it: kubectl bundle sign --key KEY [REGISTRY]/team/web@sha256:4cc7e585...
     ");
     let attested = [
@@ -49,7 +49,7 @@ fn reports_signatures_and_attestations_that_are_not_accepted() {
         "spdxjson",
     ];
     insta::assert_snapshot!(run(&context, &attested), @r"
-    error: [REGISTRY]/team/web@sha256:4cc7e585...: no attestation with predicate type https://spdx.dev/Document by the given key (hint [KEY]): the registry has 1 signature: one of the image, not of an attestation, by key (hint [KEY]) [BUNDLE-TRUST-013]
+    error: [REGISTRY]/team/web@sha256:4cc7e585...: no attestation with predicate type https://spdx.dev/Document by the given key (key hint [KEY]): the registry has 1 signature: one of the image, not of an attestation, by key (key hint [KEY]) [BUNDLE-TRUST-013]
       hint: attest it: kubectl bundle attest [REGISTRY]/team/web@sha256:4cc7e585... --type https://spdx.dev/Document --predicate FILE
     ");
 }
@@ -149,6 +149,6 @@ fn reports_an_unreachable_issuer() {
     ];
     insta::assert_snapshot!(run(&context, &sign), @r"
     error: the issuer of identity tokens at 127.0.0.1 is unreachable [BUNDLE-TRUST-022]
-      hint: nothing was stored: try again
+      hint: nothing was stored; try again
     ");
 }

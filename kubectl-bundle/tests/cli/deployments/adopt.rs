@@ -208,7 +208,7 @@ fn adopt_has_no_other_collision_mode() {
     ----- stdout -----
     ----- stderr -----
     error: --collision: adopt always sets spec.collision: Adopt [BUNDLE-USAGE-001]
-      hint: use `kubectl bundle deploy` without adoption
+      hint: omit --collision, or use `kubectl bundle deploy` to install without adoption
     ");
 }
 

@@ -137,7 +137,7 @@ fn error_names_the_fault_of_a_kubeconfig() {
       caused by: client error (Connect)
       caused by: tcp connect error
       caused by: Connection refused (os error 111)
-      hint: check that the cluster is running and that the kubeconfig refers to it; --context selects another one
+      hint: check that the cluster is running and that the kubeconfig refers to it; --context selects another context
     ");
     context.write("broken.yaml", "clusters: {");
     kb_snapshot!(context, ["get", "--kubeconfig", "broken.yaml"], @r"
@@ -222,7 +222,7 @@ fn messages_equal_those_of_kubectl() {
     ----- stdout -----
     ----- stderr -----
     error: the API server http://[SERVER] (context `dev` of [DIR]/home/.kube/config) does not serve core.rukpak.io/v1alpha1 [BUNDLE-CLUSTER-005]
-      hint: install bundle-webhook with its CRDs first: kubectl apply -f crds/
+      hint: install bundle-webhook with `kubectl bundle install`, or select another cluster with --context
     ");
 }
 
@@ -427,7 +427,7 @@ fn lists_and_describes_deployments() {
     Drifted: ConfigMap/team-a/web
     Corrected: 0s ago: restored ConfigMap/team-a/web (field manager "mallory" had written it)
     ----- stderr -----
-    warning: `?` could not be read: no permission to get configmaps in namespace team-a [BUNDLE-CLUSTER-008]
+    warning: values shown as `?` could not be read: no permission to get configmaps in namespace team-a [BUNDLE-CLUSTER-008]
       hint: request a role with these permissions; `status` uses your permissions
     "#);
     kb_snapshot!(context, ["delete", "web", "--wait=false"], @r#"
@@ -442,7 +442,7 @@ fn lists_and_describes_deployments() {
     ----- stdout -----
     ----- stderr -----
     error: the API server http://[SERVER] (context `dev` of [DIR]/home/.kube/config) does not serve core.rukpak.io/v1alpha1 [BUNDLE-CLUSTER-005]
-      hint: install bundle-webhook with its CRDs first: kubectl apply -f crds/
+      hint: install bundle-webhook with `kubectl bundle install`, or select another cluster with --context
     ");
 }
 

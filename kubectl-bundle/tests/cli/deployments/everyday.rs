@@ -141,7 +141,7 @@ fn event(code: &str, message: &str) -> Value {
 #[test]
 fn wait_stops_at_permanent_failures() {
     let mut context = Context::new();
-    let exists = "ConfigMap/team-a/web exists and no bundle manages it; take it over with --collision Adopt (spec.collision)";
+    let exists = "ConfigMap/team-a/web exists and no bundle manages it; adopt it with --collision Adopt (spec.collision: Adopt)";
     let failing = with_new_content(&conditions("InstallFailed", exists));
     let away = with_new_content(&conditions("InstallFailed", "cannot reach the registry"));
     let refused = with_new_content(&conditions("RemovalRefused", "custom resources exist"));
@@ -187,7 +187,7 @@ fn wait_stops_at_permanent_failures() {
     ----- stdout -----
     bundledeployment.core.rukpak.io/web created
     ----- stderr -----
-    error: bundledeployment web: ConfigMap/team-a/web exists and no bundle manages it; take it over with --collision Adopt (spec.collision) [BUNDLE-INSTALL-002]
+    error: bundledeployment web: ConfigMap/team-a/web exists and no bundle manages it; adopt it with --collision Adopt (spec.collision: Adopt) [BUNDLE-INSTALL-002]
       hint: retries cannot succeed without a change; details: kubectl bundle status web
     ");
     kb_snapshot!(context, ["deploy", "web", PINNED, "--wait"], @r#"

@@ -207,7 +207,7 @@ fn diff_reports_objects_that_cannot_be_previewed() {
     Warning: BUNDLE-TRUST-005: no SignaturePolicy matches "web" …
     web: no objects
     error: ConfigMap/default/web: Error from server (Forbidden): configmaps "web" is forbidden: User "u" cannot patch it [BUNDLE-CLUSTER-021]
-      hint: correct the object, or request the permission: the preview uses yours
+      hint: correct the object, or request the permission: the preview uses your permissions
     "#);
     let message = "failed calling webhook \"quota.example.com\"";
     insta::assert_snapshot!(rejected(503, "ServiceUnavailable", message), @r#"

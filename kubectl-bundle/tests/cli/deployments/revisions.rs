@@ -284,7 +284,7 @@ fn rollback_fails_without_a_matching_revision() {
     ----- stdout -----
     ----- stderr -----
     error: bundledeployment web already has template and configuration of revision 2 (1.5.0) [BUNDLE-CLUSTER-025]
-      hint: select another revision with --to; `kubectl bundle history web` lists them
+      hint: select another revision with --to; `kubectl bundle history web` lists the revisions
     ");
 }
 
@@ -298,7 +298,7 @@ fn rollback_fails_if_the_configuration_is_unknown_or_would_stay() {
     ----- stdout -----
     ----- stderr -----
     error: the configuration of revision 1 (1.4.0) is not recorded: it was too large [BUNDLE-CLUSTER-026]
-      hint: --keep-config keeps the current spec.config; correct it afterwards if the content needs another one
+      hint: --keep-config keeps the current spec.config; if the content needs another configuration, correct spec.config afterwards
     ");
     let mut kept = deployment_after_rollback();
     kept["spec"]["config"]["color"] = "red".into();

@@ -281,7 +281,7 @@ fn overwrites_only_layouts() {
     exit code: 1
     ----- stdout -----
     ----- stderr -----
-    error: `mine` exists and is not an OCI layout [BUNDLE-USAGE-003]
+    error: cannot write the OCI layout `mine`: the path exists and is not an OCI layout [BUNDLE-USAGE-003]
       hint: choose a folder that does not exist; nothing was overwritten
     ");
     assert!(context.path().join("mine/letter.txt").exists());

@@ -145,7 +145,7 @@ fn builds_from_the_lock_file_without_a_registry() {
     ----- stdout -----
     ----- stderr -----
     warning: web/manifests/web.yaml:1: Deployment.apps/default/web: spec.template.spec.containers[1].env[0].value: `[REGISTRY]/lib/gone:1.0.0` may be an image, and is not locked: not found in the registry [BUNDLE-IMAGE-007]
-      hint: if it is an image, correct its name; otherwise ignore this note
+      hint: if it is an image, correct its name; otherwise ignore this warning
     image [REGISTRY]/lib/web:1.0.0 is sha256:316a3642... (Deployment.apps/default/web: spec.template.spec.containers[0].image, and 1 more place)
     image [REGISTRY]/lib/tool:2.0.0 is sha256:07a2b42a... (Deployment.apps/default/web: spec.template.spec.containers[1].image)
     image [REGISTRY]/lib/gone:1.0.0, probably (Deployment.apps/default/web: spec.template.spec.containers[1].env[0].value)
@@ -228,7 +228,7 @@ fn builds_from_the_lock_file_without_a_registry() {
     ----- stdout -----
     ----- stderr -----
     warning: web/manifests/web.yaml:1: Deployment.apps/default/web: spec.template.spec.containers[1].env[0].value: `[REGISTRY]/lib/gone:1.0.0` may be an image, and is not locked: not found in the registry [BUNDLE-IMAGE-007]
-      hint: if it is an image, correct its name; otherwise ignore this note
+      hint: if it is an image, correct its name; otherwise ignore this warning
     error: web/manifests/web.yaml:1: Deployment.apps/default/web: spec.template.spec.containers[1].image: cannot read the manifest of [REGISTRY]/lib/tool:2.0.1: not found in the registry [BUNDLE-REGISTRY-002]
       hint: check the repository and the tag or digest; some registries report content as missing if the credentials cannot read it
     ");
@@ -299,7 +299,7 @@ fn describes_indexes_and_other_images() {
       └─ sha256:ea104564... 9 bytes application/vnd.oci.image.layer.v1.tar
     ----- stderr -----
     [REGISTRY]/lib/tool:2.0.0 is sha256:762375c1...
-    warning: its layers contain no bundle: cannot pull [REGISTRY]/lib/tool@sha256:762375c1...: the archive cannot be read: failed to read entire block [BUNDLE-REGISTRY-008]
+    warning: the layers of the image contain no bundle: cannot pull [REGISTRY]/lib/tool@sha256:762375c1...: the archive cannot be read: failed to read entire block [BUNDLE-REGISTRY-008]
     ");
 }
 

@@ -57,7 +57,7 @@ fn rejects_input_that_is_not_a_regular_file() {
     exit code: 3
     ----- stdout -----
     ----- stderr -----
-    error: manifest.json: a signature of this file could be used as the signature of an image: the file is the manifest of an image, or a parser could accept it as such [BUNDLE-TRUST-060]
+    error: manifest.json: a signature of this file would also be valid for an image: the file is the manifest of an image, or a parser could accept it as such [BUNDLE-TRUST-060]
       hint: sign the image (kubectl bundle sign REFERENCE), or an archive that contains the file; check the origin of the file
     ");
     context.write("predicate.json", "{}");
@@ -65,7 +65,7 @@ fn rejects_input_that_is_not_a_regular_file() {
     exit code: 3
     ----- stdout -----
     ----- stderr -----
-    error: manifest.json: an attestation of this file would be valid for an image: the file is an image manifest, or a parser could accept it as such [BUNDLE-TRUST-060]
+    error: manifest.json: an attestation of this file would also be valid for an image: the file is an image manifest, or a parser could accept it as such [BUNDLE-TRUST-060]
       hint: attest the image (kubectl bundle attest REFERENCE), or an archive that contains the file; check the origin of the file
     ");
     assert!(!context.path().join("b.json").exists());

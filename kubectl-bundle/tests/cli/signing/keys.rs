@@ -52,7 +52,7 @@ fn password_source_is_required() {
     ----- stdout -----
     ----- stderr -----
     error: a password is required, and there is no terminal for a prompt [BUNDLE-USAGE-004]
-      hint: set BUNDLE_PASSWORD or COSIGN_PASSWORD, or pass it on standard input with --password-stdin
+      hint: set BUNDLE_PASSWORD or COSIGN_PASSWORD, or pass the password on standard input with --password-stdin
     ");
 }
 
@@ -64,7 +64,7 @@ fn empty_line_is_an_empty_password_and_no_line_is_an_error() {
     ----- stdout -----
     ----- stderr -----
     error: standard input has no password [BUNDLE-USAGE-004]
-      hint: set BUNDLE_PASSWORD or COSIGN_PASSWORD, or pass it on standard input with --password-stdin
+      hint: set BUNDLE_PASSWORD or COSIGN_PASSWORD, or pass the password on standard input with --password-stdin
     ");
     assert!(!context.path().join("bundle.key").exists());
     let line = context.write("line", "\n");
@@ -129,8 +129,8 @@ fn exported_key_can_be_imported() {
     exit code: 1
     ----- stdout -----
     ----- stderr -----
-    error: release.key: invalid private key: it is already encrypted as cosign requires; an import is not necessary [BUNDLE-TRUST-008]
-      hint: use it unchanged: kubectl bundle sign --key FILE
+    error: release.key: invalid private key: the file is already encrypted as cosign requires; an import is not necessary [BUNDLE-TRUST-008]
+      hint: use the file unchanged: kubectl bundle sign --key FILE
     ");
     assert!(!context.path().join("third.key").exists());
 }

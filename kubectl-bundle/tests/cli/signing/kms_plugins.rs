@@ -43,7 +43,7 @@ fn plugin_must_exist_and_be_executable() {
     ----- stdout -----
     ----- stderr -----
     error: `sigstore-kms-test` is required for test://slot/1 and was not found on PATH [BUNDLE-USAGE-008]
-      hint: install the plugin of your key service: an executable with that name that implements sigstore's KMS plugin protocol. For a file with that name, write ./ before it
+      hint: install the plugin of your KMS: an executable with this name that implements sigstore's KMS plugin protocol; if the key is a file, write ./ before its name
     ");
     let path = context.write("bin/sigstore-kms-test", "");
     kb_snapshot!(context, ["keys", "public", "--key", "test://slot/1"], @r"
@@ -60,14 +60,14 @@ fn plugin_must_exist_and_be_executable() {
     ----- stdout -----
     ----- stderr -----
     error: `sigstore-kms-test`, which is required for test://slot/1, cannot be run: Exec format error (os error 8) [BUNDLE-USAGE-009]
-      hint: nothing was stored; check the plugin and its device
+      hint: nothing was stored; check that the plugin is an executable for this platform
     ");
     kb_snapshot!(context, ["keys", "public", "--key", "awskms:///alias/release"], @r"
     exit code: 1
     ----- stdout -----
     ----- stderr -----
     error: `sigstore-kms-awskms` is required for awskms:///alias/release and was not found on PATH [BUNDLE-USAGE-008]
-      hint: unlike cosign, this program supports the service only through a plugin: an executable with that name that implements sigstore's KMS plugin protocol
+      hint: unlike cosign, `kubectl bundle` supports this KMS only through a plugin: an executable with this name that implements sigstore's KMS plugin protocol
     ");
     kb_snapshot!(context, ["keys", "public", "--key", "../../bin/evil://x"], @r"
     exit code: 2
@@ -129,7 +129,7 @@ fn rejects_responses_of_a_plugin_to_another_request() {
     ----- stdout -----
     ----- stderr -----
     error: `sigstore-kms-test` returned an error for test://slot/1: \u{1b}[31mI speak v1 no more [BUNDLE-TRUST-040]
-      hint: the plugin reported this error; nothing was stored
+      hint: nothing was stored; check the name of the key, and the credentials and settings of the plugin
     ");
 }
 
@@ -176,10 +176,10 @@ fn invalid_signature_of_a_plugin_is_not_stored_and_secrets_are_withheld() {
     ----- stderr -----
     [REGISTRY]/team/web:1.4.0 is sha256:4cc7e585...
     error: the new signature does not verify with the public key of the signer [BUNDLE-TRUST-011]
-      hint: nothing was stored; the signing device or plugin returned a wrong signature
+      hint: nothing was stored; check the signing device or plugin, which returned a wrong signature
     ");
     let told = context.run(&["verify", &reference, "--key", "test://slot/1"]);
-    assert!(told.contains("has no signature for it"), "{told}");
+    assert!(told.contains("has no signature for this digest"), "{told}");
     let seen = std::fs::read_to_string(context.path().join("seen")).unwrap();
     assert!(seen.contains("PATH="), "{seen}");
     for secret in ["BUNDLE_PASSWORD", "SIGSTORE_ID_TOKEN"] {

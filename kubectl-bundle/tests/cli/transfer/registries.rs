@@ -45,7 +45,7 @@ fn pushes_once_signs_and_verifies() {
     let unsigned = context.run(&["verify", &web, "--key", "bundle.pub"]);
     assert!(unsigned.starts_with("exit code: 3\n"), "{unsigned}");
     assert!(
-        unsigned.contains("the registry has no signature for it [BUNDLE-TRUST-001]"),
+        unsigned.contains("the registry has no signature for this digest [BUNDLE-TRUST-001]"),
         "{unsigned}"
     );
     context.stdout(&["sign", &web, "--key", "bundle.key"]);
@@ -221,7 +221,7 @@ fn rejects_wrong_keys_and_passwords() {
     let refused = context.run(&["verify", &web, "--key", "other.pub"]);
     assert!(refused.starts_with("exit code: 3\n"), "{refused}");
     assert!(
-        refused.contains("one by another key (hint [KEY])"),
+        refused.contains("one by another key (key hint [KEY])"),
         "{refused}"
     );
     assert!(refused.contains("[BUNDLE-TRUST-002]"), "{refused}");
@@ -247,7 +247,7 @@ fn verifies_against_policies() {
     ----- stdout -----
     ----- stderr -----
     [REGISTRY]/team/web:1.4.0 is sha256:4cc7e585...
-    error: [REGISTRY]/team/web@sha256:4cc7e585...: SignaturePolicy/releases requires a signature by `release-key`, but the registry has no signature for it [BUNDLE-TRUST-001]
+    error: [REGISTRY]/team/web@sha256:4cc7e585...: SignaturePolicy/releases requires a signature by `release-key`, but the registry has no signature for this digest [BUNDLE-TRUST-001]
       hint: sign it with an accepted key: kubectl bundle sign --key KEY [REGISTRY]/team/web@sha256:4cc7e585...
     ");
     let policy = std::fs::read_to_string(context.path().join("policy.yaml")).unwrap();
@@ -257,7 +257,7 @@ fn verifies_against_policies() {
     ----- stdout -----
     ----- stderr -----
     [REGISTRY]/team/web:1.4.0 is sha256:4cc7e585...
-    error: [REGISTRY]/team/web@sha256:4cc7e585...: SignaturePolicy/releases requires a signature by `release-key`, but the registry has no signature for it [BUNDLE-TRUST-001]
+    error: [REGISTRY]/team/web@sha256:4cc7e585...: SignaturePolicy/releases requires a signature by `release-key`, but the registry has no signature for this digest [BUNDLE-TRUST-001]
       hint: sign it with an accepted key: kubectl bundle sign --key KEY [REGISTRY]/team/web@sha256:4cc7e585...
     ");
     context.stdout(&["sign", &web, "--key", "bundle.key"]);
@@ -296,7 +296,7 @@ fn verifies_against_policies() {
     exit code: 3
     ----- stdout -----
     ----- stderr -----
-    error: hub.yaml: SignaturePolicy/releases: spec.images[0].glob: `docker.io/*` matches no reference: on Docker Hub, every repository has two components, and official images are library/NAME; did you mean `docker.io/library/*`?; the policy matches every reference [BUNDLE-TRUST-003]
+    error: hub.yaml: SignaturePolicy/releases: spec.images[0].glob: `docker.io/*` matches no reference: on Docker Hub, every repository has two components, and official images are library/NAME (did you mean `docker.io/library/*`?); until the pattern is corrected, the policy matches every reference [BUNDLE-TRUST-003]
       hint: the policy rejects every matching reference until it is corrected
     ");
     context.write("wrong.yaml", "kind: SignaturePolicy\nmetadata: {name: x}\nspec: {images: [], mode: lax}\n---\nkind: Namespace\n");

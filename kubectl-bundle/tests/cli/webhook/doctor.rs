@@ -69,7 +69,7 @@ fn doctor_lists_each_problem_without_a_cluster() {
     warning  plugin        [PROGRAM]: this is version [VERSION], but kubectl finds no kubectl-bundle on PATH [BUNDLE-DOCTOR-001]
              hint: copy this program to a folder of PATH
     problem  connection    the API server https://127.0.0.1:9 (context `dev` of [DIR]/home/.kube/config) is unreachable: client error (Connect): tcp connect error: Connection refused (os error 111) [BUNDLE-CLUSTER-001]
-             hint: check that the cluster is running and that the kubeconfig refers to it; --context selects another one
+             hint: check that the cluster is running and that the kubeconfig refers to it; --context selects another context
     unknown  cluster       not checked without a connection
     ----- stderr -----
     0 ok, 1 warning, 1 problem, 1 unknown

@@ -121,7 +121,9 @@ impl GitFailure {
             Kind::Credentials => {
                 "set auth.secret to a Secret in the system namespace whose credentials the server accepts"
             }
-            Kind::RefMissing => "create the branch or tag, or name another one in a new Bundle",
+            Kind::RefMissing => {
+                "create the branch or tag, or create a Bundle that names another branch or tag"
+            }
             Kind::CommitNotServed => {
                 "the commit does not exist, or the server does not serve commits by their hash: allow it with uploadpack.allowReachableSHA1InWant, or name a branch or tag"
             }

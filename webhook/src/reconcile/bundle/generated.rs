@@ -124,7 +124,7 @@ pub(in crate::reconcile) fn no_free_name_error(names: &[String]) -> ReconcileErr
         codes::install::CHILD_TAKEN,
         reason::BUNDLE_LOAD_FAILED,
         format!(
-            "the names of the Bundle are in use by Bundles that were not created for this BundleDeployment: {}; delete one of these Bundles, or change the template",
+            "cannot create the Bundle of the template: its possible names belong to Bundles that were not created for this BundleDeployment: {}; delete one of these Bundles, or change the template",
             names.join(", ")
         ),
         RetryPolicy::Slowly,

@@ -198,7 +198,7 @@ pub(in crate::reconcile) fn without_namespace(
         codes::install::NO_NAMESPACE,
         reason,
         format!(
-            "{} of the content without a namespace: {}; set spec.targetNamespace, and spec.createNamespace: true if it does not exist (deploy -n NAMESPACE --create-namespace)",
+            "{} of the content without a namespace: {}; set spec.targetNamespace, and also spec.createNamespace: true if the namespace does not exist (kubectl bundle deploy -n NAMESPACE --create-namespace)",
             count(objects.len()),
             some_of(objects, MAX_LISTED)
         ),

@@ -117,7 +117,7 @@ impl Collisions<'_> {
         };
         (!parts.is_empty()).then(|| {
             format!(
-                "{}; take {them} over with --collision Adopt (spec.collision)",
+                "{}; adopt {them} with --collision Adopt (spec.collision: Adopt)",
                 parts.join("; ")
             )
         })
@@ -269,26 +269,26 @@ mod tests {
             };
             collisions.unowned_message().unwrap_or_default()
         };
-        let out = "over with --collision Adopt (spec.collision)";
+        let out = "with --collision Adopt (spec.collision: Adopt)";
         for (unmanaged, replaced, expected) in [
             (0, 0, String::new()),
             (
                 1,
                 0,
-                format!("ConfigMap/n/0 exists and no bundle manages it; take it {out}"),
+                format!("ConfigMap/n/0 exists and no bundle manages it; adopt it {out}"),
             ),
             (
                 16,
                 0,
                 format!(
-                    "16 objects exist and no bundle manages them: ConfigMap/n/0, ConfigMap/n/1, ConfigMap/n/2 and 13 more; take them {out}"
+                    "16 objects exist and no bundle manages them: ConfigMap/n/0, ConfigMap/n/1, ConfigMap/n/2 and 13 more; adopt them {out}"
                 ),
             ),
             (
                 0,
                 1,
                 format!(
-                    "objects of this deployment were deleted and created again by another actor: ConfigMap/n/0; take it {out}"
+                    "objects of this deployment were deleted and created again by another actor: ConfigMap/n/0; adopt it {out}"
                 ),
             ),
         ] {

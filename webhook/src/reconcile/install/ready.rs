@@ -68,7 +68,7 @@ pub(in crate::reconcile) fn not_ready(
         codes::install::NOT_READY,
         reason,
         format!(
-            "not ready after {} s, and other objects depend on it: {}",
+            "objects on which other objects depend are not ready after {} s: {}",
             READY_WAIT_LIMIT.as_secs(),
             error::joined(objects, MAX_FAILURES)
         ),

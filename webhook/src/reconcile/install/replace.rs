@@ -287,7 +287,7 @@ impl DeploymentReconcile<'_> {
 /// Returns the message about an object that still exists after its deletion.
 pub(in crate::reconcile) fn in_deletion(key: &str) -> String {
     format!(
-        "{key}: it was deleted for its replacement, and waits for finalizers of other controllers"
+        "{key}: the object was deleted for its replacement, but finalizers of other controllers delay the deletion"
     )
 }
 

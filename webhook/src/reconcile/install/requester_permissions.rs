@@ -346,7 +346,7 @@ pub(in crate::reconcile) fn lost_permission(
         codes::install::RIGHTS_WITHDRAWN,
         reason,
         format!(
-            "{} no longer has these permissions: {rules} (grant them again, or let a user who has them write the spec)",
+            "{} no longer has these permissions: {rules} (grant the permissions again, or let a user with these permissions write the spec)",
             requester.user
         ),
         RetryPolicy::Slowly,

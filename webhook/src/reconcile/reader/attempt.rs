@@ -135,7 +135,7 @@ pub(in crate::reconcile) fn process_ended(
         codes::install::PROCESS_ENDED,
         reason,
         format!(
-            "bundle-webhook ended at least {INTERRUPTIONS_BEFORE_PAUSE} times while it parsed content {digest}, and waits before it parses it again: correct the content, or delete the object and create it again for new attempts"
+            "bundle-webhook was terminated at least {INTERRUPTIONS_BEFORE_PAUSE} times while it parsed content {digest}, so the next attempt is delayed: correct the content, or create the object again to start an attempt now"
         ),
         RetryPolicy::At(left),
     )

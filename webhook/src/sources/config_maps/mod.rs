@@ -64,7 +64,7 @@ pub(crate) enum ConfigMapsError {
     TooLarge(String),
     /// The files differ from the recorded content.
     #[error(
-        "source bundle content: the configmaps have {found} now, and {expected} was recorded: only that content is accepted under this name"
+        "source bundle content: the ConfigMaps now have content {found}, but content {expected} was recorded: only the recorded content is accepted"
     )]
     Changed { expected: Digest, found: Digest },
     /// The sink could not store a file.
@@ -90,7 +90,7 @@ impl ConfigMapsError {
             ),
             Self::Duplicates(_) | Self::UnsafePath { .. } | Self::TooLarge(_) => (
                 codes::install::SOURCE_FILES,
-                "create other ConfigMaps and a Bundle that names them".to_owned(),
+                "create other ConfigMaps, and a Bundle that names the new ConfigMaps".to_owned(),
             ),
             Self::Changed { .. } => (
                 codes::install::CONTENT_CHANGED,

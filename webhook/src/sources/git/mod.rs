@@ -61,7 +61,7 @@ pub(crate) enum GitSourceError {
     },
     /// The files of the commit differ from the recorded content.
     #[error(
-        "source bundle content: commit {commit} of {repository} has files {found} in the directory, and {expected} was recorded: only that content is accepted under this name"
+        "source bundle content: commit {commit} of {repository} now has content {found} in the directory, but content {expected} was recorded: only the recorded content is accepted"
     )]
     Changed {
         commit: String,
@@ -81,7 +81,7 @@ impl GitSourceError {
         let (code, hint) = match self {
             Self::Secret(_) => (
                 codes::install::GIT_CREDENTIALS,
-                "create it in the system namespace; the log of the pod has the reason",
+                "correct or create the Secret in the system namespace; the log of the pod has the reason",
             ),
             Self::Host(error) => return error.finding(message),
             Self::Git { error, .. } => {

@@ -40,7 +40,7 @@ pub(crate) enum HttpSourceError {
     },
     /// The bytes differ from the recorded content.
     #[error(
-        "source bundle content: GET {url}: the archive is {found} now, and {expected} was recorded: only that content is accepted under this name"
+        "source bundle content: GET {url}: the archive is now {found}, but {expected} was recorded: only the recorded content is accepted"
     )]
     Changed {
         url: String,

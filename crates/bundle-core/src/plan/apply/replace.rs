@@ -71,14 +71,14 @@ impl NoReplacementReason {
     pub fn next_step(self) -> String {
         match self {
             Self::Unfinished => format!(
-                "the Job is replaced after it has finished; to replace the Job now, annotate it \
-                with {ANNOTATION}: Always"
+                "the Job is replaced after it has finished; to replace the Job now, annotate \
+                the Job with {ANNOTATION}: Always"
             ),
             Self::NotRequested => format!(
-                "to delete it and create it again, annotate it with {ANNOTATION}: Always or set spec.rollout.replace: Always"
+                "to let upgrades replace the object, annotate the object with {ANNOTATION}: Always, or set spec.rollout.replace: Always"
             ),
             Self::Protected => {
-                "objects of this kind are never replaced; give it another name in the content"
+                "objects of this kind are never replaced; give the object another name in the content"
                     .to_owned()
             }
         }
@@ -156,7 +156,7 @@ pub fn sentence(fields: &[&str], reason: NoReplacementReason) -> String {
     fields.sort_unstable();
     fields.dedup();
     format!(
-        "{} cannot be changed while the object exists ({}): {}",
+        "immutable fields change: {} ({}): {}",
         some_of(&fields, FIELDS),
         codes::install::IMMUTABLE,
         reason.next_step()
@@ -307,8 +307,8 @@ mod tests {
         );
         assert_eq!(
             text,
-            "spec.a, spec.b cannot be changed while the object exists (BUNDLE-INSTALL-055): to delete it and create it again, annotate it with \
-             core.rukpak.io/replace: Always or set spec.rollout.replace: Always"
+            "immutable fields change: spec.a, spec.b (BUNDLE-INSTALL-055): to let upgrades replace the object, annotate the object with \
+             core.rukpak.io/replace: Always, or set spec.rollout.replace: Always"
         );
     }
 }

@@ -56,7 +56,7 @@ pub fn in_use(kinds: &BTreeSet<String>, unlisted: &[String]) -> Option<String> {
     if !kinds.is_empty() {
         let kinds: Vec<String> = kinds.iter().cloned().collect();
         parts.push(format!(
-            "it contains objects that this deployment did not install, of the kinds {}",
+            "it contains objects that this deployment did not install (kinds: {})",
             some_of(&kinds, NAMED)
         ));
     }
@@ -149,7 +149,7 @@ mod tests {
         let unlisted = ["secrets: forbidden".to_owned()];
         let message = in_use(&kinds(&["A", "B", "C", "D", "E", "F"]), &unlisted).unwrap();
         assert!(
-            message.contains("of the kinds A, B, C, D, E and 1 more; these kinds"),
+            message.contains("(kinds: A, B, C, D, E and 1 more); these kinds"),
             "{message}"
         );
         assert!(message.ends_with("secrets: forbidden"), "{message}");

@@ -8,7 +8,7 @@ pub const REMOVING: &str = "Removing";
 /// Reason of conditions while a removal waits for an action of a user.
 pub const REFUSED: &str = "RemovalRefused";
 
-const NOT_REVIEWED: &str = "the webhook did not review the deletion, because its registrations were missing or altered at that time or a few seconds before; nothing is removed";
+const NOT_REVIEWED: &str = "the webhook did not review the deletion: its registrations were missing or altered at the time of the deletion, or a few seconds before; nothing is removed";
 
 /// Failure of a removal.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -165,7 +165,7 @@ fn message(left: usize, obstacles: &BTreeMap<ObjectId, Obstacle>, admit: &str) -
     }
     if !refused.is_empty() {
         parts.push(format!(
-            "requesters of the content lack permission to delete these objects: {} (grant the permissions; or let a user who has the permissions and the verb manage become the requester, with {admit}; or delete these objects by hand; or set spec.deletion.objects: Orphan to keep the remaining objects)",
+            "requesters of the content lack permission to delete these objects: {} (grant the permissions, delete the objects by hand, set spec.deletion.objects: Orphan to keep them, or let a user with these permissions and verb manage become the requester: {admit})",
             list(&refused)
         ));
     }

@@ -183,7 +183,7 @@ fn rejection_names_reference_policy_authorities_signatures_and_next_step() {
     assert_eq!(
         findings.to_string(),
         format!(
-            "{}: SignaturePolicy/releases requires signatures by 2 different keys of `n0`, `n1` (accepted: 0), but the registry has 2 signatures: one by another key (hint c), one for another digest (sha256:00)",
+            "{}: SignaturePolicy/releases requires signatures by 2 different keys of `n0`, `n1` (accepted: 0), but the registry has 2 signatures: one by another key (key hint c), one for another digest (sha256:00)",
             reference()
         )
     );

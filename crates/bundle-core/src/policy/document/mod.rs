@@ -266,7 +266,9 @@ fn read_globs(reader: &mut Reader, spec: &Map<String, Value>) -> Option<Vec<Stri
         };
         match (why, pattern, &mut globs) {
             (Some(why), ..) => {
-                let why = format!("{why}; the policy matches every reference");
+                let why = format!(
+                    "{why}; until the pattern is corrected, the policy matches every reference"
+                );
                 reader.problem(&format!("{path}.glob"), &why);
                 globs = None;
             }

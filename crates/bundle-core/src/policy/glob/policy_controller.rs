@@ -98,7 +98,7 @@ fn patterns_of_policy_controller_have_documented_results() {
             Refused(offered) => {
                 let why = found.unwrap_or_default();
                 assert!(
-                    why.contains(&format!("; did you mean `{offered}`?")),
+                    why.contains(&format!(" (did you mean `{offered}`?)")),
                     "{pattern}: {why}"
                 );
                 assert!(matches(offered, name), "{offered}");

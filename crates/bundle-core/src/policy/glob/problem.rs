@@ -16,7 +16,7 @@ pub fn problem(pattern: &str) -> Option<String> {
         return Some(why);
     }
     Some(match corrected_pattern(pattern) {
-        Some(meant) => format!("`{pattern}` {why}; did you mean `{meant}`?"),
+        Some(meant) => format!("`{pattern}` {why} (did you mean `{meant}`?)"),
         None => format!("`{pattern}` {why}"),
     })
 }

@@ -200,7 +200,7 @@ fn rejects_patterns_without_match_and_suggests_a_correction() {
         ("registry.example.com/***", "registry.example.com/**"),
     ] {
         let found = problem(pattern).unwrap_or_default();
-        let offered = format!("; did you mean `{meant}`?");
+        let offered = format!(" (did you mean `{meant}`?)");
         assert!(found.ends_with(&offered), "{pattern}: {found}");
         assert_eq!(problem(meant), None, "{meant}");
     }

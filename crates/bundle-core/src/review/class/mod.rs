@@ -243,9 +243,9 @@ impl Class {
             )
             .at_field(field)
             .hint(if allowed.is_empty() {
-                "it allows none".to_owned()
+                "the class allows none".to_owned()
             } else {
-                format!("it allows {}", allowed.join(", "))
+                format!("the class allows only {}", allowed.join(", "))
             })
         };
         if let Some(types) = &self.source_types

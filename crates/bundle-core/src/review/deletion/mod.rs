@@ -273,7 +273,7 @@ pub fn too_early(
     );
     Some(
         Finding::error(codes::review::DELETION_TOO_EARLY, message)
-            .hint(format!("delete it again in {wait} s")),
+            .hint(format!("delete the BundleDeployment again in {wait} s")),
     )
 }
 
@@ -289,7 +289,7 @@ fn manage(deletion: &Deletion<'_>, facts: &DeletionFacts, findings: &mut Finding
                     deletion.requester.user, deletion.kind, deletion.name
                 ),
             )
-            .hint("ask its requester, or an administrator; ClusterRole bundle-admin has verb manage"),
+            .hint("ask the requester of the object, or an administrator; ClusterRole bundle-admin has verb manage"),
         ),
         Some(AccessReviewResult::Unavailable(why)) => findings.push(why.clone()),
         None => findings.push(permission_unknown("the requester has verb manage")),

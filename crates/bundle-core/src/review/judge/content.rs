@@ -286,7 +286,7 @@ fn kubernetes(
             Finding::warning(
                 codes::review::KUBERNETES_ACCEPTED,
                 format!(
-                    "accepted by spec.kubernetes.unsupported: {}",
+                    "the value Accept allows an unsupported Kubernetes version: {}",
                     finding.message
                 ),
             )

@@ -154,7 +154,7 @@ fn no_valid_stamp() -> Finding {
         codes::review::NOT_ADMITTED,
         "the object has no valid admission stamp, and a change of its spec does not create one",
     )
-    .hint("its condition Ready names the annotation with which a user confirms the whole spec")
+    .hint("the condition Ready of the object names the annotation with which a user confirms the whole spec")
 }
 
 /// Sorts errors before warnings. Within each severity, the order of the rules is kept.
@@ -172,7 +172,7 @@ fn immutable(subject: &Subject<'_>) -> Option<Finding> {
                 codes::review::SPEC_IMMUTABLE,
                 "bundle.spec is immutable",
             )
-            .hint("create another Bundle, or change the template of the BundleDeployment that owns this one"),
+            .hint("create another Bundle, or change the template of the BundleDeployment that owns this Bundle"),
         ),
         Kind::BundleApproval => Some(
             Finding::error(
@@ -251,7 +251,7 @@ fn target_namespace(
         findings.push(
             Finding::error(codes::review::RESERVED_NAMESPACE, why.to_string())
                 .at_field("spec.targetNamespace")
-                .hint("set the namespace of the content"),
+                .hint("set another namespace for the content"),
         );
     }
     if spec.create_namespace && target.is_none() {

@@ -38,7 +38,7 @@ pub(super) fn class(
         Some(ClassFact::Unknown) => findings.push(
             Finding::warning(
                 codes::review::CLASS_UNKNOWN,
-                format!("provisioner class {name:?} does not exist: the object is not reconciled until it does"),
+                format!("provisioner class {name:?} does not exist: the object is not reconciled until the class exists"),
             )
             .at_field(field)
             .hint("`kubectl get provisionerclasses` lists the existing classes"),
@@ -115,13 +115,10 @@ pub(super) fn approve(
 ) {
     let field = "spec.bundleDeployment";
     let name = &spec.deployment;
-    let gone = |message: String| {
+    let gone = |message: String, hint: String| {
         Finding::error(codes::review::APPROVAL_TARGET, message)
             .at_field(field)
-            .hint(format!(
-                "read the current object: kubectl get bundledeployment {} -o yaml",
-                quoted(name)
-            ))
+            .hint(hint)
     };
     let class = match &facts.deployment {
         Some(DeploymentFact::Found {
@@ -136,14 +133,23 @@ pub(super) fn approve(
             class
         }
         Some(DeploymentFact::Found { uid, .. }) => {
-            findings.push(gone(format!(
-                "BundleDeployment {name} has uid {uid}, not {}: it was deleted and created again",
-                spec.uid
-            )));
+            findings.push(gone(
+                format!(
+                    "BundleDeployment {name} has uid {uid}, not {}: it was deleted and created again",
+                    spec.uid
+                ),
+                format!(
+                    "review `kubectl get bundledeployment {} -o yaml`, and set the field uid to its metadata.uid if you approve its spec",
+                    quoted(name)
+                ),
+            ));
             return;
         }
         Some(DeploymentFact::Missing) => {
-            findings.push(gone(format!("BundleDeployment {name} does not exist")));
+            findings.push(gone(
+                format!("BundleDeployment {name} does not exist"),
+                "`kubectl get bundledeployments` lists the existing BundleDeployments".to_owned(),
+            ));
             return;
         }
         Some(DeploymentFact::Unavailable(why)) => {

@@ -31,7 +31,8 @@ pub(in crate::registry) struct CredentialFile {
 impl CredentialFile {
     /// Parses the file.
     pub(in crate::registry) fn read(content: &[u8]) -> Result<Self, String> {
-        serde_json::from_slice(content).map_err(|_| "it is not a docker configuration".to_owned())
+        serde_json::from_slice(content)
+            .map_err(|_| "the file is not a docker configuration".to_owned())
     }
 
     /// Returns the login for a repository, with the priorities of docker and podman. A credential
@@ -173,7 +174,7 @@ fn decode(configuration: &Value, server: &str) -> Result<Option<Login>, String> 
             names(configuration)
         )),
         Err(CredentialRetrievalError::ConfigReadError) => {
-            Err("it is not a docker configuration".to_owned())
+            Err("the file is not a docker configuration".to_owned())
         }
         Err(error) => Err(error.to_string()),
     }

@@ -65,7 +65,7 @@ impl Logins {
             };
             let found = CredentialFile::read(&content)
                 .and_then(|stored| stored.login(registry, path, HelperUse::Asked))
-                .map_err(|why| format!("{why}, in `{}`", file.display()))?;
+                .map_err(|why| format!("`{}`: {why}", file.display()))?;
             if found.is_some() {
                 return Ok(found);
             }

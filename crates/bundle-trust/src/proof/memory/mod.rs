@@ -261,7 +261,7 @@ pub(crate) fn interrupted(signatures: usize, reference: &PinnedReference) -> Una
         format!("not all of its {signatures} signatures could be verified before the deadline");
     let finding = Finding::error(codes::trust::CANNOT_TELL, message)
         .about(reference.to_string())
-        .hint("retry; if this repeats, remove unused signatures from the registry");
+        .hint("retry; if the error repeats, remove unused signatures from the registry");
     Unavailable(finding)
 }
 

@@ -53,7 +53,7 @@ pub fn check_not_image(content: &[u8]) -> Result<(), Finding> {
     Err(Finding::error(
         codes::trust::MISTAKEN,
         format!(
-            "a signature of this file could be used as the signature of an image: the file is {what}, or a parser could accept it as such"
+            "a signature of this file would also be valid for an image: the file is {what}, or a parser could accept it as such"
         ),
     )
     .hint(
@@ -70,7 +70,7 @@ pub fn check_attested_not_image(content: &[u8]) -> Result<(), Finding> {
     }
     Err(Finding::error(
         codes::trust::MISTAKEN,
-        "an attestation of this file would be valid for an image: the file is an image manifest, or a parser could accept it as such",
+        "an attestation of this file would also be valid for an image: the file is an image manifest, or a parser could accept it as such",
     )
     .hint(
         "attest the image (kubectl bundle attest REFERENCE), or an archive that contains the file; check the origin of the file",

@@ -101,7 +101,7 @@ fn refused(content: &Content<'_>, wanted: &[AcceptedSigner], why: &str) -> Findi
     Finding::error(
         codes::trust::NOT_ACCEPTED,
         format!(
-            "it is not signed by the given {}: the Sigstore bundle contains {why}",
+            "not signed by the given {}: the Sigstore bundle contains {why}",
             names.join(", ")
         ),
     )

@@ -165,7 +165,7 @@ async fn deletion_shortly_after_a_gap_is_rejected_until_it_removes_installed_obj
     let delete = format!("delete bundledeployment {NAME} --wait=false");
     let early = try_kubectl(&cluster, &delete).await;
     assert!(!early.is_success(), "{early}");
-    for part in ["BUNDLE-REVIEW-064", "delete it again in"] {
+    for part in ["BUNDLE-REVIEW-064", "delete the BundleDeployment again in"] {
         assert!(early.stderr.contains(part), "{early}");
     }
     wait::until_true(LONG, "a deletion is taken", || async {

@@ -137,7 +137,7 @@ async fn content_of_config_maps_is_installed_and_recreated_ones_are_not_followed
     wait::until_true(LONG, "the other data is refused", || async {
         let object = get(&cluster, "bundledeployment cmsource").await;
         let conditions = object.unwrap_or_default()["status"]["conditions"].to_string();
-        Ok(conditions.contains("only that content is accepted under this name"))
+        Ok(conditions.contains("only the recorded content is accepted"))
     })
     .await
     .unwrap();

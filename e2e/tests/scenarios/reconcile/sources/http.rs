@@ -197,7 +197,7 @@ async fn archive_at_a_url_is_installed_and_other_bytes_are_not_followed() {
     wait::until_true(LONG, "the other bytes are refused", || async {
         let object = get(&cluster, "bundledeployment httpsource").await;
         let conditions = object.unwrap_or_default()["status"]["conditions"].to_string();
-        Ok(conditions.contains("only that content is accepted under this name"))
+        Ok(conditions.contains("only the recorded content is accepted"))
     })
     .await
     .unwrap();

@@ -90,7 +90,7 @@ async fn rejects_namespaces_of_the_webhook_as_targets() {
     for namespace in ["bundle-system", "bundle-system-state"] {
         let error = apply_into(namespace).await.failure(1).unwrap();
         assert!(error.contains("BUNDLE-REVIEW-060"), "{error}");
-        let named = format!("in namespace {namespace} of bundle-webhook");
+        let named = format!("in namespace {namespace}, which is reserved for bundle-webhook");
         assert!(error.contains(&named), "{error}");
     }
 }

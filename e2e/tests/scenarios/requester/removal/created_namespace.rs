@@ -109,7 +109,7 @@ async fn created_namespace_with_foreign_objects_stays() {
         format!("events -A --field-selector involvedObject.name={user},reason=BUNDLE-INSTALL-062");
     wait::until_true(LONG, "an Event names the kind of the object", || async {
         let events = get(&cluster, &look).await.unwrap_or_default();
-        Ok(events.to_string().contains("of the kinds ConfigMap"))
+        Ok(events.to_string().contains("(kinds: ConfigMap"))
     })
     .await
     .unwrap();

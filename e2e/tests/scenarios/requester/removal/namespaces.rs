@@ -60,7 +60,7 @@ async fn namespace_of_the_content_with_foreign_objects_survives_the_removal() {
         format!("events -A --field-selector involvedObject.name={user},reason=BUNDLE-INSTALL-062");
     wait::until_true(LONG, "an Event names the kind of the object", || async {
         let events = get(&cluster, &events).await.unwrap_or_default();
-        Ok(events.to_string().contains("of the kinds ConfigMap"))
+        Ok(events.to_string().contains("(kinds: ConfigMap"))
     })
     .await
     .unwrap();
@@ -110,7 +110,7 @@ async fn namespace_that_an_upgrade_drops_stays_while_it_contains_foreign_objects
         let found = get(&cluster, &format!("bundledeployment {user}")).await;
         let warnings = found.unwrap_or_default()["status"]["warnings"].to_string();
         Ok(warnings.contains(&format!("Namespace/{target}"))
-            && warnings.contains("of the kinds ConfigMap"))
+            && warnings.contains("(kinds: ConfigMap"))
     })
     .await
     .unwrap();

@@ -179,11 +179,11 @@ async fn immutable_objects_are_replaced_if_content_or_spec_requests_it() {
     let two = all("2", "two", "edit", Some("10.96.0.177"));
     upgrade(&cluster, "renew", "2", &two, &json!({})).await;
     let words = [
-        "ConfigMap/renew/fixed: data cannot be changed",
-        "Deployment.apps/renew/web: spec.selector cannot be changed",
-        "StatefulSet.apps/renew/web: spec cannot be changed",
-        "RoleBinding.rbac.authorization.k8s.io/renew/viewer: roleRef cannot be changed",
-        "Service/renew/web: spec.clusterIPs[0] cannot be changed",
+        "ConfigMap/renew/fixed: immutable fields change: data",
+        "Deployment.apps/renew/web: immutable fields change: spec.selector",
+        "StatefulSet.apps/renew/web: immutable fields change: spec",
+        "RoleBinding.rbac.authorization.k8s.io/renew/viewer: immutable fields change: roleRef",
+        "Service/renew/web: immutable fields change: spec.clusterIPs[0]",
         "core.rukpak.io/replace: Always",
     ];
     let reported = until_message(&cluster, "renew", &words).await;
@@ -209,7 +209,7 @@ async fn immutable_objects_are_replaced_if_content_or_spec_requests_it() {
     until_message(
         &cluster,
         "renew",
-        &["ConfigMap/renew/fixed: data cannot be changed"],
+        &["ConfigMap/renew/fixed: immutable fields change: data"],
     )
     .await;
     upgrade(&cluster, "renew", "5", &[config("3")], &always).await;

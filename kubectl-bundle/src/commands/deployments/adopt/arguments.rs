@@ -68,7 +68,9 @@ impl Arguments {
         if *collision == Some(Collision::Prevent) {
             let message = "adopt always sets spec.collision: Adopt";
             return Err(invalid_flag("--collision", message)
-                .hint("use `kubectl bundle deploy` without adoption")
+                .hint(
+                    "omit --collision, or use `kubectl bundle deploy` to install without adoption",
+                )
                 .into());
         }
         *collision = Some(Collision::Adopt);

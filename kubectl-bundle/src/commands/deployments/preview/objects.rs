@@ -167,7 +167,7 @@ fn check(missing: &[ObjectId], unplaced: &[ObjectId]) -> Result<(), Findings> {
                     some_of(&kinds, MAX_NAMED)
                 ),
             )
-            .hint("install the content that defines them first"),
+            .hint("first install the content that defines these kinds"),
         );
     }
     if !unplaced.is_empty() {

@@ -129,7 +129,7 @@ impl Preview {
                 } else {
                     (
                         codes::cluster::PREVIEW_REJECTED,
-                        "correct the object, or request the permission: the preview uses yours",
+                        "correct the object, or request the permission: the preview uses your permissions",
                     )
                 };
                 let message = format!("{}: {}", failure.key, failure.message);

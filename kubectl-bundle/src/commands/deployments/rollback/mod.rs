@@ -196,7 +196,7 @@ impl Rollback {
                     codes::cluster::CONFIG_NOT_RECORDED,
                     format!("the configuration of revision {} is not recorded: {why}", label(target)),
                 )
-                .hint("--keep-config keeps the current spec.config; correct it afterwards if the content needs another one")
+                .hint("--keep-config keeps the current spec.config; if the content needs another configuration, correct spec.config afterwards")
                 .into())
             }
         }
@@ -250,7 +250,7 @@ impl Rollback {
             ),
         )
         .hint(format!(
-            "select another revision with --to; `kubectl bundle history {}` lists them",
+            "select another revision with --to; `kubectl bundle history {}` lists the revisions",
             self.name
         ))
         .into()

@@ -136,7 +136,7 @@ fn finding_of(found: &FoundImage, error: &RegistryError) -> Finding {
             ),
         );
         return found
-            .at(finding.hint("if it is an image, correct its name; otherwise ignore this note"));
+            .at(finding.hint("if it is an image, correct its name; otherwise ignore this warning"));
     }
     found.at(error.finding())
 }

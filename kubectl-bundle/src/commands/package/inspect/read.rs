@@ -197,7 +197,10 @@ impl ReadArtifact {
         }
         if let Some(first) = findings.into_iter().next() {
             let finding = Finding {
-                message: format!("its layers contain no bundle: {}", first.message),
+                message: format!(
+                    "the layers of the image contain no bundle: {}",
+                    first.message
+                ),
                 hint: None,
                 ..first
             };

@@ -63,7 +63,7 @@ impl ExistingObjects {
             }
             Finding::error(
                 codes::cluster::ALREADY_INSTALLED,
-                format!("the cluster has {names} already; {words}"),
+                format!("the cluster already has {names}; {words}"),
             )
             .hint(hint)
         });

@@ -53,7 +53,7 @@ impl InstallOrigin {
                 ),
             ),
             Self::Other => (
-                "neither Helm nor this program created it".to_owned(),
+                "neither Helm nor `kubectl bundle install` created it".to_owned(),
                 "remove the other installation first; a cluster can have one installation"
                     .to_owned(),
             ),

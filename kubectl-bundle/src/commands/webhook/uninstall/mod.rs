@@ -171,7 +171,7 @@ async fn find(target: &InstallTarget, all: &[EmbeddedManifest]) -> Outcome<Vec<E
         .hint(format!("helm uninstall {release} --namespace {namespace}")),
         Some(_) => Finding::error(
             codes::cluster::NOT_INSTALLED,
-            "this program did not create the installation in this cluster",
+            "`kubectl bundle install` did not create the installation in this cluster",
         )
         .hint(
             "delete it with the tool that applied it, for example kubectl delete -f webhook/deploy",
@@ -179,7 +179,7 @@ async fn find(target: &InstallTarget, all: &[EmbeddedManifest]) -> Outcome<Vec<E
         None => Finding::error(
             codes::cluster::NOT_INSTALLED,
             format!(
-                "the cluster {} has no installation by this program",
+                "the cluster {} has no bundle-webhook that `kubectl bundle install` created",
                 target.cluster.name
             ),
         )

@@ -199,7 +199,7 @@ fn each_fault_of_an_issuer_has_its_own_error() {
     let unknown = refused("/device", (400, json!({"error": "invalid_client"})));
     insta::assert_snapshot!(diagnostics(&unknown), @r#"
     error: the issuer of identity tokens at 127.0.0.1 rejects the request: 400 Bad Request: {"error":"invalid_client"} [BUNDLE-TRUST-021]
-      hint: nothing was stored; check that this service accepts the issuer of the token
+      hint: nothing was stored; check the URL of the issuer (--oidc-issuer) and the client ID (--oidc-client-id)
     "#);
 }
 

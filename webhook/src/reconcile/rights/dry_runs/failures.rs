@@ -142,7 +142,8 @@ impl DryRunFailures {
             (
                 self.rejected,
                 codes::install::OBJECT_REJECTED,
-                "the API server rejects the content for every user: ".to_owned(),
+                "the API server rejects objects of the content (permissions are not the cause): "
+                    .to_owned(),
                 RetryPolicy::Slowly,
             ),
             (

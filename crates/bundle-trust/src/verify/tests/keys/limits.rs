@@ -92,7 +92,7 @@ fn rejection_lists_the_signatures_that_were_found() {
     assert_eq!(
         findings.to_string(),
         format!(
-            "{}: it is not signed by the given key (hint {}): the registry has 2 signatures: one by another key (hint {}), one for another digest ({elsewhere})",
+            "{}: not signed by the given key (key hint {}): the registry has 2 signatures: one by another key (key hint {}), one for another digest ({elsewhere})",
             reference(),
             key.public().id(),
             other.public().id(),

@@ -61,7 +61,7 @@ async fn content_during_which_the_process_ends_twice_is_paused() {
     }
     let refused = until_phase(&cluster, "ends", "Failing", LONG).await;
     assert!(
-        refused.contains("ended at least 2 times while it parsed"),
+        refused.contains("was terminated at least 2 times while it parsed"),
         "{refused}"
     );
     unpacks(&cluster, &registry, "ends-beside").await;

@@ -302,7 +302,10 @@ pub(super) fn warning(found: &InstalledObjects, corrections: bool) -> Option<Fin
     if causes.is_empty() {
         return None;
     }
-    let text = format!("`?` could not be read: {}", causes.join("; "));
+    let text = format!(
+        "values shown as `?` could not be read: {}",
+        causes.join("; ")
+    );
     let finding = Finding::warning(codes::cluster::OBJECTS_UNREAD, text);
     Some(if lacks_permission {
         finding.hint("request a role with these permissions; `status` uses your permissions")

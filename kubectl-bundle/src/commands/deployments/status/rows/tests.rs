@@ -133,7 +133,7 @@ fn warning_names_each_missing_permission_once() {
     let warning = warning(&half_upgraded(), false).unwrap();
     assert_eq!(
         warning.message,
-        "`?` could not be read: no permission to get secrets in namespace team-a; no permission to list events in namespace default; \
+        "values shown as `?` could not be read: no permission to get secrets in namespace team-a; no permission to list events in namespace default; \
          no permission to list secrets in namespace team-a; Gone.example.com: not served"
     );
     assert_eq!(super::warning(&InstalledObjects::default(), true), None);
