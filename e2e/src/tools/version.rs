@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
 
-/// `gitVersion` that is linked into a program.
+/// Value of `gitVersion` in a Kubernetes program. `go build` sets it with a linker flag.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerVersion {
     text: String,

@@ -66,7 +66,7 @@ impl LookupMemory {
         &self.requester
     }
 
-    /// Returns `true` if memory was not available at least once.
+    /// Returns `true` if at least one reservation of memory failed.
     pub fn is_refused(&self) -> bool {
         self.refused.load(Ordering::Relaxed)
     }

@@ -1,5 +1,6 @@
-//! Lookups of reviews in addition to the lookups in the cluster (`bundle_cluster::review`). The
-//! module `cluster` sends requests. Tests return results from memory.
+//! Lookups that a review needs in addition to those of `bundle_cluster::review`: policies,
+//! registrations, inventories and images. The module `cluster` sends the requests to the API server
+//! and to registries. Tests have an implementation that returns results from memory.
 
 mod allowed_reviews;
 pub(super) mod cache;
