@@ -193,9 +193,10 @@ impl<'a> DryRuns<'a> {
         Ok(serde_json::to_value(after).unwrap_or_default())
     }
 
-    /// Returns the object after its adoption: `after`, the result of an apply, without the fields
-    /// that only former managers own. A second dry run sets the removed fields to their defaults.
-    /// If the API server rejects this dry run, the result has no values for these fields.
+    /// Returns the object that an adoption leaves. The parameter `after` is the result of the apply.
+    /// The fields that only former managers own are removed from it. A second dry run sets the
+    /// removed fields to their defaults. If the API server rejects this dry run, the result has no
+    /// values for these fields.
     async fn result_of_adoption(
         &self,
         api: &Api<DynamicObject>,

@@ -178,7 +178,8 @@ impl<'a> DryRunCheck<'a> {
         u64::try_from(allowed.count()).unwrap_or(u64::MAX)
     }
 
-    /// Checks the `items` with an unchecked apply in the plan. Returns the items that failed.
+    /// Checks those of the `items` whose applies in the plan are not checked yet. Returns the items
+    /// that failed.
     async fn check<'i>(
         &self,
         items: &[&'i PreparedObject],
