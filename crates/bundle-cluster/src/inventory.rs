@@ -59,8 +59,8 @@ pub fn read(map: &ConfigMap) -> Result<Inventory, InventoryMapError> {
     })
 }
 
-/// Returns the ConfigMap of the inventory of the BundleDeployment with this uid, with a
-/// `resource_version` for an update.
+/// Returns the ConfigMap for the inventory of the BundleDeployment with this uid.
+/// `resource_version` is `None` for a ConfigMap that does not exist yet.
 pub fn write(
     uid: &str,
     inventory: &Inventory,

@@ -1,5 +1,5 @@
-//! Reads the content of an artifact and renders it for an installation, with the code of the
-//! reconciler.
+//! Reads the content of an artifact and renders it for an installation. The reconciler uses the
+//! same code.
 
 use std::path::Path;
 

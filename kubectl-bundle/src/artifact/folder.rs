@@ -25,8 +25,8 @@ pub(crate) struct CheckedFolder {
     folder: PathBuf,
     packing: Packing,
     input: Input,
-    /// Content of the existing lock file, which is ignored. `None` if the lock file is used or
-    /// missing.
+    /// Bytes of the existing lock file, with [`LockFileUse::Ignore`]. `None` if the lock file is
+    /// used, or if it does not exist.
     forgotten: Option<Vec<u8>>,
     /// Parsed content.
     pub(crate) content: Content,
@@ -44,13 +44,13 @@ pub(crate) struct BuiltBundle {
     pub(crate) package: Package,
 }
 
-/// Use of the existing lock file.
+/// Use of the existing lock file `images.lock.yaml`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum LockFileUse {
     /// The search for images includes this file.
     #[default]
     Use,
-    /// The lock is ignored, because it will be replaced.
+    /// The search for images ignores this file, because the command will replace it.
     Ignore,
 }
 
@@ -62,9 +62,9 @@ pub(crate) struct BuildOptions {
     pub(crate) fallback_metadata: FallbackMetadata,
     /// Images that may have a moving tag or no tag.
     pub(crate) allowed: MutableTagAllowlist,
-    /// Use of the existing lock file.
+    /// Use of the existing lock file `images.lock.yaml`.
     pub(crate) lock: LockFileUse,
-    /// Additions to the content of the folder.
+    /// Additional resources, base image and git origin.
     pub(crate) packing: Packing,
     /// Installation for which the content is rendered.
     pub(crate) target: RenderTarget,
@@ -136,8 +136,8 @@ pub(crate) fn open(ui: &mut Ui, path: &Path, options: BuildOptions) -> Outcome<C
 }
 
 impl CheckedFolder {
-    /// Sets the lock of the images. If `keep` is set and the lock changes, the file
-    /// `images.lock.yaml` next to `bundle.yaml` is written.
+    /// Sets the lock of the images. If `keep` is `true` and the lock changes, this function also
+    /// writes `images.lock.yaml` next to `bundle.yaml`.
     pub(crate) fn lock(&mut self, lock: &Lock, keep: bool) -> Outcome {
         let text = lock.to_yaml().into_bytes();
         if keep && self.forgotten.as_ref() != Some(&text) {
@@ -153,7 +153,7 @@ impl CheckedFolder {
         Ok(())
     }
 
-    /// Returns the findings with paths relative to the current folder.
+    /// Returns the findings. The path of the package folder is added before each path in a finding.
     pub(crate) fn located(&self, findings: Findings) -> Findings {
         located(findings, &self.folder)
     }

@@ -66,8 +66,8 @@ pub(crate) fn origin(folder: &Path, paths: &[String]) -> GitOrigin {
             return origin;
         }
     };
-    // `git remote get-url` is not used, because it rewrites URLs by the configuration of this
-    // machine.
+    // `git remote get-url` is not used, because it applies the rewrite rules (`url.*.insteadOf`) of
+    // this machine to the URL.
     if let Ok(Some(url)) = run(
         &folder,
         &["config", "--local", "--get", "remote.origin.url"],
@@ -103,8 +103,8 @@ pub(crate) fn origin(folder: &Path, paths: &[String]) -> GitOrigin {
     origin
 }
 
-/// Returns `true` if a setting (`SCOPE<tab>NAME`) belongs to the checkout and makes git run a
-/// program or fetch when it reads files. The checkout is untrusted.
+/// Returns `true` for an unsafe setting (`SCOPE<tab>NAME`) of the checkout: because of this
+/// setting, git would run a program or fetch when it reads files. The checkout is untrusted.
 fn runs_programs(setting: &str) -> bool {
     let Some((scope, name)) = setting.split_once('\t') else {
         return false;
@@ -129,12 +129,12 @@ fn run(folder: &Path, arguments: &[&str]) -> io::Result<Option<String>> {
         "core.quotePath=true",
         "credential.helper=",
         "core.sshCommand=false",
-        // A folder of the checkout can itself be a bare repository with a hostile configuration.
+        // A folder in the checkout can be a bare repository with a hostile configuration.
         "safe.bareRepository=explicit",
     ] {
         command.args(["-c", setting]);
     }
-    // Removes the variables with which git could use another repository.
+    // Removes the environment variables that can make git use another repository.
     for (name, _) in std::env::vars_os() {
         let name_text = name.to_string_lossy();
         if name_text.starts_with("GIT_") {

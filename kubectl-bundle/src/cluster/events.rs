@@ -17,8 +17,9 @@ const LIMIT: u32 = 500;
 const TRUNCATION_SUFFIX: &str = " …";
 
 impl Cluster {
-    /// Returns the code of the failure that a condition of the object describes as `message`.
-    /// Returns `None` if no such Event exists yet, or if the user has no permission to list Events.
+    /// Returns the diagnostic code of a failure from the Warning Event of the same failure.
+    /// `message` is the message of the failure in a condition of the object. Returns `None` if the
+    /// Event does not exist yet, or if the user has no permission to list Events.
     pub(crate) async fn failure_code(&self, kind: &str, name: &str, message: &str) -> Option<Code> {
         let selector =
             format!("involvedObject.kind={kind},involvedObject.name={name},type=Warning");

@@ -58,8 +58,8 @@ pub(super) async fn measure(cluster: &Cluster) -> Result<Table> {
                     None
                 }
             };
-            // Caches are filled, connections are open, and the API server has loaded the
-            // registrations.
+            // Not measured: these requests fill caches and open connections, and the API server
+            // loads the registrations.
             creates(&client, &reference, REQUESTS / 4).await?;
             samples[index].extend(creates(&client, &reference, REQUESTS).await?);
             if let Some(peer) = peer {

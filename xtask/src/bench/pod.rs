@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use super::table::Table;
 
 const LONG: Duration = Duration::from_secs(180);
-/// Time after which memory counts as idle.
+/// Time without work before the idle memory is measured.
 const IDLE: Duration = Duration::from_secs(20);
 const IN_FLIGHT: usize = 50;
 const REVIEWS: usize = 2_000;

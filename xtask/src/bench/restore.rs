@@ -23,7 +23,7 @@ const OBJECTS: [usize; 3] = [10, 1_000, 10_000];
 /// Number of objects that are changed in each bundle, one after the other.
 const ROUNDS: u32 = 5;
 const DEADLINE: Duration = Duration::from_secs(60);
-/// Time without requests after which a restore counts as complete.
+/// Time without requests of the pod after which a restore is complete.
 const QUIET: Duration = Duration::from_secs(3);
 /// Memory limit for the bundle with 10,000 objects, which exceeds the default.
 const MEMORY: &str = "512Mi";

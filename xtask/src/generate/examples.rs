@@ -58,8 +58,8 @@ impl Examples {
         Ok(())
     }
 
-    /// Adds the messages in one source. The first message of a code counts, but a message with a
-    /// hint replaces one without.
+    /// Adds the messages in one source file. The example of a code is the first message with a
+    /// hint, or the first message if no message has a hint.
     fn add(&mut self, source: &str) {
         let mut lines = source.lines().map(str::trim).peekable();
         while let Some(line) = lines.next() {

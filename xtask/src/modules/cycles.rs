@@ -58,7 +58,7 @@ fn siblings(tree: &Tree, from: usize, to: usize) -> Option<(usize, (usize, usize
     None
 }
 
-/// Returns groups of modules that reach each other.
+/// Returns the groups of modules that import each other, directly or through other modules.
 fn cycles(
     tree: &Tree,
     parent: usize,

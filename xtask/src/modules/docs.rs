@@ -23,7 +23,7 @@ const FOREIGN: [&str; 4] = [
     "test_verify_cpython_release_bundles",
 ];
 
-/// Returns the names in pages that do not exist.
+/// Returns the names that pages contain, but that do not exist in the repository.
 pub(super) fn check(root: &Path, sources: &[PathBuf]) -> Result<Vec<String>> {
     let mut known = Known::default();
     let own = root.join(OWN);
@@ -84,7 +84,7 @@ impl Known {
         self.words.extend(code.flat_map(words).map(str::to_owned));
     }
 
-    /// Returns the names in a line of a page that do not exist.
+    /// Returns the names that a line of a page contains, but that do not exist in the repository.
     fn missing(&self, line: &str, has_modules: bool, root: &Path) -> Vec<String> {
         let is_row = line.starts_with('|');
         let mut missing = Vec::new();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Maximum number of source files of a folder. Files of its subfolders do not count.
+/// Maximum number of source files of a folder, without the files of its subfolders.
 const MAX_FILES: usize = 12;
 
 /// Folders that may have more files, each with the number and the reason.
@@ -66,7 +66,7 @@ mod tests {
         let mut sources: Vec<_> = (0..files)
             .map(|number| root.join(format!("webhook/src/file{number}.rs")))
             .collect();
-        // A subfolder does not count.
+        // A file in a subfolder does not change the result.
         sources.push(root.join("webhook/src/server/mod.rs"));
         large_folders(root, &sources, exceptions)
     }

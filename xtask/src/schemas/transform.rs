@@ -185,7 +185,7 @@ fn schema(from: &Value, required: &Required) -> Value {
         match from.get(key) {
             Some(inner @ Value::Object(_)) => {
                 let mut inner = schema(inner, required);
-                // A null among texts and numbers is decoded as an empty value.
+                // The server decodes a null in a list of texts or numbers as an empty value.
                 let is_plain = inner["type"] == "string" || inner["type"] == "integer";
                 if key == "items" && is_plain && !is_set(from) {
                     inner["nullable"] = true.into();

@@ -56,8 +56,8 @@ async fn checked(request: Request<Body>) -> Result<Request<Body>, tower::BoxErro
 }
 
 /// Returns the impersonated identity. This crate impersonates a ServiceAccount by user name only.
-/// Groups, uid or extra fields could add permissions, so a request with these fields counts as
-/// impersonation of a user.
+/// Groups, uid or extra fields could add permissions, so the result for a request with these fields
+/// is the same as for impersonation of a user.
 fn impersonated(headers: &HeaderMap) -> Impersonated {
     let mut named = headers
         .iter()

@@ -96,7 +96,7 @@ impl Clients {
     }
 
     /// Returns clients that send their requests through the client that `wrap` returns. `wrap`
-    /// receives the own client of `self`, so the connections are shared.
+    /// receives the client with the pod's own identity, so the connections are shared.
     #[must_use]
     pub fn through(&self, wrap: impl FnOnce(Client) -> Client) -> Self {
         Self {

@@ -198,8 +198,8 @@ impl RequesterDryRun {
         }
     }
 
-    /// If the pod has no permission to impersonate the requester, a ServiceAccount, adds commands
-    /// to the message that create the Role.
+    /// If the requester is a ServiceAccount that the pod has no permission to impersonate, adds to
+    /// the message the commands that create the Role.
     fn with_missing_right(&self, verdict: DryRunVerdict) -> DryRunVerdict {
         let DryRunVerdict::NotImpersonated(words) = verdict else {
             return verdict;
@@ -231,7 +231,7 @@ pub fn verdict_of_read_error(error: &kube::Error) -> DryRunVerdict {
     }
 }
 
-/// Reads to the end and discards the bytes.
+/// Reads the body to its end, and discards the bytes.
 async fn discard(mut body: Body) -> Result<(), kube::Error> {
     while let Some(frame) = body.frame().await {
         frame?;

@@ -76,7 +76,8 @@ impl<'a> ResourceValidation<'a> {
                 };
                 let validated = blocking::run(|| {
                     for object in &page.items {
-                        // One object can need many steps.
+                        // The validation of one object can take long, so the time limit is checked
+                        // before each object.
                         if clock::runtime_instant() >= self.until {
                             return Err(Unvalidated::Time(self.limits.time));
                         }

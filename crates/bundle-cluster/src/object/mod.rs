@@ -101,7 +101,7 @@ impl ObservedObject {
         }
     }
 
-    /// Returns the properties that decide the ownership.
+    /// Returns the properties that show whether the object belongs to a BundleDeployment.
     pub fn live(&self) -> LiveObject<'_> {
         LiveObject {
             uid: &self.uid,

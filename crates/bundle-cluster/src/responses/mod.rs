@@ -225,7 +225,8 @@ async fn read(
     Ok(Read::Whole(Response::from_parts(head, body), weight))
 }
 
-/// Reads until the weight exceeds `most`. Returns true at the end of the response.
+/// Reads the body to its end, or until the weight of `reducer` exceeds `most`. Returns true if the
+/// end was reached.
 async fn receive(body: &mut Body, reducer: &mut Reducer, most: usize) -> Result<bool, BoxError> {
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame?.into_data() else {

@@ -244,7 +244,8 @@ async fn responses_that_stall_fail() {
     let list = json!({"apiVersion": "v1", "kind": "List", "items": [config_map(1, 75_000)]});
     let cut = |text: String| text[..text.len() - 10].to_owned();
     for (begin, uri, most) in [
-        // Other responses, small lists, and lists that hold a permit.
+        // In this order: a response that is not reduced, a small list, and a list that holds a
+        // permit.
         ("{".to_owned(), "/api/v1", READ_TIMEOUT),
         ("{".to_owned(), "/api/v1/configmaps?limit=8", READ_TIMEOUT),
         (

@@ -86,8 +86,9 @@ impl Scale {
         self.push(b",");
     }
 
-    /// Writes `managedFields` with the manager of each entry first. In metadata-only responses only
-    /// the fields of this project's manager count, so the manager must be known before its fields.
+    /// Writes `managedFields` with the manager of each entry first. In metadata-only responses, the
+    /// reducer removes the fields of all other managers, so it must read the manager before the
+    /// fields.
     fn managed_fields(&mut self, entries: &[Value]) {
         self.push(br#""managedFields":["#);
         for entry in entries {

@@ -39,7 +39,7 @@ pub(super) struct ObjectFacts {
 }
 
 /// Returns the question of an access review: a verb of this project on a class. The question names
-/// the namespace of the pod, so that a RoleBinding in this namespace counts like a
+/// the namespace of the pod. Therefore a RoleBinding in this namespace grants the verb like a
 /// ClusterRoleBinding.
 pub fn on_class(verb: &str, class: &str, system_namespace: &str) -> AccessReview {
     AccessReview::resource(
@@ -149,8 +149,9 @@ impl ObjectFacts {
     }
 }
 
-/// Looks up the ConfigMaps of a source. The general permission is checked first, and the lookups
-/// end at the first ConfigMap that the requester has no permission to read.
+/// Looks up the ConfigMaps of a source. If there are several, the permission for all ConfigMaps is
+/// checked first. The lookups end at the first ConfigMap that the requester has no permission to
+/// read.
 async fn config_maps<L: ReviewLookups>(
     lookups: &L,
     requester: &Requester,
@@ -277,7 +278,8 @@ mod tests {
         }
     }
 
-    /// Returns the number of access reviews for `count` ConfigMaps, with their results.
+    /// Looks up `count` ConfigMaps. Returns the number of access reviews that were sent, and the
+    /// result for each ConfigMap.
     async fn looked_up(
         count: usize,
         allowed: fn(Option<&str>) -> bool,

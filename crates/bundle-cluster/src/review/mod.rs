@@ -26,7 +26,7 @@ use self::facts::gather;
 
 pub use self::facts::on_class;
 
-/// Lookups of reviews in the API server.
+/// Lookups in the API server that a review needs.
 pub trait ReviewLookups: Sync {
     /// Returns the namespace of the pod, which also contains Secrets and ConfigMaps that specs
     /// name.
@@ -69,7 +69,7 @@ pub struct MatchingPolicies {
     pub generation: u64,
 }
 
-/// Lookups of the image of one review.
+/// Lookups of the image that one review needs, and of the policies for this image.
 pub trait ImageLookups: Sync {
     /// Permission to verify the signatures of one image. Dropping this value releases the
     /// permission.

@@ -256,7 +256,7 @@ fn is_folder(path: &Path) -> Outcome {
         .into())
 }
 
-/// Returns the findings with paths relative to the current folder.
+/// Returns the findings. `folder` is added before each path in a finding.
 pub(crate) fn located(findings: Findings, folder: &Path) -> Findings {
     let located = findings.into_iter().map(|mut finding| {
         if let Some(file) = &mut finding.place.file {

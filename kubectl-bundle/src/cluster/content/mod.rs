@@ -31,15 +31,15 @@ use crate::system::network::is_loopback;
 
 pub(crate) use caller::act_as;
 
-/// Maximum time for which the leader is searched. After the loss of a leader, a new pod leads after
-/// 15 s.
+/// Maximum time for the search for the leader. If the leader fails, another pod becomes the leader
+/// after 15 s.
 const SEARCH_TIMEOUT: Duration = Duration::from_secs(60);
 /// Pause between two attempts.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// Number of rounds that end with a failed connection, after which the command fails. In one round,
-/// the command tries every pod.
+/// Maximum number of rounds that end with a failed connection. In one round, the command tries
+/// every pod.
 const MAX_FAILURES: u32 = 3;
-/// Time limit of a connection, and of a response without its content.
+/// Timeout for opening a connection, and for receiving the headers of a response.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum time between two chunks of a download. After this time, the download fails.
 const CHUNK_TIMEOUT: Duration = Duration::from_secs(30);
@@ -64,7 +64,7 @@ pub(crate) struct ContentServiceSettings {
 pub(crate) enum UploadOutcome {
     /// The pod stored the content.
     Stored,
-    /// The Bundle had the same content.
+    /// The Bundle already had the same content.
     Identical,
 }
 
@@ -190,9 +190,9 @@ impl ContentService {
         Ok(found)
     }
 
-    /// Sends a request to the pods, one after the other, and retries until a pod responds with
-    /// another status than 429 or 503. Fails after [`SEARCH_TIMEOUT`], or after [`MAX_FAILURES`]
-    /// rounds that end with a failed connection.
+    /// Sends a request to the pods, one after the other, and retries until the status of a response
+    /// is neither 429 nor 503. Fails after [`SEARCH_TIMEOUT`], or after [`MAX_FAILURES`] rounds
+    /// that end with a failed connection.
     async fn send(&self, request: &ContentRequest) -> Outcome<ContentResponse> {
         let deadline = Instant::now() + SEARCH_TIMEOUT;
         let mut failures = 0;

@@ -76,8 +76,7 @@ pub(super) fn handshake_key() -> io::Result<String> {
 /// Returns the value with which a server accepts the key of a handshake.
 pub(super) fn accepted_key(key: &str) -> String {
     let digest = aws_lc_rs::digest::digest(
-        // The protocol requires SHA-1. The security of the connection does not depend on its
-        // strength.
+        // The protocol requires SHA-1. The security of the connection does not depend on this hash.
         &aws_lc_rs::digest::SHA1_FOR_LEGACY_USE_ONLY,
         format!("{key}{GUID}").as_bytes(),
     );

@@ -126,8 +126,8 @@ impl BundleContent {
         })
     }
 
-    /// Sets image, pull secret and class in `kept`, the spec of a Bundle that is applied. `before`
-    /// is the spec of the existing object. The image is `described`.
+    /// Sets image, pull secret and class in `kept`, the Bundle spec to apply. `described` is the
+    /// resolved image. `before` is the Bundle spec of the existing object.
     pub(super) async fn set_bundle_spec(
         &self,
         described: &ResolvedImage,
@@ -183,7 +183,7 @@ impl BundleContent {
         *described.format.get_or_init(|| answer).await
     }
 
-    /// Sets the class. See the function [`set_class`].
+    /// Sets the class with [`put_class`].
     pub(super) async fn set_class(
         &self,
         described: &ResolvedImage,
@@ -195,8 +195,8 @@ impl BundleContent {
     }
 }
 
-/// Sets the class from the flag. Without the flag, an existing object keeps its class, and a new
-/// object gets the default class for the format.
+/// Sets the class in `kept`, the spec to apply. `class` is the value of the flag. Without the flag,
+/// an existing object keeps its class, and a new object gets the default class for the format.
 pub(super) async fn put_class(
     class: Option<&str>,
     before: &Value,

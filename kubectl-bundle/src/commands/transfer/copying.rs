@@ -46,7 +46,7 @@ pub(crate) struct CopyReport {
     pub(crate) bytes_sent: u64,
     /// Number of blobs that the registry mounted from another repository.
     pub(crate) mounted: usize,
-    /// Number of blobs that the target had.
+    /// Number of blobs that the target already had.
     pub(crate) present: usize,
 }
 

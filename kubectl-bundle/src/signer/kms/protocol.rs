@@ -23,12 +23,12 @@ const SHA256: u32 = 5;
 
 /// Request to a plugin.
 pub(super) enum PluginRequest<'a> {
-    /// Public key as PEM text.
+    /// Returns the public key as PEM text.
     PublicKey,
-    /// Signature of this message. The plugin hashes the message if the algorithm of the plugin
+    /// Returns the signature of this message. The plugin hashes the message if its algorithm
     /// requires a hash.
     Signature(&'a [u8]),
-    /// Signature of the content with this SHA-256.
+    /// Returns the signature of the content that has this SHA-256 digest.
     SignatureOfDigest(&'a [u8]),
 }
 

@@ -191,7 +191,7 @@ impl TufRepository<'_> {
         .hint("try again, or use a trust root in a file with --trusted-root FILE")
     }
 
-    /// Returns the failure of stored metadata.
+    /// Returns the failure for stored metadata that is missing, invalid or expired.
     pub(super) fn unusable(&self, error: &Error) -> Failure {
         let finding = match error {
             Error::Expired { role, expires } => {

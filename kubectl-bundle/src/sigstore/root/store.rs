@@ -70,8 +70,9 @@ impl Folders {
         self.config.join(NAME).join(INSTANCE)
     }
 
-    /// Returns the repository of `trust init`, if any. An unreadable file is an error, because the
-    /// user did not select another root.
+    /// Returns the repository of `trust init`. Returns `None` if the user has not selected a
+    /// repository. An unreadable file is an error: the built-in trust root would not be the
+    /// selection of the user.
     pub(crate) fn instance(&self) -> Outcome<Option<Instance>> {
         let path = self.instance_file();
         match fs_err::symlink_metadata(&path) {

@@ -40,7 +40,7 @@ fn config_map_of_helm_release(greeting: &str) -> Value {
     })
 }
 
-/// Returns the result of the dry run: the content owns one field more.
+/// Returns the result of the dry run: bundle-webhook is one more manager of `data.greeting`.
 fn after() -> Value {
     let mut object = config_map_of_helm_release("hello");
     let own = json!({

@@ -1,4 +1,4 @@
-//! Plans of a BundleDeployment. e2e tests them with a real API server.
+//! Plans of a BundleDeployment. The e2e tests run `plan` with a real API server.
 
 use axum::http::Method;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Trees of a BundleDeployment. e2e tests them with a real API server.
+//! Trees of a BundleDeployment. The e2e tests run `tree` with a real API server.
 
 use axum::http::Method;
 use bundle_core::plan::inventory::Inventory;

@@ -192,7 +192,7 @@ fn rejects_unsupported_sources_and_targets() {
     assert_eq!(entries(&context, "x.tar"), 0);
 }
 
-/// Returns the number of entries in the test's folder with this prefix.
+/// Returns the number of entries in the test's folder whose names begin with `beginning`.
 fn entries(context: &Context, beginning: &str) -> usize {
     let names = std::fs::read_dir(context.path()).unwrap();
     names

@@ -210,7 +210,7 @@ fn is_installed(object: &Value, prefix: &str) -> bool {
             .any(|condition| condition["type"] == "Installed" && condition["status"] == "True")
 }
 
-/// Returns the row of the pod without work.
+/// Returns the row for the idle pod.
 #[expect(clippy::cast_precision_loss, reason = "clock ticks of one process")]
 async fn idle_row(webhook: &Webhook, sizes: &Sizes, deployments: usize) -> Result<[String; 4]> {
     tokio::time::sleep(SETTLE).await;

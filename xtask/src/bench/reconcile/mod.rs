@@ -74,7 +74,7 @@ async fn start(audit: bool) -> Result<Cluster> {
         .context("cannot start a cluster to measure on")
 }
 
-/// Starts the webhook. Its sources are not checked again during the measurements.
+/// Starts the webhook. The pod does not check for moved sources during the measurements.
 async fn start_webhook(cluster: &Cluster, flags: &[&str]) -> Result<Webhook> {
     let options = WebhookOptions {
         source_check_interval: Duration::from_secs(3_600),

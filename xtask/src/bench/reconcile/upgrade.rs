@@ -38,11 +38,11 @@ pub(super) async fn measure(sizes: &Sizes) -> Result<Table> {
     Ok(table.table)
 }
 
-/// A table with the requests of the pod since the row before.
+/// A table. Each row has the requests of the pod since the previous row.
 struct RequestTable<'a> {
     cluster: &'a Cluster,
     objects: Api<ConfigMap>,
-    /// Number of audit events of the rows before.
+    /// Number of audit events of the previous rows.
     events: usize,
     /// `resourceVersion` of each object.
     versions: BTreeMap<String, Option<String>>,

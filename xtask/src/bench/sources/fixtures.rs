@@ -176,8 +176,8 @@ pub(super) fn object(name: &str) -> String {
     format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: default}}\n")
 }
 
-/// Returns a gzipped tar of a ConfigMap and of files with `bytes` bytes in all that do not
-/// compress.
+/// Returns a gzipped tar that contains a ConfigMap and files with random data. The files have
+/// `bytes` bytes in total.
 pub(super) fn archive(name: &str, bytes: usize) -> Result<Vec<u8>> {
     let mut tar = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
     let mut append = |path: &str, bytes: &[u8]| {

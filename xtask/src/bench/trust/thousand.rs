@@ -34,7 +34,7 @@ struct Signed {
 }
 
 /// Admits references with distinct digests. The webhook is restarted before the second half, so
-/// that both begin with empty caches.
+/// that both halves begin with empty caches.
 pub(super) async fn admitted(count: usize) -> Result<Table> {
     let cluster = Cluster::builder().registries(1).start().await?;
     let mut webhook = cluster.start_webhook(WebhookOptions::default()).await?;

@@ -80,7 +80,7 @@ pub(super) struct Reducer {
     kind: ResponseKind,
     rules: ObjectRules,
     open: Vec<Container>,
-    /// Number of open containers that exceed `DEPTH_LIMIT`.
+    /// Number of open containers that are nested deeper than `DEPTH_LIMIT`.
     below: usize,
     /// True if the nesting depth exceeded `DEPTH_LIMIT`.
     is_too_deep: bool,

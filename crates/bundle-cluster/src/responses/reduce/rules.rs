@@ -12,7 +12,8 @@ pub(in crate::responses) enum ResponseKind {
 }
 
 impl ResponseKind {
-    /// Returns the number of objects and lists around an object.
+    /// Returns the nesting depth of an object: the number of JSON maps and lists that contain the
+    /// object.
     pub(super) fn depth(self) -> usize {
         match self {
             Self::Object => 0,
@@ -30,13 +31,13 @@ pub(in crate::responses) struct ObjectRules {
     pub(in crate::responses) limit: usize,
     /// True if `fieldsV1` of other managers is retained.
     pub(in crate::responses) keeps_fields: bool,
-    /// True if an invalid object counts as too large. Output is then available only after the end
-    /// of each object.
+    /// True if an invalid object is replaced like an object that is too large. Output is then
+    /// available only after the end of each object.
     pub(in crate::responses) is_checked: bool,
 }
 
 impl ObjectRules {
-    /// Rules for a response that its reader limits and parses itself. Only times are checked.
+    /// Rules for a response whose reader has its own size limit and parser. Only times are checked.
     pub(in crate::responses) const TIMES_ONLY: Self = Self {
         limit: usize::MAX,
         keeps_fields: true,

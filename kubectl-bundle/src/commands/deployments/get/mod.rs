@@ -203,8 +203,8 @@ impl Get {
     }
 }
 
-/// Returns `true` for a Bundle that no BundleDeployment created. Any user with write access can set
-/// the label, but the label affects only this list.
+/// Returns `true` for a Bundle that no BundleDeployment created, according to its owner label. Any
+/// user with write access can change this label, but the label affects only this list.
 fn is_standalone(bundle: &Bundle) -> bool {
     let labels = bundle.metadata.labels.as_ref();
     let owner = labels.and_then(|labels| labels.get(names::LABEL_OWNER_KIND));

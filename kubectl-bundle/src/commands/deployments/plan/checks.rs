@@ -78,9 +78,10 @@ pub(super) struct CheckFacts<'a> {
     pub(super) approval: &'a ApprovalState,
     /// Digest of the content.
     pub(super) digest: Option<&'a str>,
-    /// Message for a Bundle of the template that is not unpacked.
+    /// Message if the Bundle of the current template is not unpacked.
     pub(super) bundle: Option<String>,
-    /// Message for missing permissions in the condition `Authorized`, for the current template.
+    /// Message of the condition `Authorized` if the requester of the current template lacks
+    /// permissions.
     pub(super) unauthorized: Option<String>,
     /// Preview.
     pub(super) preview: &'a Preview,

@@ -32,7 +32,7 @@ pub(super) struct KnownObjects<'a> {
     pub(super) class: Option<&'a Class>,
     /// Digest of the content, if the location of the content has one.
     pub(super) digest: Option<&'a str>,
-    /// Name of the Bundle of the current template, if the content is that of the template.
+    /// Name of the Bundle of the current template. `None` if the plan is for other content.
     pub(super) bundle: Option<&'a str>,
     /// Inventory.
     pub(super) inventory: &'a InventoryFact,
@@ -85,8 +85,8 @@ impl KnownObjects<'_> {
         }
     }
 
-    /// Returns the facts in the status. bundle-webhook itself decides by the inventory, because
-    /// other users can write the status. Installed content counts as authorized.
+    /// Returns the facts in the status. Installed content is treated as authorized. bundle-webhook
+    /// itself reads the facts from the inventory, because other users can write the status.
     fn reported(&self) -> ObservedDeployment {
         let status = self.item.status.as_ref();
         let installed = status.and_then(|status| status.installed.as_ref());

@@ -138,8 +138,8 @@ impl Plan {
         })
     }
 
-    /// Returns the Bundle of the current template, if the plan is for the content of the template.
-    /// Also returns `None` without permission to list Bundles.
+    /// Returns the Bundle of the current template. Returns `None` if the plan is for other content,
+    /// or if the user has no permission to list Bundles.
     async fn bundle(
         &self,
         cluster: &Cluster,

@@ -9,7 +9,8 @@ use crate::commands::deployments::preview::ChangeKind;
 use crate::failure::Outcome;
 use crate::ui::{Table, Ui};
 
-/// Returns the plan as data. `objects`, `failures` and `summary` are those of `diff`.
+/// Returns the plan as data. The fields `objects`, `failures` and `summary` are the same as in
+/// `diff`.
 pub(super) fn data(plan: &DeploymentPlan) -> Value {
     let mut data = plan.preview.data();
     let steps = plan.steps.iter();

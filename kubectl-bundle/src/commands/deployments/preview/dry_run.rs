@@ -49,8 +49,8 @@ pub(super) struct DryRuns<'a> {
     /// `true` if the content is installed. In this case, a missing Job with a TTL has expired, and
     /// is not created again.
     is_installed: bool,
-    /// `true` if the BundleDeployment has installed any content. In this case, an object without
-    /// labels that bundle-webhook applied belongs to the BundleDeployment.
+    /// `true` if the BundleDeployment has installed any content. In this case, an object that
+    /// bundle-webhook applied belongs to the BundleDeployment even if its labels are missing.
     has_content: bool,
     /// Namespaces that the content creates.
     created: BTreeSet<&'a str>,
@@ -193,10 +193,10 @@ impl<'a> DryRuns<'a> {
         Ok(serde_json::to_value(after).unwrap_or_default())
     }
 
-    /// Returns the object that an adoption leaves. The parameter `after` is the result of the apply.
-    /// The fields that only former managers own are removed from it. A second dry run sets the
-    /// removed fields to their defaults. If the API server rejects this dry run, the result has no
-    /// values for these fields.
+    /// Returns the object after its adoption. `after` is the result of the dry run of the apply.
+    /// This function removes the fields that only former managers own. A second dry run sets the
+    /// removed fields to their defaults. If the API server rejects the second dry run, the result
+    /// has no values for the removed fields.
     async fn result_of_adoption(
         &self,
         api: &Api<DynamicObject>,

@@ -53,9 +53,9 @@ pub(super) struct ApplySettings<'a> {
 }
 
 impl ApplySettings<'_> {
-    /// Returns the objects that the webhook applies, with the target namespace if it is created.
-    /// The error lists all kinds that the server does not serve, or all objects that need a
-    /// namespace.
+    /// Returns the objects that the webhook applies. If the target namespace must be created, it is
+    /// the first object. The error lists all kinds that the server does not serve, or all objects
+    /// that need a namespace.
     pub(super) async fn prepare_objects(
         &self,
         cluster: &Cluster,
@@ -99,8 +99,8 @@ impl ApplySettings<'_> {
         Ok(placed)
     }
 
-    /// Returns the state of the target namespace. A namespace that the user has no permission to
-    /// read counts as a namespace of another owner, which is not changed.
+    /// Returns the state of the target namespace. If the user has no permission to read the
+    /// namespace, the result is the same as for a namespace of another owner, which is not changed.
     async fn namespace_state(&self, cluster: &Cluster, name: &str) -> Outcome<NamespaceState> {
         let api: Api<Namespace> = Api::all(cluster.client.clone());
         let found = match cluster.send(ByName(&api).get_opt(name)).await {

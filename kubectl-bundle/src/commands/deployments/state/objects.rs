@@ -199,8 +199,8 @@ pub(crate) fn keys_in_status(status: &BundleDeploymentStatus) -> BTreeSet<String
     applied.chain(drifted).cloned().collect()
 }
 
-/// Reads at most `most` objects of `item`. `named` are the keys of objects in the status of `item`.
-/// These objects are read by name if no list contains them.
+/// Reads at most `most` objects of `item`. `named` contains the keys of the objects in the status
+/// of `item`. An object in `named` that is in no list is read by its name.
 pub(crate) async fn read(
     cluster: &Cluster,
     item: &BundleDeployment,
@@ -274,8 +274,9 @@ pub(crate) async fn served_kinds(
     served
 }
 
-/// Lists each kind in the whole cluster, or in the only namespace of the ApplySet. Without
-/// permission for the whole cluster, lists the kind in each namespace of the ApplySet.
+/// Lists each kind. If the ApplySet has only one namespace, namespaced kinds are listed in this
+/// namespace, otherwise in the whole cluster. Without permission for the whole cluster, the kind is
+/// listed in each namespace of the ApplySet.
 async fn list_all(
     cluster: &Cluster,
     kinds: Vec<&Kind>,
@@ -402,8 +403,8 @@ pub(crate) fn live_metadata(kind: &Kind, item: &PartialObjectMeta<DynamicObject>
     live(kind, &item.metadata, &value)
 }
 
-/// Reads the objects that the status names and no list contains, because their labels may have been
-/// removed.
+/// Reads the objects that are in the status but in no list. Such an object may have lost its
+/// labels.
 async fn get_named(
     cluster: &Cluster,
     served: &BTreeMap<GroupKind, Kind>,

@@ -87,7 +87,8 @@ mod tests {
             hint(message, "v1.33.4+k3s1").unwrap(),
             "Kubernetes 1.34 introduced resource.k8s.io/v1/ResourceClaim, and this server is 1.33; deploy content for this version, or upgrade the cluster"
         );
-        // This server version can serve the kind, but its administrator has not enabled it.
+        // This server version can serve the kind, but the administrator of the server has not
+        // enabled the kind.
         for server in ["v1.34.0", "v1.36.0"] {
             assert_eq!(hint(message, server), None, "{server}");
         }

@@ -14,8 +14,8 @@ use crate::cluster::wait::{Wait, WaitState, deleted_error, timeout_error};
 use crate::failure::{Failure, Outcome};
 use crate::ui::Ui;
 
-/// Time for which the failure from before the command is ignored. The reconciler retries within 30
-/// s, so a failure that the command resolved is no longer reported after this time.
+/// Time for which a failure that existed before the command is ignored. The reconciler retries
+/// within 30 s. If the command resolved the failure, it is no longer reported after this time.
 const RECURRENCE_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// Returns the message of the failure that the object has before it is written.

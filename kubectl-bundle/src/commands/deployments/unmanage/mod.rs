@@ -18,7 +18,7 @@ use crate::ui::Ui;
 
 pub(crate) use arguments::Arguments;
 
-/// Maximum number of attempts to delete an object that others change at the same time.
+/// Maximum number of attempts to delete an object that other clients change at the same time.
 const ATTEMPTS: u32 = 5;
 
 /// Settings of `unmanage`.
@@ -77,7 +77,7 @@ impl Unmanage {
         let mut attempt = 1;
         loop {
             if !is_orphaning(&current) {
-                // Another object of this name has another uid, and is not changed.
+                // If the object was recreated, the object with the new uid is not changed.
                 current = self.orphan(ui, cluster, api, before).await?;
             }
             let mut parameters = DeleteParams::background();

@@ -176,7 +176,7 @@ fn candidates(root: &Command, before: &[String], last: &str, joined: bool) -> Ca
     match argument.map(|argument| argument.get_id().as_str()) {
         Some("name" | "names") => match verb.get_name() {
             "content" => Candidates::Bundles,
-            // The name of a new BundleDeployment.
+            // The user chooses the name of a new Bundle, so there are no candidates.
             "create" => Candidates::These(Vec::new()),
             _ => Candidates::Deployments,
         },

@@ -96,8 +96,8 @@ impl PolicyTest {
             }
             ui.text(&table.render())?;
         }
-        // A class may admit content that no policy matches. In a test, an unmatched bundle is an
-        // error.
+        // A class may admit content that no policy matches. For `policy test`, a bundle that no
+        // policy matches is an error.
         if !is_covered {
             return Err(documents::no_matching_policy(&pinned).into());
         }

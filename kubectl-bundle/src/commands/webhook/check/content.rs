@@ -26,7 +26,8 @@ use crate::failure::Failure;
 /// Result of the lookup of an image: its metadata, or the reason why the lookup failed.
 type ImageLookup = Result<Arc<ImageMetadata>, Finding>;
 
-/// The image of one review: looks up the image, and keeps the result of the lookup.
+/// Image lookups of one review. This type stores the result of the lookup, from which the content
+/// is then pulled.
 pub(super) struct ReviewedImage<'a> {
     lookup: &'a ClusterFacts,
     lookup_result: Mutex<Option<ImageLookup>>,
@@ -42,7 +43,7 @@ pub(super) struct ContentFindings {
 }
 
 impl<'a> ReviewedImage<'a> {
-    /// Returns the image lookups of one review, which use `lookup`.
+    /// Returns the image lookups of one review. They use the connections in `lookup`.
     pub(super) fn new(lookup: &'a ClusterFacts) -> Self {
         Self {
             lookup,
@@ -119,9 +120,10 @@ impl<'a> ReviewedImage<'a> {
                         .push(format!("{reference}: the objects in it")),
                 }
             }
-            // In two cases this is no finding. Either the cause is not transient, and the review
-            // reports the cause itself. Or the review needed no registry, because the object has a
-            // proof annotation. The image may then be pushed to the registry later.
+            // In two cases, the error is not reported as a finding. In the first case, the error is
+            // not transient, so the review itself reports it. In the second case, the review needed
+            // no registry, because the object has a proof annotation. The image can be pushed to
+            // the registry later.
             Err(ContentError::Image(why))
                 if why.code.outcome != Meaning::Unknown
                     || !was_looked_up && matches!(verdict, Verdict::Admit { .. }) =>
@@ -147,7 +149,7 @@ impl<'a> ReviewedImage<'a> {
         result
     }
 
-    /// Adds the findings about definitions that exist in the cluster.
+    /// Adds the findings about upgrades of CustomResourceDefinitions that exist in the cluster.
     async fn definition_upgrades(
         &self,
         objects: &[Manifest],
@@ -257,7 +259,7 @@ enum ContentError {
     Files(Finding),
 }
 
-/// Adds the reference to paths in the image.
+/// Returns the findings. The image reference is added before each path in a finding.
 fn located(findings: Findings, reference: &Reference) -> Findings {
     let located = findings.into_iter().map(|mut finding| {
         if let Some(file) = &mut finding.place.file {

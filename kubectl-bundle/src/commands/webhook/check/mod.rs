@@ -41,7 +41,7 @@ pub(crate) struct Check {
     pub(crate) format: Option<Format>,
 }
 
-/// Cluster and registries for facts.
+/// Settings of the cluster and of the registries from which facts are read.
 pub(crate) struct OnlineSettings {
     /// Cluster settings.
     pub(crate) cluster: KubeSettings,

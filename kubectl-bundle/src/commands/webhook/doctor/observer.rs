@@ -45,7 +45,7 @@ impl Observer {
         self.target.cluster.client.clone()
     }
 
-    /// Waits for a request.
+    /// Sends a request, and waits for the response until the deadline.
     pub(super) fn request<'a, T: Send + 'a>(
         &'a self,
         request: impl Future<Output = kube::Result<T>> + Send + 'a,
@@ -62,8 +62,8 @@ impl Observer {
         self.limited(self.target.get(manifest))
     }
 
-    /// Waits for a request within the deadline. The future is boxed, because futures of requests
-    /// are large and checks hold many futures.
+    /// Runs `work` until the deadline. The future is boxed, because futures of requests are large,
+    /// and a check contains many of them.
     fn limited<'a, T: Send + 'a>(
         &'a self,
         work: impl Future<Output = Outcome<Option<T>>> + Send + 'a,
@@ -78,7 +78,7 @@ impl Observer {
         observed.boxed()
     }
 
-    /// Waits for a check with several requests, at most until the deadline.
+    /// Runs a check of several requests, at most until the deadline.
     pub(super) fn check<'a>(
         &'a self,
         name: &'static str,

@@ -16,7 +16,7 @@ use crate::commands::webhook::install::manifests::{DEPLOYMENT, EmbeddedManifest}
 /// Maximum number of classes that are examined.
 const CLASSES: u32 = 100;
 
-/// Checks the permissions of the pod in the roles that the plugin contains.
+/// Checks that the pod has every permission of the roles in the manifests of the plugin.
 pub(super) async fn pod(
     observer: &Observer,
     manifests: &[EmbeddedManifest],

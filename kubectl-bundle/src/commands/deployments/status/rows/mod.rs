@@ -273,7 +273,7 @@ pub(super) fn structured(rows: &[ObjectRow]) -> Value {
     rows.collect()
 }
 
-/// Returns the number of listed objects if there are more objects than listed.
+/// Returns a sentence about the number of listed objects. Returns `None` if all objects are listed.
 pub(super) fn count(
     rows: &[ObjectRow],
     is_truncated: bool,

@@ -22,7 +22,8 @@ use crate::failure::Outcome;
 
 /// Maximum number of installed objects in a tree.
 const MAX_INSTALLED: usize = 5_000;
-/// Maximum number of objects of a kind and namespace that are read by name and not in a list.
+/// Maximum number of recorded objects of one kind and namespace that are read by name. If there are
+/// more objects, the kind is listed.
 const MAX_BY_NAME: usize = 5;
 /// Maximum number of lists.
 const MAX_LISTS: usize = 500;
