@@ -57,7 +57,7 @@ pub(crate) enum LoginSecret {
         /// User name.
         user: String,
     },
-    /// Token that the registry itself accepts.
+    /// Bearer token for requests to the registry.
     Token,
 }
 

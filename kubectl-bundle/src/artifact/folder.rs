@@ -96,8 +96,8 @@ pub(crate) fn open(ui: &mut Ui, path: &Path, options: BuildOptions) -> Outcome<C
         finding
     });
     let mut found: Findings = warnings.collect();
-    // `path` is a file if it is a packed chart. Its git checkout and other files are then in the
-    // parent folder.
+    // A packed chart is a file. The other files of the package, such as the lock file, are in the
+    // folder that contains the chart.
     let folder = match path.parent() {
         Some(parent) if path.is_file() => parent,
         _ => path,

@@ -144,7 +144,7 @@ impl ArtifactLocation {
         }
     }
 
-    /// Returns the name in a layout.
+    /// Returns the name of the image in a layout or archive, if the location contains a name.
     pub(crate) fn name(&self) -> Option<&str> {
         match self {
             Self::Layout(_, ImageSelector::Name(name))

@@ -108,8 +108,8 @@ fn record(
     }
 }
 
-/// Returns the resources in `bundle.yaml`. No part of their path within the folder may be a link,
-/// which could refer to any file.
+/// Returns the resources in `bundle.yaml`. No part of a path within the folder may be a symbolic
+/// link, because a link could refer to any file.
 fn read_resources(folder: &Path, package: &Package) -> Result<Vec<Resource>, Findings> {
     let mut findings = Findings::default();
     let mut resources = Vec::new();

@@ -15,7 +15,7 @@ use exit::Exit;
 pub(crate) enum Failure {
     /// Findings, and the causes of the last finding.
     Findings {
-        /// In the order in which they are printed.
+        /// Findings, in the order in which they are printed.
         findings: Findings,
         /// Chain of causes, outermost first.
         causes: Vec<String>,
@@ -38,8 +38,8 @@ impl Failure {
         let mut next = Some(source);
         while let Some(error) = next {
             let text = error.to_string();
-            // Many libraries repeat the text of the source in their own text. The repetition is not
-            // printed.
+            // Many libraries include the message of the cause in their own message. The cause is
+            // then not printed again.
             if !causes.last().is_some_and(|last| last.contains(&text)) {
                 causes.push(text);
             }

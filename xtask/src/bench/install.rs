@@ -169,7 +169,8 @@ pub(super) async fn apply_without_reconciler(
     Ok((dry, prepared.as_secs_f64() + applied))
 }
 
-/// Applies the objects one by one, with [`IN_FLIGHT`] concurrent requests. Returns the seconds.
+/// Sends one apply for each object, with [`IN_FLIGHT`] concurrent requests. Returns the duration in
+/// seconds.
 pub(super) async fn patches(client: &Client, objects: &[Value], dry_run: bool) -> Result<f64> {
     let began = Instant::now();
     stream::iter(objects.iter().map(Ok::<_, anyhow::Error>))

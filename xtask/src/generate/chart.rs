@@ -11,8 +11,8 @@ use e2e::Tool;
 
 const CHART: &str = "charts/bundle-webhook";
 const DEPLOY: &str = "webhook/deploy";
-/// Folders of templates that also are folders of plain manifests. Templates elsewhere render
-/// nothing with default values.
+/// Folders of templates that are also folders of plain manifests. With default values, templates in
+/// other folders render nothing.
 const FOLDERS: [&str; 2] = ["manifests", "admission"];
 const HEADER: &str = "# Written by `cargo xtask gen` from charts/bundle-webhook.\n";
 

@@ -116,7 +116,7 @@ fn mentioned_codes(line: &str) -> impl Iterator<Item = &str> {
         .filter(|code| code.starts_with("BUNDLE-"))
 }
 
-/// Returns the files below a folder with names that end with `end`, in a stable order.
+/// Returns the files in a folder and its subfolders whose names end with `end`, in a stable order.
 fn sources(folder: &Path, end: &str) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs_err::read_dir(folder)? {

@@ -16,7 +16,7 @@ pub(super) const FOLDERS: [&str; 7] = [
     "xtask/",
 ];
 
-/// Returns the names in module headers of things that do not exist.
+/// Returns the names that module headers contain, but that do not exist in the repository.
 pub(super) fn check(
     root: &Path,
     crates: &[(String, PathBuf)],
@@ -80,7 +80,7 @@ impl ValidNames {
             .extend(words);
     }
 
-    /// Returns the names in a header of things that do not exist.
+    /// Returns the names that a header contains, but that do not exist in the repository.
     fn missing(&self, header: &str, root: &Path) -> Vec<String> {
         let mut missing = Vec::new();
         for path in paths(header) {

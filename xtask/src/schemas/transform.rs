@@ -6,8 +6,9 @@ use serde_json::{Map, Value, json};
 
 use super::Definitions;
 
-/// Required fields of each definition in the newest version. Older documents had errors that were
-/// corrected later, while the server's rules did not change.
+/// Required fields of each definition in the newest version. Fields that are required only in older
+/// documents are ignored: these documents had errors that were corrected later, while the rules of
+/// the server did not change.
 pub(super) type Required = BTreeMap<String, BTreeSet<String>>;
 
 /// Fields that the documents list as required but the API server does not enforce, because their
@@ -160,7 +161,8 @@ fn schema(from: &Value, required: &Required) -> Value {
         to.remove("format");
         to.insert("x-bundle-format".to_owned(), "base64".into());
     }
-    // Only defaults of list keys change a decision; zero values are treated as absent.
+    // Only the defaults of list keys can change the result of a check. The checks treat zero values
+    // as absent.
     if let Some(default) = from
         .get("default")
         .filter(|default| default.as_str().is_some_and(|text| !text.is_empty()))

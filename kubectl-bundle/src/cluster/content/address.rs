@@ -16,8 +16,8 @@ use crate::cluster::Cluster;
 use crate::failure::{Failure, Outcome};
 use crate::system::files;
 
-/// Name of the webhook registration. Also the default name of the Service, which is used if the
-/// registration cannot be read.
+/// Name of the webhook registration. If the registration cannot be read, the Service is assumed to
+/// have the same name.
 const WEBHOOK: &str = "bundle-webhook";
 /// System namespace that is used if the registration cannot be read.
 const SYSTEM_NAMESPACE: &str = "bundle-system";

@@ -71,7 +71,8 @@ impl PortForward {
         Ok(Self { address, task })
     }
 
-    /// Returns the error that ended the connection, if it has ended.
+    /// Returns the error that ended the forwarding. Returns `None` if the forwarding has not ended,
+    /// or has ended without an error.
     pub(super) async fn failure(mut self) -> Option<io::Error> {
         if !self.task.is_finished() {
             return None;

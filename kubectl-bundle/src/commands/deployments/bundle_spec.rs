@@ -15,7 +15,8 @@ use crate::failure::Outcome;
 use crate::registry::{self, RegistrySettings};
 use crate::ui::Ui;
 
-/// Timeout for reading the format of the content from the registry, for a new object.
+/// Timeout for reading the format of the content from the registry. The format is read only for a
+/// new object.
 const FORMAT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Returns the default class of a new object for this format. The Helm chart of bundle-webhook

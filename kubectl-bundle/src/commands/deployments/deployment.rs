@@ -88,12 +88,12 @@ impl DeploymentSettings {
 }
 
 impl DeploymentWrite {
-    /// Applies the object, and prints the result. The object has the fields that earlier applies of
-    /// this field manager set. Fields from flags override them. `compose` sets class and template
-    /// in the spec, and returns the metadata of the object.
+    /// Applies the object, and prints the result. The spec contains all fields that this field
+    /// manager applied before, overridden by the fields from flags. `compose` sets class and
+    /// template in the spec, and returns the metadata of the object.
     ///
-    /// Returns `None` if no request was sent. The result of a dry run of the API server is returned
-    /// too.
+    /// Returns `None` if no request was sent. Also returns the result of a dry run of the API
+    /// server.
     pub(super) async fn apply(
         &self,
         ui: &mut Ui,

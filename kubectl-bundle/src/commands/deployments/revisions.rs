@@ -43,7 +43,8 @@ pub(super) fn not_found(name: &str) -> Failure {
 }
 
 /// Returns the Bundles that were created for a BundleDeployment. They are listed by label. Other
-/// users can change labels, so a Bundle of a revision that is not in this list is read by its name.
+/// users can change labels. Therefore the Bundle of a revision is read by its name if the list does
+/// not contain this Bundle.
 pub(super) async fn bundles(cluster: &Cluster, item: &BundleDeployment) -> Outcome<Vec<Bundle>> {
     let name = item.metadata.name.as_deref().unwrap_or_default();
     let parameters = ListParams::default().labels(&format!(

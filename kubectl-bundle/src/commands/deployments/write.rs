@@ -154,8 +154,8 @@ impl WriteSettings {
         Ok(Some(written))
     }
 
-    /// Sends the object that `compose` returns for the current one, and prints the warnings of the
-    /// API server.
+    /// Sends the object that `compose` returns for the current object, and prints the warnings of
+    /// the API server.
     pub(super) async fn send<K>(
         &self,
         ui: &mut Ui,
@@ -172,8 +172,8 @@ impl WriteSettings {
             let before = cluster.read::<K>(name).await?;
             let mut object = compose(ui, before.as_ref()).await;
             if let Some(before) = &before {
-                // After a concurrent change, the API server rejects this version, and the loop
-                // reads the object again.
+                // If another client changed the object after this read, the API server rejects the
+                // apply because of this resource version. The loop then reads the object again.
                 let version = &before["metadata"]["resourceVersion"];
                 object["metadata"]["resourceVersion"] = version.clone();
             }

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use url::Url;
 
-/// Command with its first arguments.
+/// Command that opens a URL, and its argument before the URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Opener {
     program: PathBuf,

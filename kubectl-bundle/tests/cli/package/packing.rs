@@ -292,8 +292,8 @@ fn unpacks_completely_or_not_at_all() {
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// A limit on file sizes simulates a full disk. A failed build leaves no files. A failed unpacking
-/// leaves no files.
+/// A limit on file sizes simulates a full disk. After a failed `build` or `unpack`, no files
+/// remain.
 #[cfg(unix)]
 #[test]
 fn full_disk_leaves_no_files() {

@@ -1,5 +1,5 @@
-//! Registries: push, sign and verify, and signatures without read permission. `registry_faults`
-//! tests other faults.
+//! Registries: push, sign and verify, and signatures that the user has no permission to read.
+//! `registry_faults` tests other faults.
 
 use bundle_core::reference::Digest;
 use bundle_testkit::registry::Fault;

@@ -24,7 +24,7 @@ pub(super) struct Sizes {
     objects: usize,
     /// Objects that the upgrade changes.
     changed: usize,
-    /// Numbers of objects for the growth.
+    /// Numbers of objects of the bundles that show the growth.
     growth: Vec<usize>,
     /// Objects that are deleted from each installed bundle.
     deletions: usize,

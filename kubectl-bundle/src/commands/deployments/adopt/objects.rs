@@ -1,4 +1,4 @@
-//! The objects that an adoption takes over, by the tool that manages them.
+//! The objects that a BundleDeployment adopts, grouped by the tool that manages them.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::ui::safe;
 /// Maximum number of objects of a tool that a note names.
 const MAX_NAMED: usize = 5;
 
-/// Objects that an adoption takes over.
+/// Objects that a BundleDeployment adopts.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct AdoptedObjects {
     /// Keys of the objects, by the tool that manages them. `None` if no tool has marked the object.

@@ -154,8 +154,8 @@ fn without_content(bundle: &Bundle) -> Option<String> {
     })
 }
 
-/// Returns the files in an archive, sorted by path. Fails if the archive exceeds the limits of the
-/// content of a bundle or contains unsafe paths.
+/// Returns the files in an archive, sorted by path. Fails if the archive contains unsafe paths, or
+/// if it exceeds the limits for the content of a bundle.
 async fn list(file: File, archive: Descriptor) -> Outcome<Vec<ContentFile>> {
     let unpacked =
         archive_file::unpack(file, archive, Limits::default(), FileSizes::default()).await;

@@ -50,7 +50,7 @@ pub(super) enum ChangeKind {
     Replaced,
     /// The object is deleted, because the new content does not contain it.
     Deleted,
-    /// The object stays, although the new content does not contain it.
+    /// The object is not deleted, although the new content does not contain it.
     Kept,
 }
 
@@ -82,7 +82,7 @@ pub(super) struct ObjectChange {
     after: Option<Value>,
     /// Remark for the user.
     pub(super) note: Option<ChangeNote>,
-    /// Tool that manages an object that is adopted.
+    /// Tool that manages the object before its adoption. `None` if the object is not adopted.
     pub(super) origin: Option<ObjectOrigin>,
 }
 
@@ -91,11 +91,11 @@ pub(super) struct ObjectChange {
 pub(super) struct ChangeNote {
     /// Text.
     pub(super) text: String,
-    /// Effect of the fact in the text.
+    /// Effect of this fact on the installation.
     pub(super) effect: NoteEffect,
 }
 
-/// Effect of a fact about an object.
+/// Effect of a fact about an object on the installation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NoteEffect {
     /// The installation continues.

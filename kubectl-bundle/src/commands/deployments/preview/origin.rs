@@ -15,7 +15,7 @@ pub(in super::super) enum ObjectOrigin {
         /// Namespace of the release.
         namespace: String,
     },
-    /// Flux, with the kind and name of its object.
+    /// Flux. The text is the kind and name of the Flux object: `Kustomization web`.
     Flux(String),
     /// An application of Argo CD.
     ArgoCd(String),

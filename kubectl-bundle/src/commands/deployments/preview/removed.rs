@@ -73,9 +73,9 @@ pub(super) async fn add(
     }
 }
 
-/// Returns the deletion of an object; `None` if the object does not exist. `kept` is the reason for
-/// which the object is not deleted. An object with such a reason stays unchanged, with the reason
-/// as a note.
+/// Returns the change for an object that the new content does not contain; `None` if the object
+/// does not exist. The change is a deletion if `kept` is `None`. Otherwise the object is not
+/// changed, and `kept` is the reason, which becomes a note.
 async fn deletion(
     cluster: &Cluster,
     apis: &Apis,

@@ -294,9 +294,9 @@ fn template(bundle: &Value) -> Value {
     template
 }
 
-/// Returns the object to apply: the fields that earlier applies of this field manager set, with the
-/// former template and configuration. If the BundleDeployment and its template have the same class,
-/// the class changes in both.
+/// Returns the object to apply: all fields that this field manager applied before, and the former
+/// template and configuration. If the BundleDeployment and its template have the same class, the
+/// class changes in both.
 fn compose(name: &str, before: &Value, former: &FormerSpec) -> Value {
     let kept = managed_fields::spec(before, FIELD_MANAGER);
     let mut spec = kept.filter(Value::is_object).unwrap_or_else(|| json!({}));

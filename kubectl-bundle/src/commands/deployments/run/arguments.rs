@@ -75,7 +75,7 @@ impl Arguments {
             folder: self.folder,
             allowed: self.images.settings()?,
             class: self.class.class,
-            // Even without --wait, the upload waits for the Bundle.
+            // Even without --wait, the command waits for the Bundle before the upload.
             upload_wait: wait(true, &self.write.timeout)?,
             deployment: self
                 .deployment

@@ -56,7 +56,7 @@ pub(crate) struct Run {
     pub(crate) class: Option<String>,
     /// Settings of the BundleDeployment.
     pub(crate) deployment: DeploymentWrite,
-    /// Wait for the Bundle of the template.
+    /// Wait mode and timeout for the Bundle of the template.
     pub(crate) upload_wait: Wait,
     /// Settings of the content service.
     pub(crate) service: ContentServiceSettings,
@@ -86,8 +86,8 @@ impl Run {
             let caller = content::act_as(settings, self.account.as_ref()).await?;
             let own = std::mem::replace(settings, caller);
             if self.deployment.write.dry_run == DryRun::None {
-                // The content service is searched before the object is written. Without the content
-                // service, the object would wait forever.
+                // The search for the content service comes before the write of the object. Without
+                // the content service, the object would wait for its upload forever.
                 service = Some(ContentService::find(&own, &self.service, settings).await?);
             }
         }

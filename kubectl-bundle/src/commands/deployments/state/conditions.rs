@@ -32,7 +32,8 @@ pub(crate) fn find<'a>(item: &'a BundleDeployment, kind: &str) -> Option<&'a Con
         .find(|condition| condition.type_ == kind)
 }
 
-/// Returns the status of the condition `kind`, with its reason unless it is `True`.
+/// Returns the status of the condition `kind`. If the status is not `True`, the reason follows in
+/// parentheses.
 pub(crate) fn condition(item: &BundleDeployment, kind: &str) -> String {
     match find(item, kind) {
         None => "Unknown".to_owned(),

@@ -37,7 +37,7 @@ pub(crate) struct InstalledObjects {
     pub(crate) missing: BTreeSet<String>,
     /// Lists that could not be read.
     pub(crate) unread: Vec<UnreadList>,
-    /// `true` if there are more objects or lists than the limits.
+    /// `true` if there are more objects or lists than the limits allow.
     pub(crate) is_truncated: bool,
     /// Maximum number of objects.
     pub(crate) max_objects: usize,
@@ -102,7 +102,7 @@ pub(crate) fn unread_causes<'a>(
 pub(crate) struct LiveObject {
     /// Key: `Deployment.apps/team-a/web`.
     pub(crate) key: String,
-    /// `apiVersion` with which it was read.
+    /// `apiVersion` with which the object was read.
     pub(crate) api_version: String,
     /// Creation time.
     pub(crate) created: Option<Time>,

@@ -44,7 +44,7 @@ pub(crate) enum Prediction {
 /// A failure. Its code determines whether it is permanent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ReportedFailure<'a> {
-    /// Kind of the object with the Event.
+    /// Kind of the object in `involvedObject` of the Event.
     pub(crate) kind: &'static str,
     /// Name of the object.
     pub(crate) name: &'a str,
@@ -149,7 +149,7 @@ fn permanent_failure_code(
         (_, Some(code)) if code == codes::install::NOT_APPROVED => None,
         (_, None) if is(condition::APPROVED, "False") => None,
         (reason::PAUSED, _) => Some(codes::cluster::STOPPED),
-        // The former content is being installed; the result follows.
+        // The former content is being installed. The result is not known yet.
         (reason::ROLLING_BACK, _) => None,
         (reason::NOT_ADMITTED, _) => Some(codes::review::NOT_ADMITTED),
         ("ClassGone", _) => Some(codes::install::CLASS_GONE),

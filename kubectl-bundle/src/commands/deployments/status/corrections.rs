@@ -1,7 +1,7 @@
 //! Last correction of each object, from the Events of bundle-webhook.
 //!
 //! API servers keep Events for an hour by default. Users with permission to create Events can forge
-//! such an Event, so no decision depends on Events.
+//! Events of bundle-webhook, so no decision depends on Events.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Waits for a change of a tree with watches of the metadata of its kinds.
+//! Waits for a change of a tree. Watches the metadata of the kinds in the tree.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -78,7 +78,7 @@ fn is_of_tree(metadata: &ObjectMeta, known: &BTreeSet<&str>) -> bool {
     uids.any(|uid| known.contains(uid.as_str()))
 }
 
-/// Returns the list of the BundleDeployments.
+/// Returns the BundleDeployments as a list to watch.
 fn deployments(tree: &ObservedTree) -> Option<WatchedList> {
     let version = tree.version.clone().filter(|version| !version.is_empty())?;
     Some(WatchedList {

@@ -141,7 +141,7 @@ fn is_orphaning(item: &BundleDeployment) -> bool {
     deletion.and_then(|deletion| deletion.objects.as_ref()) == Some(&DeleteObjects::Orphan)
 }
 
-/// Returns what remains after the deletion.
+/// Returns a text about the installed objects that remain after the deletion.
 fn kept_objects_text(item: &BundleDeployment) -> String {
     let status = item.status.as_ref();
     let installed = status.and_then(|status| status.installed.as_ref());

@@ -19,7 +19,8 @@ const MAX_CONCURRENT: usize = 8;
 const MAX_PLATFORMS: usize = 64;
 
 /// Resolves the digest of every image. Different spellings of one image need one request. A
-/// probable image is skipped with a warning if the registry does not have the image.
+/// probable image is a value that is possibly no image. If the registry does not have it, it is
+/// skipped with a warning.
 pub(crate) async fn resolve(ui: &mut Ui, client: &Client, opened: &CheckedFolder) -> Outcome<Lock> {
     let found = &opened.content.images;
     let mut wanted = BTreeMap::<String, (ImageReference, Vec<&FoundImage>)>::new();

@@ -39,7 +39,7 @@ pub(crate) struct Build {
     pub(crate) allowed: MutableTagAllowlist,
     /// `true` if the lock file is written.
     pub(crate) lock: bool,
-    /// Base image, and the platform of an index.
+    /// Base image, and the platform to select if the base image is an index.
     pub(crate) base: Option<(ArtifactLocation, Option<Platform>)>,
     /// Resources in addition to the resources in `bundle.yaml`.
     pub(crate) resources: Vec<Resource>,

@@ -1,4 +1,4 @@
-//! Reads the manifest and the layers with content of a bundle.
+//! Reads the manifest of a bundle, and the layers that contain its content.
 
 use std::path::Path;
 

@@ -111,7 +111,7 @@ fn folder_of_plugin(path: &[PathBuf]) -> Outcome<PathBuf> {
     })
 }
 
-/// Returns the program that kubectl finds.
+/// Returns the first completion program on PATH, which kubectl runs.
 fn first_on_path(path: &[PathBuf]) -> Option<PathBuf> {
     let files = path.iter().map(|folder| folder.join(NAME));
     files.into_iter().find(|file| file.is_file())

@@ -94,7 +94,8 @@ impl Version {
     }
 }
 
-/// Returns the version of an image: its tag, or its digest if it has no tag.
+/// Returns the version of the image of this Deployment: the tag, or the digest if the image has no
+/// tag.
 pub(crate) fn version_of(deployment: &Deployment) -> Option<String> {
     let pod = deployment.spec.as_ref()?.template.spec.as_ref()?;
     let image = pod.containers.first()?.image.as_deref()?;

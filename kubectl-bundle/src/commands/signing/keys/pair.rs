@@ -16,8 +16,8 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Returns the paths `PREFIX.key` and `PREFIX.pub`, and an error if a file exists. This check
-    /// runs before the password is requested. The write repeats the check.
+    /// Returns the paths `PREFIX.key` and `PREFIX.pub`. Returns an error if one of these files
+    /// exists. This check runs before the password is requested. The write repeats the check.
     pub(super) fn new(prefix: &Path) -> Outcome<Self> {
         let files = Self {
             private: with_extension(prefix, ".key"),

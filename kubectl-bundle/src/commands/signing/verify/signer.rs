@@ -13,7 +13,7 @@ use crate::ui::Table;
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Signer {
-    /// File of the key, issuer of the identity, or policy.
+    /// File of the key, issuer of the identity, or name of the policy.
     pub(crate) by: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) authority: Option<String>,

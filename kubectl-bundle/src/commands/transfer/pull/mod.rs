@@ -22,7 +22,7 @@ pub(crate) struct Pull {
     pub(crate) target: ArtifactLocation,
     /// Selection of platforms and referrers.
     pub(crate) selection: CopyOptions,
-    /// `true` if a name may be moved.
+    /// `true` if a name in the layout may be moved to other content.
     pub(crate) overwrite_tag: bool,
     /// Output format.
     pub(crate) format: Option<Format>,

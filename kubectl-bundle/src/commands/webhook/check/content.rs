@@ -26,8 +26,8 @@ use crate::failure::Failure;
 /// Result of the lookup of an image: its metadata, or the reason why the lookup failed.
 type ImageLookup = Result<Arc<ImageMetadata>, Finding>;
 
-/// Image lookups of one review. This type stores the result of the lookup, from which the content
-/// is then pulled.
+/// Image lookups of one review. The result of the lookup is stored, so that the content is pulled
+/// from the image that was reviewed.
 pub(super) struct ReviewedImage<'a> {
     lookup: &'a ClusterFacts,
     lookup_result: Mutex<Option<ImageLookup>>,

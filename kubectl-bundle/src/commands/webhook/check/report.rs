@@ -94,7 +94,8 @@ impl ObjectReport {
     fn located(&self) -> impl Iterator<Item = Finding> {
         self.findings.iter().map(|finding| {
             let mut finding = finding.clone();
-            // A finding in a file of the content keeps its own file and line.
+            // If the finding already has a file, this is a file of the content. The file and the
+            // line are not replaced.
             if finding.place.file.is_none() {
                 finding.place.file = Some(self.file.clone());
                 finding.place.line.get_or_insert(self.line);

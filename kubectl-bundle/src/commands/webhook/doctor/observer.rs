@@ -54,7 +54,7 @@ impl Observer {
         self.limited(async { request.await.map(Some) })
     }
 
-    /// Reads the object that a manifest describes from the cluster.
+    /// Reads from the cluster the object that `manifest` describes.
     pub(super) fn read<'a>(
         &'a self,
         manifest: &'a EmbeddedManifest,

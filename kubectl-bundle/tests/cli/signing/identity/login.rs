@@ -371,7 +371,7 @@ fn accepts_the_redirect_with_the_right_state_and_exchanges_the_code() {
         told.contains("log in with the browser that opens now"),
         "{told}"
     );
-    // The command fails after the login, because no such registry exists.
+    // The command fails after the login, because the registry does not exist.
     assert!(told.contains("127.0.0.1:1"), "{told}");
     assert!(
         !told.contains("secret-code") && !told.contains("BUNDLE-TRUST"),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::service::{Service, token};
 use crate::context::Context;
 
-/// A bundle in a registry, and a service that is CI system and certificate authority. The
+/// A bundle in a registry, and a service that acts as CI system and as certificate authority. The
 /// certificate authority rejects every request, and the error contains the request.
 struct SigningFixture {
     context: Context,
