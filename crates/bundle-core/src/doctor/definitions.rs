@@ -11,7 +11,7 @@ use crate::diagnostic::{Finding, codes};
 use crate::text::some_of;
 
 const CHECK: &str = "definitions";
-/// Number of fields that a message names.
+/// Maximum number of fields that a message names.
 const NAMED: usize = 5;
 const INSTALL: &str =
     "install bundle-webhook, or apply its definitions: kubectl apply --server-side -f crds/";

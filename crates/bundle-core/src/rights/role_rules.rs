@@ -16,8 +16,8 @@ const MAX_QUESTION_TEXTS: usize = 1 << 20;
 /// of an object name.
 const MAX_TEXT: usize = 253;
 
-/// Number of access reviews that the roles of one content can still expand to. A role beyond this
-/// limit requires verb `escalate` or `bind`.
+/// Number of access reviews that the roles of one content can still expand to. A role that expands
+/// to more access reviews requires verb `escalate` or `bind`.
 #[derive(Debug)]
 pub struct AccessReviewBudget {
     questions: usize,
@@ -69,8 +69,8 @@ impl<'a> RoleRule<'a> {
         list.filter_map(Value::as_str)
     }
 
-    /// Returns upper bounds of the number of access reviews that [`Self::access_reviews`] returns,
-    /// and of the length of their texts. Returns `None` if a text is too long for an access review.
+    /// Returns upper bounds of the number of access reviews that [`Self::questions`] returns, and
+    /// of the length of their texts. Returns `None` if a text is too long for an access review.
     fn cost(self) -> Option<(usize, usize)> {
         let size = |key| {
             let mut texts = self.texts(key);
@@ -125,7 +125,8 @@ impl<'a> RoleRule<'a> {
         })
     }
 
-    /// Returns `true` if `question` is one of [`Self::access_reviews`] in its namespace.
+    /// Returns `true` if `question` is one of the access reviews that [`Self::questions`] returns
+    /// for the namespace of `question`.
     pub fn includes(self, question: &AccessReview) -> bool {
         let has = |key, wanted: &str| self.texts(key).any(|text| text == wanted);
         match question {

@@ -178,7 +178,7 @@ impl ObservedDeployment {
 
     /// Returns true if each phase waits until the objects of the previous phase are healthy, for an
     /// installation with `spec.rollout.waitFor: Ready`. Content that was completely installed last
-    /// is restored without waiting. `is_return` is true for an automatic return.
+    /// is restored without waiting. `is_return` is true for an automatic rollback.
     pub fn is_gated(&self, is_return: bool) -> bool {
         let is_restored = self.was_installed && self.has_installed_config;
         !is_return && !is_restored
@@ -221,8 +221,8 @@ impl ObservedDeployment {
         if self.is_first() || !self.has_installed_config {
             steps.extend([InstallStep::CheckSource, InstallStep::Verify]);
         }
-        // Users must always be able to return from an incomplete upgrade. Therefore the package
-        // rules are not checked for the former content.
+        // Users must always be able to roll back an incomplete upgrade. Therefore the package rules
+        // are not checked for the former content.
         if self.is_first() && !self.was_installed {
             steps.push(InstallStep::CheckPackageRules);
         }
