@@ -150,8 +150,9 @@ impl<'a> RoleRule<'a> {
     }
 }
 
-/// Returns the number of combinations of lists with these numbers and lengths of texts, and the
-/// length of the texts of all combinations.
+/// Returns the number of combinations of one text from each list, and the total length of the texts
+/// in all combinations. Each entry of `lists` has the number of texts in one list, and their total
+/// length.
 fn product(lists: &[(usize, usize)]) -> (usize, usize) {
     let count = |lists: &[(usize, usize)]| {
         let counts = lists.iter().map(|(count, _)| *count);

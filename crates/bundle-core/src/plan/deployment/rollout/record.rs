@@ -247,7 +247,7 @@ impl RolloutRecord {
     }
 
     /// Records a step of the rollout. `cause` lists the unhealthy objects. `healthy` returns the
-    /// record of the content of the spec as healthy content.
+    /// record of the content of the spec, and is called only if this content is healthy.
     pub fn record(
         &mut self,
         step: &RolloutStep,

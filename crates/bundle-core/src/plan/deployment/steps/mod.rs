@@ -121,7 +121,8 @@ pub struct ObservedDeployment {
     /// last. Another configuration can change each object, in the same way as other content, so the
     /// signatures and the definitions are checked again.
     pub has_installed_config: bool,
-    /// True if the inventory recorded at the start an installation that is not complete.
+    /// True if the inventory recorded, when the reconcile started, an installation that is not
+    /// complete.
     pub is_unfinished: bool,
     /// True if the inventory recorded, when the reconcile started, that the class with its current
     /// terms authorized the wanted content.
@@ -144,8 +145,8 @@ pub struct ObservedDeployment {
     pub done: BTreeSet<InstallStep>,
 }
 
-/// Facts that are known after the steps of [`ObservedDeployment::installation`] succeeded or one
-/// failed.
+/// Facts that are known after all steps of [`ObservedDeployment::installation`] succeeded, or after
+/// one step failed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InstallOutcome {
     /// True if the wanted content is applied completely.
