@@ -31,8 +31,8 @@ pub struct Definition<'a> {
 }
 
 /// Compares the definitions. If all definitions are equal, returns one result. Otherwise returns
-/// one result for each definition that differs. `served` has the kinds that the API server serves,
-/// for callers without permission to read definitions.
+/// one result for each definition that differs. `served` has the kinds that the API server serves.
+/// It is used if the caller has no permission to read definitions.
 pub fn definitions(
     definitions: Vec<Definition<'_>>,
     served: &Observed<Vec<String>>,

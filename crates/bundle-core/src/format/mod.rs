@@ -40,8 +40,8 @@ fn renderer(format: Format) -> &'static dyn ContentFormat {
     }
 }
 
-/// Maximum memory of the values of a `bundle.yaml` with a configuration, in bytes. A `bundle.yaml`
-/// with 500 patches needs less than half of this limit.
+/// Maximum memory of the parsed values of a `bundle.yaml` that has a configuration, in bytes. A
+/// `bundle.yaml` with 500 patches needs less than half of this limit.
 const PACKAGE_MEMORY: u64 = 2 << 20;
 
 /// Files of a bundle whose content [`render`] reads. For other files, [`render`] needs only the

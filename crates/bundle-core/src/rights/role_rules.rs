@@ -166,7 +166,8 @@ fn product(lists: &[(usize, usize)]) -> (usize, usize) {
 }
 
 /// Returns the rules of a Role or ClusterRole to be applied. For an aggregated role, the rules are
-/// not known yet. Therefore such a role is treated as all permissions, as in the API server.
+/// not known yet. Therefore such a role is treated as a role with all permissions, as in the API
+/// server.
 fn rules_of(role: &Value) -> Vec<RoleRule<'_>> {
     let mut rules = rules_of_role(role);
     if role["aggregationRule"].is_object() {
@@ -185,8 +186,8 @@ fn rules_of_role(role: &Value) -> Vec<RoleRule<'_>> {
 /// aggregation may add. `stated` and `live` are both optional.
 ///
 /// An applied role without `rules` keeps the rules on the cluster. An aggregated role, in the
-/// content or on the cluster, is treated as all permissions, because its controller sets its rules
-/// again after every apply.
+/// content or on the cluster, is treated as a role with all permissions, because its controller
+/// sets its rules again after every apply.
 pub fn rules_after<'a>(stated: Option<&'a Value>, live: Option<&'a Value>) -> Vec<RoleRule<'a>> {
     let Some(stated) = stated else {
         return live.map(rules_of_role).unwrap_or_default();

@@ -117,7 +117,7 @@ pub fn config_digest(config: &Value) -> Digest {
 }
 
 /// Returns true if the revision was installed with `config`. Returns false for a revision that an
-/// earlier version of this project recorded without a digest.
+/// earlier version of this project recorded without the digest of its configuration.
 pub fn has_config(revision: Option<&Revision>, config: &Value) -> bool {
     let recorded = revision.and_then(|revision| revision.config_digest.as_deref());
     recorded == Some(config_digest(config).as_str())

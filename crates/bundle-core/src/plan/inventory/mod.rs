@@ -24,9 +24,9 @@ pub const MAX_OBJECTS: usize = 25_000;
 pub const MAX_NAMESPACES: usize = 10_000;
 /// Largest encoding in bytes, before compression.
 pub const MAX_BYTES: usize = 8 * 1024 * 1024;
-/// Size of the recorded templates and configurations that counts as one object, in bytes. The
-/// parsed form can need ten times this size. The limit of installed objects reserves 8 KiB of
-/// memory for each object.
+/// Number of bytes of recorded templates and configurations that the limits of installed objects
+/// treat as one object. The parsed form can need ten times as much memory. The limits reserve 8 KiB
+/// of memory for each object.
 const COUNTED_BYTES: usize = 1024;
 /// Version of the encoding of an inventory.
 const VERSION: u32 = 1;
@@ -264,9 +264,9 @@ impl Inventory {
         Some(self.creation_key.as_ref()?.mark(key))
     }
 
-    /// Returns the ownership of the object `key`, which exists as `live`. For an intent, the object
-    /// must have the creation mark, and must not be older than the intent. No other client knows
-    /// the mark before the object exists.
+    /// Returns the ownership of the object `key`. `live` is the existing object. For an intent, the
+    /// object must have the creation mark, and must not be older than the intent. No other client
+    /// knows the mark before the object exists.
     pub fn claim(&self, key: &str, live: LiveObject<'_>) -> ObjectOwnership {
         match self.objects.get(key) {
             Some(ObjectRecord::Uid(uid)) if !uid.is_empty() && uid == live.uid => {

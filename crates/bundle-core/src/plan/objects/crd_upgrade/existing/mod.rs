@@ -129,7 +129,8 @@ fn may_reject(old: &Value, new: &Value) -> bool {
 }
 
 /// Returns true if the `new` schema names a field of an object that keeps unknown fields. Existing
-/// objects can have the field with any value. The depth is that of parsed JSON, which is bounded.
+/// objects can have the field with any value. The recursion is limited, because the nesting of
+/// parsed JSON is limited.
 fn has_new_field_in_open_object(old: &Value, new: &Value) -> bool {
     if !old.is_object() || !new.is_object() {
         return false;
