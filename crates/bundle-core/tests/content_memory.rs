@@ -26,7 +26,8 @@ static ALLOCATOR: PeakAlloc = PeakAlloc;
 /// Memory for keys and events that the parser stores, in bytes (`yaml::limits`). This memory does
 /// not depend on the content.
 const CONSTANT: usize = 12 << 20;
-/// Memory of a prepared object in addition to its tree, as the webhook counts it.
+/// Memory of a prepared object in addition to its tree, in bytes, as in the estimate of the
+/// webhook.
 const PER_OBJECT: u64 = 3 << 10;
 
 /// Memory for the access reviews of the roles of one content, merged into rules, in bytes.
@@ -39,7 +40,7 @@ fn alone() -> MutexGuard<'static, ()> {
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the greatest number of bytes that `work` has allocated at one time, and its result.
+/// Returns the peak of the memory that `work` allocates, in bytes, and the result of `work`.
 fn peak<T>(work: impl FnOnce() -> T) -> (usize, T) {
     let before = ALLOCATOR.current_usage();
     ALLOCATOR.reset_peak_usage();

@@ -1,6 +1,6 @@
-//! Memory that the rules of an admission review allocate: at most the size of the spec's text and a
-//! constant. The budget of a review covers its parsed objects and its text, and the text is dropped
-//! before the rules run.
+//! Memory that the rules of an admission review allocate: at most the size of the spec's text plus
+//! a constant. The budget of a review covers its parsed objects and its text, and the text is
+//! dropped before the rules run.
 
 use bundle_core::footprint;
 use bundle_core::review::approval_terms;
@@ -18,7 +18,7 @@ static ALLOCATOR: PeakAlloc = PeakAlloc;
 /// Memory that does not depend on the spec: findings, settings and paths of fields.
 const CONSTANT: usize = 512 << 10;
 
-/// Returns the greatest number of bytes that `work` has allocated at one time.
+/// Returns the peak of the memory that `work` allocates, in bytes.
 fn peak(work: impl FnOnce()) -> usize {
     let before = ALLOCATOR.current_usage();
     ALLOCATOR.reset_peak_usage();

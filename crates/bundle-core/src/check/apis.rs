@@ -18,8 +18,8 @@ use crate::{
 /// Minor version from which new beta APIs are disabled by default.
 const BETA_IS_OFF: Minor = Minor(1, 24);
 
-/// Reports each object with an API version that is unknown, or that not all supported Kubernetes
-/// versions serve.
+/// Reports each object whose API version is unknown, or is missing in at least one supported
+/// Kubernetes version.
 pub(super) fn check(content: &Content, findings: &mut Findings) {
     let package = content.package.as_ref();
     let supported = Supported::new(package.and_then(|package| package.kubernetes.as_ref()));

@@ -114,7 +114,7 @@ fn one(object: &Manifest, spec: &Value, rules: &mut Rules, findings: &mut Findin
     let Some(schema) = named.pointer("/schema/openAPIV3Schema") else {
         return;
     };
-    // With a status subresource, the status of an object is dropped when it is created.
+    // If the CRD has a status subresource, the API server drops the status of a new object.
     let status = named
         .pointer("/subresources/status")
         .is_some_and(Value::is_object);

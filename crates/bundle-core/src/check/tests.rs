@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::*;
 use crate::{diagnostic::Severity, format, version::Minor};
 
-/// Table without schemas.
+/// Set of schemas that contains no schema.
 struct NoSchemas;
 
 impl KubernetesSchemas for NoSchemas {

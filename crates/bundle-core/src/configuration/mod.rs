@@ -26,8 +26,9 @@ pub const FIELD: &str = "spec.config";
 /// Maximum size of a configuration as JSON, in bytes. The limit applies to `spec.config`, and to
 /// the result after the merge with the default of the package.
 pub const MAX_BYTES: usize = 64 << 10;
-/// Memory of a configuration, its validation and the values in the objects, in bytes. The schema
-/// and the default are not included, because their memory is counted with the other files.
+/// Memory of a configuration, of its validation, and of its values in the objects, in bytes. The
+/// schema and the default configuration are not included, because they are part of the memory of
+/// the files.
 pub const MEMORY: u64 = 16 << 20;
 
 /// Returns the configuration of an installation: `given`, merged over the default of the package by

@@ -43,7 +43,8 @@ const DRAFTS: [&str; 4] = [
     "https://json-schema.org/draft/2019-09/schema",
     "https://json-schema.org/draft/2020-12/schema",
 ];
-/// Maximum memory of the errors of alternatives, in bytes. Each error contains a copy of the value.
+/// Maximum memory of the errors from keywords with alternatives, in bytes. Each error contains a
+/// copy of the value.
 const ERROR_MEMORY: u64 = 8 << 20;
 /// Keywords with alternatives: the error of a value lists the errors of all alternatives.
 const ALTERNATIVES: [&str; 2] = ["anyOf", "oneOf"];

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{Code, Outcome};
 use crate::text::bounded;
 
-/// Number of findings of one severity that [`Findings`] keeps.
+/// Maximum number of findings of each severity in [`Findings`].
 const MAX_FINDINGS_PER_SEVERITY: usize = 100;
 /// Maximum length of each text of a finding, in bytes.
 const MAX_TEXT_BYTES: usize = 4 << 10;
@@ -221,8 +221,8 @@ impl Findings {
     }
 
     /// Adds a finding, and truncates each of its texts to 4 KiB. Only the first 100 findings of
-    /// each severity are kept. One more finding then states that further findings exist. Its code
-    /// is the code with the most permanent outcome among the omitted findings.
+    /// each severity are kept. After them, one finding states that further findings exist. This
+    /// finding has the code with the most permanent outcome among the omitted findings.
     pub fn push(&mut self, mut finding: Finding) {
         if self.0.len() >= MAX_FINDINGS_PER_SEVERITY {
             let severity = finding.severity;

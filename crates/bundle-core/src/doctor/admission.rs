@@ -7,7 +7,7 @@ use crate::diagnostic::{Finding, codes};
 use crate::registration::{ExpectedWebhook, GUARDS, inspect};
 use crate::text::some_of;
 
-/// Number of faults that a message names.
+/// Maximum number of faults that a message names.
 const NAMED: usize = 3;
 const APPLY: &str = "apply the registrations again: helm upgrade, or kubectl apply --server-side -f \
     webhook/deploy/admission";
@@ -143,7 +143,8 @@ pub fn review(probe: Probe, expected: &str) -> CheckResult {
     }
 }
 
-/// Returns the next step for the API server's message about a failed call.
+/// Returns the next step for the user after the API server could not call the webhook. `message` is
+/// the message of the API server.
 fn next_step(message: &str) -> &'static str {
     let has = |parts: &[&str]| parts.iter().any(|part| message.contains(part));
     if has(&["x509:", "tls:"]) {

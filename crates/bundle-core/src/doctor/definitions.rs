@@ -11,7 +11,7 @@ use crate::diagnostic::{Finding, codes};
 use crate::text::some_of;
 
 const CHECK: &str = "definitions";
-/// Number of fields that a message names.
+/// Maximum number of fields that a message names.
 const NAMED: usize = 5;
 const INSTALL: &str =
     "install bundle-webhook, or apply its definitions: kubectl apply --server-side -f crds/";
@@ -31,8 +31,8 @@ pub struct Definition<'a> {
 }
 
 /// Compares the definitions. If all definitions are equal, returns one result. Otherwise returns
-/// one result for each definition that differs. `served` has the kinds that the API server serves,
-/// for callers without permission to read definitions.
+/// one result for each definition that differs. `served` has the kinds that the API server serves.
+/// It is used if the caller has no permission to read definitions.
 pub fn definitions(
     definitions: Vec<Definition<'_>>,
     served: &Observed<Vec<String>>,

@@ -9,7 +9,7 @@ use crate::diagnostic::{Finding, codes};
 use crate::rights::{AccessReview, compact};
 use crate::text::some_of;
 
-/// Number of missing rules that a message names.
+/// Maximum number of missing rules that a message names.
 const NAMED: usize = 4;
 const GROUP: &str = bundle_api::names::GROUP;
 

@@ -40,8 +40,8 @@ fn renderer(format: Format) -> &'static dyn ContentFormat {
     }
 }
 
-/// Maximum memory of the values of a `bundle.yaml` with a configuration, in bytes. A `bundle.yaml`
-/// with 500 patches needs less than half of this limit.
+/// Maximum memory of the parsed values of a `bundle.yaml` that has a configuration, in bytes. A
+/// `bundle.yaml` with 500 patches needs less than half of this limit.
 const PACKAGE_MEMORY: u64 = 2 << 20;
 
 /// Files of a bundle whose content [`render`] reads. For other files, [`render`] needs only the
@@ -92,8 +92,8 @@ impl ReadFiles {
     }
 }
 
-/// Returns the memory that rendering these files in any format requires, in bytes. `parsed` is the
-/// memory of the parsed files, including the `weight` of their documents.
+/// Returns the memory that the rendering of these files requires, in bytes: the maximum over all
+/// formats. `parsed` is the memory of the parsed files, including the `weight` of their documents.
 pub fn rendering_memory(has_file: impl Fn(&str) -> bool, parsed: u64, weight: &Weight) -> u64 {
     let needed = FORMATS.map(|format| renderer(format).memory(&has_file, parsed, weight));
     needed.into_iter().max().unwrap_or(parsed)

@@ -137,7 +137,8 @@ pub enum RenderArgument {
 }
 
 impl RenderCommand {
-    /// Returns the arguments with the paths of the folders of the content and of the extra files.
+    /// Returns the arguments of the command. `content` is the folder of the content, and `extra` is
+    /// the folder of the extra files. Both paths must be absolute.
     pub fn resolved(&self, content: &Path, extra: &Path) -> Vec<OsString> {
         let arguments = self.arguments.iter().map(|argument| match argument {
             RenderArgument::Text(text) => text.into(),

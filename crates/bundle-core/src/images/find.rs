@@ -147,7 +147,8 @@ enum PathStep<'v> {
 struct ImageSearch<'v> {
     built_in: bool,
     path: Vec<PathStep<'v>>,
-    /// Paths of the images that were found so far, with the text before the image.
+    /// Paths of the images that were found so far, each with the text before the image in its
+    /// field.
     seen: BTreeSet<(Vec<PathStep<'v>>, Option<&'v str>)>,
     hits: Vec<FoundField>,
     /// Memory of a location without image and path, in bytes.

@@ -58,7 +58,7 @@ fn resembles_reference(value: &str) -> bool {
     ImageReference::parse(value).is_ok_and(|image| {
         let tag_or_digest = image.tag().is_some() || image.digest().is_some();
         // A text such as `example.com/path:8080` is often an address with a misplaced port, or a
-        // pattern. Therefore a long number after the colon does not count as a tag.
+        // pattern. Therefore a long number after the colon is not treated as a tag.
         let port = image.digest().is_none()
             && image
                 .tag()

@@ -19,11 +19,12 @@ use crate::footprint;
 /// Maximum memory of a parsed document, in bytes. The largest known SBOM attestation has 700 KiB
 /// and about 50,000 values, which need up to 10 MiB.
 pub const MAX_MEMORY: u64 = 12 << 20;
-/// Maximum memory of a parsed document for each of its bytes. Manifests need up to ten bytes. SBOMs
-/// and VEX documents need up to 24 bytes. Nested objects can need more than a hundred bytes.
+/// Maximum memory of a parsed document, in bytes for each byte of its text. Manifests need up to
+/// ten bytes for each byte. SBOMs and VEX documents need up to 24. Nested objects can need more
+/// than a hundred.
 const MEMORY_PER_BYTE: u64 = 32;
 /// Memory that a document can need in addition to [`MEMORY_PER_BYTE`], so that every short document
-/// can be parsed, also with the maximum nesting.
+/// can be parsed, even with the maximum nesting.
 const MEMORY_FLOOR: u64 = 128 << 10;
 /// Maximum nesting of lists and objects, equal to the limit of the parser.
 pub const DEEPEST: usize = 127;
@@ -58,8 +59,8 @@ impl fmt::Display for JsonError {
 
 impl std::error::Error for JsonError {}
 
-/// Parses a typed object. The type must not use `flatten` or `untagged`, because serde parses the
-/// content of such types by its own rules.
+/// Parses a typed object. The type must not use `flatten` or `untagged`, because serde does not
+/// parse the content of such types by the rules of this module.
 pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, JsonError> {
     read_bounded(bytes, MAX_MEMORY)
 }

@@ -24,8 +24,8 @@ pub struct Rejection<'a> {
 /// `field not declared in schema`, `expected list, got …`).
 const NOT_TYPED: &str = "failed to create typed patch object (";
 
-/// Returns the reason why an object is invalid with these values, with the path of the field;
-/// `None` if the same request may succeed later.
+/// Returns the reason, with the path of the field, if the values of the object are invalid, so that
+/// the same request always fails. Returns `None` if the same request may succeed later.
 ///
 /// | Status | Structure | Cause |
 /// |---|---|---|

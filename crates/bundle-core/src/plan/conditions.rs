@@ -30,7 +30,7 @@ impl ConditionStatus {
         }
     }
 
-    /// Returns the text in the API.
+    /// Returns the status as text: `True`, `False` or `Unknown`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::True => "True",

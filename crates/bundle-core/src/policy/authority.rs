@@ -22,8 +22,8 @@ const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
 pub struct Authority {
     /// Name of the authority. The default is `authority-N`.
     pub name: String,
-    /// Key or identities; `None` if key or identities are invalid, which is a problem of the
-    /// policy.
+    /// Key or identities; `None` if they are invalid. In this case, the problems of the policy
+    /// contain the reason.
     pub kind: Option<AuthorityKind>,
     /// Predicate types of the required attestations.
     pub attestations: Vec<String>,

@@ -30,7 +30,7 @@ impl Matcher {
     }
 
     /// Returns a matcher for a regular expression, which must match the whole text. Returns the
-    /// reason if `text` is empty, too long or not a valid expression.
+    /// reason as an error if `text` is empty, too long or not a valid expression.
     pub fn pattern(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Err("it is empty".to_owned());

@@ -30,8 +30,8 @@ pub fn referenced_config_maps(spec: &Value) -> impl Iterator<Item = &str> {
     names.filter_map(|part| part["configMap"]["name"].as_str())
 }
 
-/// Returns the reason why `operation` on the ConfigMap `name` is rejected; `None` if it is
-/// admitted. `bundles` contains the names of the Bundles that reference the ConfigMap.
+/// Returns the reason why `operation` on the ConfigMap `name` is rejected; `None` if the operation
+/// is admitted. `bundles` contains the names of the Bundles that reference the ConfigMap.
 pub fn judge_config_map(
     name: &str,
     operation: ConfigMapOperation,

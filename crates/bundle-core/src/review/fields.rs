@@ -19,7 +19,7 @@ const ITEMS: usize = 1024;
 /// could be as long as the object.
 const MESSAGE: usize = 1024;
 
-/// Adds a finding about a spec, with short texts.
+/// Adds a finding about a spec. Truncates the message and the field path of the finding.
 pub(super) fn push(findings: &mut Findings, mut finding: Finding) {
     shorten(&mut finding.message);
     if let Some(path) = &mut finding.place.field {

@@ -16,8 +16,8 @@ pub const TEXT_LIMIT: usize = 320 << 10;
 /// the limit of API servers (`TotalAnnotationSizeLimitB` of apimachinery) is for the stamp. Without
 /// space for the stamp, the object could not be written.
 pub const ANNOTATIONS_LIMIT: usize = 192 << 10;
-/// Maximum growth of an object that exceeds a limit, in bytes: an entry of `managedFields`, and the
-/// stamp.
+/// Maximum growth of the weight of an object that exceeds a weight limit, in bytes: an entry of
+/// `managedFields`, and the stamp.
 const GROWTH: usize = 16 << 10;
 /// Annotation that the webhook adds to a write.
 const STAMP: &str = "core.rukpak.io/stamp";
@@ -54,7 +54,8 @@ pub struct MeasuredObject<'a> {
 }
 
 /// Returns a finding for each limit that a write exceeds. If the stored object already exceeds a
-/// limit, an update may keep its size or reduce it.
+/// limit, an update may keep or reduce the exceeded value. A weight above the limit may grow by up
+/// to `GROWTH`.
 pub fn judge_size(
     old: Option<MeasuredObject<'_>>,
     new: MeasuredObject<'_>,

@@ -88,8 +88,8 @@ impl Differences {
     }
 }
 
-/// Returns the paths of the fields that the API server sets differently for the installer than for
-/// the requester, in order, without values.
+/// Returns the paths of the fields that the API server sets differently for the installing
+/// ServiceAccount than for the requester, in order, without values.
 ///
 /// `requester` and `again` are two responses to the same dry run as the requester. A field that
 /// differs between them is random, such as the address of a Service, and is ignored. Without a

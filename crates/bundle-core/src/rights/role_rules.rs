@@ -16,8 +16,8 @@ const MAX_QUESTION_TEXTS: usize = 1 << 20;
 /// of an object name.
 const MAX_TEXT: usize = 253;
 
-/// Number of access reviews that the roles of one content can still expand to. A role beyond this
-/// limit requires verb `escalate` or `bind`.
+/// Number of access reviews that the roles of one content can still expand to. A role that expands
+/// to more access reviews requires verb `escalate` or `bind`.
 #[derive(Debug)]
 pub struct AccessReviewBudget {
     questions: usize,
@@ -69,8 +69,8 @@ impl<'a> RoleRule<'a> {
         list.filter_map(Value::as_str)
     }
 
-    /// Returns upper bounds of the number of access reviews that [`Self::access_reviews`] returns,
-    /// and of the length of their texts. Returns `None` if a text is too long for an access review.
+    /// Returns upper bounds of the number of access reviews that [`Self::questions`] returns, and
+    /// of the length of their texts. Returns `None` if a text is too long for an access review.
     fn cost(self) -> Option<(usize, usize)> {
         let size = |key| {
             let mut texts = self.texts(key);
@@ -125,7 +125,8 @@ impl<'a> RoleRule<'a> {
         })
     }
 
-    /// Returns `true` if `question` is one of [`Self::access_reviews`] in its namespace.
+    /// Returns `true` if `question` is one of the access reviews that [`Self::questions`] returns
+    /// for the namespace of `question`.
     pub fn includes(self, question: &AccessReview) -> bool {
         let has = |key, wanted: &str| self.texts(key).any(|text| text == wanted);
         match question {
@@ -149,8 +150,9 @@ impl<'a> RoleRule<'a> {
     }
 }
 
-/// Returns the number of combinations of lists with these numbers and lengths of texts, and the
-/// length of the texts of all combinations.
+/// Returns the number of combinations of one text from each list, and the total length of the texts
+/// in all combinations. Each entry of `lists` has the number of texts in one list, and their total
+/// length.
 fn product(lists: &[(usize, usize)]) -> (usize, usize) {
     let count = |lists: &[(usize, usize)]| {
         let counts = lists.iter().map(|(count, _)| *count);
@@ -164,7 +166,8 @@ fn product(lists: &[(usize, usize)]) -> (usize, usize) {
 }
 
 /// Returns the rules of a Role or ClusterRole to be applied. For an aggregated role, the rules are
-/// not known yet. Therefore such a role is treated as all permissions, as in the API server.
+/// not known yet. Therefore such a role is treated as a role with all permissions, as in the API
+/// server.
 fn rules_of(role: &Value) -> Vec<RoleRule<'_>> {
     let mut rules = rules_of_role(role);
     if role["aggregationRule"].is_object() {
@@ -183,8 +186,8 @@ fn rules_of_role(role: &Value) -> Vec<RoleRule<'_>> {
 /// aggregation may add. `stated` and `live` are both optional.
 ///
 /// An applied role without `rules` keeps the rules on the cluster. An aggregated role, in the
-/// content or on the cluster, is treated as all permissions, because its controller sets its rules
-/// again after every apply.
+/// content or on the cluster, is treated as a role with all permissions, because its controller
+/// sets its rules again after every apply.
 pub fn rules_after<'a>(stated: Option<&'a Value>, live: Option<&'a Value>) -> Vec<RoleRule<'a>> {
     let Some(stated) = stated else {
         return live.map(rules_of_role).unwrap_or_default();

@@ -69,8 +69,8 @@ pub struct RoleRef {
 /// `shortcut`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
-    /// Access review for verb `escalate` on a role, or `bind` on the role of a binding. If this
-    /// permission is allowed, the requester needs no other permission.
+    /// Access review for verb `escalate` on a role, or `bind` on the role of a binding. If the API
+    /// server allows this review, the requester needs no other permission.
     pub shortcut: AccessReview,
     /// Role whose rules are checked if `shortcut` is denied. The rules are checked in the namespace
     /// of the object, or for the whole cluster if the object has no namespace.

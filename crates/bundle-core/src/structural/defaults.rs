@@ -9,7 +9,7 @@ use super::{flag, of_field};
 pub(crate) enum DefaultsResult {
     /// All defaults are set.
     Complete,
-    /// The defaults exceed the limit. Some are missing.
+    /// The defaults exceed the limit. Some defaults are not set.
     TooLarge,
 }
 
@@ -19,8 +19,9 @@ pub(crate) fn fill(schema: &Value, value: &mut Value) {
     fill_within(schema, value, &mut left);
 }
 
-/// Like [`fill`], with at most `left` nodes in all defaults together. `left` decreases by each
-/// default. Without this limit, a long list of short objects could become very large.
+/// Like [`fill`], with at most `left` nodes in all defaults together. `left` decreases by the
+/// number of nodes in each default. Without this limit, a long list of short objects could become
+/// very large.
 pub(crate) fn fill_within(schema: &Value, value: &mut Value, left: &mut usize) -> DefaultsResult {
     match value {
         Value::Object(map) => {

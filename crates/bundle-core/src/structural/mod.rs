@@ -21,7 +21,7 @@ pub(crate) use unknown::{find as unknown_fields, prune};
 use path::Path;
 
 /// Maximum number of steps of a comparison. Schemas with alternatives multiply the steps, and an
-/// attacker could write such files.
+/// attacker could write such schemas.
 const STEPS: usize = 1_000_000;
 
 /// Problem with a field of an object.
@@ -115,7 +115,8 @@ impl Report for FirstViolations {
     }
 }
 
-/// Returns all violations of the schema by a defaulted value, except CEL rules.
+/// Validates a value whose defaults are set. Returns all violations of the schema, except
+/// violations of CEL rules.
 pub(crate) fn compare(schema: &Value, value: &Value, path: &str) -> Vec<Problem> {
     let mut problems = Vec::new();
     let patterns = &mut Patterns::default();
@@ -123,8 +124,8 @@ pub(crate) fn compare(schema: &Value, value: &Value, path: &str) -> Vec<Problem>
     problems
 }
 
-/// Returns the first `most` violations of the schema by a defaulted value, except CEL rules. A
-/// pattern that cannot be evaluated counts as a violation.
+/// Validates a value whose defaults are set. Returns the first `most` violations of the schema,
+/// except violations of CEL rules. A pattern that cannot be evaluated counts as a violation.
 pub(crate) fn violations(
     schema: &Value,
     value: &Value,

@@ -8,8 +8,8 @@ use super::{Pattern, PatternError};
 const MAX_PATTERNS: usize = 64;
 /// Maximum memory of a compiled pattern in a limited cache, and of its evaluation, in bytes each.
 const MAX_SIZE: usize = 128 << 10;
-/// Number of validation steps that one compilation counts as in a limited cache. A compilation
-/// takes about as long as this number of steps.
+/// Number of validation steps that a limited cache charges for one compilation. A compilation takes
+/// about as long as this number of steps.
 const STEPS: usize = 10_000;
 
 /// Compiled patterns by their text.
@@ -34,8 +34,9 @@ impl Patterns {
         self.is_limited
     }
 
-    /// Returns the compiled pattern, and the number of steps that its compilation counts as. The
-    /// number is 0 if the pattern was already compiled, or if the cache is not limited.
+    /// Returns the compiled pattern, and the number of validation steps to charge for its
+    /// compilation. The number is 0 if the pattern was already compiled, or if the cache is not
+    /// limited.
     pub(super) fn get(&mut self, text: &str) -> (&Result<Pattern, PatternError>, usize) {
         static ABSENT: Result<Pattern, PatternError> = Err(PatternError::Bad(String::new()));
         let mut steps = 0;

@@ -55,7 +55,7 @@ pub(crate) fn find(
                     || others == Some(&Value::Bool(true))
                     || (whole && IMPLIED.contains(&key.as_str()))
                 {
-                    // The API server keeps this value.
+                    // The API server keeps this unknown field.
                 } else {
                     let known: Vec<&str> = fields
                         .into_iter()

@@ -31,7 +31,8 @@ pub(super) const MAX_UNFOLDED: usize = 24_000;
 /// store their common text several times.
 pub(super) const MAX_ANCHOR_BYTES: usize = 1 << 20;
 
-/// Returns the text of a file, or an error if it is too large or not text.
+/// Returns the text of a file. Returns an error if the file is too large, is not UTF-8, or contains
+/// a NUL byte.
 pub(super) fn text<'a>(bytes: &'a [u8], file: &str) -> Result<&'a str, Finding> {
     if bytes.len() > MAX_FILE_BYTES {
         return Err(Finding::error(

@@ -38,7 +38,7 @@ pub fn documents(text: &[u8], file: &str) -> Result<Vec<Document>, Findings> {
     documents_within(text, file, &mut Allowance::default())
 }
 
-/// Like [`documents`], for a file that shares a limit with other files.
+/// Like [`documents`], with one limit (`allowance`) for several files together.
 pub fn documents_within(
     text: &[u8],
     file: &str,

@@ -109,7 +109,7 @@ pub(super) const TOO_MANY: &str = "allowance spent";
 /// Prefix of the internal error message for cancelled parsing.
 pub(super) const CANCELLED: &str = "parsing cancelled";
 
-/// Returns the finding for a key at `line` of the file that is a list or map.
+/// Returns the finding for a key that is a list or map. `line` is the line of the key in the file.
 pub(super) fn complex_key(line: usize, file: &str) -> Finding {
     Finding::error(
         codes::format::UNREADABLE,

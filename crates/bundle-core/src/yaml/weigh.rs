@@ -38,7 +38,7 @@ impl Weight {
 
 /// Estimates the memory of a file's documents, within the limits of
 /// [`documents`](super::documents). Returns the error that parsing would return, except for invalid
-/// keys. Files that are parsed together share one `allowance`.
+/// keys. Files that are parsed together must use the same `allowance`.
 pub fn weigh(text: &[u8], file: &str, allowance: &mut Allowance) -> Result<Weight, Finding> {
     let text = limits::text(text, file)?;
     let mut weight = Weight::default();

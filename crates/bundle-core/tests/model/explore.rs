@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::state::{Drift, Objects, Plans, Reconcile, State};
 
-/// Maximum number of failed reconciles without a disturbance until convergence.
+/// Maximum number of failed reconciles on a path without disturbances, before the state converges.
 const CONVERGENCE: usize = 4;
 /// Maximum number of steps of one reconcile.
 const STEPS: usize = 60;

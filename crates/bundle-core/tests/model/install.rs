@@ -48,7 +48,7 @@ impl Run {
         self.done & bit(step) != 0
     }
 
-    /// True if the class, with these terms, has not decided about this content yet, or if this
+    /// True if the class, with the terms of this run, has not authorized this content, or if this
     /// content was never installed.
     fn is_first(&self) -> bool {
         !self.is_decided || !self.is_installed

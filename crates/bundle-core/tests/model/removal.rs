@@ -74,7 +74,8 @@ impl State {
                     !self.has_objects() || teardown.is_orphan,
                     "the finalizer goes before the objects: {self:?}"
                 );
-                // The write names the version of the object that was read.
+                // The write contains the resourceVersion that was read, so it fails if the spec has
+                // changed.
                 let is_current = teardown.is_orphan == self.cluster.is_orphan
                     && teardown.handling == self.cluster.handling;
                 state.cluster.has_finalizer = !is_current;

@@ -247,7 +247,7 @@ impl State {
             return None;
         }
         state.reconcile = if self.cluster.is_deleted {
-            // The removal has begun, so deleted objects no longer count as drift.
+            // The removal has started, so deleted objects are no longer drift.
             state.forget();
             Reconcile::Remove(RemovalRun::begin(self))
         } else {

@@ -70,7 +70,8 @@ impl Rules {
             .or_insert_with(|| compile(rule))
     }
 
-    /// Adds a problem for each rule of `schema` that an object violates when it is created.
+    /// Evaluates the rules of `schema` for an object that is being created. Adds a problem for each
+    /// rule that the object violates.
     pub(super) fn evaluate(
         &mut self,
         schema: &Value,

@@ -15,7 +15,8 @@ const UNSUPPORTED: &[&str] = &[
     "authorizer",
 ];
 
-/// Functions of the API server, by name without the operand.
+/// Names of the functions that the API server supports. A method such as `text.charAt(0)` is listed
+/// without its receiver: `charAt`.
 const FUNCTIONS: &[&str] = &[
     "add",
     "all",

@@ -80,8 +80,8 @@ impl SchemaCheck<'_> {
     }
 
     /// Compiles the rules of a structural schema. `atomic` is the path of the outermost enclosing
-    /// atomic map or list without keys. In such a map or list, old and new values cannot be
-    /// correlated.
+    /// map of type `atomic`, or list of another type than `map`. The server cannot match the old
+    /// and the new values in such a map or list, so rules in it must not use `oldSelf`.
     pub(super) fn expressions(&mut self, schema: &Value, path: &str, atomic: Option<&str>) {
         let rules = schema
             .get("x-kubernetes-validations")

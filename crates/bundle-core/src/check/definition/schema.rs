@@ -9,7 +9,7 @@ use crate::{
     structural::{Problem, child, compare, flag, item, prune, text, unknown_fields},
 };
 
-/// Keywords that are allowed at the root of a schema with a status subresource.
+/// Keywords that are allowed at the root of the schema if the version has a status subresource.
 const AT_ROOT: &[&str] = &[
     "description",
     "type",

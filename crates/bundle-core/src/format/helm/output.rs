@@ -9,7 +9,7 @@ use crate::{
     yaml::{self, Allowance},
 };
 
-/// Name of the output of helm in findings, where other findings have a file name.
+/// File name in findings about the output of helm.
 const NAME: &str = "helm template";
 /// Line before each document.
 const SEPARATOR: &[u8] = b"---";

@@ -9,7 +9,8 @@ pub(super) enum Impurity {
     Cluster,
     /// `now` reads the clock.
     Clock,
-    /// The result is random, or can be random: `tpl` executes a text that is not known before.
+    /// The result is random or can be random. For example, `tpl` executes a text that is known only
+    /// while helm renders the chart.
     Random,
 }
 

@@ -29,8 +29,8 @@ const SUGGESTED_NAMESPACE: &str = "operatorframework.io/suggested-namespace";
 const TARGET_NAMESPACES: &str = "olm.targetNamespaces";
 /// Maximum length of a namespace name.
 const MAX_NAMESPACE: usize = 63;
-/// Number of old ReplicaSets of an operator that are kept. The Operator Lifecycle Manager sets the
-/// same number.
+/// `revisionHistoryLimit` of each Deployment of an operator. The Operator Lifecycle Manager sets
+/// the same number.
 const REVISIONS: u32 = 1;
 
 /// Kinds that a bundle may contain in addition to the ClusterServiceVersion; `true` for namespaced

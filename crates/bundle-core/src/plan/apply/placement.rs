@@ -30,8 +30,9 @@ impl<'a> ObjectOwner<'a> {
         ]
     }
 
-    /// Returns the object as it is applied: with its namespace and labels. Returns its id as an
-    /// error if its kind is namespaced and neither the object nor the owner has a namespace.
+    /// Returns the object as it is applied: with its namespace and labels. Returns the id of the
+    /// object as an error if the kind is namespaced, and neither the object nor the owner has a
+    /// namespace.
     pub fn place(&self, object: Manifest, is_namespaced: bool) -> Result<Manifest, ObjectId> {
         let Manifest {
             mut id,

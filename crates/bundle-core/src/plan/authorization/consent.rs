@@ -46,7 +46,7 @@ pub enum Consent {
     Denied(DenialReason),
 }
 
-/// Reason for a denial that stays, whatever permissions the requester has.
+/// Reason for a denial that the requester's permissions for the object cannot change.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DenialReason {
     /// The class does not allow this target.

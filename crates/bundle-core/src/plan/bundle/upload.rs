@@ -40,7 +40,7 @@ pub enum UploadResult {
     Identical,
 }
 
-/// Fails if a Bundle with `source` receives no uploads.
+/// Returns an error if a Bundle with `source` does not accept uploads.
 pub fn check_source(source: &Source) -> Result<(), UploadRejection> {
     match source {
         Source::Upload => Ok(()),

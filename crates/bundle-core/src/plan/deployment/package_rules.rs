@@ -88,8 +88,8 @@ impl PackageRules {
         findings.collect()
     }
 
-    /// Returns the findings against an upgrade from the `installed` package to content with this
-    /// digest. There are no findings if `installed` is another package, or if its content has the
+    /// Returns the reasons to reject an upgrade from the `installed` package to content with this
+    /// digest. There are no reasons if `installed` is another package, or if its content has the
     /// same digest.
     pub fn upgrade_refusals(
         &self,

@@ -27,8 +27,8 @@ pub struct InstalledRevision<'a> {
 }
 
 /// Returns the history after `new` is installed. The first revision is `new`, which is the only
-/// active revision. At most `history` former revisions follow, newest first. They are superseded,
-/// except revisions that failed.
+/// active revision. At most `history` former revisions follow, newest first. They have the state
+/// `Superseded`, except revisions with the state `Failed`.
 pub fn installed(
     revisions: &[Revision],
     new: &InstalledRevision<'_>,
@@ -117,7 +117,7 @@ pub fn config_digest(config: &Value) -> Digest {
 }
 
 /// Returns true if the revision was installed with `config`. Returns false for a revision that an
-/// earlier version of this project recorded without a digest.
+/// earlier version of this project recorded without the digest of its configuration.
 pub fn has_config(revision: Option<&Revision>, config: &Value) -> bool {
     let recorded = revision.and_then(|revision| revision.config_digest.as_deref());
     recorded == Some(config_digest(config).as_str())
@@ -169,7 +169,7 @@ pub struct RetainedBundles<'a> {
     pub wanted_is_installed: bool,
     /// Name of the active Bundle; `None` if nothing is installed.
     pub active: Option<&'a str>,
-    /// Name of the Bundle that an automatic return would install.
+    /// Name of the Bundle that an automatic rollback would install.
     pub healthy: Option<&'a str>,
     /// Revisions that were installed before, newest first.
     pub revisions: &'a [Revision],
@@ -188,13 +188,14 @@ impl RetainedBundles<'_> {
     }
 }
 
-/// Largest number of retained Bundles that were never installed.
+/// Maximum number of Bundles outside of [`RetainedBundles`] that are kept until the wanted Bundle
+/// is installed.
 pub const NEVER_INSTALLED_LIMIT: usize = 4;
 
 /// Returns the owned Bundles to delete.
 ///
-/// After the wanted Bundle is installed, all Bundles that are not retained are deleted. Before
-/// that, only the oldest Bundles beyond [`NEVER_INSTALLED_LIMIT`] are deleted, so that a series of
+/// After the wanted Bundle is installed, all Bundles outside of `retained` are deleted. Before
+/// that, only the newest [`NEVER_INSTALLED_LIMIT`] of these Bundles are kept, so that a series of
 /// invalid templates does not fill the cluster.
 pub fn to_delete<'a>(
     owned: &'a [OwnedBundle],

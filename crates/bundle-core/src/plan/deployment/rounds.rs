@@ -1,6 +1,6 @@
-//! Plan of an apply: rounds of at most [`ROUND`] objects of one phase. An installation can last
-//! minutes, and permissions may change during this time. Therefore all checks whose results are too
-//! old are repeated between rounds.
+//! Plan of an apply: rounds of at most [`ROUND`] objects of one phase. An installation can take
+//! several minutes, and permissions may change during this time. Therefore all checks whose results
+//! are too old are repeated between rounds.
 
 use std::collections::BTreeSet;
 

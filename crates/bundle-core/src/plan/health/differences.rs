@@ -16,7 +16,7 @@ pub enum HealthTool {
     ArgoCd,
 }
 
-/// Health of one object, in terms that all projects share.
+/// Health of one object, in terms that are common to all projects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ComparableHealth {
     /// kstatus: `Current`. Argo CD: `Healthy`, or a kind without a health check.

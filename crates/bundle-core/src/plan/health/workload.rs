@@ -177,7 +177,7 @@ pub(super) fn replica_set(object: &Value) -> Health {
     ])
 }
 
-/// A running Job counts as ready, because it can run for days.
+/// A running Job is ready, because a Job can run for days.
 pub(super) fn job(object: &Value) -> Health {
     if let Some(failed) = condition(object, "Failed").filter(|failed| failed["status"] == "True") {
         return Health::Failed(reason_and_message(failed));

@@ -13,7 +13,7 @@ pub struct ObjectLimits {
     pub requester: u64,
 }
 
-/// A BundleDeployment would record more objects than a limit.
+/// A BundleDeployment would record more objects than a limit allows.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TooManyObjects {
     /// The limit of one requester is exceeded.

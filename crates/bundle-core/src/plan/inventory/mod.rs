@@ -24,8 +24,9 @@ pub const MAX_OBJECTS: usize = 25_000;
 pub const MAX_NAMESPACES: usize = 10_000;
 /// Largest encoding in bytes, before compression.
 pub const MAX_BYTES: usize = 8 * 1024 * 1024;
-/// Bytes of recorded templates and configurations that count as one object. Their parsed form can
-/// need ten times as much memory, and one object has 8 KiB.
+/// Number of bytes of recorded templates and configurations that the limits of installed objects
+/// treat as one object. The parsed form can need ten times as much memory. The limits reserve 8 KiB
+/// of memory for each object.
 const COUNTED_BYTES: usize = 1024;
 /// Version of the encoding of an inventory.
 const VERSION: u32 = 1;
@@ -78,8 +79,8 @@ pub struct Inventory {
     /// Name of the BundleDeployment, for users. The name of the ConfigMap contains the uid of the
     /// BundleDeployment.
     pub deployment: String,
-    /// Content, identity and settings at the time when the namespaces were recorded; empty before
-    /// the first installation.
+    /// Content digest, ServiceAccount, target namespace and settings at the time when the
+    /// namespaces were recorded; empty before the first installation.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub installation: String,
     /// True after the reconciler accepted the deletion of the BundleDeployment: the webhook
@@ -263,9 +264,9 @@ impl Inventory {
         Some(self.creation_key.as_ref()?.mark(key))
     }
 
-    /// Returns the ownership of the object `key`, which exists as `live`. For an intent, the object
-    /// must have the creation mark, and must not be older than the intent. No other client knows
-    /// the mark before the object exists.
+    /// Returns the ownership of the object `key`. `live` is the existing object. For an intent, the
+    /// object must have the creation mark, and must not be older than the intent. No other client
+    /// knows the mark before the object exists.
     pub fn claim(&self, key: &str, live: LiveObject<'_>) -> ObjectOwnership {
         match self.objects.get(key) {
             Some(ObjectRecord::Uid(uid)) if !uid.is_empty() && uid == live.uid => {
@@ -345,9 +346,9 @@ impl Inventory {
         self.objects.len()
     }
 
-    /// Returns the number of objects that count for the limits of installed objects: the recorded
-    /// objects, and one object for each KiB of the recorded templates and configurations, which
-    /// stay in memory too.
+    /// Returns the number of objects that count towards the limits of installed objects: the
+    /// recorded objects, and one object for each KiB of the recorded templates and configurations,
+    /// which stay in memory too.
     pub fn counted_objects(&self) -> usize {
         let record = self.record.as_ref();
         self.len() + record.map_or(0, InstallationRecord::request_bytes) / COUNTED_BYTES

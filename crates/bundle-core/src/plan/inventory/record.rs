@@ -43,7 +43,8 @@ pub struct InstallationRecord {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct InstalledContent {
-    /// Content, identity and settings, in the form of [`super::Inventory::installation`].
+    /// Content digest, ServiceAccount, target namespace and settings, in the form of
+    /// [`super::Inventory::installation`].
     pub installation: String,
     /// Name of the Bundle.
     pub bundle: String,

@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 use crate::reference::Digest;
 use crate::version::apis;
 
-/// Hash of this project's entry in `managedFields` and of its labels.
+/// Hash of this project's entry in `managedFields`, and of the labels that this project sets.
 ///
 /// With server-side apply, a field that another actor changes or removes disappears from the entry
 /// of this project. An apply under the same manager name changes the time of the entry, in whole

@@ -22,8 +22,8 @@ pub struct NamespaceObject<'a> {
     /// True if the object is being deleted.
     pub is_leaving: bool,
     /// True if an owner reference names an object that [`is_counted_owner`] accepts. Such an owner
-    /// is in the same namespace, and is counted instead of this object. If the owner does not
-    /// exist, garbage collection deletes this object.
+    /// is in the same namespace. The owner, and not this object, can prevent the deletion of the
+    /// namespace. If the owner does not exist, garbage collection deletes this object.
     pub is_dependent: bool,
 }
 
@@ -49,7 +49,7 @@ impl NamespaceObject<'_> {
 }
 
 /// Returns the reason why a namespace is not deleted: the kinds of its objects, and the kinds that
-/// could not be listed. `None` if the namespace is empty. The names of the objects are left out,
+/// could not be listed. `None` if the namespace is empty. The names of the objects are omitted,
 /// because readers of a BundleDeployment may have no permission to list them.
 pub fn in_use(kinds: &BTreeSet<String>, unlisted: &[String]) -> Option<String> {
     let mut parts = Vec::new();
@@ -69,8 +69,9 @@ pub fn in_use(kinds: &BTreeSet<String>, unlisted: &[String]) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// Returns true if an owner of this kind and name is counted instead of the objects that it owns.
-/// `is_listed` is true if the objects of its kind can be listed.
+/// Returns true if an owner of this kind and name, and not the objects that it owns, can prevent
+/// the deletion of their namespace. `is_listed` is true if the objects of the owner's kind can be
+/// listed.
 pub fn is_counted_owner(group: &str, kind: &str, name: &str, is_listed: bool) -> bool {
     is_listed && !is_transient(group, kind) && !is_of_every_namespace(group, kind, name)
 }

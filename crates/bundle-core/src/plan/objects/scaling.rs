@@ -68,7 +68,7 @@ pub fn remove_replicas(value: &mut Value) {
     }
 }
 
-/// Returns the rule of `spec.drift.ignore` that never applies the replicas of `target`.
+/// Returns the rule of `spec.drift.ignore` with which the replicas of `target` are never applied.
 pub fn ignore_rule(target: &ObjectId) -> String {
     let namespace = target.namespace.as_ref();
     let namespace = namespace.map_or_else(String::new, |name| format!(", namespace: {name}"));

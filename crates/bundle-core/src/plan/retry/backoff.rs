@@ -50,12 +50,12 @@ fn doubled(first: Duration, most: Duration, times: u32) -> Duration {
 
 /// Consecutive failed attempts for one generation of an object.
 ///
-/// Times are durations since a fixed moment of the caller.
+/// Times are durations since a fixed point in time that the caller chooses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FailedAttempts {
     generation: i64,
     count: u32,
-    /// Time of the next attempt; `None` if there is no attempt before a change.
+    /// Time of the next attempt; `None` if only a change triggers the next attempt.
     due: Option<Duration>,
 }
 
@@ -87,7 +87,7 @@ impl FailedAttempts {
         }
     }
 
-    /// Returns the time until the next attempt; `None` if there is no attempt before a change.
+    /// Returns the time until the next attempt; `None` if only a change triggers the next attempt.
     pub fn wait(&self, now: Duration) -> Option<Duration> {
         self.due.map(|due| due.saturating_sub(now))
     }
@@ -116,10 +116,10 @@ impl RestoreFailure {
     }
 }
 
-/// Restores of one object and failed attempts. This type counts the actions of the reconciler, not
-/// the changes by other actors.
+/// Restores of one object, and failed attempts to restore it. This type counts the actions of the
+/// reconciler, not the changes by other actors.
 ///
-/// Times are durations since a fixed moment of the caller.
+/// Times are durations since a fixed point in time that the caller chooses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RestoreBackoff {
     restores: u32,

@@ -24,7 +24,7 @@ pub enum RetryPolicy {
 
 impl RetryPolicy {
     /// Returns the time until the next attempt after this number of consecutive failures, counted
-    /// from 1; `None` if there is no attempt before a change.
+    /// from 1; `None` if only a change triggers the next attempt.
     ///
     /// `spread` is a random number from 0 to 1.
     pub fn after(self, failures: u32, spread: f64) -> Option<Duration> {

@@ -19,7 +19,7 @@ use crate::{
     reference::{PinnedReference, Reference},
 };
 
-/// Requirement of a class for signatures if no policy matches (`ProvisionerClass.spec.signatures`).
+/// Signatures that a class requires (`ProvisionerClass.spec.signatures`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClassSignatures {
     /// Every image requires a signature that a policy accepts.

@@ -28,7 +28,8 @@ fn accepted(signer: Signer, meaning: Meaning) -> ValidSignature {
     }
 }
 
-/// Returns a signer from `issuer/subject`, under `root`.
+/// Returns a valid signature or attestation by the identity `issuer/subject`. The certificate is
+/// valid under `root`.
 fn certified(name: &str, root: &str, meaning: Meaning) -> SignatureResult {
     let (issuer, subject) = name.split_once('/').unwrap();
     let name = IdentityName {
@@ -346,7 +347,7 @@ fn required_attestations_must_be_by_the_same_authority() {
         ]
     ));
     assert!(!met(&policy, &[signed("g/eve"), attested("g/ann", SLSA)]));
-    // An attestation does not count as a signature of that name.
+    // An attestation by an identity is not a signature by this identity.
     let plain = keyless(1, &[&["g/ann"]], &[]);
     assert!(!met(&plain, &[attested("g/ann", SLSA)]));
 

@@ -1,4 +1,4 @@
-//! Equal specs parse to equal values, for absent, null and empty at every field.
+//! Equal specs parse to equal values, also if any of their fields are absent, null or empty.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -34,7 +34,7 @@ pub struct Class {
     pub requester_check: RequesterCheck,
     /// Required approval of content.
     pub approval: Approval,
-    /// Requirement for signatures if no SignaturePolicy matches.
+    /// Signatures that the class requires.
     pub signatures: ClassSignatures,
     /// Allowed source types; `None` allows all types.
     pub source_types: Option<Vec<String>>,

@@ -23,7 +23,8 @@ use super::{
 };
 use crate::diagnostic::{Finding, Findings, codes};
 
-/// User names of the garbage collector, with and without its own ServiceAccount.
+/// User names of the garbage collector: its ServiceAccount, or without
+/// `--use-service-account-credentials` the user of the controller manager.
 const GARBAGE_COLLECTORS: [&str; 2] = [
     "system:serviceaccount:kube-system:generic-garbage-collector",
     "system:kube-controller-manager",

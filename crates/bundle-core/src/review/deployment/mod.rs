@@ -89,18 +89,18 @@ pub struct Rollout {
 pub struct Deletion {
     /// `true` if installed objects are kept.
     pub orphan: bool,
-    /// Handling of CRDs that still have resources.
+    /// Handling of CRDs that still have custom resources.
     pub custom_resources: CustomResources,
 }
 
-/// Handling of CRDs that still have resources.
+/// Handling of CRDs that still have custom resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CustomResources {
     /// The deletion waits.
     Refuse,
     /// The CRD is kept.
     Orphan,
-    /// The CRD and its resources are deleted.
+    /// The CRD and its custom resources are deleted.
     Delete,
 }
 

@@ -243,9 +243,9 @@ pub enum DeploymentFact {
     Unavailable(Finding),
 }
 
-/// Facts that were looked up for a review. Of the maps, only the entries that
-/// [`needs`](needs::needs) lists are used. A missing entry counts as unknown, so the review ends
-/// with [`Outcome::Unknown`](crate::diagnostic::Outcome::Unknown).
+/// Facts that were looked up for a review. The review uses only the map entries that
+/// [`needs`](needs::needs) lists. A missing entry counts as unknown, so the review ends with
+/// [`Outcome::Unknown`](crate::diagnostic::Outcome::Unknown).
 #[derive(Debug, Clone, Default)]
 pub struct ReviewFacts<'a> {
     /// User of the request.

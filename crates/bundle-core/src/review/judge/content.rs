@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// Source of content, with the classes that it must satisfy.
+/// Source of content, with the classes that must allow the source.
 pub(super) struct ContentCheck<'a> {
     /// Parsed spec of the Bundle.
     pub(super) bundle: &'a CheckedBundleSpec,

@@ -218,9 +218,9 @@ pub fn seal_state(key: &[u8], object: &StoredObject<'_>, moment: &SealCheckConte
     }
 }
 
-/// Returns `true` if the object has a stamp for the generation of `seal` that is newer than `seal`.
-/// In this case, `seal` is an earlier seal that a user saved and wrote back. It is invalid, even if
-/// the stamp is too old to be sealed.
+/// Returns `true` if the object has a stamp that is newer than `seal`, for the generation of
+/// `seal`. In this case, `seal` is an earlier seal that a user saved and wrote back. Such a seal is
+/// invalid, even if the stamp is too old to be sealed.
 fn is_replaced(key: &[u8], object: &StoredObject<'_>, seal: &ConfirmedFacts, age: Age) -> bool {
     let behind = match age {
         Age::Current => 0,
@@ -311,8 +311,9 @@ fn is_observed_with(stamp: &Stamp, object: &StoredObject<'_>, moment: &SealCheck
     stamp.target.is_some() && window.contains(&moment.now) && !object.written.is_some_and(is_later)
 }
 
-/// Returns the stamp if it was made for this spec of this object, `behind` generations ago, and the
-/// time of the write. This function does not check the age of the stamp.
+/// Returns the stamp of the object, and the time of the last write. Returns an error unless the
+/// stamp was made for this object, for its spec, and for the generation that is lower by `behind`.
+/// This function does not check the age of the stamp.
 fn stamp_of(
     key: &[u8],
     object: &StoredObject<'_>,

@@ -73,8 +73,8 @@ pub struct GitUrl {
 }
 
 impl GitUrl {
-    /// Parses a URL. The error is the end of a sentence that begins with the field, and never
-    /// contains the URL, which could have a password.
+    /// Parses a URL. The error text continues a sentence that begins with the name of the field. It
+    /// never contains the URL, which could have a password.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         if text.len() > LONGEST_URL {
             return Err("is longer than 2048 bytes");
@@ -230,7 +230,7 @@ fn is_plain(text: &str, longest: usize) -> bool {
 }
 
 /// Checks the name of a branch or tag by the rules of `git check-ref-format`, and rejects a leading
-/// `-`. The error is the end of a sentence.
+/// `-`. The error text continues a sentence that begins with the name of the field.
 pub(super) fn check_ref(name: &str) -> Result<(), &'static str> {
     let is_special = |c: char| c.is_control() || " ~^:?*[\\".contains(c);
     let is_invalid_component = |component: &str| {
@@ -264,8 +264,8 @@ pub(super) fn parse_commit(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// Checks a directory, which is already relative and without `..`. The error is the end of a
-/// sentence.
+/// Checks a directory, which is already relative and without `..`. The error text continues a
+/// sentence that begins with the name of the field.
 pub(super) fn check_directory(path: &str) -> Result<(), &'static str> {
     if path.len() > LONGEST_DIRECTORY {
         return Err("is longer than 1024 bytes");

@@ -8,8 +8,8 @@ const LONGEST_URL: usize = 2048;
 /// Maximum length of a host name, in bytes.
 const LONGEST_HOST: usize = 253;
 
-/// Checks a URL. The error is the end of a sentence that begins with the field, and never contains
-/// the URL, which could have a password.
+/// Checks a URL. The error text continues a sentence that begins with the name of the field. It
+/// never contains the URL, which could have a password.
 pub(super) fn check_url(url: &str) -> Result<(), &'static str> {
     if url.len() > LONGEST_URL {
         return Err("is longer than 2048 bytes");

@@ -142,8 +142,8 @@ impl Source {
     }
 
     /// Returns the Secret in the system namespace with the credentials that the source sends to its
-    /// host; `None` if there is none. The pull secret of an image is not returned, because it names
-    /// the hosts of its credentials.
+    /// host; `None` if there is none. The pull secret of an image is not returned, because a pull
+    /// secret itself names the hosts that receive its credentials.
     pub fn credentials(&self) -> Option<&KubeName> {
         self.auth()?.secret.as_ref()
     }

@@ -153,7 +153,7 @@ fn with_namespaces(mut permission: Permission) -> Permission {
     permission
 }
 
-/// Returns the permissions by the names of their roles. Equal permissions share one role.
+/// Returns the permissions by the names of their roles. Equal permissions have the same role.
 fn by_name(csv: &str, permissions: Vec<Permission>) -> BTreeMap<String, Permission> {
     permissions
         .into_iter()

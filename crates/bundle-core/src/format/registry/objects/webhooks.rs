@@ -22,7 +22,7 @@ const DEFAULT_PORT: u16 = 443;
 /// Label that each namespace has, with its name.
 const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 /// Volumes with the certificate: name, path, and the file names of certificate and key. The first
-/// volume is for servers of controller-runtime. The second volume is for servers of API services.
+/// volume is for servers of controller-runtime. The second volume is for aggregated API servers.
 const VOLUMES: [(&str, &str, [&str; 2]); 2] = [
     (
         "webhook-cert",

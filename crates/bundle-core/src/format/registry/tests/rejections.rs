@@ -102,7 +102,7 @@ fn invalid_deployments_and_definitions_are_rejected() {
 const WEBHOOK: &str = "{type: ValidatingAdmissionWebhook, generateName: vcache.example.com, deploymentName: cache-operator, sideEffects: None, admissionReviewVersions: [v1]";
 const CONVERSION: &str = "{type: ConversionWebhook, generateName: ccache.example.com, deploymentName: cache-operator, admissionReviewVersions: [v1]";
 
-/// Returns a bundle with these webhooks for all namespaces, and owned definitions.
+/// Returns the ClusterServiceVersion with these webhooks and with an owned definition.
 fn with_webhooks(webhooks: &[String]) -> String {
     CSV.replace(
         "    required: ",

@@ -68,9 +68,9 @@ impl ListPath {
     }
 }
 
-/// Returns the lists that an apply cannot be merged into, because the items of this project and of
-/// other managers are invalid together. `causes` contains the reason and field of each cause in the
-/// `Status` of a 422 response.
+/// Returns the lists into which the API server cannot merge an apply: the items of this project and
+/// the items of other managers are invalid together. `causes` contains the reason and field of each
+/// cause in the `Status` of a 422 response.
 ///
 /// The usual reason is `FieldValueDuplicate`. A Service differs: in a Service with several ports,
 /// each port needs a name. If another actor changed the number or protocol of a port without a
@@ -187,15 +187,15 @@ pub fn remove_former_fields(object: &mut Value) {
     remove_unowned(object, &former, &fields(others));
 }
 
-/// Removes the fields of `former` from `target`, except the fields in `kept`. A field with fields
-/// below it is removed only if nothing is left in it.
+/// Removes the fields of `former` from `target`, except the fields in `kept`. A field with nested
+/// fields is removed only if it is empty afterwards.
 fn remove_unowned(target: &mut Value, former: &Map<String, Value>, kept: &Map<String, Value>) {
     let none = Map::new();
     for (key, inner) in former {
         let inner = inner.as_object().unwrap_or(&none);
         let below = match kept.get(key) {
             None => &none,
-            // Another manager owns the whole field.
+            // Another manager owns the whole field, so the field is kept.
             Some(owned) => match owned.as_object() {
                 Some(owned) if !owned.is_empty() => owned,
                 _ => continue,

@@ -67,8 +67,8 @@ pub enum RolloutStep {
     Restart,
     /// Record the content of the spec as the healthy content.
     RecordHealthy,
-    /// Report the failed content and keep it. Contains the obstacle to a return; `None` if
-    /// `spec.rollout.onFailure` is `Hold`.
+    /// Report the failed content and keep it. Contains the reason why the former content is not
+    /// installed again; `None` if `spec.rollout.onFailure` is `Hold`.
     ReportFailure(Option<RollbackObstacle>),
     /// Install the former content.
     RollBack,
@@ -94,9 +94,9 @@ pub enum RollbackObstacle {
     Refused(String),
 }
 
-/// Returns true if this failure of a check ends the return to the former content. A missing
-/// requirement always ends the return. For other failures, the return is retried if a dependency
-/// did not respond, or if the result can change soon.
+/// Returns true if this failure of a check ends the automatic rollback to the former content. A
+/// missing requirement always ends the rollback. After other failures, the rollback is retried if a
+/// dependency did not respond, or if the result can change soon.
 pub fn is_refusal(code: Code, retry: RetryPolicy) -> bool {
     code == codes::install::REQUIREMENT_MISSING
         || (code.outcome != Outcome::Unknown && retry != RetryPolicy::Soon)

@@ -25,13 +25,13 @@ struct State {
     in_place: Option<u8>,
     /// Content of which only some objects are applied.
     partly_applied: Option<u8>,
-    /// True for content whose objects become healthy.
+    /// True for each content whose objects become healthy.
     heals: [bool; 2],
     is_allowed: bool,
     now: i64,
-    /// Number of decisions to return in this generation.
+    /// Number of decisions to roll back in this generation.
     returns: u8,
-    /// Number of applies of the content of the spec after a decision to return.
+    /// Number of applies of the content of the spec after a decision to roll back.
     retries: u8,
     events: u8,
 }
@@ -39,7 +39,8 @@ struct State {
 /// Event of the model.
 #[derive(Debug, Clone, Copy)]
 enum Event {
-    /// A reconcile that ends after this number of steps: a crash, or the end.
+    /// A reconcile that executes this number of steps. With fewer than four steps, it crashes
+    /// before its end.
     Reconcile(u8),
     Tick,
     ClockBack,
@@ -154,7 +155,7 @@ impl State {
             });
     }
 
-    /// Checks what must hold in every state.
+    /// Checks the invariants of every state.
     fn check(&self) {
         assert!(self.returns <= 1, "one return for each spec: {self:?}");
         assert!(

@@ -14,7 +14,7 @@ const MAX_NAMED: usize = 5;
 
 /// Returns the number of ready objects of each phase that has unready objects, in the order of
 /// installation: `1/2 services, 3/7 workloads ready`. `None` if all objects are ready. `keys` are
-/// the keys of all objects. Kinds without health do not count.
+/// the keys of all objects. Objects of kinds without health are not included.
 pub fn progress<'k>(
     keys: impl IntoIterator<Item = &'k str>,
     unhealthy: &BTreeMap<String, String>,
@@ -71,7 +71,7 @@ impl AwaitedPhase {
             && (has_probe || has_health(&kind.group, &kind.kind))
     }
 
-    /// Returns the keys of the Jobs of the phase that failed before they expired, in the content
+    /// Returns the keys of Jobs that had failed when they expired: Jobs of this phase, in the content
     /// with this digest. These Jobs do not exist any more, but the next phase still waits for them.
     pub fn failed_jobs<'a>(
         &self,

@@ -20,7 +20,7 @@ const MAX_CAUSE: usize = 1024;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RolloutRecord {
-    /// Content that was healthy last. The automatic return installs this content.
+    /// Content that was healthy last. An automatic rollback installs this content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub healthy: Option<HealthyContent>,
     /// Rollout of the content that was applied last for a spec.
@@ -143,10 +143,10 @@ pub struct RolloutAttempt {
     deny_unknown_fields
 )]
 pub enum RolloutState {
-    /// The first objects were or are being applied. The deadline counts from the first attempt.
+    /// The first objects were or are being applied. The deadline starts at the first attempt.
     #[default]
     Applying,
-    /// All objects are applied. The deadline counts from the end of the installation.
+    /// All objects are applied. The deadline starts at the end of the installation.
     Waiting,
     /// All objects were healthy.
     Healthy,
@@ -156,7 +156,7 @@ pub enum RolloutState {
         /// Unhealthy objects at the deadline.
         cause: String,
         /// Reason why the former content was not installed again; `None` if the spec does not
-        /// request it.
+        /// request a rollback.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         obstacle: Option<String>,
     },
@@ -247,7 +247,7 @@ impl RolloutRecord {
     }
 
     /// Records a step of the rollout. `cause` lists the unhealthy objects. `healthy` returns the
-    /// record of the content of the spec as healthy content.
+    /// record of the content of the spec, and is called only if this content is healthy.
     pub fn record(
         &mut self,
         step: &RolloutStep,

@@ -386,7 +386,7 @@ fn returned_content_replaces_the_content_of_one_generation_only() {
     take(&mut record, &RollBack, 2, 200, "web-2");
     let former = healthy("web-1", &Value::Null);
     assert_eq!(record.replacement(2), Some(&former));
-    // The content of the spec is maintained while the return waits for a registry.
+    // The content of the spec is maintained while the rollback waits for a registry.
     record.begin(2, &content("web-2", &Value::Null), 210);
     record.complete(2, &content("web-2", &Value::Null), 211);
     let state = |record: &RolloutRecord| record.of_generation(2).unwrap().state.clone();

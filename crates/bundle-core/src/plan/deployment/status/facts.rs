@@ -53,7 +53,7 @@ pub struct Failure {
 /// Bundle of the current template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BundleFact {
-    /// The Bundle could not be created: reason and message.
+    /// The Bundle could not be created. Contains reason and message.
     NotMade(&'static str, String),
     /// The Bundle with this name is unpacked.
     Unpacked(String),
@@ -158,7 +158,7 @@ pub enum PermissionFact {
     Delegated(String),
     /// These requesters have all permissions that the content requires.
     Allowed(Vec<String>),
-    /// Permissions are missing or unknown: status, reason and message.
+    /// Permissions are missing or unknown. Contains status, reason and message.
     Refused(ConditionStatus, &'static str, String),
 }
 

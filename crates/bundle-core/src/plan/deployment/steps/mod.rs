@@ -121,7 +121,8 @@ pub struct ObservedDeployment {
     /// last. Another configuration can change each object, in the same way as other content, so the
     /// signatures and the definitions are checked again.
     pub has_installed_config: bool,
-    /// True if the inventory recorded at the start an installation that is not complete.
+    /// True if the inventory recorded, when the reconcile started, an installation that is not
+    /// complete.
     pub is_unfinished: bool,
     /// True if the inventory recorded, when the reconcile started, that the class with its current
     /// terms authorized the wanted content.
@@ -144,8 +145,8 @@ pub struct ObservedDeployment {
     pub done: BTreeSet<InstallStep>,
 }
 
-/// Facts that are known after the steps of [`ObservedDeployment::installation`] succeeded or one
-/// failed.
+/// Facts that are known after all steps of [`ObservedDeployment::installation`] succeeded, or after
+/// one step failed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InstallOutcome {
     /// True if the wanted content is applied completely.
@@ -178,7 +179,7 @@ impl ObservedDeployment {
 
     /// Returns true if each phase waits until the objects of the previous phase are healthy, for an
     /// installation with `spec.rollout.waitFor: Ready`. Content that was completely installed last
-    /// is restored without waiting. `is_return` is true for an automatic return.
+    /// is restored without waiting. `is_return` is true for an automatic rollback.
     pub fn is_gated(&self, is_return: bool) -> bool {
         let is_restored = self.was_installed && self.has_installed_config;
         !is_return && !is_restored
@@ -221,8 +222,8 @@ impl ObservedDeployment {
         if self.is_first() || !self.has_installed_config {
             steps.extend([InstallStep::CheckSource, InstallStep::Verify]);
         }
-        // Users must always be able to return from an incomplete upgrade. Therefore the package
-        // rules are not checked for the former content.
+        // Users must always be able to roll back an incomplete upgrade. Therefore the package rules
+        // are not checked for the former content.
         if self.is_first() && !self.was_installed {
             steps.push(InstallStep::CheckPackageRules);
         }

@@ -39,8 +39,9 @@ pub enum NextRemoval {
 }
 
 impl RemovalProgress {
-    /// Returns the state for `objects`, each with the finalizers that blocked it in an earlier
-    /// attempt. The objects of `kept` remain, each for a reason.
+    /// Returns the progress before the first deletion. `objects` are the objects to delete, each
+    /// with the finalizers that blocked it in an earlier attempt. The objects in `kept` are not
+    /// deleted, each for its reason.
     pub fn new(
         objects: impl IntoIterator<Item = (ObjectId, Vec<String>)>,
         kept: impl IntoIterator<Item = (ObjectId, NoDeletionReason)>,

@@ -158,7 +158,7 @@ fn namespace_of_the_webhook_is_kept_and_named_by_removals_and_prunes() {
             "Namespace/team-a is no longer part of the content and stays: it is a namespace of bundle-webhook"
         ]
     );
-    // A missing permission for another object has its own code and has priority.
+    // A missing permission for another object has a separate code, which has priority.
     let both = RemovalProgress::new(
         [free(&namespace()), free(&config("a"))],
         [

@@ -54,7 +54,7 @@ pub enum RemovalStep {
     FindObjects,
     /// Remove this project's labels from all objects. The objects are not deleted.
     ReleaseObjects,
-    /// Find definitions with custom resources that were not installed by the deployment.
+    /// Find the definitions that have custom resources which the BundleDeployment did not install.
     FindDefinitionsInUse,
     /// Fail: custom resources would be lost.
     ReportDefinitionsInUse,
@@ -62,10 +62,10 @@ pub enum RemovalStep {
     ReleaseDefinitionsInUse,
     /// Delete all objects except namespaces, which [`Self::DeleteNamespaces`] deletes.
     DeleteObjects,
-    /// Remove this project's labels from namespaces that contain foreign objects. These namespaces
-    /// are not deleted.
+    /// Remove this project's labels from namespaces that contain objects of other owners. These
+    /// namespaces are not deleted.
     ReleaseNamespacesInUse,
-    /// Delete the namespaces that contain no foreign objects.
+    /// Delete the namespaces that contain no objects of other owners.
     DeleteNamespaces,
     /// Remove this project's finalizer from the BundleDeployment.
     RemoveFinalizer,
@@ -166,8 +166,8 @@ impl ObservedRemoval {
             }
         }
         steps.push(RemovalStep::DeleteObjects);
-        // The objects in namespaces are deleted first. After that, it is known whether foreign
-        // objects remain in the namespaces.
+        // The objects in namespaces are deleted first. After that, it is known whether objects of
+        // other owners remain in the namespaces.
         if !is_withdrawn {
             steps.push(RemovalStep::ReleaseNamespacesInUse);
         }

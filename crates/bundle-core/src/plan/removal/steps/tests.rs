@@ -186,7 +186,7 @@ fn every_plan_has_the_order_that_security_requires() {
         if observed.account == Some(Account::Withdrawn) {
             assert!(releases.iter().all(|step| at(*step).is_none()));
         }
-        // Foreign custom resources are only deleted if the spec requires it.
+        // Custom resources of other owners are deleted only if the spec requires it.
         if at(DeleteObjects).is_some()
             && observed.custom_resources != CustomResources::Delete
             && observed.account == Some(Account::Usable)

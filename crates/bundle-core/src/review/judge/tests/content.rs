@@ -86,7 +86,7 @@ fn rejects_unreachable_content_only_if_a_signature_is_required() {
     assert!(matches!(judge(&subject, &facts), Verdict::Refuse(_)));
 }
 
-/// Key material that returns this key for every text.
+/// Parser that returns this key for each text.
 struct OneKey(KeyId);
 
 impl crate::policy::KeyParser for OneKey {

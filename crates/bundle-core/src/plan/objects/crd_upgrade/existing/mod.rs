@@ -23,7 +23,7 @@ const MAX_NAMED: usize = 3;
 const MAX_VIOLATIONS: usize = 5;
 /// Maximum length of the text of a violation, in bytes.
 const MAX_TEXT: usize = 256;
-/// Maximum number of nodes of the defaults of one object.
+/// Maximum number of JSON values that the defaults of the schema add to one object.
 const MAX_DEFAULTS: usize = 100_000;
 
 /// Limits of the validation of the objects of all definitions of a content.
@@ -95,7 +95,8 @@ pub fn lists(live: &Value, new: &Value) -> Result<Vec<ExistingObjectList>, Unval
         let before = version(live, name);
         let is_needed = match before {
             Some(before) if is_served(before) => may_reject(root(before), root(wanted)),
-            // A conversion webhook creates the objects of the new version.
+            // The conversion webhook creates the objects of the new version, so the stored objects
+            // are not validated.
             _ if strategy(new) != "None" => false,
             _ => versions(live).any(|before| may_reject(root(before), root(wanted))),
         };
@@ -128,7 +129,8 @@ fn may_reject(old: &Value, new: &Value) -> bool {
 }
 
 /// Returns true if the `new` schema names a field of an object that keeps unknown fields. Existing
-/// objects can have the field with any value. The depth is that of parsed JSON, which is bounded.
+/// objects can have the field with any value. The recursion is limited, because the nesting of
+/// parsed JSON is limited.
 fn has_new_field_in_open_object(old: &Value, new: &Value) -> bool {
     if !old.is_object() || !new.is_object() {
         return false;
