@@ -125,8 +125,8 @@ impl Authority {
     }
 }
 
-/// Creates the key pair that signs ServiceAccount tokens. `key` is the private key. `certificate`
-/// is the public key without a certificate.
+/// Creates the key pair that signs ServiceAccount tokens. In the result, `key` is the private key,
+/// and `certificate` is the public key instead of a certificate.
 pub fn token_keys(folder: &Path) -> Result<Identity> {
     let key = new_key()?;
     write(folder, "service-accounts", &key.public_key_pem(), &key)

@@ -120,7 +120,8 @@ pub fn profile() -> Result<String> {
     )
 }
 
-/// Returns `true` if a program of Linux names an interpreter, which loads shared libraries.
+/// Returns `true` if a Linux program names an interpreter (the dynamic loader), which loads shared
+/// libraries.
 pub(crate) fn has_interpreter(program: &[u8]) -> Result<bool> {
     let file: ElfFile64<'_, Endianness> =
         ElfFile64::parse(program).context("the file is no program of Linux")?;

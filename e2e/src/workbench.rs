@@ -63,7 +63,7 @@ impl ToolEnvironment {
         self.root.join("pki")
     }
 
-    /// Returns a registry without authentication.
+    /// Starts a registry without authentication.
     pub async fn registry(&self) -> Result<Registry> {
         self.registry_with(RegistryOptions::default()).await
     }
@@ -114,8 +114,8 @@ impl ToolEnvironment {
         TiledLog::start(sigstore, &self.root, &self.janitor).await
     }
 
-    /// Starts a TUF repository with the trust root and the signing config of `sigstore`, valid for
-    /// years.
+    /// Starts a TUF repository with the trust root and the signing config of `sigstore`. The
+    /// metadata expires after years.
     pub async fn tuf_repository(&self, sigstore: &Sigstore) -> Result<TufRepository> {
         let mut repository = TufRepository::start(&self.root.join("data")).await?;
         repository.target("trusted_root.json", &sigstore.trusted_root());

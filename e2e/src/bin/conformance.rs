@@ -137,7 +137,7 @@ impl Sign {
             evidence.entries.push(signed.entered(*version, &answer)?);
         }
         let bundle = signed.bundle(&evidence)?;
-        // A bundle is written only if it verifies.
+        // The Sigstore bundle is written only if its verification succeeds.
         let root = root(self.trusted_root.as_deref(), self.staging)?;
         let name = signed.identity();
         let wanted = identity(&name.subject, &name.issuer, &root)?;

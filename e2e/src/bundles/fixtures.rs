@@ -9,7 +9,8 @@ use serde_json::Value;
 use crate::sigstore::{Clocks, Sigstore, person, workflow};
 use crate::{Registry, Tool, ToolEnvironment, bundles};
 
-/// One hour in seconds. Certificates are valid for less than one hour.
+/// Clock offset in seconds. Certificates expire in less than one hour, so a certificate with this
+/// offset has expired at the time of the log entry.
 const LATE: i64 = 3600;
 
 /// Replaces the fixtures in `target`.
@@ -82,7 +83,8 @@ impl Maker<'_> {
         self.tiled(pinned, &key).await
     }
 
-    /// Writes the fixtures with Rekor v2, in their own folder. Their trust root contains both logs.
+    /// Writes the fixtures for Rekor v2 into the folder `tiled`. Their trust root contains the
+    /// Rekor v1 log and the Rekor v2 log.
     async fn tiled(&self, pinned: &str, key: &[String]) -> Result<()> {
         let log = self.bench.tiled_log(&self.sigstore).await?;
         let config = log.signing_config();
@@ -108,7 +110,8 @@ impl Maker<'_> {
             .await?;
         self.sigstore.set_clocks(Clocks::default()).await?;
 
-        // The signed file is the manifest itself, without an envelope.
+        // cosign signs the manifest as a file. The Sigstore bundle contains the signature of this
+        // file, and no DSSE envelope.
         let manifest = self
             .run(Tool::Crane, &["manifest".to_owned(), pinned.to_owned()])
             .await?;
@@ -129,7 +132,7 @@ impl Maker<'_> {
         Ok(["--identity-token".to_owned(), token.display().to_string()])
     }
 
-    /// Signs with cosign 3 and keeps the bundle.
+    /// Signs with cosign 3, and writes the Sigstore bundle into the target folder.
     async fn cosign3(
         &self,
         pinned: &str,
@@ -149,8 +152,8 @@ impl Maker<'_> {
         Ok(())
     }
 
-    /// Signs with cosign 2, and keeps the manifest of the `.sig` tag and the payload of the
-    /// signature.
+    /// Signs with cosign 2. Copies the manifest of the `.sig` tag and the payload of the signature
+    /// into the target folder.
     async fn cosign2(
         &self,
         pinned: &str,

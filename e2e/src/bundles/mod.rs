@@ -93,7 +93,8 @@ spec: {{enabled: {enabled}}}
     Ok(())
 }
 
-/// Writes a bundle of three objects; `kubernetes` is its supported range.
+/// Writes a bundle of three objects. `kubernetes` is the range of Kubernetes versions that the
+/// bundle supports.
 pub fn greeting(folder: &Path, version: &str, kubernetes: Option<&str>) -> Result<()> {
     let name = "greeting";
     package(folder, name, version, "Says hello", kubernetes)?;
@@ -146,7 +147,7 @@ data: {{number: \"{number}\", text: a small object}}
     Ok(())
 }
 
-/// Writes a bundle with one file for each manifest.
+/// Writes a bundle of `count` ConfigMaps, each in its own file.
 pub fn many_files(folder: &Path, name: &str, count: usize) -> Result<()> {
     package(folder, name, "1.0.0", "Many small files", None)?;
     let manifests = folder.join("manifests");

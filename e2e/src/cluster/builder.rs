@@ -53,7 +53,7 @@ impl Default for Builder {
     }
 }
 
-/// Programs for the options of a builder.
+/// Paths of the programs that a cluster with the options of a builder needs.
 struct Paths {
     plane: ApiServerSource,
 }
@@ -146,8 +146,8 @@ impl Builder {
         self
     }
 
-    /// Lets the API server present a client certificate of [`Cluster::authority_file`] to webhooks;
-    /// default off.
+    /// Lets the API server present a client certificate to webhooks. The authority in
+    /// [`Cluster::authority_file`] signs this certificate. Default: off.
     #[must_use]
     pub fn webhook_client_certificate(mut self, wanted: bool) -> Self {
         self.webhook_client_certificate = wanted;
@@ -156,8 +156,9 @@ impl Builder {
 
     /// Uses the cluster of this context in the user's kubeconfig, as the user of the context, and
     /// starts no control plane. Registries and webhook are processes on this host, so the API
-    /// server must reach its loopback addresses. [`Cluster::leave`] removes the objects of
-    /// [`Cluster::start_webhook`]; the admission registrations are removed in any case.
+    /// server must be able to connect to the loopback addresses of this host. [`Cluster::leave`]
+    /// removes the objects of [`Cluster::start_webhook`]. The admission registrations are removed
+    /// in any case.
     #[must_use]
     pub fn existing(mut self, context: impl Into<String>) -> Self {
         self.existing = Some(context.into());

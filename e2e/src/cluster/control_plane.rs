@@ -30,10 +30,10 @@ use crate::wait;
 /// disk, the start takes longer.
 const READY: Duration = Duration::from_secs(90);
 
-/// Settings of the garbage collector of etcd, API server and controllers. Most clusters of
-/// scenarios live less than a minute and stay below this heap size, so that no collection takes
-/// processor time from the measured or tested program. Above the limit the collector works as
-/// usual.
+/// Settings of Go's garbage collector in etcd, API server and controllers: no collection below this
+/// heap size. Most clusters run for less than a minute and stay below this size, so collections
+/// take no processor time from the measured or tested program. Above this size, the collector works
+/// as usual.
 const GARBAGE_COLLECTOR: [(&str, &str); 2] = [("GOGC", "off"), ("GOMEMLIMIT", "1536MiB")];
 
 /// Name of the API server's process.
@@ -112,8 +112,9 @@ impl<'a> ControlPlane<'a> {
         self.start("etcd", program, &flags)
     }
 
-    /// Starts the API server. With `audit` the API server writes one line for each completed
-    /// request. With `webhook_client_certificate` it presents a client certificate to webhooks.
+    /// Starts the API server. With `audit`, the API server writes one line for each completed
+    /// request. With `webhook_client_certificate`, the API server presents a client certificate to
+    /// webhooks.
     pub(super) fn start_api_server(
         &mut self,
         program: &Path,
@@ -144,7 +145,8 @@ impl<'a> ControlPlane<'a> {
         ];
         flags.extend(release.api_server_flags().iter().map(OsString::from));
         if self.address.is_loopback() {
-            // A loopback address is not a valid endpoint, and nothing in the cluster uses it.
+            // A loopback address is not a valid endpoint of the Service `kubernetes`, and no
+            // program in the cluster uses this Service.
             flags.push(flag("endpoint-reconciler-type", "none"));
         } else {
             // The API server gets logs and `exec` from the kubelet of the node.
@@ -271,7 +273,7 @@ impl<'a> ControlPlane<'a> {
     fn start(&mut self, name: &str, program: &Path, flags: &[OsString]) -> Result<()> {
         let mut command = Command::new(program);
         command
-            // The field manager of a controller has the name of the program.
+            // Each controller uses the name of its program as field manager.
             .arg0(name)
             .env_clear()
             .env("HOME", self.root.join("home"))

@@ -1,4 +1,4 @@
-//! Existing cluster: selected by a context of the user's kubeconfig, and checked for a response.
+//! Existing cluster: selected by a context of the user's kubeconfig, and checked with one request.
 //! `webhook::existing_cluster` manages the objects that tests create in it.
 
 use std::fmt;
@@ -23,7 +23,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) struct ExistingCluster {
     context: String,
     pub(crate) kubectl: PathBuf,
-    /// `true` after the webhook was prepared, until its objects are removed.
+    /// `true` while the objects of the webhook can exist in the cluster.
     pub(crate) has_webhook: AtomicBool,
     reserved: Mutex<Vec<String>>,
 }

@@ -58,8 +58,8 @@ pub fn parse(text: &[u8], name: &str) -> Result<Vec<Value>> {
         .collect())
 }
 
-/// Applies `objects` server-side with force: namespaces and CRDs first and established, admission
-/// webhooks last.
+/// Applies `objects` server-side with force. Applies namespaces and CRDs first, and waits until the
+/// CRDs are established. Applies admission webhooks last.
 pub async fn apply(client: &Client, objects: &[Value]) -> Result<()> {
     let mut ordered: Vec<&Value> = objects.iter().collect();
     ordered.sort_by_key(|object| rank(object));

@@ -154,8 +154,8 @@ impl Cluster {
             .token;
         let file = format!("{namespace}-{name}");
         kubeconfig::write(
-            // The file is in the administrator's folder, which is removed even for existing
-            // clusters.
+            // The file is in the folder of the administrator's kubeconfig. This folder is removed
+            // even for existing clusters.
             self.admin.parent().unwrap_or(&self.root),
             &file,
             &self.endpoint,
@@ -330,8 +330,8 @@ impl Cluster {
         self.authority.certificate()
     }
 
-    /// Returns `true` if the control plane existed before. Such a control plane must not be
-    /// changed.
+    /// Returns `true` if the harness did not start the control plane. Tests must not change such a
+    /// control plane.
     pub fn is_existing(&self) -> bool {
         self.existing.is_some()
     }

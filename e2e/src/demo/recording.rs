@@ -8,7 +8,8 @@ use crate::host::command::Output;
 
 use super::DemoOutput;
 
-/// Beginnings of the recorded command lines, in the order of the demo. The first match counts.
+/// Beginnings of the recorded command lines, in the order of the demo. For each beginning, the
+/// first command line that matches is recorded.
 const EXCERPT: [&str; 6] = [
     "kubectl bundle build shop --to",
     "kubectl bundle push shop-1.0.0",

@@ -12,13 +12,13 @@ use crate::image::{add_target, path_flags};
 use crate::programs;
 use crate::tools::published::zig_toolchain;
 
-/// Package and program.
+/// Name of the package and of the program.
 pub(super) const PACKAGE: &str = "kubectl-bundle";
 
 /// Folder of the build, from the root of the workspace.
 const TARGET_FOLDER: &str = "target/dist";
 
-/// A program for a platform, checked.
+/// Program that was built for a platform. The build has checked its file type and its libraries.
 #[derive(Debug, Clone)]
 pub struct BuiltProgram {
     /// Platform of the program.

@@ -14,7 +14,7 @@ use crate::tools::{self, Tool};
 
 /// Name of the plugin, and of the manifest without `.yaml`.
 const NAME: &str = "bundle";
-/// In tables, krew's lists cut descriptions after 50 characters.
+/// Short description. In its lists, krew shows only the first 50 characters.
 const SHORT_DESCRIPTION: &str = "Package, sign, ship and deploy manifests";
 const DESCRIPTION: &str = "\
 Packages Kubernetes manifests as OCI artifacts, signs and verifies them with

@@ -38,8 +38,8 @@ impl DistPlatform {
     const fn names_and_target(self) -> (&'static str, &'static str, &'static str) {
         match self {
             // The program of a release runs with every C library: static musl. Static glibc is not
-            // used, because it loads libraries of the machine to resolve names, and requires their
-            // exact version.
+            // used: to resolve names, it loads libraries of the machine, which must have the
+            // version of the linked glibc.
             Self::LinuxAmd64 => ("linux", "amd64", "x86_64-unknown-linux-musl"),
             Self::LinuxArm64 => ("linux", "arm64", "aarch64-unknown-linux-musl"),
             Self::DarwinAmd64 => ("darwin", "amd64", "x86_64-apple-darwin"),

@@ -10,7 +10,7 @@ use crate::image::{Provenance, sorted};
 /// Files next to an archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signatures {
-    /// Sigstore bundle with the signature of the archive.
+    /// Sigstore bundle with the SLSA provenance of the archive; `None` without provenance.
     pub signature: PathBuf,
     /// Sigstore bundle with the SLSA provenance of the archive, if its facts are known.
     pub provenance: Option<PathBuf>,

@@ -15,7 +15,8 @@ use crate::wait;
 
 const START: Duration = Duration::from_secs(10);
 
-/// Shell command that keeps the network namespace alive. The namespace belongs to its process.
+/// Shell command that enables loopback and then sleeps. The network namespace exists as long as the
+/// process of this command.
 const KEEPER: &str = r#"ip link set lo up && : > "$1" && exec sleep 2147483647"#;
 
 /// A network namespace with only loopback; ends when dropped.

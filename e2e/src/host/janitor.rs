@@ -1,6 +1,6 @@
-//! Shell process that survives this process. When this process has ended for any reason, it kills
-//! the started programs and removes the folder. If a program ends regularly, `process` informs the
-//! janitor.
+//! Shell process that survives this process. After this process has ended for any reason, the shell
+//! kills the started programs and removes the folder. If a program ends regularly, `process`
+//! informs the janitor.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
 
-/// Reads commands from a pipe that only this process holds. When the process ends, the kernel
-/// closes the pipe.
+/// Reads commands from a pipe. Only this process has the write end of the pipe. When this process
+/// ends, the kernel closes the pipe.
 const SCRIPT: &str = r#"
 trap '' INT TERM HUP
 groups=''

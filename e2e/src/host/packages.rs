@@ -10,8 +10,8 @@ use crate::host::prerequisites::{self, RequiredProgram};
 
 static INSTALLING: Mutex<()> = Mutex::new(());
 
-/// Ensures that `programs` are installed. As root on Debian, missing programs are installed from
-/// packages; elsewhere the error names each with an install hint.
+/// Ensures that `programs` are installed. As root on Debian, installs the packages of missing
+/// programs. Elsewhere, the error contains each missing program and an install hint.
 pub fn ensure(programs: &[RequiredProgram]) -> Result<()> {
     // The package manager fails if two of its processes run at the same time.
     let _one = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,5 @@
 //! Programs that must be installed (Go, git, a C compiler, Node, openssl, …), with install hints.
-//! `tools` and `programs` build all others.
+//! `tools` and `programs` build all other programs.
 
 use std::io;
 use std::path::Path;
@@ -30,7 +30,7 @@ pub enum RequiredProgram {
     Npm,
     /// Command of OpenSSL, for timestamps.
     OpenSsl,
-    /// Python with pip, for packages of other projects.
+    /// Python with pip, which downloads Python packages that scenarios use.
     Python,
     /// runc, which starts the containers of a node.
     Runc,
@@ -38,9 +38,9 @@ pub enum RequiredProgram {
     Iptables,
     /// A static busybox: programs for the containers of a node.
     Busybox,
-    /// A C compiler for 64-bit ARM on another machine.
+    /// C cross-compiler for 64-bit ARM.
     Arm64Compiler,
-    /// A C compiler for 64-bit x86 on another machine.
+    /// C cross-compiler for 64-bit x86.
     Amd64Compiler,
     /// zsh, in which completion is tested. A zsh script also types into the other shells.
     Zsh,
@@ -54,7 +54,7 @@ pub enum RequiredProgram {
     Ssh,
 }
 
-/// File of bash-completion that sessions read.
+/// File of bash-completion that bash sources.
 pub const BASH_COMPLETION: &str = "/usr/share/bash-completion/bash_completion";
 
 impl RequiredProgram {

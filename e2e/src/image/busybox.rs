@@ -1,5 +1,5 @@
-//! Image with the static busybox of this machine: a shell for `helm test`, and the first container
-//! of each Pod.
+//! Image with the static busybox of this machine: the shell for `helm test`, and the sandbox
+//! (pause) container of each Pod.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ pub(crate) async fn push_busybox(registry: &Registry) -> Result<String> {
     let plan = ImagePlan {
         entries,
         platform: Platform::of_this_machine()?,
-        // Without arguments, the image waits, like the first container of a Pod.
+        // Without arguments, the container sleeps, as a sandbox (pause) container must.
         config: json!({
             "Entrypoint": ["/bin/sleep"],
             "Cmd": ["2147483647"],
@@ -41,7 +41,7 @@ pub(crate) async fn push_busybox(registry: &Registry) -> Result<String> {
 }
 
 /// Returns the static busybox of this machine. Fails if the busybox on `PATH` needs shared
-/// libraries, because images contain none for it.
+/// libraries, because images that contain busybox have no shared libraries for it.
 pub(super) fn program() -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let file = std::env::split_paths(&path)

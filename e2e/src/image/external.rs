@@ -17,8 +17,8 @@ use crate::tools::{self, Tool};
 
 /// `PATH` of the full image.
 pub(super) const SEARCH_PATH: &str = "/bin:/usr/bin";
-/// Programs that sources of type `git` start: git, its client for https, and ssh. Each has the same
-/// path in the image.
+/// Programs that sources of type `git` start: git, its client for https, and ssh. Each program has
+/// the same path on this machine and in the image.
 const GIT: &str = "/usr/bin/git";
 const GIT_HTTPS: &str = "/usr/lib/git-core/git-remote-http";
 const SSH: &str = "/usr/bin/ssh";
@@ -78,7 +78,7 @@ impl ExternalPrograms {
     }
 }
 
-/// Returns the paths of the shared libraries of a program, with the program that loads them.
+/// Returns the paths of the shared libraries of a program, and the path of its dynamic loader.
 pub(super) fn libraries_of(program: &Path) -> Result<Vec<PathBuf>> {
     let text = output(Command::new("ldd").arg(program))?;
     let libraries: Vec<PathBuf> = text
@@ -92,7 +92,7 @@ pub(super) fn libraries_of(program: &Path) -> Result<Vec<PathBuf>> {
     Ok(libraries)
 }
 
-/// Returns the path in the image of a file with the same path on this machine.
+/// Returns the path of a file as the path of an image entry: without the leading `/`.
 pub(super) fn inside(path: &Path) -> String {
     path.to_string_lossy().trim_start_matches('/').to_owned()
 }
@@ -120,7 +120,8 @@ fn package_of(file: &Path) -> Result<String> {
     bail!("no installed package of Debian contains {}", file.display())
 }
 
-/// Adds the record of a package, as images without a package manager have it, and its licences.
+/// Adds the dpkg record of a package in `var/lib/dpkg/status.d`, as in distroless images, and the
+/// licences of the package.
 fn add_package(entries: &mut BTreeMap<String, ImageEntry>, package: &str) -> Result<()> {
     let name = package.split(':').next().unwrap_or(package);
     let record = output(Command::new("dpkg-query").args(["--status", package]))?;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// Facts of a build that others can repeat.
+/// Facts about a build. With these facts, other people can repeat the build.
 #[derive(Debug, Clone)]
 pub struct Provenance {
     /// Command that built the program, such as `cargo-xtask-image`.

@@ -16,12 +16,12 @@ use super::{ImageEntry, ImagePlan, Platform};
 use crate::host::packages;
 use crate::programs::{self, has_interpreter};
 
-/// Package and program.
+/// Name of the package and of the program.
 const NAME: &str = "bundle-webhook";
 const TITLE: &str = "org.opencontainers.image.title";
 /// Certificate authorities of Debian and its derivatives, for public registries.
 const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
-/// User and group of the chart.
+/// User and group that the chart sets for the pod.
 const USER: &str = "65532:65532";
 
 /// A static program to build.
@@ -64,7 +64,7 @@ impl WebhookImage {
         }
     }
 
-    /// Returns the tag of the image for a version.
+    /// Returns the tag of the image for the version of this project.
     pub fn tag(&self) -> String {
         let suffix = if self.external.is_some() { "-full" } else { "" };
         format!("{}{suffix}", env!("CARGO_PKG_VERSION"))

@@ -34,7 +34,7 @@ const START: Duration = Duration::from_secs(20);
 /// TLS, authentication and program of a registry.
 #[derive(Debug, Clone, Default)]
 pub struct RegistryOptions {
-    /// TLS, with a certificate of the authority.
+    /// TLS, with a certificate that the authority of the harness signed.
     pub tls: bool,
     /// TLS. Clients must present a certificate of the authority that signed the registry's
     /// certificate.

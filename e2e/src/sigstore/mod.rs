@@ -47,7 +47,7 @@ pub fn workflow() -> Value {
     })
 }
 
-/// Returns the claims of a person: the certificate's identity is the address.
+/// Returns the claims of a person: the certificate's identity is the email address.
 pub fn person(email: &str) -> Value {
     json!({ "iss": PERSON_ISSUER, "sub": email, "email": email, "email_verified": true })
 }

@@ -1,6 +1,7 @@
-//! Rekor v2 log: the real server with a folder, and the files for clients together with a Sigstore
-//! instance.
-//! Entries have no time, so signatures need a timestamp authority.
+//! Rekor v2 log: the real server, which stores the log in a folder. A trust root and a signing
+//! config for clients contain this log and the services of a Sigstore instance.
+//!
+//! Entries of this log contain no time, so signatures need a timestamp authority.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -154,7 +154,7 @@ async fn merge(
         .map(drop)
 }
 
-/// Returns another value for a field that the content sets.
+/// Returns a merge patch that changes a field that the content sets.
 fn edit(key: &Key, number: u32) -> Value {
     match key.kind.as_str() {
         "ConfigMap" => json!({"data": {"revision": format!("changed to {number}")}}),
@@ -171,7 +171,7 @@ fn edit(key: &Key, number: u32) -> Value {
     }
 }
 
-/// Returns a patch that removes a field that the content sets.
+/// Returns a merge patch that removes a field that the content sets.
 fn removal(key: &Key) -> Value {
     match key.kind.as_str() {
         "ConfigMap" => json!({"data": {"index": null}}),
@@ -181,8 +181,8 @@ fn removal(key: &Key) -> Value {
     }
 }
 
-/// Creates a foreign ConfigMap with the labels of an installed object, and returns it for a later
-/// comparison.
+/// Creates a ConfigMap that no bundle contains, with the labels of an installed object. Returns the
+/// ConfigMap for a later comparison, or `None` if the API server rejects it.
 pub(super) async fn create_foreign_config_map(
     client: &Client,
     package: &str,

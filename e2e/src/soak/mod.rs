@@ -58,7 +58,7 @@ pub struct SoakReport {
     pub convergence: Vec<Duration>,
 }
 
-/// Installed or removed package, and the foreign objects in its namespace.
+/// Installed or removed package, and the objects in its namespace that no bundle contains.
 struct PackageState {
     package: Package,
     /// Installed revision; `None` if the package is removed.
@@ -163,8 +163,8 @@ async fn disturb(
         8..20 => {
             report.removals += 1;
             if installed.revision.take().is_some() {
-                // Foreign objects would keep the namespace, which the next installation then could
-                // not create.
+                // The reconciler does not delete a namespace that contains objects of other owners.
+                // The next installation could not create this namespace.
                 for object in installed.foreign.drain(..) {
                     actions::apply_change(client, random, actions::Change::Delete, &object).await?;
                 }

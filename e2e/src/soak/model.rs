@@ -134,8 +134,8 @@ fn workload(name: &str, revision: u32) -> Value {
     })
 }
 
-/// Returns the first field of `expected` that is missing or different in `found`, as a JSON
-/// pointer. Lists are compared as a whole, element by element.
+/// Returns the JSON pointer of the first field of `expected` that is missing or different in
+/// `found`. Lists must have the same length, and are compared element by element.
 pub(super) fn difference(expected: &Value, found: &Value, path: &str) -> Option<String> {
     match (expected, found) {
         (Value::Object(expected), Value::Object(found)) => {

@@ -1,5 +1,5 @@
-//! One call of `go build`: module, package, link flags, and errors without a usable Go. `cache`
-//! stores the result.
+//! One call of `go build`: module, package, link flags, and errors with hints if Go is missing or
+//! too old. `cache` stores the result.
 
 use std::io;
 use std::path::{Path, PathBuf};

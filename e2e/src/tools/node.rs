@@ -62,7 +62,7 @@ pub(crate) fn sigstore() -> Result<PathBuf> {
     Ok(home)
 }
 
-/// Returns names and contents of the files of this repository, in the order of their names.
+/// Returns the names and contents of the files in `folder`, in the order of their names.
 fn files(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
     let mut files = Vec::new();
     for entry in fs_err::read_dir(folder)? {

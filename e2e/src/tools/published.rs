@@ -158,8 +158,8 @@ fn python<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command {
     command
 }
 
-/// Runs the command that fetches `what` from `source`. Fails with the last output of the command,
-/// and after the deadline.
+/// Runs the command that fetches `what` from `source`. If the command fails, the error contains the
+/// output of the command. Returns an error after the deadline too.
 fn fetch(
     program: RequiredProgram,
     mut command: Command,

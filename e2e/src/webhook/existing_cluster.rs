@@ -101,8 +101,8 @@ impl Cluster {
             }
         };
         if let Some(mut webhook) = webhook {
-            // The deployment that has adopted the objects of the product itself stays until the
-            // end.
+            // A BundleDeployment can have adopted the product's own objects. This BundleDeployment
+            // is not deleted here, but after the registrations.
             let own = "jsonpath={.metadata.labels.core\\.rukpak\\.io/owner-name}";
             let own = note(
                 self.kubectl(["get", "namespace", NAMESPACE, "-o", own])
@@ -131,7 +131,7 @@ impl Cluster {
             // If the cluster does not serve the kind, it has no objects of the kind.
             let found = self.kubectl(["get", kind, "-o", "name"]).await?;
             for name in found.stdout.lines() {
-                // The controller of the finalizer does not run any more.
+                // The webhook, which handles the finalizer, does not run any more.
                 let free = r#"{"metadata":{"finalizers":null}}"#;
                 note(
                     self.kubectl(["patch", name, "--type=merge", "-p", free])
@@ -155,7 +155,8 @@ impl Cluster {
         bail!("not all objects could be removed:\n{}", failures.join("\n"))
     }
 
-    /// Deletes labelled objects that a killed run has left.
+    /// Deletes the objects of an earlier run that was killed, if a Namespace with the label of the
+    /// tests exists.
     async fn clear_leftovers(&self, names: &[&str]) -> Result<()> {
         let selector = format!("{TEST_LABEL}=true");
         let marked = self.kubectl(["get", "namespaces", "-l", &selector, "-o", "name"]);
@@ -186,7 +187,7 @@ impl Cluster {
         Ok(found.stdout.lines().map(ToOwned::to_owned).collect())
     }
 
-    /// Deletes objects. A kind that the server does not know counts as deleted.
+    /// Deletes objects. If the API server does not serve the kind, this is not an error.
     async fn remove<'a>(&self, line: impl IntoIterator<Item = &'a str>) -> Result<String> {
         let line = line.into_iter().chain(["--ignore-not-found"]);
         let output = self.kubectl(line).await?;

@@ -348,10 +348,10 @@ impl Webhook {
     }
 }
 
-/// Waits until the API server calls the webhook, which is shortly after the registration with its
-/// `caBundle` was stored.
+/// Waits until the API server calls the webhook. The API server starts to call it shortly after the
+/// registration with its `caBundle` was stored.
 ///
-/// It repeats a dry-run create of an invalid Bundle until the webhook rejects it.
+/// Repeats a dry-run create of an invalid Bundle until the webhook rejects it.
 pub async fn wait_for_admission(client: &Client) -> Result<()> {
     let probe = json!({
         "apiVersion": "core.rukpak.io/v1alpha1",

@@ -1,4 +1,4 @@
-//! The objects of an installation: the plain manifests, or the chart as Helm renders it for other
+//! The objects of an installation: the plain manifests, or the chart as Helm renders it for given
 //! values.
 
 use std::path::Path;
@@ -10,7 +10,7 @@ use super::deploy_folder;
 use crate::cluster::{Cluster, manifests};
 use crate::tools::Tool;
 
-/// Image in the Deployment, which no Pod runs.
+/// Image in the Deployment. No Pod runs this image.
 const IMAGE: &str = "registry.example.com/kubectl-bundle/bundle-webhook";
 
 /// Objects of an installation.

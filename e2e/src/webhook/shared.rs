@@ -15,8 +15,8 @@ pub struct SharedCluster(&'static Cluster);
 /// Returns the cluster that all tests of this process share: two registries, and a webhook on
 /// request.
 ///
-/// The first caller starts it. A static is never dropped; the janitor removes it when the process
-/// ends.
+/// The first caller starts the cluster. Rust never drops a static. Therefore the janitor removes
+/// the cluster when the process ends.
 pub async fn shared() -> Result<SharedCluster> {
     static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
     let cluster = CLUSTER

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Unit of times in `/proc/PID/stat`, which Linux fixes for programs.
+/// Unit of times in `/proc/PID/stat` (`USER_HZ`). Linux uses 100 on all supported architectures.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// A running container.

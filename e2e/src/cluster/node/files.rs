@@ -13,8 +13,8 @@ use crate::registry::Registry;
 /// Socket of containerd inside of the node.
 pub(super) const SOCKET: &str = "/run/containerd/containerd.sock";
 
-/// Writes the configuration of containerd, and returns its path. `plugins` has the network plugins,
-/// and `sandbox` is the image of the first container of each Pod.
+/// Writes the configuration of containerd, and returns its path. `plugins` is the folder with the
+/// network plugins. `sandbox` is the image of the sandbox (pause) container of each Pod.
 pub(super) fn containerd(
     folder: &Path,
     plugins: &Path,

@@ -87,7 +87,7 @@ impl BillOfMaterials {
         self.packages.len() - 1
     }
 
-    /// Returns `true` if the program has no packages.
+    /// Returns `true` if only the program itself is in the bill.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -115,7 +115,7 @@ pub(crate) fn linked_packages(
 }
 
 /// Parses the output of `cargo tree` with depths: `1serde v1.0.0 (path)<TAB>MIT<TAB>https://… (*)`.
-/// A repeated package has a mark and no dependencies.
+/// A repeated package has the mark `(*)`, and its dependencies are not printed again.
 fn parse_tree(
     tree: &str,
     checksums: &BTreeMap<(String, String), String>,

@@ -192,8 +192,8 @@ async fn rejects_known_path_while_a_registration_is_altered_or_missing() {
     let (status, body) = post(&client, webhook.address(), &leaked).await;
     assert_eq!((status, body.contains("\"patch\"")), (200, true), "{body}");
 
-    // The registration is altered: the API server possibly does not call the webhook for an object
-    // that is written now.
+    // The registration is altered. The API server possibly does not call the webhook for writes
+    // from now on.
     let altered = r#"[{"op":"replace","path":"/webhooks/0/failurePolicy","value":"Ignore"}]"#;
     kubectl(
         &cluster,

@@ -1,5 +1,5 @@
-//! Permissions for deleting Bundles, BundleDeployments and BundleApprovals, and the objects that
-//! they installed. `reconcile` tests the removal itself.
+//! Permissions to delete Bundles, BundleDeployments and BundleApprovals. The deletion of a
+//! BundleDeployment removes its installed objects. `reconcile` tests this removal.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ async fn create(cluster: &Cluster, user: &str, object: &Value) {
     created.success().unwrap();
 }
 
-/// Applies `object` on the server with a field manager of its own.
+/// Applies `object` server-side as `user`. The field manager has the name of the user.
 async fn kubectl_apply(cluster: &Cluster, user: &str, object: &Value) -> Output {
     let kubectl = cluster.tool(Tool::Kubectl).await.unwrap();
     let flags = ["apply", "--server-side", "-f", "-"];
@@ -252,7 +252,8 @@ async fn only_its_requester_and_users_with_manage_can_delete_a_deployment() {
     .unwrap();
     until_gone(&cluster, &child).await;
 
-    // A missing class does not prevent deletions with `manage`.
+    // After the class was deleted, a user with the verb `manage` can still delete BundleDeployments
+    // of this class.
     create(&cluster, "ana", &deployment("three", &reference)).await;
     let spare = "get provisionerclass core-rukpak-io-plain -o yaml";
     assert!(try_kubectl(&cluster, spare).await.is_success());

@@ -68,7 +68,7 @@ impl Report {
 }
 
 /// Sets the condition Ready of all Pods of the Deployment: `False` if `ready` is 0, otherwise
-/// `True`. Waits until the Deployment counts `ready` ready Pods.
+/// `True`. Waits until the status of the Deployment reports `ready` ready Pods.
 async fn set_pods(cluster: &Cluster, ready: u64) {
     let condition = if ready > 0 { "True" } else { "False" };
     wait::until_true(SOON, "the Deployment counts its Pods", || async {

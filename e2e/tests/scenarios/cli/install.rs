@@ -216,8 +216,8 @@ async fn uninstall_deletes_or_orphans_objects_of_bundles() {
             .await
             .success()
             .unwrap();
-        // The process of the harness registers itself. Recreated registrations have no label, and
-        // are removed too.
+        // In this scenario the webhook is a process of the harness. The harness creates the
+        // registrations again without the label of the project. `uninstall` must remove them too.
         kubectl(
             cluster,
             "delete validatingwebhookconfiguration,mutatingwebhookconfiguration bundle-webhook",

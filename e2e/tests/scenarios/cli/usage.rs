@@ -40,7 +40,8 @@ impl Scene {
             .unwrap()
     }
 
-    /// Returns the plugin's standard error, if it ends with this code before the timeout.
+    /// Checks that the plugin ends with this exit code in less than [`AT_ONCE`], and returns its
+    /// standard error.
     async fn fails(&self, line: &str, code: i32) -> String {
         let began = Instant::now();
         let stderr = self.plugin(line).await.failure(code).unwrap();

@@ -154,7 +154,8 @@ async fn chart_folder_and_archive_render_like_helm() {
     let packed: serde_json::Value = serde_json::from_str(&packed).unwrap();
     assert_eq!(packed["objects"], built["objects"]);
 
-    // The values of the package apply, and the error of a failing template is helm's message.
+    // `build` uses the values of the package. If a template fails, the error contains helm's
+    // message.
     desk.run_plugin(&["init", "web"]).await.success().unwrap();
     let package = desk.folder.path().join("web/bundle.yaml");
     let text = fs_err::read_to_string(&package).unwrap();

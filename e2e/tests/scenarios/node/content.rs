@@ -1,4 +1,4 @@
-//! The verbs `run` and `content` reach the pod that leads by a port-forward through the API server.
+//! The verbs `run` and `content` connect to the leader through a port-forward of the API server.
 
 use e2e::webhook::NAMESPACE;
 

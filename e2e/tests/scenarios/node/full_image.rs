@@ -1,5 +1,6 @@
-//! The external programs of the full image: the pods run git, ssh and helm without permissions,
-//! with a read-only root and with the memory limit of their container.
+//! The external programs of the full image. The pods run git, ssh and helm as in the chart: without
+//! Linux capabilities, with a read-only root file system, and within the memory limit of the
+//! container.
 
 use e2e::release::NAMESPACE;
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! The Helm chart of the pod with real Helm 4 and Helm 3: installed, upgraded, rolled back and
 //! uninstalled on a real API server. The cluster has no node, so the pods never start.
-//! `chart_values` has the values.
+//! `chart_values` tests the values.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

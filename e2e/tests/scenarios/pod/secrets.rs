@@ -92,7 +92,8 @@ async fn secrets_of(cluster: &Cluster) -> Vec<String> {
         .collect()
 }
 
-/// Returns the logs that contain a secret of this run, each with the beginning of its line.
+/// Returns the path of each log that contains a secret of this run, with the beginning of the line
+/// that contains the secret.
 async fn leaks(cluster: &Cluster) -> Vec<String> {
     let secrets = secrets_of(cluster).await;
     assert!(secrets.len() > 12, "{}", secrets.len());
@@ -110,7 +111,8 @@ async fn leaks(cluster: &Cluster) -> Vec<String> {
     found
 }
 
-/// Returns the requests of the pod on Secrets with more than a name in the path, as `verb URI`.
+/// Returns the lists and watches of Secrets by the pod, and its other requests for Secrets with a
+/// query, as `verb URI`.
 fn queries_on_secrets(cluster: &Cluster) -> Vec<String> {
     let events = cluster.audit().unwrap();
     let sent = events.iter().filter(|event| {
@@ -265,7 +267,7 @@ async fn no_secret_of_a_run_occurs_in_any_log() {
     for name in ["other", "missing"] {
         apply(&cluster, &deployment(name, name)).await;
     }
-    // The webhook has read the keys again meanwhile.
+    // The webhook reads its keys again after their Secret was deleted.
     kubectl(
         &cluster,
         &format!("delete secret bundle-webhook-tls -n {STATE_NAMESPACE}"),

@@ -151,8 +151,9 @@ async fn lists_documents_of_their_subject() {
             ));
             let name = about.digest.as_str();
             let stored = client.put_raw_manifest(&home, name, &about).await.unwrap();
-            // No registry reports that it has listed the referrer, although crane lists it.
-            // Therefore the client writes the fallback tag, as the specification requires.
+            // The registries do not return the header `OCI-Subject`, although crane lists the
+            // referrer. Therefore the client writes the fallback tag, as the specification
+            // requires.
             assert!(stored.list.is_some(), "{program:?}");
             expected.push(about.digest);
         }
@@ -168,7 +169,7 @@ async fn lists_documents_of_their_subject() {
     }
 }
 
-/// A connection to a registry that can be interrupted.
+/// A TCP proxy for a registry. Tests can close its connections.
 struct InterruptibleConnection {
     address: SocketAddr,
     /// Number of bytes in both directions.

@@ -24,8 +24,8 @@ async fn create_service_account(cluster: &Cluster) {
     put(cluster, &objects).await;
 }
 
-/// Waits until the deployment reports, with the reason `why`, that its requester is not the
-/// recorded ServiceAccount.
+/// Waits until the BundleDeployment reports that the ServiceAccount of its requester is missing or
+/// was recreated. The message must contain `why`. Checks that the ConfigMap does not exist.
 async fn until_departed(cluster: &Cluster, why: &str) {
     wait::until_true(LONG, why, || async {
         let found = get(cluster, "bundledeployment reborn").await;

@@ -1,6 +1,6 @@
-//! Requesters gain no permissions through a bundle: content is applied as a dry run as its
-//! requester, and access reviews are repeated before every change. `reconcile::permissions` and
-//! `tenant` test access reviews alone.
+//! Requesters gain no permissions through a bundle. The pod sends a dry run of the content as the
+//! requester, and repeats access reviews before every change. `reconcile::permissions` and `tenant`
+//! test access reviews alone.
 
 use std::time::Duration;
 
@@ -162,8 +162,8 @@ fn impersonator(namespace: &str, name: &str) -> [Value; 2] {
     ]
 }
 
-/// Lets `user` edit the project's kinds, use the shipped classes, and administer the namespace of
-/// the same name, with the cluster-wide `rules`.
+/// Creates a namespace `user`. Lets `user` edit the project's kinds, use the shipped classes, and
+/// administer this namespace. `rules` are additional permissions in the whole cluster.
 async fn tenant(cluster: &Cluster, user: &str, rules: &Value) {
     let role = format!("{user}-more");
     put(

@@ -388,7 +388,8 @@ async fn recreated_bundle_with_the_installed_name_is_not_installed() {
     try_kubectl(&cluster, &delete).await.success().unwrap();
     by_mallory(&cluster, &bundle(active, CLASS, &loot)).await;
     until(&cluster, &format!("bundle {active}"), "Unpacked", "True").await;
-    // The restart loses the pod's record of the first Bundle.
+    // The pod has the record of the first Bundle only in memory. After the restart, the record is
+    // lost.
     webhook.restart().await.unwrap();
     until(&cluster, "bundledeployment swap", "Ready", "False").await;
     by_mallory(

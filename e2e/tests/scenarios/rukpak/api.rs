@@ -1,4 +1,4 @@
-//! Writes that RukPak rejects, and objects of a foreign class. RukPak: E1 to E13, E16, E17.
+//! Writes that RukPak rejects, and objects whose class does not exist. RukPak: E1 to E13, E16, E17.
 
 use e2e::{Cluster, Tool};
 use serde_json::{Value, json};

@@ -67,7 +67,8 @@ async fn rejected(cluster: &Cluster, operations: &Value, user: Option<&str>) -> 
     output.failure(1).unwrap()
 }
 
-/// Installs the definition `kegs` of a BundleDeployment of the same name. Returns its reference.
+/// Deploys content with the definition `kegs`, as BundleDeployment `kegs`. Returns the reference of
+/// the content.
 async fn install(cluster: &Cluster, paused: bool) -> String {
     log_in(cluster).await;
     let kegs = definition("kegs", &json!({"type": "integer", "maximum": 9}));

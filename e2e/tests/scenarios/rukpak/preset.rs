@@ -1,5 +1,6 @@
-//! The preset `rukpak` of the chart: a client that knows only RukPak's names finds the Service, its
-//! certificate authority and the guards of ConfigMaps, and the pod has no more permissions.
+//! The preset `rukpak` of the chart. A client that knows only RukPak's names finds the Service and
+//! its certificate authority, and referenced ConfigMaps must be immutable. The pod needs no
+//! permissions in addition to those of the preset.
 
 use std::time::Duration;
 
@@ -19,8 +20,8 @@ use crate::scenarios::objects::{
 const LONG: Duration = Duration::from_secs(90);
 const POD: &str = "system:serviceaccount:rukpak-system:bundle-webhook";
 
-/// A client that knows only the names of RukPak, and resolves `core.rukpak-system.svc` to the
-/// process.
+/// A client that knows only the names of RukPak. It connects to the process of the webhook instead
+/// of the host in the URL, such as `core.rukpak-system.svc`.
 struct RukPakClient<'a> {
     cluster: &'a Cluster,
     webhook: &'a Webhook,
@@ -49,7 +50,8 @@ impl<'a> RukPakClient<'a> {
         }
     }
 
-    /// Runs curl with the authority of Secret `rukpak-ca`. It prints the status after the body.
+    /// Runs curl, which trusts the authority in Secret `rukpak-ca`. curl prints the HTTP status
+    /// after the body.
     async fn curl(&self, arguments: &[&str], url: &str) -> Output {
         let ca = self.cluster.folder().join("data").join("rukpak-ca.crt");
         fs_err::write(&ca, authorities(self.cluster).await.unwrap()).unwrap();
@@ -63,7 +65,8 @@ impl<'a> RukPakClient<'a> {
         command.output().await.unwrap()
     }
 
-    /// Returns the status after the leader has answered.
+    /// Repeats the request while the response has status 503, because the replica is not the leader
+    /// yet. Returns the status of the first other response.
     async fn status(&self, arguments: &[&str], url: &str) -> String {
         wait::until(LONG, "the leader answers", || async {
             let output = self.curl(arguments, url).await.success()?;
@@ -75,7 +78,7 @@ impl<'a> RukPakClient<'a> {
     }
 }
 
-/// Returns `ca.crt` of Secret `rukpak-ca`, and fails if the Secret has anything else.
+/// Returns `ca.crt` of Secret `rukpak-ca`. Returns an error if the Secret has other entries.
 async fn authorities(cluster: &Cluster) -> anyhow::Result<String> {
     let secret = format!("secret rukpak-ca -n {NAMESPACE}");
     let secret = get(cluster, &secret).await.unwrap_or_default();
@@ -153,8 +156,8 @@ async fn client_of_rukpak_uploads_downloads_and_follows_the_authority() {
     assert_eq!(unpacked["status"]["contentURL"], content);
     assert_eq!(script.status(&["-o", "/dev/null"], &content).await, "200");
 
-    // The Secret contains a new authority before this authority signs. A replaced Secret is written
-    // again.
+    // The Secret contains a new authority before this authority signs certificates. If a client
+    // changes the Secret, the pod restores its content.
     let tls = format!("secret bundle-webhook-tls -n {NAMESPACE}-state");
     let empty = r#"--patch=[{"op":"remove","path":"/data"}]"#;
     kubectl(&cluster, &format!("patch {tls} --type=json {empty}")).await;
@@ -180,8 +183,8 @@ async fn generated(cluster: &Cluster) -> String {
     .unwrap()
 }
 
-/// Checks that no request of the pod was denied, and that it wrote no other Secret of the system
-/// namespace.
+/// Checks that no request of the pod was denied. Checks that updates of `rukpak-ca` are the only
+/// writes of the pod to Secrets of the system namespace.
 fn check_requests(cluster: &Cluster) {
     let events = cluster.audit().unwrap();
     let of_pod = events
@@ -228,7 +231,7 @@ async fn config_maps_of_the_namespace_of_rukpak_are_guarded() {
         ),
         "{rejected}"
     );
-    // ConfigMaps in other namespaces are not guarded.
+    // In other namespaces, ConfigMaps can be mutable.
     let elsewhere = create.replace(NAMESPACE, "default");
     kubectl(&cluster, &elsewhere).await;
 

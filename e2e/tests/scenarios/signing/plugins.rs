@@ -25,7 +25,8 @@ impl Scene {
         scene
     }
 
-    /// Creates a key file with openssl, and returns its name in the plugin.
+    /// Creates a key file with openssl, and returns its key reference for the KMS plugin
+    /// (`files://PATH`).
     async fn key(&self, name: &str, kind: &str) -> String {
         let file = self.bench.folder().join(name);
         let openssl = self.bench.clean(command::Command::new("openssl"));

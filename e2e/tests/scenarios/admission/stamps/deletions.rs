@@ -5,7 +5,7 @@ use super::*;
 
 const NAME: &str = "ungoverned";
 
-/// A BundleDeployment with one ConfigMap, and a user with only the verb `delete` on
+/// Installs a BundleDeployment with one ConfigMap. Gives Mallory only the verb `delete` on
 /// BundleDeployments.
 async fn prepared(cluster: &Cluster) {
     let (_, one) = publish(cluster, NAME, "1.0.0").await;
@@ -185,8 +185,8 @@ async fn removal_of_unsealed_content_waits_until_a_user_admits_it() {
     let line = format!("patch bundledeployment {NAME} --type=merge --patch={patch}");
     kubectl(&cluster, &line).await;
     admission_on(&webhook).await;
-    // The wait is longer than the allowed difference between the clocks of API server and pod, so
-    // that the deletion counts as later.
+    // The clocks of API server and pod can differ. The wait is longer than the allowed difference,
+    // so the pod knows that the deletion was after the gap.
     wait_until_stamps_expire().await;
     let line = format!("delete bundledeployment {NAME} --wait=false");
     kubectl(&cluster, &line).await;

@@ -257,7 +257,7 @@ async fn seal_and_stamp_count_for_one_generation_of_one_object() {
     admission_on(&webhook).await;
 }
 
-/// Writes the status of another object to an object.
+/// Writes the status of `from` to the BundleDeployment `name`.
 async fn write_status(cluster: &Cluster, name: &str, from: &Value) {
     let patch = json!({"status": from["status"]}).to_string();
     let line = [

@@ -51,7 +51,7 @@ const DIFFERENCES_ON_OLDEST: &[(&str, &str)] = &[
     ("rules with the libraries", "1.33 has no isSemver"),
 ];
 
-/// Case: name, `true` if the server accepts it, and its change.
+/// Case: name, `true` if the server accepts the changed object, and the change of the valid object.
 type Case = (&'static str, bool, fn(&mut Value));
 
 /// Returns the findings of `build` for these objects: errors, and parts that `build` could not
@@ -95,7 +95,8 @@ async fn create_dry(client: &Client, path: &str, object: &Value) -> Result<(), S
     }
 }
 
-/// Runs each case with `build` and the API server, and lists differing results.
+/// Runs each case with `build` and the API server. Panics with a list of the cases with an
+/// unexpected result. `beside` are further objects of the content.
 async fn compare(client: &Client, path: &str, base: &Value, table: &[Case], beside: &[Value]) {
     let is_oldest = KubernetesRelease::from_environment().unwrap() == KubernetesRelease::Oldest;
     let cases = stream::iter(table).map(|(name, fine, change)| async move {

@@ -10,7 +10,7 @@ pub(super) fn group_kind(object: &Value) -> (&str, &str) {
     (group, object["kind"].as_str().unwrap())
 }
 
-/// Returns the condition of the row with this name.
+/// Returns the condition that is `true` for the objects of the row with this name.
 pub(super) fn condition_of(name: &str) -> Option<fn(&Value) -> bool> {
     Some(match name {
         "kstatus-not-observed" => |object| {

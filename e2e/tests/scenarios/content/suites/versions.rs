@@ -14,7 +14,8 @@ use super::verdicts;
 const LIBRARY: (&str, &str) = ("github.com/Masterminds/semver/v3", "constraints_test.go");
 const DOCS: &str = include_str!("../../../../../docs/reference/file-formats.md");
 
-/// Versions of API servers. Kubernetes has only major version 1; the library also tests others.
+/// Versions of API servers. Kubernetes has only major version 1. The tests of the library also use
+/// other major versions.
 const VERSIONS: [&str; 19] = [
     "v0.0.0",
     "v0.0.3",
@@ -46,7 +47,8 @@ enum Verdict {
     Invalid,
 }
 
-/// Constraints, with versions, that this project reads differently.
+/// Documented difference: for some pairs of constraint and version, this project and Helm have
+/// different results.
 struct Exception {
     /// Quotation from `docs/reference/file-formats.md`.
     documented: &'static str,
@@ -130,8 +132,8 @@ fn is_empty(constraint: &str) -> bool {
     helm::range(constraint).is_err_and(|error| error.message.contains("no version matches it"))
 }
 
-/// The constraints in the library's own tables, which are rows of Go: `{"=2.0.0", "1.2.3",
-/// false},`.
+/// Returns the constraints in the tables of the library's tests, which are rows of Go: `{"=2.0.0",
+/// "1.2.3", false},`.
 async fn constraints_of_library() -> BTreeSet<String> {
     let folder = published::module(Tool::HelmVersions, LIBRARY.0)
         .await

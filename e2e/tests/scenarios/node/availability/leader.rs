@@ -33,7 +33,8 @@ async fn node_leader_that_is_killed_resumes_within_the_lease() {
     until_ready(node).await;
     let outcome = load.end(cluster).await;
     outcome.assert_applied_once(2);
-    // If a connection breaks, the API server does not repeat its reviews.
+    // If a connection breaks, the API server does not repeat the reviews that it sent on this
+    // connection.
     let reviews = &outcome.reviews;
     assert!(reviews.longest_gap < GAP, "{:?}", reviews.longest_gap);
     assert!(

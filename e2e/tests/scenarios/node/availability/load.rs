@@ -25,18 +25,18 @@ pub(super) const TARGET: &str = "availability";
 /// Time between two reviews of one requester.
 const REVIEW_INTERVAL: Duration = Duration::from_millis(50);
 const REQUESTERS: usize = 2;
-/// Label of BundleDeployments outside of a load.
+/// Value of the load label for BundleDeployments that belong to no load.
 const KEPT_LOAD: &str = "none";
 /// Time between two new BundleDeployments.
 const INSTALL_INTERVAL: Duration = Duration::from_secs(1);
 /// Number of objects of a BundleDeployment.
 const OBJECTS: usize = 4;
-/// Time before its end in which a leader may have applied objects that it has not recorded as
-/// installed.
+/// Time before the end of a leader. In this time, the leader may have applied objects without
+/// recording them as installed.
 const UNRECORDED: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(120);
 
-/// Reviews that were requested.
+/// Results of the requested reviews.
 #[derive(Debug, Default)]
 pub(super) struct Reviews {
     pub(super) admitted: usize,
@@ -306,7 +306,7 @@ pub(super) fn received(event: &Value) -> Timestamp {
         .unwrap()
 }
 
-/// Returns true if the request was meant to change the cluster.
+/// Returns `true` if the request is a create, update, patch or delete, and not a dry run.
 pub(super) fn is_write_request(event: &Value) -> bool {
     let is_dry_run = event["requestURI"]
         .as_str()

@@ -168,7 +168,7 @@ async fn node_rotation_of_the_serving_certificate_fails_no_review() {
     outcome.assert_applied_once(1);
 }
 
-/// Returns the authorities of the first webhook.
+/// Returns the certificate authorities (`caBundle`) of the first validating webhook.
 async fn registered(cluster: &Cluster) -> String {
     let object = get(
         cluster,

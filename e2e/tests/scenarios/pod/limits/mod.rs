@@ -71,7 +71,8 @@ fn record(line: &str) {
 }
 
 /// Checks that the process is running, was not killed, and responded to its probes. Prints the peak
-/// memory, for the table in docs/reference/limits.md. Returns the peak without files, in KiB.
+/// memory, for the table in docs/reference/limits.md. Returns the peak of the anonymous memory, in
+/// KiB.
 async fn survived(attack: &str, webhook: &mut Webhook, probe: LivenessProbe) -> u64 {
     let Observed { longest, anonymous } = probe.stop().await;
     let limit = webhook.memory_limit().unwrap();
@@ -205,7 +206,7 @@ async fn review_url(cluster: &Cluster) -> String {
     .await
 }
 
-/// Posts the body as a review. `None`: the connection broke.
+/// Posts the body as a review, and returns the HTTP status. Returns `None` if the connection broke.
 async fn post(url: &str, body: Vec<u8>) -> Option<u16> {
     let client = reqwest::Client::builder()
         .no_proxy()

@@ -12,7 +12,8 @@ use crate::scenarios::reconcile::{
     apply, bundle_of, deployment, get, kubectl, publish, stage, until,
 };
 
-/// Number of changes, more than are restored without a delay.
+/// Number of changes. It is higher than the number of changes that the reconciler restores without
+/// a delay.
 const CHANGES: u32 = 16;
 /// Time limit for restoring a single change, including polling.
 const SOON: Duration = Duration::from_secs(6);

@@ -188,8 +188,8 @@ async fn forged_managed_fields_do_not_hide_drift() {
             *live.pointer_mut(pointer).unwrap() = evil.clone();
             live["metadata"]["resourceVersion"] = Value::Null;
             send(&cluster, "replace --field-manager evil -f - -o name", &live).await;
-            // A user with permission to write the object restores its managed fields: managers,
-            // times and fields.
+            // A user with permission to write the object writes its former managed fields again:
+            // managers, times and fields.
             let patch = json!({"metadata": {"managedFields": before["metadata"]["managedFields"]}});
             kubectl(
                 &cluster,

@@ -8,8 +8,9 @@ use crate::scenarios::reconcile::{
 
 const DEFINITION: &str = "crd jugs.crdup.example.com";
 
-/// Returns a ConfigMap with the number of the content, and a CRD with this head of its spec and
-/// schema of `spec`.
+/// Returns a ConfigMap with the number of the content, and a CRD. `head` is a part of the `spec` of
+/// the CRD, up to the name of its version. `schema` is the schema of `spec` in its custom
+/// resources.
 fn content(number: u32, annotations: &str, head: &str, schema: &str) -> String {
     format!(
         "apiVersion: v1

@@ -65,7 +65,8 @@ async fn back(cluster: &Cluster, what: &str, pointer: &str, expected: &str) {
     wait::until(SOON, &format!("{what} is back"), || async {
         let found = get(cluster, &format!("{what} -n half")).await;
         let object = get(cluster, "bundledeployment half").await.unwrap();
-        // Objects that are not watched are not reported.
+        // The upgrade has failed, so no condition may report a complete installation. No condition
+        // may report that nothing has drifted either, because not all objects are watched.
         for kind in ["Ready", "Installed"] {
             assert_ne!(condition(&object, kind)["status"], "True", "{object}");
         }
@@ -273,7 +274,8 @@ async fn objects_of_a_reverted_upgrade_are_deleted_once_permitted() {
     for object in no_upgrade.iter().chain(&no_deletion) {
         apply(&cluster, object).await;
     }
-    // The probe is not an object of the content, because the scenario deletes it.
+    // The probe is a separate ConfigMap, because the scenario deletes the probe when the policy
+    // permits it.
     let is_kept = async || {
         let line = "create configmap probe -n half-back";
         let _exists = try_kubectl(&cluster, line).await;

@@ -12,10 +12,10 @@ use crate::scenarios::reconcile::{
     CONFIG, apply, bundle_of, condition, deployment, get, installed, kubectl, publish, stage,
 };
 
-/// Time until the webhook retries an installation, with a margin for a slow machine.
+/// Time until the reconciler retries an installation, with a margin for a slow machine.
 const RETRY: Duration = Duration::from_secs(150);
 
-/// Name of the registered webhook.
+/// Name of the registered webhook, which never responds.
 const WEBHOOK: &str = "silent.example.com";
 
 /// Starts a server that accepts connections and never responds. Registers the server as webhook

@@ -92,7 +92,8 @@ async fn object_that_cannot_be_stored_is_named_with_its_field_and_retried_slowly
         assert_eq!(condition(&object, "Installed")["reason"], "InstallFailed");
     }
 
-    // Other events trigger the reconciler, but it does not send the objects again.
+    // Changed labels of the BundleDeployments trigger the reconciler, but it does not send their
+    // objects again.
     let before = cases.map(|(namespace, ..)| requests(&cluster, namespace));
     let began = Instant::now();
     wait::until_true(COUNT_DURATION * 2, "requests are counted", || async {

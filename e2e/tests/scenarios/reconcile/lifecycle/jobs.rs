@@ -64,7 +64,7 @@ async fn end(cluster: &Cluster, phase: &str) {
     .unwrap();
 }
 
-/// Checks that the webhook has corrected drift, and did not create the Job.
+/// Checks that the webhook has corrected drift, and did not create the Job again.
 async fn check_job_not_recreated(cluster: &Cluster) {
     gone_with_health(cluster, "True").await;
 }

@@ -70,7 +70,7 @@ async fn shop_is_installed_restored_upgraded_and_removed() {
     )
     .await;
 
-    // Foreign fields stay.
+    // The reconciler keeps fields that the content does not set.
     kubectl(
         &cluster,
         "annotate deployment basket -n shop team.example.com/on-call=ana",
@@ -112,7 +112,7 @@ async fn shop_is_installed_restored_upgraded_and_removed() {
         );
     }
 
-    // The removal.
+    // The BundleDeployment is deleted, so all objects are removed.
     kubectl(&cluster, "delete bundledeployment shop --timeout 80s").await;
     assert!(get(&cluster, "namespace shop").await.is_none());
     assert!(get(&cluster, "crd queues.shop.example.com").await.is_none());

@@ -63,7 +63,8 @@ async fn paused_deployment_reports_drift_and_installs_a_new_template_only_after_
     let patch =
         "patch configmap web -n team-a --type=merge --patch={\"data\":{\"text\":\"changed\"}}";
     kubectl(&cluster, patch).await;
-    // The second round follows a restart.
+    // The first iteration ends with a restart of the webhook. The second iteration checks the same
+    // state after the restart.
     for _ in 0..2 {
         let drifted = until(&cluster, DEPLOYMENT, "Drifted", "True").await;
         for part in ["ConfigMap/team-a/web", "spec.paused"] {

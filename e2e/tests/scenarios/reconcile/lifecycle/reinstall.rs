@@ -10,7 +10,7 @@ use crate::scenarios::reconcile::{
     apply, bundle_of, deployment, get, installed, kubectl, publish, stage, until,
 };
 
-/// Time limit, below the ten minutes for which the kinds of the API server are cached.
+/// Time limit. It is shorter than the ten minutes for which the reconciler caches discovery data.
 const SOON: Duration = Duration::from_secs(15);
 
 /// Returns the CRD of a kind `Kettle` with one version.

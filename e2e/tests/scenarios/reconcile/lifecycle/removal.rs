@@ -1,5 +1,5 @@
-//! Foreign finalizers on objects that are being removed, and Bundles of earlier templates with
-//! changed labels. `requester::removal` tests permissions.
+//! Removal of objects with finalizers of other controllers, and of Bundles of earlier templates
+//! with changed labels. `requester::removal` tests permissions.
 
 use bundle_core::review::template_hash;
 use e2e::{Cluster, wait};

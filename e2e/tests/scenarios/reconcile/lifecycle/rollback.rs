@@ -1,4 +1,4 @@
-//! Revisions with their configuration, and the return to a former one with the plugin.
+//! Revisions with their configuration. The plugin returns a BundleDeployment to a former revision.
 
 use e2e::{Cluster, Output};
 use serde_json::{Value, json};

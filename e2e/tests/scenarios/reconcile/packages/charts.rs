@@ -83,7 +83,7 @@ const FILES: [(&str, &str); 7] = [
     ("charts/db/templates/shop.yaml", SHOP),
 ];
 
-/// A folder with helm that counts its runs.
+/// A folder with a script `helm`, which records each run and starts the real helm.
 struct CountedHelm {
     folder: PathBuf,
     runs: PathBuf,
@@ -108,7 +108,7 @@ impl CountedHelm {
         text.lines().count()
     }
 
-    /// Returns options for a webhook with this helm and the memory that it needs.
+    /// Returns options for a webhook that uses this script, with the memory that charts need.
     fn options(&self) -> WebhookOptions {
         WebhookOptions {
             flags: ["--memory-limit", "512Mi"].map(str::to_owned).into(),
@@ -215,7 +215,7 @@ async fn chart_is_configured_upgraded_in_place_and_restored_without_helm() {
     until_data(&cluster, "web-facts", "greeting", "good").await;
     assert_eq!(helm.runs(), runs, "the objects are in the cache");
 
-    // Wrong values are named and change nothing.
+    // If values are wrong, the message contains their path, and nothing is changed.
     let wrong = json!({"values": "replicas: many\n"});
     apply(&cluster, &configured(&wrong)).await;
     let what = "bundledeployment web";

@@ -151,7 +151,7 @@ async fn previous_content_stays_while_new_content_is_unavailable() {
     );
     assert_eq!(condition(&now, "Installed")["status"], "True");
     assert_eq!(condition(&now, "Ready")["status"], "False");
-    // Back to the installed content: nothing is created.
+    // The spec names the installed content again. Nothing is created.
     apply(&cluster, &deployment("web", &one, &json!({}))).await;
     installed(&cluster, "web").await;
     until(&cluster, "bundledeployment web", "Ready", "True").await;

@@ -115,7 +115,8 @@ async fn objects_in_a_namespace_of_the_webhook_are_installed_only_if_the_class_n
     let what = "configmap inside -n bundle-system";
     assert!(get(&cluster, what).await.is_none());
 
-    // If the namespace was adopted, it would be deleted with the BundleDeployment.
+    // The reconciler must not adopt this namespace, because adopted namespaces are deleted with the
+    // BundleDeployment.
     let namespace = publish(&cluster, "team/namespace:1", |folder| {
         bundle_of(
             folder,

@@ -131,7 +131,8 @@ async fn digest_written_into_the_status_of_a_bundle_is_not_installed() {
     installed(&cluster, "greeting").await;
     let bundle = bundle_of_template(&cluster, "greeting").await;
 
-    // First the record of this template in the deployment is removed.
+    // First the record of this template is removed from the status of the BundleDeployment. Then
+    // the status of the Bundle is forged.
     let forgotten = json!({"revisions": null, "installed": null, "activeBundle": null});
     patch_status(&cluster, "bundledeployment greeting", &forgotten).await;
     let other = json!({"content": {"digest": digest_in(&two), "version": "2.0.0"}});
@@ -344,7 +345,8 @@ async fn account_written_into_a_status_removes_nothing() {
     status_writer(&cluster).await;
     install_web(&cluster).await;
     until(&cluster, "bundledeployment web", "Ready", "True").await;
-    // A foreign finalizer keeps the deployment while its status is written.
+    // A finalizer of another controller delays the removal of the BundleDeployment while its status
+    // is written.
     kubectl(
         &cluster,
         "patch configmap web -n team-a --type=merge --patch={\"metadata\":{\"finalizers\":[\"example.com/hold\"]}}",

@@ -40,7 +40,8 @@ async fn installed_version(cluster: &Cluster) -> Value {
     object["status"]["installed"]["version"].clone()
 }
 
-/// Waits until the deployment reports that its spec would be a downgrade.
+/// Waits until the BundleDeployment contains this message for its current generation. Checks that
+/// version 2.0.0 is still installed.
 async fn is_rejected(cluster: &Cluster, message: &str) {
     wait::until(LONG, message, || async {
         let object = get(cluster, "bundledeployment greeting").await;

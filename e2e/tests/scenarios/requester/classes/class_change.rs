@@ -24,14 +24,15 @@ pub(in crate::scenarios::requester) async fn approve(
     put(cluster, &[object]).await;
 }
 
-/// Approves as [`approve`], and names the generation of the settings.
+/// Like [`approve`], but the approval also names the generation of the BundleDeployment, so it
+/// covers the settings.
 async fn approve_settings(cluster: &Cluster, approval: &str, name: &str, reference: &str) {
     let (mut object, generation) = approval_of(cluster, approval, name, reference).await;
     object["spec"]["bundleDeployment"]["generation"] = generation;
     put(cluster, &[object]).await;
 }
 
-/// Returns an approval, and the present generation of the BundleDeployment.
+/// Returns an approval, and the current generation of the BundleDeployment.
 async fn approval_of(
     cluster: &Cluster,
     approval: &str,

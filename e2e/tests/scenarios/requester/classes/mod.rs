@@ -6,8 +6,8 @@ use super::*;
 
 pub(super) mod class_change;
 
-/// Creates the class `name` that decides for its users in these namespaces, and gives `user` verb
-/// `use` on the class.
+/// Creates the class `name` with `authorization: Class` and these target namespaces, and gives
+/// `user` verb `use` on the class.
 async fn delegate(cluster: &Cluster, name: &str, user: &str, namespaces: &[&str]) {
     delegate_with(
         cluster,

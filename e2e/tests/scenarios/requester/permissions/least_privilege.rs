@@ -378,7 +378,8 @@ async fn pod_uses_each_permission_of_the_manifests_and_is_denied_none() {
     .await
     .unwrap();
     for event in requests(&cluster) {
-        // A response to another user is not a denial of the pod.
+        // If the API server denies a dry run that the pod sends as another user, the pod itself
+        // lacks no permission.
         let is_own = event["impersonatedUser"].is_null();
         let decision = &event["annotations"]["authorization.k8s.io/decision"];
         assert!(!is_own || decision != "forbid", "{event}");

@@ -13,9 +13,9 @@ fn is_asked_for_referrers(registry: &Registry) -> bool {
     lines.iter().any(|line| line.contains("/referrers/"))
 }
 
-/// Pushes `objects` to a registry of the tenant `user`, and deploys them as that user with a paused
-/// BundleDeployment, which `adapt` has changed. Waits until the content is unpacked, and returns
-/// the registry and the pinned reference.
+/// Pushes `objects` to a separate registry, and deploys them as `user` with a paused
+/// BundleDeployment. `adapt` can change this BundleDeployment before it is applied. Waits until the
+/// content is unpacked, and returns the registry and the pinned reference.
 async fn deploy_paused(
     cluster: &Cluster,
     user: &str,
@@ -220,7 +220,8 @@ async fn result_for_an_object_is_not_cached_after_the_object_has_changed() {
         );
         try_kubectl(&cluster, &line).await.success().unwrap();
     };
-    // The reconciler applies the object again, and the policy admits this.
+    // The change of the mode causes another apply of the object. The policy admits this apply,
+    // because the object has no label `lock`.
     mode("Report").await;
     until(&cluster, user, "Installed", "True").await;
     let theirs = json!({"metadata": {"labels": {"lock": "yes"}}, "data": {"a": "theirs"}});

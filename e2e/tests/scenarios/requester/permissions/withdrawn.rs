@@ -162,7 +162,7 @@ async fn new_settings_after_permissions_were_withdrawn_change_nothing() {
     delete(&cluster, "rolebinding tenant-admin -n settled").await;
     delete(&cluster, "configmap one -n settled").await;
     until_withdrawn(&cluster, "settled").await;
-    // An edit of a setting installs nothing in the tenant's name.
+    // A change of a setting does not cause an installation as the tenant.
     let reference = publish(&cluster, "settled", &[note("settled", "one")]).await;
     let more = json!({"deletion": {"objects": "Orphan"}});
     let edited = apply_as(

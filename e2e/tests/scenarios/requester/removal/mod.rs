@@ -112,7 +112,8 @@ async fn adopted_object_that_the_requester_cannot_delete_stays_until_another_use
     // Objects that the requester may delete are deleted.
     assert_eq!(get(&cluster, "configmap own -n adopter").await, None);
 
-    // The verb `manage` alone is not sufficient: the permissions of the new requester count.
+    // The verb `manage` alone is not sufficient: the new requester must have permission to delete
+    // the objects.
     put(
         &cluster,
         &[

@@ -244,7 +244,8 @@ async fn replacement_needs_permissions_to_delete_and_create() {
     .await;
     assert_eq!(uid(&cluster, "job done -n unspoilt").await, before);
 
-    // An object that could not be created again is not deleted.
+    // If the requester could not create an object again, the reconciler does not delete it for a
+    // replacement.
     let jobs = resource_rule("batch", "jobs", &["CREATE"]);
     let guard = policy("unspoilt-create", &jobs, "unspoilt", expression);
     put(&cluster, &guard).await;
@@ -275,7 +276,8 @@ async fn replacement_needs_permissions_to_delete_and_create() {
     assert_ne!(uid(&cluster, "job done -n unspoilt").await, before);
 }
 
-/// Writes the usage of the quota `respawn/one`, as its controller does later.
+/// Writes the usage into the status of the quota `respawn/one`. The quota controller would do this
+/// later.
 async fn use_quota(cluster: &Cluster, used: &str) {
     let status =
         json!({"status": {"hard": {"count/services": "1"}, "used": {"count/services": used}}});

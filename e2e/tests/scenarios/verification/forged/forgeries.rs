@@ -78,8 +78,9 @@ fn inside(value: &mut Value, change: impl FnOnce(&mut Value)) {
     *value = json!(STANDARD.encode(inner.to_string()));
 }
 
-/// Returns changes of any bundle, by key or by certificate. `reported` is the message for a
-/// signature of other content. `flipped` is the message for a damaged signature.
+/// Returns forgeries that are possible for every valid bundle, by key or by certificate. `reported`
+/// is the message for a signature of other content. `flipped` is the message for a damaged
+/// signature.
 fn of_any(good: &Value, reported: &'static str, flipped: &'static str) -> Vec<Forgery> {
     let forgery = bundled;
     vec![
@@ -154,8 +155,8 @@ fn of_any(good: &Value, reported: &'static str, flipped: &'static str) -> Vec<Fo
     ]
 }
 
-/// Returns changes of a bundle by key, and payloads that an attacker could make the owner of the
-/// key sign.
+/// Returns forgeries of a bundle by key. In some forgeries, the owner of the key has signed a
+/// payload of an attacker.
 pub(super) fn by_key(
     good: &Value,
     other: &Value,
@@ -166,7 +167,8 @@ pub(super) fn by_key(
     let forgery = bundled;
     let payload = good.pointer(PAYLOAD).unwrap().as_str().unwrap();
     let statement: Value = serde_json::from_slice(&STANDARD.decode(payload).unwrap()).unwrap();
-    // Payloads that the owner of the key could be tricked into signing, and that must not count.
+    // An attacker could trick the owner of the key into signing these payloads. They must not be
+    // accepted as signatures of the image.
     let printed = |change: &dyn Fn(&mut Value)| {
         let mut statement = statement.clone();
         change(&mut statement);
@@ -245,7 +247,8 @@ pub(super) fn by_key(
     all
 }
 
-/// Returns payloads in cosign 2's format that the right key signed as a file.
+/// Returns forgeries with payloads in cosign 2's format. The owner of the right key has signed each
+/// payload as a file.
 fn payloads(statement: &Value, key: &PrivateKey) -> Vec<Forgery> {
     let hex = statement.pointer("/subject/0/digest/sha256").unwrap();
     let digest = format!("sha256:{}", hex.as_str().unwrap());
@@ -293,7 +296,7 @@ fn payloads(statement: &Value, key: &PrivateKey) -> Vec<Forgery> {
     ]
 }
 
-/// Returns changes of a bundle by certificate.
+/// Returns forgeries of a bundle by certificate.
 pub(super) fn by_certificate(good: &Value, other: &Value, elsewhere: &Value) -> Vec<Forgery> {
     let forgery = bundled;
     let entry = |path: &str| format!("{ENTRY}{path}");

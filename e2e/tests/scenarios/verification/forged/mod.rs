@@ -34,7 +34,7 @@ impl Scene {
             .unwrap()
     }
 
-    /// Pushes the same content under another name.
+    /// Pushes the bundle in `folder` under the name `name`. The content is the same for all names.
     async fn push(&self, folder: &str, name: &str) -> PinnedReference {
         let registry = self.cluster.registry(0).unwrap();
         let reference = registry.reference(&format!("{name}:1.0.0"));
@@ -98,7 +98,8 @@ fn policy(scene: &Scene, name: &str, authority: &Value) -> String {
     .to_string()
 }
 
-/// Uploads each forgery for separate content, and checks that it is rejected.
+/// Pushes the content once for each forgery, stores the forgery as its signature, and checks that
+/// the forgery is rejected.
 async fn none_passes(scene: &Scene, policy: &str, forgeries: Vec<Forgery>) {
     for (number, forgery) in forgeries.into_iter().enumerate() {
         let Forgery {

@@ -53,8 +53,8 @@ async fn create(cluster: &Cluster, object: &Value) -> Output {
         .unwrap()
 }
 
-/// Returns the number of lines that the registry logs for `count` concurrent reviews of this object
-/// under other names.
+/// Sends `count` concurrent reviews of this object, each with another name. Returns the number of
+/// requests that the registry logs for these reviews.
 async fn requests(cluster: &Cluster, object: &Value, count: usize) -> usize {
     let lines = || cluster.registry(0).unwrap().log().unwrap().lines().count();
     let client = cluster.client().await.unwrap();

@@ -1,4 +1,4 @@
-//! Cases for objects of built-in kinds: a valid object of each kind, and the change of this object.
+//! Cases for objects of built-in kinds. Each case changes one field of a valid object of its kind.
 
 mod bases;
 mod fields;

@@ -49,7 +49,9 @@ async fn rejects_content_above_the_limit_with_both_sizes() {
     let lists = "- []\n".repeat((9 << 20) / 5);
     let object =
         format!("apiVersion: example.com/v1\nkind: Tiny\nmetadata: {{name: tiny}}\nspec:\n{lists}");
-    // One file with this number of nodes is rejected. Several smaller files are accepted.
+    // A single file with all these values would exceed the limit for the values of one file.
+    // Therefore the values are split into several files, which together need more memory than one
+    // content may use.
     let part: String = object.chars().take(2_000_000).collect();
     let part = &part[..part.rfind("- []").unwrap()];
     let files = (0..4).map(|number| {

@@ -1,4 +1,5 @@
-//! Memory and time of large content: unpacked, installed and parsed, also during an attack.
+//! Memory and time that the pod needs to unpack, parse and install large content, also during an
+//! attack.
 
 mod attempts;
 mod cache;
@@ -38,8 +39,8 @@ async fn the_largest_content_is_installed_while_reviews_are_attacked() {
     let noise: String = (0..500 << 10)
         .map(|_| char::from(rand::rng().random_range(b'a'..=b'z')))
         .collect();
-    // 17 MiB of text need 34 MiB of memory with the parsed tree. The limit for one content is 36
-    // MiB.
+    // The content has 17 MiB of text. Text and parsed tree need 34 MiB of memory. The limit for one
+    // content is 36 MiB.
     let files = (0..34).map(|file| {
         let name = format!("largest-{file}");
         let path = format!("manifests/{name}.yaml");

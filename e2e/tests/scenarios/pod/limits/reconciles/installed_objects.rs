@@ -13,7 +13,7 @@ const OBJECTS: usize = 2_800;
 /// Memory that the objects of two contents may add, in KiB.
 const GROWTH_LIMIT: u64 = 32 << 10;
 
-/// Deploys ConfigMaps in the name of `user`.
+/// Deploys `count` ConfigMaps as `user`.
 async fn deploy(cluster: &Cluster, registry: &Registry, (user, name): (&str, &str), count: usize) {
     let objects: Vec<String> = (0..count)
         .map(|object| {

@@ -1,4 +1,5 @@
-//! Memory, watches and reconciles of the reconciler that a tenant can use with objects.
+//! Limits for one tenant who creates many objects: memory of the reconciler, number of watches, and
+//! number of concurrent reconciles.
 
 mod installed_objects;
 mod labelled_objects;

@@ -41,7 +41,7 @@ fn publish_object(registry: &Registry, name: &str, object: &Value) -> String {
     publish(registry, name, &tar([file])).0
 }
 
-/// Returns the number of existing CRDs of this user's installations. These CRDs are never
+/// Returns the number of CRDs that installations of this user have created. These CRDs are never
 /// established.
 async fn begun(cluster: &Cluster, user: &str) -> usize {
     let found = kubectl(cluster, "get crd -o name").await;

@@ -7,19 +7,20 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Tenants, each with its own registry: the number of concurrent transfers with this memory limit.
-/// One requester has a quarter of the transfers.
+/// Number of tenants, each with its own registry. It equals the maximum number of concurrent
+/// transfers with this memory limit. One requester can use a quarter of the transfers.
 const TENANTS: usize = 4;
 /// Number of Bundles of each tenant.
 const BUNDLES: usize = 3;
 /// Length of the text in a manifest. The whole manifest is just below the maximum size
 /// (`bundle_oci::limits::MANIFEST_BYTES`).
 const MANIFEST_TEXT: usize = 4_100_000;
-/// Bytes of one signature, and signatures of one image: together the most that is read
-/// (`SIGNATURE_BYTES`, `SIGNATURES_BYTES`).
+/// Size of one signature in bytes, and number of signatures of one image. Both are the maximum that
+/// the reconciler reads (`SIGNATURE_BYTES`, `SIGNATURES_BYTES`).
 const SIGNATURE: usize = 1 << 20;
 const SIGNATURES: u8 = 16;
-/// Reserved memory, and the share for responses of registries (docs/reference/limits.md), in KiB.
+/// Memory in KiB: the reserved memory plus the share for responses of registries
+/// (docs/reference/limits.md).
 const SHARES: u64 = (32 + 32) << 10;
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 
@@ -71,7 +72,7 @@ async fn bundles_with_the_largest_manifests_and_signatures_do_not_exhaust_memory
     for tenant in 0..TENANTS {
         let registry = Registry::without_faults().await.unwrap();
         images.push(put(&registry, "reads", &manifest));
-        // The registry responds once all Bundles and the policy for their signatures exist.
+        // The registry returns 503 until all Bundles and the policy for their signatures exist.
         registry.set_fault(Some(Fault::Busy {
             status: 503,
             times: u32::MAX,

@@ -10,13 +10,13 @@ use super::*;
 use crate::scenarios::pod::limits::hostile_server::HostileServer;
 
 const ROUNDS: usize = 3;
-/// Parallel writes of administrators. No queue of the API server holds them back.
+/// Parallel writes of administrators. The API server does not queue writes of administrators.
 const ADMINISTRATORS: usize = 400;
 /// Parallel writes of a tenant: more than an API server processes at the same time.
 const TENANT: usize = 240;
 
-/// Counts the answers, without names and addresses. Panics if an answer shows that the connection
-/// of its request ended.
+/// Returns the number of answers of each kind: status, and known part of the message. Panics if the
+/// message of an answer is unknown, for example because the connection of its request ended.
 fn assert_answered<'a>(answers: impl IntoIterator<Item = &'a (u16, String)>) -> String {
     let mut counts = BTreeMap::<String, usize>::new();
     for (status, message) in answers {

@@ -82,7 +82,7 @@ pub(super) async fn tls(
     }
 }
 
-/// The admission port, as a client with HTTP/2.
+/// HTTP/2 client of the admission port.
 #[derive(Clone)]
 pub(super) struct Target {
     config: Arc<ClientConfig>,

@@ -1,4 +1,5 @@
-//! Memory of responses that a client with the path does not read, and the end of its connections.
+//! Memory of responses that a client does not read, although it knows the path of the webhook. The
+//! pod closes the connections of such a client.
 
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
@@ -10,7 +11,7 @@ use tokio::task::JoinSet;
 use super::client::{self, CLOSED_WITHIN, KNOWN, PARALLEL, Target, TlsStream, tls};
 use super::*;
 
-/// Users in the reviews, because half of the memory of reviews is for one user.
+/// Number of users in the reviews. One user can use only half of the memory for reviews.
 const USERS: usize = 4;
 /// Bytes of a receive buffer that is full after a part of a response.
 const RECEIVE_BUFFER: usize = 4 << 10;
@@ -47,7 +48,7 @@ async fn unread_responses_with_http2_stay_within_the_limit_and_end_their_connect
     let idle = anonymous_kib(webhook.pid().unwrap());
     let probe = LivenessProbe::start(&webhook);
     let mut settings = h2::client::Builder::new();
-    // No byte of a body of a response may be sent.
+    // The window of each stream is empty, so the pod cannot send any byte of a response body.
     settings.initial_window_size(0);
     let mut connections = JoinSet::new();
     let mut sent = Vec::new();

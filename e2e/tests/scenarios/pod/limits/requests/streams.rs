@@ -1,5 +1,5 @@
-//! Memory that a client can use with many HTTP/2 requests on the admission port, without and with
-//! the path.
+//! Memory that a client can use with many HTTP/2 requests on the admission port. Unknown clients
+//! send requests without the path of the webhook. Other clients know the path.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -67,7 +67,8 @@ async fn stage() -> (Cluster, Webhook) {
     (cluster, webhook)
 }
 
-/// Returns the BundleDeployment of this content with `rollout` and the text of its configuration.
+/// Returns the BundleDeployment of this content with `rollout`. `text` is the text in its
+/// configuration.
 fn web(reference: &str, rollout: &Value, text: &str) -> Value {
     let more = json!({"rollout": rollout, "config": {"text": text}});
     deployment("web", reference, &more)
@@ -342,7 +343,8 @@ async fn return_is_refused_without_the_permissions_for_the_former_content() {
     make_available(&cluster, "1").await;
     until(&cluster, NAME, "Ready", "True").await;
 
-    // The Secret stays until the new content is installed; then the permission is withdrawn.
+    // The new content has no Secret. The Secret is not pruned before the new content is healthy.
+    // Meanwhile the permission to write the Secret is withdrawn.
     let slow = json!({"deadline": "15s", "onFailure": "RollBack"});
     apply_with_kubeconfig(&cluster, &web(&two, &slow, "a"), &ana).await;
     until_reason(&cluster, NAME, "Progressing", "WaitingForHealth").await;

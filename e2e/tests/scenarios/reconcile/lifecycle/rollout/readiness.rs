@@ -218,7 +218,7 @@ async fn probe_decides_the_health_of_a_custom_resource() {
     until(&cluster, NAME, "Ready", "True").await;
     assert_eq!(host(&cluster).await, "probe.example.com");
 
-    // Probes also decide after the installation and after a restart.
+    // Probes determine the health after the installation and after a restart too.
     set_status(&cluster, &json!({"size": 2})).await;
     is_unhealthy(&cluster, differ).await;
     webhook.restart().await.unwrap();

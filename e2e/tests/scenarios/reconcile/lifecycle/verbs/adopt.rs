@@ -1,4 +1,5 @@
-//! Plans, the adoption of existing objects with the plugin, and its end.
+//! Plans; `adopt`, which makes existing objects part of a BundleDeployment; and `unmanage`, which
+//! deletes a BundleDeployment without its objects.
 
 use e2e::{Cluster, Tool};
 use serde_json::{Value, json};
@@ -82,7 +83,7 @@ async fn plan_has_the_steps_of_the_upgrade_and_none_after_it() {
         "{denied:#}"
     );
 
-    // A paused deployment has no steps.
+    // The plan of a paused BundleDeployment has no steps.
     kubectl(
         &cluster,
         "patch bundledeployment web --type merge -p {\"spec\":{\"paused\":true}}",
@@ -138,7 +139,8 @@ async fn objects_of_kubectl_and_helm_are_adopted_and_stay_after_unmanage() {
     ] {
         assert!(adopted.stderr.contains(expected), "{expected}\n{adopted}");
     }
-    // The preview has the removed field, and the kept field of the other manager.
+    // The preview shows that one field is removed. It does not show the removal of the field of the
+    // other manager, which is kept.
     assert!(adopted.stdout.contains("-  old: x\n"), "{adopted}");
     assert!(!adopted.stdout.contains("-  team: a\n"), "{adopted}");
     adopted.success().unwrap();

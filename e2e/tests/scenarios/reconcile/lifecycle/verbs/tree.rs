@@ -109,7 +109,8 @@ async fn tree_has_recorded_objects_and_their_owned_objects_but_no_labelled_ones(
     assert!(output.stderr.contains(missing), "{output}");
 }
 
-/// Returns the number of lists of ReplicaSets by the administrator. The watches start from them.
+/// Returns the number of requests of the administrator that list ReplicaSets. Each watch begins
+/// with such a request.
 fn lists(cluster: &Cluster) -> anyhow::Result<usize> {
     let is_list = |event: &&Value| {
         let user = event["user"]["username"].as_str().unwrap_or_default();

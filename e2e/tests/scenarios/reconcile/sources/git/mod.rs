@@ -93,7 +93,8 @@ impl Repository {
         self.server.url("web.git")
     }
 
-    /// Returns a Secret with the key of the server.
+    /// Returns a Secret with the private key that the server accepts, and the host key of the
+    /// server.
     pub(in crate::scenarios) fn secret(&self, name: &str, namespace: &str) -> Value {
         json!({
             "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/ssh-auth",
@@ -105,7 +106,8 @@ impl Repository {
         })
     }
 
-    /// Creates a Secret with the key of the server, and a class that allows loopback.
+    /// Creates the Secret for the server in the system namespace, and a class that allows loopback
+    /// addresses.
     pub(in crate::scenarios) async fn allow(&self, cluster: &Cluster, name: &str) {
         apply(cluster, &self.secret(name, NAMESPACE)).await;
         let class = json!({

@@ -22,7 +22,8 @@ async fn bind(cluster: &Cluster, name: &str, role: &str, namespace: Option<&str>
     kubectl(cluster, &line).await;
 }
 
-/// Gives the user the permissions for bundles of `class` in namespace default, without the Secret.
+/// Gives the user all permissions for bundles of `class` in namespace default, except the
+/// permission to read the Secret.
 async fn allow_user(cluster: &Cluster, class: &str) {
     let role = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
@@ -41,8 +42,8 @@ async fn allow_user(cluster: &Cluster, class: &str) {
     bind(cluster, USER, flag, Some("default")).await;
 }
 
-/// Applies `object` as the user until the rejection has `text`. The webhook does not know the class
-/// or the permissions at once.
+/// Applies `object` as the user repeatedly until the message of the rejection contains `text`. The
+/// webhook does not know the class or the permissions immediately.
 async fn until_rejected(cluster: &Cluster, object: &Value, text: &str) {
     wait::until_true(LONG, &format!("rejected: {text}"), || async {
         let written = apply_as(cluster, object, Some(USER)).await;
