@@ -61,7 +61,7 @@ impl LookupMemory {
         is_begun || self.grow(OVERHEAD).await
     }
 
-    /// Returns the requester for whom the lookup counts.
+    /// Returns the requester whose limits apply to the lookup.
     pub fn requester(&self) -> &str {
         &self.requester
     }
@@ -190,7 +190,8 @@ mod tests {
                 (budget.small_lookups.capacity(), 12 * MIB)
             };
             assert!(used.0 <= most.0 && used.1 <= most.1, "{used:?}, {most:?}");
-            // Every lookup counts, including a lookup that waits for its first response.
+            // The pools count the memory of every lookup, also of a lookup that waits for its first
+            // response.
             assert!(used.0 + used.1 >= held.len() as u64 * (OVERHEAD + STALLED));
             drop(held);
             assert_eq!(

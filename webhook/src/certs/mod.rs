@@ -117,8 +117,8 @@ async fn check(
     let secrets: Api<Secret> = Api::namespaced(shared.client(), &settings.state_namespace);
     let material = registrar.read_material(shared, &secrets).await?;
     // The authority is published before its certificate is served, so that clients trust the
-    // certificate. If publishing fails, clients of the content service fail, but API servers do
-    // not.
+    // certificate. If publishing fails, the TLS handshakes of clients of the content service can
+    // fail. API servers do not use the published authority.
     let published = publish_authorities(shared, &material.trusted).await;
     // The authority is registered before its certificate is served. The first certificate is served
     // even if the registration fails.
