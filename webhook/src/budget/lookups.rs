@@ -12,8 +12,8 @@ use tokio::sync::Mutex;
 
 use super::{Budget, Cap, Pool, Share, wait_for_share};
 
-/// Memory of a lookup in addition to documents and signatures, in bytes: its connection, and
-/// responses about tokens and errors.
+/// Memory of a lookup in addition to documents and signatures, in bytes: the connection, token
+/// responses and error responses.
 const OVERHEAD: u64 = 128 << 10;
 /// Maximum size of a lookup in the pool for small lookups, in bytes: [`OVERHEAD`], manifest and
 /// signatures of an ordinary image.
@@ -24,7 +24,8 @@ const SMALL_PARTS: u64 = 4;
 /// The memory of one image lookup. It is released on drop.
 #[derive(Debug)]
 pub struct LookupMemory {
-    /// Memory for ordinary images, which large or stalled lookups of other requesters do not delay.
+    /// Memory for lookups of ordinary images. Large or stalled lookups of other requesters do not
+    /// delay these lookups.
     small: Pool,
     /// The pool of memory for reviews.
     trees: Pool,
@@ -119,9 +120,11 @@ mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
-    /// Size of the documents of an ordinary image, in bytes, as received and as parsed.
+    /// Total size of the documents of an ordinary image in memory, in bytes. Each document is in
+    /// memory as received and as parsed.
     const ORDINARY: u64 = 20 << 10;
-    /// Size of the documents of a small lookup, in bytes. It is just below the maximum.
+    /// Total size of the documents of a small lookup in memory, in bytes. It is just below the
+    /// maximum.
     const STALLED: u64 = 250 << 10;
 
     fn budget(trees: u64) -> Budget {

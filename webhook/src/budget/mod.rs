@@ -34,10 +34,10 @@ const LARGE_BODIES: u64 = 9 * MIB;
 const SMALL_BODIES: u64 = MIB;
 /// Maximum size of a small body, in bytes.
 pub const SMALL_BODY: usize = 64 << 10;
-/// Maximum number of reviews with small bodies that arrive or wait for memory. The buffers of a
-/// connection hold up to 10 KiB of each body.
+/// Maximum number of reviews with small bodies that are being received or that wait for memory. The
+/// buffers of a connection hold up to 10 KiB of each body.
 const SMALL_ARRIVALS: u64 = 256;
-/// Maximum number of reviews with large bodies that arrive or wait for memory.
+/// Maximum number of reviews with large bodies that are being received or that wait for memory.
 const LARGE_ARRIVALS: u64 = 64;
 /// Memory of one transfer, in bytes: received data before it is unpacked, buffers, and the list of
 /// files (`bundle_oci::limits::NAMES`).
@@ -194,8 +194,8 @@ impl Budget {
         }]
     }
 
-    /// Returns the limits of a transfer: a quarter of all transfers for one requester, and two for
-    /// one registry.
+    /// Returns the limits of a transfer: a quarter of all transfers for one requester, and two
+    /// transfers for one registry.
     pub fn transfer_caps(&self, requester: &str, registry: &str) -> Vec<Cap> {
         vec![
             Cap {

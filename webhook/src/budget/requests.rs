@@ -175,7 +175,8 @@ mod tests {
                 answer.into_body().collect().await.unwrap().to_bytes().len()
             }
         };
-        // Requests without a response, for example because a conversion webhook does not respond.
+        // These requests get no response, for example because a conversion webhook does not
+        // respond.
         let hanging: Vec<_> = (0..6).map(|_| tokio::spawn(ask("ana", "/hangs"))).collect();
         let more: Vec<_> = (0..6).map(|_| tokio::spawn(ask("eve", "/hangs"))).collect();
         tokio::time::sleep(Duration::from_millis(100)).await;

@@ -150,7 +150,7 @@ async fn publish_authorities(shared: &Shared, trusted: &str) -> Result<(), CaSec
 }
 
 /// Returns a resolver with a certificate for `names`, and the authority of the certificate (PEM).
-/// Used by tests of the listener.
+/// Tests of the listener use this function.
 #[cfg(test)]
 pub(crate) fn serving(names: &[&str]) -> (Arc<Resolver>, String) {
     let resolver = Arc::new(Resolver::default());
@@ -158,7 +158,7 @@ pub(crate) fn serving(names: &[&str]) -> (Arc<Resolver>, String) {
     (resolver, trusted)
 }
 
-/// Serves another certificate of another authority. Used by tests of the listener.
+/// Serves another certificate of another authority. Tests of the listener use this function.
 #[cfg(test)]
 pub(crate) fn serve_new_certificate(resolver: &Resolver, names: &[&str]) -> String {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();

@@ -102,7 +102,7 @@ impl From<ProcessError> for GitError {
 }
 
 impl GitError {
-    /// Returns the finding for the requester of the content. `message` begins with the source.
+    /// Returns the finding for the requester of the content. `message` must name the source.
     pub(crate) fn finding(&self, message: String) -> Finding {
         let (code, hint) = match self {
             Self::Missing(_) | Self::Old { .. } => (
