@@ -25,8 +25,8 @@ pub(crate) trait BundleArchive: Send {
 
 /// The archives of Bundles that the leader has.
 pub(crate) trait BundleArchives: Send + Sync {
-    /// Opens the archive of `bundle`. The memory that this needs counts towards the limits of
-    /// `requester`.
+    /// Opens the archive of `bundle`. If the cache contains the content but not the archive,
+    /// creates the archive. The memory for the creation counts towards the limits of `requester`.
     fn open<'a>(
         &'a self,
         bundle: &'a KubeName,

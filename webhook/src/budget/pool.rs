@@ -9,7 +9,8 @@ use tokio::sync::oneshot;
 /// The maximum number of units for one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cap {
-    /// A requester, a registry, or another name whose shares are added up.
+    /// A requester, a registry, or another name. The limit applies to the sum of all shares with
+    /// this key.
     pub key: String,
     /// Maximum total weight of the shares. A single share may exceed this weight, because otherwise
     /// it would never be granted.

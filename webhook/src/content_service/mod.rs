@@ -109,8 +109,8 @@ async fn respond(
             }
         }
     };
-    // Every Pod has a valid ServiceAccount token. Therefore requests without permission are also
-    // counted as rejected requests, after which the connection is closed.
+    // Every Pod has a valid ServiceAccount token. Therefore a request without permission also
+    // counts towards the maximum number of rejected requests of the connection.
     let (target, permission) = match target {
         Ok(permitted) => permitted,
         Err(rejection) => {

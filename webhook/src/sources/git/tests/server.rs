@@ -323,7 +323,7 @@ async fn backend(root: &Path, request: Request, pack: Option<&Path>) -> Response
     if let Some(pack) = pack {
         // Git runs the hook instead of `pack-objects`, and sends the output of the hook.
         // `upload-pack` ends without a pack if the hook ends before it has read its input. The `#`
-        // makes the arguments that git appends a comment.
+        // comments out the arguments that git appends.
         let hook = format!("cat >/dev/null; cat {} #", pack.display());
         variables.extend([
             ("GIT_CONFIG_COUNT", "1".to_owned()),
