@@ -1,4 +1,4 @@
-//! The API server: its version, and the served kinds of the project.
+//! The version of the API server, and the project's own kinds that the API server serves.
 
 use std::sync::Arc;
 use std::time::Duration;

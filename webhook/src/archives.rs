@@ -25,7 +25,8 @@ pub(crate) trait BundleArchive: Send {
 
 /// The archives of Bundles that the leader has.
 pub(crate) trait BundleArchives: Send + Sync {
-    /// Opens the archive of `bundle`. The required memory counts for the limits of `requester`.
+    /// Opens the archive of `bundle`. If the cache contains the content but not the archive,
+    /// creates the archive. The memory for the creation counts towards the limits of `requester`.
     fn open<'a>(
         &'a self,
         bundle: &'a KubeName,
@@ -58,20 +59,21 @@ pub(crate) enum ArchiveError {
     Unstorable(KubeName, #[source] io::Error),
 }
 
-/// The Bundles of the leader, for downloads and uploads.
+/// Access to the Bundles of the leader: the archives for downloads, and the targets of uploads.
 pub(crate) trait LeaderContent: BundleArchives + UploadTargets {}
 
 impl<T: BundleArchives + UploadTargets> LeaderContent for T {}
 
-/// The content of Bundles while this replica is the leader.
+/// Access to the content of Bundles. The inner value is `None` while this replica is not the
+/// leader.
 #[derive(Default)]
 pub(crate) struct LeaderArchives(Mutex<Option<Arc<dyn LeaderContent>>>);
 
-/// Removes the archives of the leader when it is dropped.
+/// Ends the access to the content when the guard is dropped. No archive is deleted.
 pub(crate) struct LeaderArchivesGuard(Arc<LeaderArchives>);
 
 impl LeaderArchives {
-    /// Provides `archives` until the result is dropped.
+    /// Makes `archives` available until the returned guard is dropped.
     pub(crate) fn provide(
         self: &Arc<Self>,
         archives: Arc<dyn LeaderContent>,

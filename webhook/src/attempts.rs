@@ -147,7 +147,7 @@ mod tests {
         Arc::new(Attempts::read(folder.path().join("attempts")))
     }
 
-    /// Starts an attempt, and drops all memory of the attempt, like the end of the process.
+    /// Starts an attempt and never ends it, as if the process crashed during the attempt.
     fn end_during_attempt(folder: &tempfile::TempDir, name: &str) {
         std::mem::forget(read(folder).begin(key(name)).unwrap());
     }

@@ -134,7 +134,8 @@ mod tests {
         assert_ne!(one, other);
         assert_eq!(Token::parse(one.as_str()), Some(one.clone()));
         assert!(!format!("{one:?}").contains(one.as_str()));
-        // The API server requires a DNS label for each segment of `clientConfig.service.path`.
+        // The API server requires that each segment of `clientConfig.service.path` is a lowercase
+        // RFC 1123 subdomain.
         let is_valid = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
         assert!(one.as_str().bytes().all(is_valid));
         assert_eq!(one.as_str().len(), 64);

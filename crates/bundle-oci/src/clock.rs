@@ -13,7 +13,7 @@ pub(crate) fn instant() -> Instant {
     Instant::now()
 }
 
-/// Returns the monotonic time of the runtime, which tests can stop.
+/// Returns the monotonic time of the tokio runtime. Tests can pause this clock.
 #[expect(
     clippy::disallowed_methods,
     reason = "the registry client does I/O and provides the time"

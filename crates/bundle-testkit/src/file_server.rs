@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// Longest request that is read.
+/// Maximum size of a request, in bytes.
 const LIMIT: usize = 16 << 10;
 
 /// Response to a request for one path.

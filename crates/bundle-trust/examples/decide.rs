@@ -104,8 +104,8 @@ fn decide(case: &Case, memory: &ExaminationCache) -> Outcome {
     }
 }
 
-/// Measures only the signature verifications, `count` times. Each verifies a message with the size
-/// of a statement.
+/// Measures only the signature verifications, `count` times. Each signed message has the size of a
+/// statement.
 fn bare(wanted: &[(usize, Curve)], count: usize) -> Outcome<Vec<Duration>> {
     let message = [7; 512];
     let mut signed = Vec::new();

@@ -12,8 +12,8 @@ use tokio::sync::Mutex;
 
 use super::{Budget, Cap, Pool, Share, wait_for_share};
 
-/// Memory of a lookup in addition to documents and signatures, in bytes: its connection, and
-/// responses about tokens and errors.
+/// Memory of a lookup in addition to documents and signatures, in bytes: the connection, token
+/// responses and error responses.
 const OVERHEAD: u64 = 128 << 10;
 /// Maximum size of a lookup in the pool for small lookups, in bytes: [`OVERHEAD`], manifest and
 /// signatures of an ordinary image.
@@ -24,7 +24,8 @@ const SMALL_PARTS: u64 = 4;
 /// The memory of one image lookup. It is released on drop.
 #[derive(Debug)]
 pub struct LookupMemory {
-    /// Memory for ordinary images, which large or stalled lookups of other requesters do not delay.
+    /// Memory for lookups of ordinary images. Large or stalled lookups of other requesters do not
+    /// delay these lookups.
     small: Pool,
     /// The pool of memory for reviews.
     trees: Pool,
@@ -61,7 +62,7 @@ impl LookupMemory {
         is_begun || self.grow(OVERHEAD).await
     }
 
-    /// Returns the requester for whom the lookup counts.
+    /// Returns the requester whose limits apply to the lookup.
     pub fn requester(&self) -> &str {
         &self.requester
     }
@@ -119,9 +120,11 @@ mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
-    /// Size of the documents of an ordinary image, in bytes, as received and as parsed.
+    /// Total size of the documents of an ordinary image in memory, in bytes. Each document is in
+    /// memory as received and as parsed.
     const ORDINARY: u64 = 20 << 10;
-    /// Size of the documents of a small lookup, in bytes. It is just below the maximum.
+    /// Total size of the documents of a small lookup in memory, in bytes. It is just below the
+    /// maximum.
     const STALLED: u64 = 250 << 10;
 
     fn budget(trees: u64) -> Budget {
@@ -190,7 +193,8 @@ mod tests {
                 (budget.small_lookups.capacity(), 12 * MIB)
             };
             assert!(used.0 <= most.0 && used.1 <= most.1, "{used:?}, {most:?}");
-            // Every lookup counts, including a lookup that waits for its first response.
+            // The pools count the memory of every lookup, also of a lookup that waits for its first
+            // response.
             assert!(used.0 + used.1 >= held.len() as u64 * (OVERHEAD + STALLED));
             drop(held);
             assert_eq!(

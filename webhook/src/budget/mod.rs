@@ -34,10 +34,10 @@ const LARGE_BODIES: u64 = 9 * MIB;
 const SMALL_BODIES: u64 = MIB;
 /// Maximum size of a small body, in bytes.
 pub const SMALL_BODY: usize = 64 << 10;
-/// Maximum number of reviews with small bodies that arrive or wait for memory. The buffers of a
-/// connection hold up to 10 KiB of each body.
+/// Maximum number of reviews with small bodies that are being received or that wait for memory. The
+/// buffers of a connection hold up to 10 KiB of each body.
 const SMALL_ARRIVALS: u64 = 256;
-/// Maximum number of reviews with large bodies that arrive or wait for memory.
+/// Maximum number of reviews with large bodies that are being received or that wait for memory.
 const LARGE_ARRIVALS: u64 = 64;
 /// Memory of one transfer, in bytes: received data before it is unpacked, buffers, and the list of
 /// files (`bundle_oci::limits::NAMES`).
@@ -66,9 +66,9 @@ pub const SMALLEST_LIMIT: u64 = PROCESS_RESERVE + MIN_SHARED;
 /// Default memory limit, in bytes. It equals the limit of the shipped Deployment.
 pub const DEFAULT_LIMIT: u64 = 128 * MIB;
 
-/// Returns the name under which limits count a requester: the user, or for a ServiceAccount the
-/// group of all ServiceAccounts of its namespace. Otherwise, a user who can create ServiceAccounts
-/// in a namespace could multiply their limits.
+/// Returns the name by which the limits identify a requester. For a ServiceAccount, this is the
+/// group of all ServiceAccounts in its namespace. For any other user, it is the user name. Without
+/// the group, a user who can create ServiceAccounts in a namespace could multiply their limits.
 pub fn limited_requester(requester: &str) -> String {
     match service_account(requester) {
         Some((namespace, _)) => format!("system:serviceaccounts:{namespace}"),
@@ -76,7 +76,7 @@ pub fn limited_requester(requester: &str) -> String {
     }
 }
 
-/// Returns the key under which shares of a requester are counted.
+/// Returns the key of a requester in the limits of a [`Pool`] ([`Cap::key`]).
 pub fn requester_key(requester: &str) -> String {
     format!("requester {}", limited_requester(requester))
 }
@@ -84,8 +84,8 @@ pub fn requester_key(requester: &str) -> String {
 /// The limits of one process.
 #[derive(Debug)]
 pub struct Budget {
-    /// Memory for large bodies of reviews until the bodies are parsed, in bytes, by client address.
-    /// This memory is always reserved before [`Budget::parsed_objects`].
+    /// Memory in bytes, by client address, for large bodies of reviews that are not parsed yet. A
+    /// review always reserves this memory before [`Budget::parsed_objects`].
     pub bodies: Pool,
     /// Memory for small bodies of reviews, in bytes, by client address.
     pub small_bodies: Pool,
@@ -93,11 +93,11 @@ pub struct Budget {
     pub large_arrivals: Pool,
     /// Number of reviews with small bodies that are still being received, by client address.
     pub small_arrivals: Pool,
-    /// Memory for small bodies that wait for other reviews of their requester, in bytes, by
-    /// requester.
+    /// Memory in bytes, by requester, for small bodies of reviews that wait until other reviews of
+    /// the same requester end.
     pub waiting_bodies: Pool,
-    /// Memory for parsed objects of reviews, and for registry responses about their images
-    /// (`lookups`), in bytes, by requester.
+    /// Memory in bytes, by requester, for the parsed objects of reviews, and for registry responses
+    /// about the images in these objects (`lookups`).
     pub parsed_objects: Pool,
     /// Memory for registry responses about ordinary images, in bytes, by requester.
     pub small_lookups: Pool,
@@ -118,7 +118,8 @@ pub struct Budget {
 /// A thread for long work. Work on one thread never waits for work on the other thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkerThread {
-    /// Thread that weighs, parses and renders content. One bundle can use this thread for seconds.
+    /// Estimates the memory of content, and parses and renders the content. One bundle can use this
+    /// thread for seconds.
     Content,
     /// Parses reviews, and reads single objects of content for a restore.
     Objects,
@@ -193,8 +194,8 @@ impl Budget {
         }]
     }
 
-    /// Returns the limits of a transfer: a quarter of all transfers for one requester, and two for
-    /// one registry.
+    /// Returns the limits of a transfer: a quarter of all transfers for one requester, and two
+    /// transfers for one registry.
     pub fn transfer_caps(&self, requester: &str, registry: &str) -> Vec<Cap> {
         vec![
             Cap {

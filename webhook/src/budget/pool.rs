@@ -9,7 +9,8 @@ use tokio::sync::oneshot;
 /// The maximum number of units for one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cap {
-    /// A requester, a registry, or another name for which shares are counted.
+    /// A requester, a registry, or another name. The limit applies to the sum of all shares with
+    /// this key.
     pub key: String,
     /// Maximum total weight of the shares. A single share may exceed this weight, because otherwise
     /// it would never be granted.
@@ -32,8 +33,8 @@ struct State {
     held: HashMap<String, u64>,
     waiting: VecDeque<Waiter>,
     next: u64,
-    /// Number of the latest grant to each key. Only the first key of a share counts. A key that has
-    /// neither shares nor waiters is removed.
+    /// Sequence number of the latest grant to each key. A grant is recorded only for the first key
+    /// of its share. A key that has neither shares nor waiters is removed.
     served: HashMap<String, u64>,
     /// Number of shares that were granted since the start.
     grants: u64,
@@ -122,7 +123,7 @@ impl Pool {
         lock(&self.state).capacity
     }
 
-    /// Returns the units that are in use.
+    /// Returns the number of units that are in use.
     pub fn used(&self) -> u64 {
         lock(&self.state).used
     }
@@ -138,10 +139,11 @@ impl Pool {
         !lock(&self.state).fits(weight, caps)
     }
 
-    /// Waits for a share of this weight under these limits. The first key of a waiter decides: the
-    /// waiter with the fewest units of its first key is next. If several keys have the same number
-    /// of units, the key that was served longest ago is next. If this key has several waiters, the
-    /// oldest waiter is next. Dropping the future removes the waiter.
+    /// Waits for a share of this weight under these limits. Only the first key of each waiter
+    /// determines the order of waiters. The waiter whose first key has the fewest units in use is
+    /// next. If several keys have the same number of units, the key that was served longest ago is
+    /// next. If this key has several waiters, the oldest waiter is next. Dropping the future
+    /// removes the waiter.
     pub async fn take(&self, weight: u64, caps: Vec<Cap>) -> Result<Share, ShareTooLarge> {
         let too_large = ShareTooLarge {
             wanted: weight,
@@ -205,8 +207,8 @@ impl State {
             .unwrap_or_default()
     }
 
-    /// Returns the number of the latest grant to the waiter's first key. Returns 0 if the key had
-    /// no grant.
+    /// Returns the sequence number of the latest grant to the waiter's first key. Returns 0 if the
+    /// key had no grant.
     fn last_served(&self, waiter: &Waiter) -> u64 {
         let first = waiter.caps.first();
         first
@@ -215,7 +217,8 @@ impl State {
             .unwrap_or_default()
     }
 
-    /// Removes the number of the latest grant if the key has neither shares nor waiters.
+    /// Removes the sequence number of the latest grant to `key` if `key` has neither shares nor
+    /// waiters.
     fn forget_if_idle(&mut self, key: &str) {
         let is_first = |waiter: &Waiter| waiter.caps.first().is_some_and(|cap| cap.key == key);
         if !self.held.contains_key(key) && !self.waiting.iter().any(is_first) {
@@ -383,7 +386,7 @@ mod tests {
             held.push(taken);
         }
         assert_eq!(pool.used(), 8);
-        // The waiter of a key with the fewest units is next.
+        // The waiter whose key has the fewest units is next.
         let mut more = Box::pin(pool.take(1, by("a", 8)));
         let mut first = Box::pin(pool.take(1, by("e", 8)));
         assert!(more.as_mut().now_or_never().is_none());

@@ -1,6 +1,6 @@
-//! Memory of large requests to the API server. Sixteen objects are applied at a time, and each
-//! object is in memory as a request and as a response. Each impersonated user gets at most half of
-//! the memory.
+//! Memory of large requests to the API server. The reconciler applies up to sixteen objects
+//! concurrently, and each object is in memory as a request and as a response. Each impersonated
+//! user gets at most half of the memory.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -20,10 +20,10 @@ use super::Budget;
 use super::pool::{Pool, Share};
 use bundle_cluster::connection::IMPERSONATE_USER;
 
-/// Memory of all large requests, in bytes: enough for one object of the maximum size (3 MiB) in
-/// three forms.
+/// Memory of all large requests, in bytes: enough for [`FORMS`] copies of one object of the maximum
+/// size (3 MiB).
 const CAPACITY: u64 = 10 << 20;
-/// Size from which requests are counted, in bytes.
+/// Minimum size of a request for which memory is reserved, in bytes.
 const SMALL_REQUEST: u64 = 64 << 10;
 /// Number of copies of one object in memory: in the request, in the response, and parsed from the
 /// response.
@@ -175,7 +175,8 @@ mod tests {
                 answer.into_body().collect().await.unwrap().to_bytes().len()
             }
         };
-        // Requests without a response, for example because a conversion webhook does not respond.
+        // These requests get no response, for example because a conversion webhook does not
+        // respond.
         let hanging: Vec<_> = (0..6).map(|_| tokio::spawn(ask("ana", "/hangs"))).collect();
         let more: Vec<_> = (0..6).map(|_| tokio::spawn(ask("eve", "/hangs"))).collect();
         tokio::time::sleep(Duration::from_millis(100)).await;

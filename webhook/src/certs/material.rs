@@ -20,7 +20,8 @@ use super::x509::{CertificateFacts, NotACertificate};
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 const AUTHORITY_LIFE: SignedDuration = SignedDuration::from_hours(24 * 365 * 3);
 const SERVING_LIFE: SignedDuration = SignedDuration::from_hours(24 * 90);
-/// Time between the announcement of a new authority and the first certificate that it issues.
+/// Time from the addition of a new CA to the trusted CAs until the new CA issues its first
+/// certificate.
 const OVERLAP: SignedDuration = SignedDuration::from_hours(1);
 /// `notBefore` of each certificate is earlier than its creation by this time. Therefore an API
 /// server accepts the certificate even if the clock of the API server is behind.

@@ -117,8 +117,8 @@ async fn check(
     let secrets: Api<Secret> = Api::namespaced(shared.client(), &settings.state_namespace);
     let material = registrar.read_material(shared, &secrets).await?;
     // The authority is published before its certificate is served, so that clients trust the
-    // certificate. If publishing fails, clients of the content service fail, but API servers do
-    // not.
+    // certificate. If publishing fails, the TLS handshakes of clients of the content service can
+    // fail. API servers do not use the published authority.
     let published = publish_authorities(shared, &material.trusted).await;
     // The authority is registered before its certificate is served. The first certificate is served
     // even if the registration fails.
@@ -150,7 +150,7 @@ async fn publish_authorities(shared: &Shared, trusted: &str) -> Result<(), CaSec
 }
 
 /// Returns a resolver with a certificate for `names`, and the authority of the certificate (PEM).
-/// Used by tests of the listener.
+/// Tests of the listener use this function.
 #[cfg(test)]
 pub(crate) fn serving(names: &[&str]) -> (Arc<Resolver>, String) {
     let resolver = Arc::new(Resolver::default());
@@ -158,7 +158,7 @@ pub(crate) fn serving(names: &[&str]) -> (Arc<Resolver>, String) {
     (resolver, trusted)
 }
 
-/// Serves another certificate of another authority. Used by tests of the listener.
+/// Serves another certificate of another authority. Tests of the listener use this function.
 #[cfg(test)]
 pub(crate) fn serve_new_certificate(resolver: &Resolver, names: &[&str]) -> String {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();

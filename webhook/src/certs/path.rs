@@ -25,14 +25,16 @@ pub(super) struct Rotation {
     pub(super) at_start: bool,
     /// Maximum age of a token. `None`: unlimited.
     pub(super) interval: Option<Duration>,
-    /// Start of a gap in the registrations that has ended.
+    /// Start of the last gap in the registrations. The gap has ended. `None` if no gap requires a
+    /// rotation.
     pub(super) gap: Option<Timestamp>,
 }
 
 impl Rotation {
-    /// Returns true if tokens from `rotated` must be replaced at `now`. One rotation after each gap
-    /// is sufficient for all replicas. Replicas that start together rotate once, because each
-    /// rotation invalidates the token before the previous one.
+    /// Returns true if tokens that were created at `rotated` must be replaced at `now`. One
+    /// rotation after each gap is sufficient for all replicas. Replicas that start at the same time
+    /// rotate only once, because a second rotation would invalidate the token that API servers
+    /// still use.
     pub(super) fn is_due(&self, rotated: Timestamp, now: Timestamp) -> bool {
         let age = Duration::try_from(now.duration_since(rotated)).unwrap_or_default();
         let is_older = |limit: Duration| age >= limit;

@@ -81,8 +81,8 @@ impl Registrar {
         Ok(())
     }
 
-    /// Reads both registrations, and repairs the fields that belong to the webhook. If other fields
-    /// are wrong, the function changes no field and does not rotate the path.
+    /// Reads both registrations, and repairs `caBundle` and the path in them. If other fields are
+    /// wrong, the function changes no field and does not rotate the path.
     pub(super) async fn check(
         &mut self,
         shared: &Shared,

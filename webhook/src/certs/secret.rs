@@ -210,7 +210,7 @@ pub(super) mod tests {
     use super::*;
 
     /// Returns an API server that expects these requests in this order, and sends these responses.
-    /// It returns the bodies of the requests. A request without a body has the value null.
+    /// The task returns the bodies of the requests. The body is null for a request without a body.
     pub(in crate::certs) fn scripted(
         script: Vec<(Method, &'static str, StatusCode, Value)>,
     ) -> (Api<Secret>, tokio::task::JoinHandle<Vec<Value>>) {

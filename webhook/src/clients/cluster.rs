@@ -1,4 +1,4 @@
-//! The clients of the pod.
+//! The Kubernetes clients of the pod: one group for every replica, and one group for the leader.
 
 use bundle_cluster::connection;
 

@@ -21,7 +21,7 @@ tokio::task_local! {
     static REQUESTER: String;
 }
 
-/// Runs `work`. Its DNS lookups count for the limit of `requester`.
+/// Runs `work`. Its DNS lookups count towards the limit of `requester`.
 pub fn for_requester<T>(requester: &str, work: impl Future<Output = T>) -> impl Future<Output = T> {
     REQUESTER.scope(requester.to_owned(), Box::pin(work))
 }
@@ -145,7 +145,7 @@ mod tests {
         assert!(error.contains("no such host"), "{error}");
         lookups.iter().for_each(JoinHandle::abort);
         assert!(join_all(lookups).await.iter().all(Result::is_err));
-        // Only the lookups that had a thread have started. No other lookup began.
+        // Only the lookups that got a thread have started.
         assert_eq!(started.lock().unwrap().len(), most + 1);
         assert_eq!(threads.used(), THREADS / PARTS);
         drop(closed);

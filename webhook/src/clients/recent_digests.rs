@@ -9,7 +9,7 @@ use moka::future::Cache;
 
 /// Maximum number of URLs with a cached digest.
 const MAX_URLS: u64 = 4096;
-/// Time after which a URL is read again, if the settings have no interval of comparisons.
+/// Interval of comparisons if the settings have no interval.
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(300);
 
 /// The digest of the archive at each URL. An entry expires after half of the interval of

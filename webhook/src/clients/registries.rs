@@ -26,8 +26,8 @@ const TRANSFER_TIMEOUT: Duration = Duration::from_secs(300);
 /// Minimum transfer rate, in bytes per second. A slower transfer is cancelled, because the number
 /// of concurrent transfers is limited.
 const MIN_TRANSFER_RATE: u64 = 32 << 10;
-/// Maximum number of cached clients. When this number is reached, all clients are removed. The only
-/// cost is extra requests.
+/// Maximum number of clients in the cache. When this number is reached, all clients are removed
+/// from the cache. The only cost is extra requests.
 const MAX_CLIENTS: usize = 64;
 
 /// A pull secret cannot be used.

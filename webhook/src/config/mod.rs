@@ -1,4 +1,4 @@
-//! The configuration of the pod: its flags, the settings that follow from them, and its key.
+//! The configuration of the pod: its flags, the settings that follow from them, and the stamp key.
 
 pub mod args;
 pub mod content;

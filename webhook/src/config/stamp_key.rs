@@ -1,4 +1,4 @@
-//! The key of stamps, seals and copies on disk. Only the pod has this key.
+//! The key for the MACs of stamps, seals and files in the cache volume. Only the pod has this key.
 
 use std::sync::Arc;
 

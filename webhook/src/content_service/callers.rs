@@ -196,7 +196,7 @@ impl Callers {
     }
 }
 
-/// A result of an authentication that is not cached.
+/// The result of an authentication, if the result must not be cached.
 #[derive(Debug, Clone)]
 enum UncachedIdentity {
     Identity(Arc<Requester>),

@@ -27,8 +27,8 @@ use crate::config::content::ContentPaths;
 use crate::server::connections::Client;
 use crate::uploads::UploadStore;
 
-/// Maximum number of concurrent downloads. One requester can use half of them. Two requesters can
-/// use three quarters of them.
+/// Maximum number of concurrent downloads. One requester can use half of them. Two requesters
+/// together can use three quarters of them.
 const DOWNLOADS: u64 = 8;
 /// Maximum number of concurrent uploads. The limits of requesters are as for downloads.
 const CONCURRENT_UPLOADS: u64 = 4;
@@ -109,8 +109,8 @@ async fn respond(
             }
         }
     };
-    // Every Pod has a valid ServiceAccount token. Therefore a request without permission counts as
-    // rejected, like a request without a valid token.
+    // Every Pod has a valid ServiceAccount token. Therefore a request without permission also
+    // counts towards the maximum number of rejected requests of the connection.
     let (target, permission) = match target {
         Ok(permitted) => permitted,
         Err(rejection) => {

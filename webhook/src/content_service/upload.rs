@@ -53,7 +53,7 @@ enum ReceiveError {
     NotLeader,
 }
 
-/// An upload after the check that the caller has permission for its path.
+/// An upload whose caller has permission for the path of the upload.
 pub(super) struct PermittedUpload<'a> {
     pub(super) bundle: &'a KubeName,
     pub(super) path: &'a str,

@@ -22,7 +22,7 @@ use tower::{BoxError, Layer, Service, service_fn};
 #[error("the request was not sent: this replica does not hold the lease any more")]
 pub struct NotLeader;
 
-/// Request extension: the request belongs to the leader.
+/// Extension of a request that must be sent only while this replica is the leader.
 #[derive(Debug, Clone, Copy)]
 struct LeaderRequest;
 

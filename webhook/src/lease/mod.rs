@@ -41,8 +41,8 @@ pub struct Election {
 /// A lease that this replica has acquired or renewed.
 struct HeldLease {
     lease: Lease,
-    /// Start of the request that acquired or renewed the lease. Other replicas may have observed
-    /// the lease from this time on.
+    /// Start of the request that acquired or renewed the lease. No other replica can have observed
+    /// this version of the lease before this time.
     since: Instant,
 }
 
@@ -98,7 +98,8 @@ impl Election {
             }
             tracing::warn!("lost the lease; this replica stops reconciling");
             stop.cancel();
-            // Dropping the future ends it after the time limit.
+            // If `work` does not end within the time limit, its future is dropped here, which ends
+            // it.
             if let Ok(ended) = timeout(STOP_TIMEOUT, running).await {
                 ended?;
             }

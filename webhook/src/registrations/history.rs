@@ -234,8 +234,8 @@ mod tests {
         })
     }
 
-    /// Returns the object of a generation that an administrator wrote at second 10 and the webhook
-    /// at second 60.
+    /// Returns an object with this generation. An administrator wrote it last at second 10, and the
+    /// webhook wrote it last at second 60.
     fn one(generation: i64) -> Snapshot {
         snapshot(
             "one",

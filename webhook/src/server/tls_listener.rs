@@ -144,7 +144,7 @@ where
         shutdown.cancelled().await;
         tokio::time::sleep(drain.delay).await;
         handle.graceful_shutdown(Some(drain.timeout));
-        // The server ends only after its connections.
+        // Never returns: the server ends by itself after all its connections have ended.
         std::future::pending::<()>().await;
     };
     let following = async {

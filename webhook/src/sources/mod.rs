@@ -52,8 +52,7 @@ pub(crate) enum SourceError {
     Upload(#[from] UploadSourceError),
 }
 
-/// The sink and the files of fetched content. The files are sorted by path, and have the type of
-/// the sink.
+/// Fetched content: the value that the sink returned for each file, by path, and the sink itself.
 pub(crate) type FetchedFiles<S> = (BTreeMap<String, <S as FileSink>::File>, S);
 
 /// An open source. Its credentials are read. No content is fetched yet.

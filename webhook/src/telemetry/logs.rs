@@ -80,8 +80,8 @@ where
     tracing_subscriber::fmt::layer()
 }
 
-/// Returns true if an event or span belongs to this workspace. The directives of the filter have no
-/// effect.
+/// Returns true if an event or span belongs to this workspace. The directives of the log filter do
+/// not change this result.
 fn is_own(metadata: &Metadata<'_>) -> bool {
     metadata.target().starts_with(OWN)
 }

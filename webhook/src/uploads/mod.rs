@@ -19,8 +19,8 @@ use self::name::UploadName;
 use crate::budget::{Cap, Pool, Share, requester_key};
 use crate::config::stamp_key::CurrentStampKey;
 
-/// Maximum size of all uploads, in bytes. Uploads in progress count. One requester can use half of
-/// this space, and two requesters can use three quarters.
+/// Maximum size of all uploads, in bytes, including uploads in progress. One requester can use half
+/// of this space. Two requesters together can use three quarters.
 pub(crate) const UPLOADS: u64 = 256 << 20;
 /// Space that is reserved in one step, in bytes. The space is reserved in steps, because the size
 /// of an upload can be unknown.

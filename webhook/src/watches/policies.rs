@@ -1,6 +1,6 @@
-//! The cache of SignaturePolicies, with the keys of the Secrets and the trust roots of the
-//! ConfigMaps that they name. Secrets and ConfigMaps are read periodically, and ConfigMaps also
-//! after a watch event. `bundle_core::policy` contains the rules.
+//! The cache of SignaturePolicies. It includes the keys in the Secrets and the trust roots in the
+//! ConfigMaps that the policies name. Secrets and ConfigMaps are read periodically, and ConfigMaps
+//! also after a watch event. `bundle_core::policy` contains the rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -34,7 +34,8 @@ struct ReadyCondition {
     message: String,
 }
 
-/// Writes the status of all classes and policies forever. Runs only on the leader.
+/// Updates the status of all policies, and of the classes with one of the provisioners of this pod,
+/// when the status changes. Runs only on the leader.
 pub(crate) async fn write_all(shared: Arc<Shared>) {
     let (mut classes, mut policies) = (shared.classes.changes(), shared.policies.changes());
     loop {

@@ -1,5 +1,5 @@
-//! OCI layouts in a tar file. Blobs are read in place, with an index of the tar's entries. A write
-//! produces a complete archive, or no archive.
+//! OCI layouts in a tar file. An index with the offsets of all entries lets readers read each blob
+//! directly from the tar file. A write produces a complete archive, or no archive.
 
 mod entries;
 mod plan;

@@ -130,7 +130,7 @@ impl Manifest {
         }
     }
 
-    /// Returns the descriptor of the manifest, for a `subject`.
+    /// Returns the descriptor of the manifest, for the field `subject` of a referrer.
     pub fn descriptor(&self) -> Descriptor {
         Descriptor::of(&self.media_type, &self.bytes)
     }

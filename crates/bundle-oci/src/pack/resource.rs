@@ -26,7 +26,8 @@ pub struct Resource {
 }
 
 impl Resource {
-    /// Checks the name, the type and the kind of file at the path, without reading content.
+    /// Checks the name and the media type of the resource, and the kind of each file. Reads no
+    /// content.
     pub fn check(&self) -> Result<(), Findings> {
         self.entries().map(|_| ())
     }

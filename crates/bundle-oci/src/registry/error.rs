@@ -120,7 +120,7 @@ pub enum RegistryErrorReason {
         /// Prefix of the entry.
         prefix: String,
     },
-    /// The registry responded with status 429 or 5xx, also after all retries.
+    /// The registry responded with status 429 or 5xx to the request and to all its retries.
     #[error("the registry is overloaded or failing ({status}{detail})")]
     Busy {
         /// HTTP status.

@@ -52,8 +52,8 @@ pub struct Deadlines {
     pub stall: Duration,
     /// Deadline for a call that reads or writes documents: resolve, manifests, signatures.
     pub call: Duration,
-    /// Deadline for a call that transfers content: pull and push. Large content gets more time, by
-    /// `rate`.
+    /// Deadline for a call that transfers content: pull and push. [`Self::rate`] extends the
+    /// deadline for large content.
     pub transfer: Duration,
     /// Expected rate in bytes per second. The time that a blob needs at this rate is added to
     /// `transfer`.
@@ -189,7 +189,8 @@ impl Client {
         }
     }
 
-    /// Returns a client that reserves bytes from `memory` before it holds documents and signatures.
+    /// Returns a client that reserves bytes from `memory` before it stores documents and signatures
+    /// in memory.
     #[must_use]
     pub fn with_memory(&self, memory: Arc<dyn MemoryReservation>) -> Self {
         Self {

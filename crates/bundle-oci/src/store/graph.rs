@@ -79,7 +79,7 @@ pub struct ManifestNode {
     pub role: ManifestRole,
     /// Blobs that the manifest refers to.
     pub blobs: Vec<Digest>,
-    /// Descriptor for lists of referrers.
+    /// Descriptor of the manifest, in the form of an entry in a list of referrers.
     pub list_descriptor: Descriptor,
 }
 
@@ -195,7 +195,8 @@ impl GraphBuilder<'_> {
         Ok(order)
     }
 
-    /// Adds documents that were read to the graph, children first.
+    /// Moves the document with this digest and the documents below it from `read` to the graph,
+    /// children first.
     fn add_to_graph(
         &mut self,
         digest: &Digest,

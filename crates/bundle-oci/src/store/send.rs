@@ -291,7 +291,8 @@ impl GraphSender<'_> {
             .map_err(|error| self.explain(&error))
     }
 
-    /// Returns the diagnostic. A registry that rejects an index without all its images gets a hint.
+    /// Returns the diagnostic of an error. If the registry rejected an index because some of its
+    /// images were not copied, the diagnostic has a hint about this cause.
     fn explain(&self, error: &RegistryError) -> Finding {
         let missing = &self.plan.graph.missing;
         let refused = matches!(

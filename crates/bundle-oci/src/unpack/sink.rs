@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-/// Receives files in sequence. For each file, receives the bytes through [`Write`], and then the
-/// end of the file. A file without an end must be discarded.
+/// Receives files in sequence. For each file, receives the bytes through [`Write`], and then a call
+/// of [`Self::end_file`]. A file without this call is incomplete and must be discarded.
 pub trait FileSink: Write {
     /// Value for a complete file.
     type File;

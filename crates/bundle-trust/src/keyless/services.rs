@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::LogVersion;
 
-/// Media type of a signing config, without the version suffix.
+/// Media type of a signing config v0.2, without the suffix `+json`.
 pub(super) const MEDIA_TYPE: &str = "application/vnd.dev.sigstore.signingconfig.v0.2";
 /// Maximum number of services of a kind for one signature. Verifiers reject bundles with more
 /// evidence.

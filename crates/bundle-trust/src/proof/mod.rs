@@ -67,8 +67,8 @@ pub struct Refusal {
 }
 
 /// Decides on an image. `signatures` are the signatures in the registry for the digest of the
-/// image, or the error if they are unavailable. Signatures are not required if [`policy::matching`]
-/// returns no policy. `now` is the time for the validity of trust roots and signatures.
+/// image, or the error if they are unavailable. They have no effect if [`policy::matching`] returns
+/// no policy. `now` is the time for the validity of trust roots and signatures.
 pub fn decide<'a>(
     reference: PinnedReference,
     signatures: &Result<Vec<RawSignature>, Unavailable>,

@@ -70,7 +70,7 @@ pub(crate) struct ValidityPeriod {
 }
 
 impl ValidityPeriod {
-    /// Returns `true` if `time` is in the window. Both ends belong to the window.
+    /// Returns `true` if `time` is in the validity period. Both ends belong to the period.
     pub(crate) fn holds(&self, time: Timestamp) -> bool {
         self.from <= time && time <= self.until
     }
@@ -194,7 +194,7 @@ impl Root {
     /// Returns the next time after `now` at which a part of the root becomes valid or expires.
     pub fn changes_after(&self, now: Timestamp) -> Option<Timestamp> {
         let windows = self.authorities.iter().chain(self.log_windows());
-        // The end of a window is still valid, so the root changes after the end.
+        // The end of a validity period is still valid, so the root changes after the end.
         let ends =
             |window: &ValidityPeriod| window.until.saturating_add(SignedDuration::from_nanos(1));
         windows

@@ -37,7 +37,8 @@ pub(crate) struct GitFailure {
     message: String,
 }
 
-/// Parts of messages, in the order in which they are searched.
+/// Texts in the messages of git, each with the kind of failure that it shows. The first text that
+/// occurs in the messages determines the kind.
 const MESSAGES: [(&str, Kind); 30] = [
     ("host key verification failed", Kind::HostKey),
     ("no matching host key type", Kind::HostKey),
@@ -149,10 +150,11 @@ impl fmt::Display for GitFailure {
     }
 }
 
-/// Starts of lines of stderr that the server has written.
+/// Prefixes of lines of stderr that the server wrote.
 const SERVER_PREFIXES: [&str; 3] = ["remote: ", "fatal: remote error: ", "ERROR: "];
 
-/// Starts of lines with the reason of ssh. Git itself only reports that ssh has ended.
+/// Prefixes of lines of stderr in which ssh reports its error. Git itself reports only that ssh
+/// ended.
 const SSH_PREFIXES: [&str; 2] = ["ssh: ", "No user exists for uid "];
 
 fn is_of_server(line: &str) -> bool {
@@ -161,7 +163,7 @@ fn is_of_server(line: &str) -> bool {
         .any(|prefix| line.starts_with(prefix))
 }
 
-/// Returns the lines with an error, on one line. Lines of the server are marked.
+/// Returns the errors in `text` on one line. The errors from the server are marked.
 fn quoted(text: &str) -> String {
     let of_line = |line: &str| {
         let from_server = SERVER_PREFIXES

@@ -23,9 +23,9 @@ use crate::clients::process::{
     self, ChildProcess, ProcessCommand, ProcessError, ProcessFolder, UsedByProcess, find_program,
 };
 
-/// Number of concurrent folders of git. The cache volume must have space for the cache and for
-/// these folders. The processes of each folder use the memory of the pod. One requester can use
-/// half of the folders.
+/// Maximum number of git folders that exist at the same time. The cache volume must have space for
+/// the cache and for these folders. The processes of each folder use the memory of the pod. One
+/// requester can use half of the folders.
 const FOLDERS: u64 = 2;
 /// The oldest version of git that connects only to given addresses (`http.curloptResolve`). Older
 /// versions ignore the setting.
@@ -102,7 +102,7 @@ impl From<ProcessError> for GitError {
 }
 
 impl GitError {
-    /// Returns the finding for the requester of the content. `message` begins with the source.
+    /// Returns the finding for the requester of the content. `message` must name the source.
     pub(crate) fn finding(&self, message: String) -> Finding {
         let (code, hint) = match self {
             Self::Missing(_) | Self::Old { .. } => (
@@ -177,9 +177,10 @@ impl GitProgram {
         self.limits.content
     }
 
-    /// Creates a folder with an empty repository for `requester`. While too many folders exist,
-    /// waits for at most the wait limit. Fails if the pod does not have the memory for two
-    /// commands. With memory for only one command, a slow server would delay all requesters.
+    /// Creates a folder with an empty repository for `requester`. If the maximum number of folders
+    /// exists, waits until a folder is removed, for at most the wait limit. Fails if the pod does
+    /// not have the memory for two commands. With memory for only one command, a slow server would
+    /// delay all requesters.
     pub(crate) async fn repository(
         &self,
         requester: &str,
@@ -243,9 +244,10 @@ async fn exec_path(repository: &GitFolder) -> Result<PathBuf, GitError> {
     Ok(PathBuf::from(output.trim_end_matches('\n')))
 }
 
-/// Creates and returns the folder with the programs that git can run: git itself, and its client
-/// for https. Without this limit, a server could make git run other programs, for example
-/// `http-fetch` for a pack at any URL. Programs such as ssh are found in `PATH`.
+/// Creates and returns an exec path for git that contains only two programs: git itself, and its
+/// client for https. With the exec path of the installation, a server could make git run other
+/// programs, for example `http-fetch` for a pack at any URL. Git finds programs that are not part
+/// of git, such as ssh, in `PATH`.
 fn link_programs(exec_path: &Path, repository: &GitFolder) -> io::Result<PathBuf> {
     let programs = repository.path().join(PROGRAMS);
     fs_err::os::unix::fs::symlink(&repository.git, programs.join("git"))?;
@@ -274,11 +276,11 @@ fn version(output: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// An empty folder in place of the home directory.
+/// Name of the empty folder that git uses as home directory.
 const HOME: &str = "home";
-/// A folder with links to the programs that git can run.
+/// Name of the folder with links to the programs that git can run.
 const PROGRAMS: &str = "programs";
-/// The repository in a folder of git.
+/// Name of the repository in a folder of git.
 const REPOSITORY: &str = "repository.git";
 
 /// A folder with one repository. It is removed on drop.
@@ -296,8 +298,8 @@ pub(crate) struct GitFolder {
 }
 
 impl GitFolder {
-    /// Runs a command that uses the network, as remote `origin`. Returns at most `longest` bytes of
-    /// its output.
+    /// Runs a command that contacts the server, which is the remote `origin`. Returns at most
+    /// `longest` bytes of the output of the command.
     pub(crate) async fn contact(
         &self,
         arguments: &[&str],
@@ -375,7 +377,7 @@ impl GitFolder {
             ("HOME", home.clone().into()),
             ("XDG_CONFIG_HOME", home.into()),
             ("GIT_DIR", self.path().join(REPOSITORY).into()),
-            // Without `remote`, git can use no protocol.
+            // For a command without network, the empty value forbids all protocols.
             (
                 "GIT_ALLOW_PROTOCOL",
                 remote.map_or("", |it| it.protocol).into(),
@@ -412,7 +414,7 @@ impl GitFolder {
 }
 
 const VARIABLES: [(&str, &str); 15] = [
-    // Arenas of further threads would count as address space.
+    // malloc arenas for further threads would increase the address space.
     ("MALLOC_ARENA_MAX", "1"),
     ("LC_ALL", "C"),
     ("GIT_CONFIG_NOSYSTEM", "1"),

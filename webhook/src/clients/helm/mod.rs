@@ -31,7 +31,7 @@ const FOLDER_BYTES: u64 = 40 << 20;
 /// while helm runs. Go allocates memory in steps of 64 MiB before it uses the memory. The used
 /// memory is lower: 63 MiB for an output of 7 MiB, and 20 MiB for an output of 1 MiB.
 const MEMORY: u64 = 160 << 20;
-/// Memory in bytes from which Go collects garbage more often.
+/// Value of `GOMEMLIMIT`, in bytes: above this memory, Go collects garbage more often.
 const COLLECTED_MEMORY: u64 = 64 << 20;
 /// Maximum address space of the process, in bytes. Go reserves most of it, and does not use it.
 const ADDRESS_SPACE: u64 = 4 << 30;

@@ -273,7 +273,7 @@ async fn read_all(stdout: impl AsyncRead + Unpin, longest: usize) -> Result<Vec<
     Ok(bytes)
 }
 
-/// Reads the whole stream, and keeps its first bytes.
+/// Reads stderr to its end, and returns only the first [`STDERR_BYTES`] bytes.
 async fn read_start(mut stderr: ChildStderr) -> Vec<u8> {
     let mut kept = Vec::new();
     let mut buffer = [0; 4096];
@@ -284,7 +284,8 @@ async fn read_start(mut stderr: ChildStderr) -> Vec<u8> {
     kept
 }
 
-/// Returns the error when the files of `folder` or the processes of `group` exceed a limit.
+/// Measures until the files of `folder` or the processes of `group` exceed a limit, and then
+/// returns the error.
 async fn exceeded_limit(folder: &Path, group: Option<Pid>, limits: &ProcessLimits) -> ProcessError {
     let mut ticks = interval(MEASURE_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

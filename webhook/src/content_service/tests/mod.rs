@@ -70,8 +70,9 @@ impl BundleArchives for FakeArchives {
     }
 }
 
-/// A client of an API server that knows the tokens of ana and eve, and permits everything to ana
-/// until `withdrawn` is set. Counts token reviews.
+/// Returns a client of an API server, and the number of TokenReviews for each token. The API server
+/// authenticates the tokens of ana and eve. It permits everything to ana until `withdrawn` is set,
+/// and nothing to eve.
 fn api_server(withdrawn: Arc<AtomicBool>) -> (kube::Client, Arc<Mutex<HashMap<String, usize>>>) {
     type ApiBody = kube::client::Body;
     let reviews: Arc<Mutex<HashMap<String, usize>>> = Arc::default();

@@ -39,9 +39,9 @@ pub struct Connections {
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Maximum number of unauthenticated connections that have no accepted request. An additional
-    /// connection closes one of these connections. It is selected in three steps: the network with
-    /// the most of these connections, in this network the address with the most of them, and of
-    /// this address the oldest connection.
+    /// connection closes one of these connections. The closed connection is selected in three
+    /// steps: the network with the most of these connections, in this network the address with the
+    /// most of them, and of this address the oldest connection.
     pub unauthenticated: usize,
     /// Minimum age of a connection that is closed for a new connection of the same address. It is
     /// necessary because the API server opens many connections at once. A new connection is served
@@ -49,9 +49,9 @@ pub struct Limits {
     /// than this time.
     pub min_age: Duration,
     /// Maximum number of connections that wait for this age at the same time, at least one. If an
-    /// additional connection must wait, the wait of another connection ends. It is selected in
-    /// three steps: the network with the most waiting connections, in this network the address with
-    /// the most of them, and of this address the oldest waiting connection.
+    /// additional connection must wait, the wait of another connection ends. This other connection
+    /// is selected in three steps: the network with the most waiting connections, in this network
+    /// the address with the most of them, and of this address the oldest waiting connection.
     pub delayed: usize,
     /// Maximum age of an unauthenticated connection.
     pub max_age: Duration,

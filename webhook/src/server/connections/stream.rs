@@ -65,7 +65,8 @@ impl<S> Connection<S> {
             if self.client.is_authenticated() {
                 self.is_watched = false;
             } else {
-                // A connection above the limit can have accepted requests. It has no expiry then,
+                // A connection can have accepted requests and stay unauthenticated, because the
+                // limit of authenticated connections is reached. Such a connection has no expiry,
                 // so the check is repeated later.
                 let again = expires_at.unwrap_or(now + self.client.limits.max_age);
                 self.deadline.as_mut().reset(again);

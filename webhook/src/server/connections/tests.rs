@@ -193,11 +193,12 @@ async fn additional_authenticated_connection_closes_the_one_idle_for_the_longest
     let mut peers = [1, 1, 2, 3].map(|address| Peer::from(&connections, address));
     let accept = |peer: &Peer| peer.connection.client().accept();
     drop(accept(&peers[0]));
-    // The address has more than one authenticated connection, which is its limit.
+    // The limit is one authenticated connection for each address. This address has more now.
     let request = accept(&peers[1]);
     assert!(!peers[0].is_open() && peers[1].is_open());
     drop(accept(&peers[2]));
-    // More than two connections are authenticated, which is the limit. One of them has a request.
+    // The limit is two authenticated connections. More are authenticated now, and one of them has a
+    // request.
     drop(accept(&peers[3]));
     assert!(peers[1].is_open() && !peers[2].is_open() && peers[3].is_open());
     drop(request);
@@ -212,7 +213,7 @@ async fn connection_above_the_limit_stays_open_while_it_has_an_accepted_request(
     let requests = (accept(&known), accept(&above));
     let waited = tokio::time::timeout(LIMITS.max_age * 3, above.connection.read_u8()).await;
     assert!(waited.is_err(), "{waited:?}");
-    // These connections are also not closed for new connections.
+    // Connections with accepted requests are also not closed for new connections.
     let _others: Vec<_> = (0..9).map(|_| Peer::from(&connections, 1)).collect();
     assert!(known.is_open() && above.is_open());
     drop(requests);

@@ -105,15 +105,15 @@ impl ConfigMapsError {
     }
 }
 
-/// A ConfigMap in memory, with its permit.
+/// A ConfigMap in memory, with its permit of [`CONFIG_MAP_SLOTS`].
 pub(crate) struct HeldConfigMap {
     map: ConfigMap,
     _turn: SemaphorePermit<'static>,
 }
 
 impl HeldConfigMap {
-    /// Reads a ConfigMap of the system namespace. Waits until only a few ConfigMaps are in memory.
-    /// Returns `None` if the ConfigMap does not exist.
+    /// Reads a ConfigMap of the system namespace. Waits before the read while the maximum number of
+    /// ConfigMaps is in memory. Returns `None` if the ConfigMap does not exist.
     pub(crate) async fn read(
         api: &Api<ConfigMap>,
         name: &KubeName,

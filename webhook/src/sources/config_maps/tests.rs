@@ -183,7 +183,9 @@ fn rejects_files_above_the_limits_of_bundles() {
     assert!(error.err().unwrap().to_string().contains("512 KiB"));
 }
 
-/// Returns a source with `parts`, and an API server that sends these responses in this order.
+/// Runs `work` with a source of these ConfigMaps (name, path), and returns its result. The API
+/// server must get requests for the ConfigMaps in `answers` in this order, and sends these
+/// responses.
 async fn served<T>(
     parts: &[(&str, &str)],
     answers: Vec<(&'static str, StatusCode, Value)>,

@@ -31,7 +31,7 @@ use crate::clients::git::{GitError, GitFolder};
 use crate::clients::process::write_all;
 use crate::shared::Shared;
 
-/// The ref in the folder that names the fetched commit.
+/// Local ref for the fetched commit, in the repository of the git folder.
 const FETCHED: &str = "refs/bundle/content";
 /// Maximum number of bytes of the output of a command about one ref.
 const SMALL_OUTPUT: usize = 64 << 10;
@@ -157,7 +157,7 @@ impl GitSource {
         self.folder.get_or_try_init(create).await
     }
 
-    /// Creates the folder. Waits until only a few folders exist.
+    /// Creates the folder. Waits while the maximum number of folders exists.
     pub(super) async fn prepare(&self) -> Result<(), GitSourceError> {
         let create = Box::pin(async { self.folder().await.map(drop) });
         self.within_limit(create).await
@@ -235,8 +235,8 @@ impl GitSource {
         let found = found.ok().and_then(|text| String::from_utf8(text).ok());
         let found = found.map(|text| text.trim().to_owned());
         let is_named = |commit: &String| match checkout {
-            // If the source names the hash of a tag object, the tag names another commit. This is
-            // an error.
+            // If the source names the hash of a tag object, `commit` is the commit that this tag
+            // refers to, so the two hashes differ. This is an error.
             GitRef::Commit(named) => named == commit,
             GitRef::Branch(_) | GitRef::Tag(_) => true,
         };
@@ -364,7 +364,7 @@ impl GitSource {
                 return Err(self.invalid(&fetched.commit, why));
             }
             Err(files::BlobError::Pipe(error)) => {
-                // The error of the process contains the reason.
+                // If the process failed, its error contains the reason, so this error is returned.
                 end.wait().await.map_err(GitError::from).map_err(failed)?;
                 return Err(failed(GitError::Io(error)));
             }

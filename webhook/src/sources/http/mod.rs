@@ -187,7 +187,7 @@ impl HttpSource {
         Digest::of(format!("{scope} {}", self.private_addresses).as_bytes())
     }
 
-    /// Downloads the archive. DNS lookups count for the limit of the requester.
+    /// Downloads the archive. DNS lookups count towards the limit of the requester.
     async fn receive(&self) -> Result<ReceivedFile, HttpFileError> {
         let limits = Limits::default();
         let receiving = self

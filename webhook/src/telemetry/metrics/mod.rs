@@ -20,13 +20,13 @@ pub use self::cache::{CacheLookup, CacheMetrics};
 /// Content type of the page `/metrics`.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Buckets in seconds. They range from half a millisecond (a review from memory) to the deadline of
-/// a registry.
+/// Upper bounds of the buckets for the duration of a review, in seconds. They range from half a
+/// millisecond (a review from memory) to 10 s (a review that waits for a registry).
 const REVIEW_BUCKETS: [f64; 11] = [
     0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.0, 10.0,
 ];
-/// Buckets in seconds. They range from a reconcile without changes to a reconcile of a thousand
-/// objects over a slow connection.
+/// Upper bounds of the buckets for the duration of a reconcile, in seconds. They range from a
+/// reconcile without changes to a reconcile of a thousand objects over a slow connection.
 const RECONCILE_BUCKETS: [f64; 9] = [0.005, 0.02, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0];
 
 /// The outcome of a review.

@@ -40,7 +40,8 @@ const TOKEN_USER: &str = "<token>";
 pub(in crate::registry) struct TokenScope<'a> {
     pub(in crate::registry) repository: &'a Repository,
     pub(in crate::registry) push: bool,
-    /// Path of a second repository of the same registry that is read, for a mount.
+    /// Path of a second repository of the same registry. The token must also permit reads of this
+    /// repository, because a blob is mounted from it.
     pub(in crate::registry) mount: Option<&'a str>,
 }
 
@@ -84,7 +85,8 @@ pub(in crate::registry) struct Tokens {
 #[derive(Deserialize)]
 struct TokenResponse {
     token: Option<String>,
-    /// Name of this field in OAuth. A service may send both fields.
+    /// The token under its name in OAuth 2. A token service may send `token`, `access_token`, or
+    /// both.
     access_token: Option<String>,
     expires_in: Option<u64>,
 }

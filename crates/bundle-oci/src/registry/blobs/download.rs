@@ -164,8 +164,9 @@ pub(in crate::registry) struct Download {
     begun: bool,
     /// Number of bytes to skip, because the registry ignored `Range`.
     skip: u64,
-    /// Number of consecutive failures, and bytes that were received after the last failure.
+    /// Number of consecutive failures.
     failures: u32,
+    /// Number of bytes that were received after the last failure.
     since: u64,
     until: Option<Instant>,
     /// Checks the minimum rate, beginning with the registry's first piece.

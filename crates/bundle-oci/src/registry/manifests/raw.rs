@@ -11,7 +11,7 @@ use crate::registry::manifests::read::{declared_digest, expect_manifest};
 use crate::registry::transport::{RegistryRequest, RequestTarget};
 use crate::registry::{Client, RegistryError, RegistryErrorReason, Repository};
 
-/// Result of a written manifest.
+/// Result of writing a manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ManifestStored {
     /// Digest of the manifest.
@@ -209,7 +209,8 @@ impl Client {
     }
 
     /// Writes a manifest under a tag or its digest. Compares the digest that the registry returns.
-    /// Lists the manifest for its subject.
+    /// If the manifest has a subject and the registry has no referrers API, adds the manifest to
+    /// the list under the fallback tag.
     pub(in crate::registry) async fn put_manifest(
         &self,
         repository: &Repository,

@@ -40,7 +40,7 @@ enum ReferrerContent {
     TooLarge(u64),
 }
 
-/// Result of a stored signature.
+/// Result of storing a signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignatureStored {
     /// Digest of the manifest that contains the signature.

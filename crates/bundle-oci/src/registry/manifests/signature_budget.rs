@@ -228,8 +228,8 @@ mod tests {
             assert!(read_of(&slots, size) >= REFERRERS / 3, "{size}");
         }
         assert_eq!(slots.len(), REFERRERS);
-        // The other locations have the maximum number of signatures, of the maximum size and of a
-        // larger size.
+        // The other locations have the maximum number of signatures. These signatures have the
+        // maximum size in the first run, and are too large in the second run.
         for size in [SIGNATURE_BYTES, u64::MAX] {
             for at in 0..3 {
                 let mut places = [(); 3].map(|()| layers(10_000, size));

@@ -7,7 +7,7 @@ use crate::blob::{Blob, BlobContent};
 use crate::manifest::Descriptor;
 use crate::media;
 
-/// Bytes for several pieces.
+/// Returns `length` bytes of test content.
 fn content(length: usize) -> Vec<u8> {
     (0_u32..)
         .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)

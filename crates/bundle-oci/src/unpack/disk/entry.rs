@@ -69,7 +69,8 @@ pub(super) fn read_entry<R: Read>(
             target: target(item, &name)?,
         },
         EntryType::Link => {
-            // Some tools write these paths relative to the root of the image.
+            // Some tools write the target of a hard link with a leading `/`, relative to the root
+            // of the image.
             let target = target(item, &name)?;
             let path = entry::normalise(target.trim_start_matches('/'), false, IMAGE)
                 .map_err(|why| refused(&name, format!("is a hard link whose target {why}")))?;

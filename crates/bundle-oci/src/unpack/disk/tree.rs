@@ -183,8 +183,8 @@ impl Tree {
     }
 }
 
-/// Returns the target of a link on disk: an absolute target is relative to the folder instead of
-/// the image's root.
+/// Returns the target to write to disk for the link at `path`. An absolute target refers to the
+/// root of the image. It becomes a relative target that refers to the target folder.
 pub(super) fn relative(path: &str, target: &str) -> String {
     let Some(from_root) = target.strip_prefix('/') else {
         return target.to_owned();

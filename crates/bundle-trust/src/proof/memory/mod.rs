@@ -49,7 +49,7 @@ struct CachedExaminations {
 
 struct Entry {
     cell: Arc<OnceLock<Examination>>,
-    /// Counted bytes of the entry. 0 while the examination is running.
+    /// Size in bytes that counts towards `MAX_BYTES`. 0 while the examination is running.
     weight: usize,
 }
 

@@ -16,7 +16,7 @@ use bundle_core::json::folded;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, IgnoredAny, MapAccess, Visitor};
 
-/// Prefix of all signed bytes of a DSSE envelope.
+/// Prefix of the signed bytes of every DSSE envelope.
 const ENVELOPE: &[u8] = b"DSSEv1 ";
 /// Byte order mark of UTF-8.
 const MARK: &[u8] = b"\xef\xbb\xbf";

@@ -42,7 +42,7 @@ fn flood_checkpoint(entry: &mut Value, count: usize, number: usize) {
 }
 
 /// Returns a bundle of 15 entries. Each checkpoint has 31 invalid signatures before the valid
-/// signature: together the maximum number.
+/// signature. 32 is the maximum number of signatures of a checkpoint.
 fn flooded(good: &Value, number: usize) -> RawSignature {
     let mut bundle = good.clone();
     let entries = entries(&mut bundle);
@@ -58,7 +58,7 @@ fn flooded(good: &Value, number: usize) -> RawSignature {
 }
 
 /// Returns a Sigstore bundle with one entry. Its checkpoint has 7 invalid signatures before the
-/// valid signature: together the maximum number for one key.
+/// valid signature. 8 is the maximum number of signatures by one key.
 fn costly(good: &Value, number: usize) -> RawSignature {
     let mut bundle = good.clone();
     flood_checkpoint(&mut entries(&mut bundle)[0], 7, number);

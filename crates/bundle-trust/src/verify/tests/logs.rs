@@ -1,4 +1,4 @@
-//! Log entries that name another log, and validity windows of all parts of a trust root.
+//! Log entries that name another log, and validity periods of all parts of a trust root.
 
 use bundle_core::policy::Fault;
 use serde_json::{Value, json};

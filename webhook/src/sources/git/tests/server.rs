@@ -35,7 +35,7 @@ pub(super) struct Behavior {
     /// The server serves files without the smart protocol, and names the repository at this URL as
     /// another location of its objects.
     pub(super) alternate: Option<String>,
-    /// Sends this file in place of each pack.
+    /// The server sends this file instead of each pack.
     pub(super) pack: Option<PathBuf>,
     /// The server names this URL as the location of a further pack, which the client did not
     /// request.
@@ -321,9 +321,9 @@ fn with_pack_url(body: &[u8], url: &str) -> Vec<u8> {
 async fn backend(root: &Path, request: Request, pack: Option<&Path>) -> Response {
     let mut variables = variables(root, &request);
     if let Some(pack) = pack {
-        // Git runs the hook in place of `pack-objects`, and sends its output. `upload-pack` ends
-        // without a pack if the hook ends before it has read its input. The comment ends the
-        // arguments that git adds.
+        // Git runs the hook instead of `pack-objects`, and sends the output of the hook.
+        // `upload-pack` ends without a pack if the hook ends before it has read its input. The `#`
+        // comments out the arguments that git appends.
         let hook = format!("cat >/dev/null; cat {} #", pack.display());
         variables.extend([
             ("GIT_CONFIG_COUNT", "1".to_owned()),
