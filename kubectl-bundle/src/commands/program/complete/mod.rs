@@ -282,8 +282,8 @@ mod tests {
         for verb in ["get", "delete"] {
             assert_eq!(found(&[verb, "a", "b"], ""), Candidates::Deployments);
         }
-        assert_eq!(found(&["run"], ""), Candidates::Files);
-        assert_eq!(found(&["run", "dir"], ""), Candidates::Deployments);
+        assert_eq!(found(&["run"], ""), Candidates::Deployments);
+        assert_eq!(found(&["run", "web"], ""), Candidates::Files);
         assert_eq!(found(&["content"], ""), Candidates::Bundles);
         assert_eq!(found(&["create"], ""), Candidates::These(Vec::new()));
         assert_eq!(found(&["deploy", "web"], ""), Candidates::Files);
