@@ -6,6 +6,7 @@ use arc_swap::ArcSwapOption;
 use bundle_core::diagnostic::Findings;
 use bundle_core::names::KubeName;
 use bundle_core::policy::Policy;
+use bundle_core::reference::Reference;
 use bundle_core::review::Requester;
 use bundle_core::review::class::Class;
 use bundle_core::version::ServerVersion;
@@ -152,19 +153,34 @@ impl Shared {
         self.registries.anonymous()
     }
 
-    /// Returns the registry client for a source, with the credentials of its pull secret in the
-    /// system namespace.
+    /// Returns `true` if the class `class` allows content from `host` without verified TLS. An
+    /// unknown class allows no host.
+    pub(crate) fn allows_insecure(&self, class: &str, host: &str) -> bool {
+        let class = self.classes.get(class);
+        matches!(class.as_deref(), Some(Ok(class)) if class.allows_insecure(host))
+    }
+
+    /// Returns the registry client for an image of a Bundle of `class`, with the credentials of its
+    /// pull secret in the system namespace.
     pub async fn registry_for(
         &self,
+        reference: &Reference,
+        class: &str,
         pull_secret: Option<&KubeName>,
     ) -> Result<registry::Client, PullSecretError> {
-        match pull_secret {
-            None => Ok(self.registry().clone()),
+        let client = match pull_secret {
+            None => self.registry().clone(),
             Some(name) => {
                 let secrets = Api::namespaced(self.client(), &self.settings.namespace);
-                self.registries.with_secret(&secrets, name).await
+                self.registries.with_secret(&secrets, name).await?
             }
-        }
+        };
+        let registry = reference.registry();
+        Ok(if self.allows_insecure(class, registry) {
+            client.with_insecure_registry(registry)
+        } else {
+            client.with_verified_registry(registry)
+        })
     }
 
     /// Returns the git program.

@@ -121,7 +121,7 @@ pub struct Authorization {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<LocalName>,
     /// Accept any TLS certificate or host key. With `true`, anyone on the network path can replace
-    /// the content. This version rejects `true`.
+    /// the content. Requires a class that lists the host in `spec.sources.insecureHosts`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub insecure_skip_verify: Option<bool>,
 }

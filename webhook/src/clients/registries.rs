@@ -10,7 +10,7 @@ use bundle_cluster::ByName;
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::names::KubeName;
 use bundle_oci::registry::{
-    Client, ClientOptions, Deadlines, Logins, Mirrors, RegistryError, UNUSABLE_PULL_SECRET,
+    Client, ClientOptions, Deadlines, Logins, Mirrors, Reason, RegistryError, UNUSABLE_PULL_SECRET,
 };
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
@@ -58,6 +58,21 @@ impl PullSecretError {
             "ask an administrator: the log of the pod has the reason, and `kubectl create secret docker-registry` in the system namespace creates a pull secret",
         )
     }
+}
+
+/// Returns the finding about a failed request for an image.
+pub fn image_finding(error: &RegistryError) -> Finding {
+    let finding = error.finding();
+    if !matches!(
+        error.reason,
+        Reason::Certificate { .. } | Reason::Unreachable { .. }
+    ) {
+        return finding;
+    }
+    let hint = finding.hint.clone().unwrap_or_default();
+    finding.hint(format!(
+        "{hint}; for a registry without TLS or with another certificate, an administrator can list the host in spec.sources.insecureHosts of the class"
+    ))
 }
 
 /// Returns the credentials in a pull secret, or the reason why the pull secret contains no

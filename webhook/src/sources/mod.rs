@@ -18,8 +18,8 @@ use bundle_oci::unpack::FileSink;
 
 use self::config_maps::ConfigMapsSource;
 pub(crate) use self::config_maps::{ConfigMapsError, HeldConfigMap};
-use self::git::GitSource;
 pub(crate) use self::git::GitSourceError;
+use self::git::{GitAccess, GitSource};
 use self::http::HttpSource;
 pub(crate) use self::http::HttpSourceError;
 use self::image::ImageSource;
@@ -120,12 +120,17 @@ pub(crate) async fn open(
     memory: Arc<LookupMemory>,
 ) -> Result<OpenSource, SourceError> {
     let class = owner.class;
+    let is_insecure = source
+        .host()
+        .is_some_and(|host| shared.allows_insecure(class, host));
     match source {
         Source::Image {
             reference,
             pull_secret,
         } => {
-            let registry = shared.registry_for(pull_secret.as_ref()).await?;
+            let registry = shared
+                .registry_for(reference, class, pull_secret.as_ref())
+                .await?;
             let image = ImageSource::new(&registry, reference, pull_secret.as_ref(), memory);
             Ok(OpenSource::Image(image))
         }
@@ -140,11 +145,12 @@ pub(crate) async fn open(
             auth,
         } => {
             let fields = (repository, directory.as_str(), checkout, auth);
-            let git = GitSource::open(shared, fields, class, memory.requester());
+            let access = GitAccess::new(shared, (class, is_insecure), memory.requester(), auth);
+            let git = GitSource::new(fields, access);
             Ok(OpenSource::Git(Box::new(git)))
         }
         Source::Http { url, auth } => {
-            let http = HttpSource::open(shared, (url, auth), class, memory).await?;
+            let http = HttpSource::open(shared, (url, auth), (class, is_insecure), memory).await?;
             Ok(OpenSource::Http(Box::new(http)))
         }
         Source::Upload => Ok(OpenSource::Upload(UploadSource::open(shared, owner.uid))),

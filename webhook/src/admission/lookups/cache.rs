@@ -35,13 +35,15 @@ pub(in crate::admission) struct ReviewCache {
     images: Cache<ImageKey, Arc<ImageMetadata>>,
 }
 
-/// An image by digest, read for a requester with a pull secret, for a generation of the policies.
+/// An image by digest, read for a requester and a class with a pull secret, for a generation of the
+/// policies.
 /// Different requesters never share a read, because a read can fail if its requester has used all
 /// of their memory.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::admission) struct ImageKey {
     reference: String,
     requester: String,
+    class: KubeName,
     pull_secret: Option<KubeName>,
     policies: u64,
 }
@@ -54,6 +56,7 @@ impl ImageKey {
         Some(Self {
             reference: pinned.without_tag(),
             requester: requester.to_owned(),
+            class: image.class.clone(),
             pull_secret: image.pull_secret.clone(),
             policies,
         })

@@ -17,7 +17,7 @@ use tokio::sync::OnceCell;
 pub(crate) use self::failure::GitFailure;
 pub(crate) use self::limits::GitLimits;
 use self::limits::{CONCURRENT_COMMANDS, PROCESS_MEMORY};
-pub(crate) use self::remote::{GitCredentials, GitRemote};
+pub(crate) use self::remote::{GitCredentials, GitRemote, ServerVerification};
 use crate::budget::{Budget, Cap, Pool, Share, requester_key, wait_for_share};
 use crate::clients::process::{
     self, ChildProcess, ProcessCommand, ProcessError, ProcessFolder, UsedByProcess, find_program,

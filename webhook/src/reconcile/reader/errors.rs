@@ -2,9 +2,10 @@
 
 use std::io;
 
-use bundle_core::diagnostic::{Finding, Outcome, codes};
+use bundle_core::diagnostic::{Outcome, codes};
 use bundle_oci::registry::RegistryError;
 
+use crate::clients::registries;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::sources::{SourceError, UploadSourceError};
 
@@ -20,7 +21,7 @@ pub(in crate::reconcile) fn source_error(
             crate::chain(&error),
             RetryPolicy::Soon,
         ),
-        SourceError::Registry(error) => from_registry_error(error, reason),
+        SourceError::Registry(error) => from_registry_error(&error, reason),
         SourceError::Git(error) => {
             let finding = error.finding();
             let retry = if finding.code.outcome == Outcome::CannotTell {
@@ -68,8 +69,8 @@ pub(in crate::reconcile) fn source_error(
     }
 }
 
-fn from_registry_error(error: RegistryError, reason: &'static str) -> ReconcileError {
-    let finding = Finding::from(error);
+fn from_registry_error(error: &RegistryError, reason: &'static str) -> ReconcileError {
+    let finding = registries::image_finding(error);
     // The only files that this code writes are in the cache.
     if finding.code == codes::usage::FILE_UNWRITABLE {
         return ReconcileError::new(

@@ -21,7 +21,7 @@ use bundle_core::review::source::git::GitUrl;
 use bundle_oci::unpack::FileSink;
 use tokio::sync::{Mutex, OnceCell};
 
-use self::access::GitAccess;
+pub(in crate::sources) use self::access::GitAccess;
 pub(crate) use self::credentials::GitSecretError;
 use self::files::{Blob, BlobReader, TreeListing};
 pub(crate) use self::host::HostError;
@@ -29,7 +29,6 @@ use super::config_maps::NullSink;
 use super::{ContentSource, FetchedFiles, SourceError};
 use crate::clients::git::{GitError, GitFolder};
 use crate::clients::process::write_all;
-use crate::shared::Shared;
 
 /// The ref in the folder that names the fetched commit.
 const FETCHED: &str = "refs/bundle/content";
@@ -128,12 +127,10 @@ struct FetchedCommit {
 }
 
 impl GitSource {
-    /// Opens a git source of a Bundle of `class`.
-    pub(super) fn open(
-        shared: &Shared,
+    /// Creates a git source with these settings for its server.
+    pub(super) fn new(
         (repository, directory, checkout, auth): (&GitUrl, &str, &GitRef, &Auth),
-        class: &str,
-        requester: &str,
+        access: GitAccess,
     ) -> Self {
         Self {
             source: Source::Git {
@@ -145,7 +142,7 @@ impl GitSource {
             repository: repository.clone(),
             directory: directory.to_owned(),
             checkout: checkout.clone(),
-            access: GitAccess::new(shared, class, requester, auth.secret.as_ref()),
+            access,
             folder: OnceCell::new(),
             fetched: Mutex::default(),
         }

@@ -44,6 +44,8 @@ pub struct RequiredLookups {
 pub struct Image {
     /// Reference of the image.
     pub reference: Reference,
+    /// Class of the Bundle. The class decides about connections without verified TLS.
+    pub class: KubeName,
     /// Secret with credentials, in the system namespace; `None` if the source names no Secret.
     pub pull_secret: Option<KubeName>,
 }
@@ -181,6 +183,7 @@ pub fn needs(subject: &Subject<'_>) -> RequiredLookups {
             } => {
                 needs.image = Some(Image {
                     reference: reference.clone(),
+                    class: bundle.class.clone(),
                     pull_secret: pull_secret.clone(),
                 });
             }

@@ -2,6 +2,7 @@ mod authentication;
 mod download;
 mod manifests;
 mod referrers;
+mod security;
 mod signature_floods;
 mod signatures;
 mod upload;

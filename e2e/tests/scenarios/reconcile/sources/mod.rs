@@ -18,6 +18,7 @@ mod config_maps;
 pub(in crate::scenarios) mod git;
 pub(in crate::scenarios) mod http;
 mod ignored_fields;
+mod insecure;
 mod target;
 
 #[tokio::test(flavor = "multi_thread")]

@@ -19,7 +19,7 @@ use zeroize::Zeroizing;
 use self::server::{Behavior, GitServer, run};
 use super::*;
 use crate::budget::Pool;
-use crate::clients::git::{GitCredentials, GitLimits, GitProgram, GitRemote};
+use crate::clients::git::{GitCredentials, GitLimits, GitProgram, GitRemote, ServerVerification};
 use crate::clients::names::LimitedResolver;
 
 fn branch(name: &str) -> GitRef {
@@ -61,16 +61,29 @@ async fn open_for(
     login: Option<(&str, &str)>,
 ) -> GitSource {
     let repository = GitUrl::parse(&server.url()).unwrap();
-    let (service, _) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
     let remote = GitRemote {
-        url: repository.clone(),
+        url: repository,
         addresses: vec![server.address().ip()],
         credentials: login.map(|(username, password)| GitCredentials::Basic {
             username: username.to_owned(),
             password: Zeroizing::new(password.to_owned()),
         }),
+        verification: ServerVerification::Required,
     };
     let folder = program.repository(requester, remote).await.unwrap();
+    in_folder(folder, requester, server, program, (directory, checkout))
+}
+
+/// Returns a source that works in `folder`.
+fn in_folder(
+    folder: GitFolder,
+    requester: &str,
+    server: &GitServer,
+    program: &Arc<GitProgram>,
+    (directory, checkout): (&str, &GitRef),
+) -> GitSource {
+    let repository = GitUrl::parse(&server.url()).unwrap();
+    let (service, _) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
     GitSource {
         source: Source::Git {
             repository: repository.clone(),
@@ -87,6 +100,7 @@ async fn open_for(
             secrets: Api::namespaced(kube::Client::new(service, "sys"), "sys"),
             secret: None,
             allows_private: true,
+            verification: ServerVerification::Required,
             requester: requester.to_owned(),
         },
         folder: OnceCell::new_with(Some(folder)),
@@ -354,6 +368,19 @@ async fn server_without_trusted_certificate_is_rejected() {
         "{told}"
     );
     assert_eq!(server.requests(), Vec::<String>::new());
+
+    // Without verification, the same server serves the content.
+    let remote = GitRemote {
+        url: GitUrl::parse(&server.url()).unwrap(),
+        addresses: vec![server.address().ip()],
+        credentials: None,
+        verification: ServerVerification::Skipped,
+    };
+    let folder = program.repository("ana", remote).await.unwrap();
+    let main = branch("main");
+    let source = in_folder(folder, "ana", &server, &program, ("manifests", &main));
+    let (_, found) = fetched(&source).await.unwrap();
+    assert_eq!(found, files(&[("manifests/web.yaml", "a: 1\n")]));
 }
 
 /// Adds a repository to the working folder as submodule `manifests/sub`.
