@@ -8,6 +8,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::names;
 use crate::service_account::ServiceAccountName;
 
 /// Provisioner of this class name, and the rules for its content.
@@ -178,6 +179,13 @@ pub struct Sources {
     /// and replace content that the source does not name by digest or commit. Default: no host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub insecure_hosts: Option<Vec<String>>,
+    /// Names of Secrets of type `kubernetes.io/dockerconfigjson` in the system namespace, for
+    /// `image` sources without `pullSecret`. Everyone who can use the class can install the images
+    /// that these credentials can pull. The first Secret with credentials for a repository is used.
+    /// Default: no Secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16), inner(length(min = 1, max = names::SUBDOMAIN_LIMIT)))]
+    pub pull_secrets: Option<Vec<String>>,
 }
 
 /// Allowed target namespaces and scopes of content.

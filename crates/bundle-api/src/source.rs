@@ -43,7 +43,8 @@ pub struct ImageSource {
     #[serde(rename = "ref")]
     pub reference: String,
     /// Name of a Secret of type `kubernetes.io/dockerconfigjson` in the system namespace, for a
-    /// registry that requires credentials.
+    /// registry that requires credentials. The requester needs verb `get` on the Secret. Default:
+    /// the pull secrets of the class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = names::OPTIONAL_SUBDOMAIN_PATTERN), length(max = names::SUBDOMAIN_LIMIT))]
     pub pull_secret: Option<String>,

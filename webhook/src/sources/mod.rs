@@ -126,12 +126,10 @@ pub(crate) async fn open(
     match source {
         Source::Image {
             reference,
-            pull_secret,
+            credentials,
         } => {
-            let registry = shared
-                .registry_for(reference, class, pull_secret.as_ref())
-                .await?;
-            let image = ImageSource::new(&registry, reference, pull_secret.as_ref(), memory);
+            let registry = shared.registry_for(reference, class, credentials).await?;
+            let image = ImageSource::new(&registry, reference, credentials, memory);
             Ok(OpenSource::Image(image))
         }
         Source::ConfigMaps(parts) => {

@@ -10,6 +10,7 @@ use bundle_api::names::ANNOTATION_PROOF;
 use bundle_core::diagnostic::{Finding, Place};
 use bundle_core::names::KubeName;
 use bundle_core::reference::Digest;
+use bundle_core::review::source::PullCredentials;
 use bundle_core::review::{Image, Requester, Subject, Verdict, spec_digest};
 use bundle_oci::registry::ImageMetadata;
 use moka::future::Cache;
@@ -35,7 +36,7 @@ pub(in crate::admission) struct ReviewCache {
     images: Cache<ImageKey, Arc<ImageMetadata>>,
 }
 
-/// An image by digest, read for a requester and a class with a pull secret, for a generation of the
+/// An image by digest, read for a requester and a class with credentials, for a generation of the
 /// policies.
 /// Different requesters never share a read, because a read can fail if its requester has used all
 /// of their memory.
@@ -44,7 +45,7 @@ pub(in crate::admission) struct ImageKey {
     reference: String,
     requester: String,
     class: KubeName,
-    pull_secret: Option<KubeName>,
+    credentials: PullCredentials,
     policies: u64,
 }
 
@@ -57,7 +58,7 @@ impl ImageKey {
             reference: pinned.without_tag(),
             requester: requester.to_owned(),
             class: image.class.clone(),
-            pull_secret: image.pull_secret.clone(),
+            credentials: image.credentials.clone(),
             policies,
         })
     }

@@ -269,7 +269,7 @@ impl Lookups for ClusterLookups {
         }
         let registry = self
             .shared
-            .registry_for(&image.reference, &image.class, image.pull_secret.as_ref())
+            .registry_for(&image.reference, &image.class, &image.credentials)
             .await
             .map_err(|error| error.finding())?
             .with_deadline(self.timeout)

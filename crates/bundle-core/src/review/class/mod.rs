@@ -9,10 +9,14 @@ use serde_json::Value;
 use super::{deployment::service_account, fields::Field, source::Source};
 use crate::{
     diagnostic::{Finding, Findings, codes},
+    names::{KubeName, NameKind},
     package::Format,
     policy::ClassSignatures,
     service_account::ServiceAccount,
 };
+
+/// Maximum number of pull secrets of a class.
+const MAX_PULL_SECRETS: usize = 16;
 
 /// Validated class, with defaults.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +48,8 @@ pub struct Class {
     pub private_addresses: bool,
     /// Hosts that may be used without verified TLS.
     pub insecure_hosts: Vec<String>,
+    /// Pull secrets in the system namespace, for images whose source names no pull secret.
+    pub pull_secrets: Vec<KubeName>,
     /// Patterns of allowed namespaces of content.
     pub namespaces: Vec<String>,
     /// `true` if content may contain cluster-scoped objects.
@@ -167,6 +173,7 @@ impl Class {
             source_types: sources.get("types").texts(f),
             source_hosts: sources.get("hosts").texts(f),
             private_addresses: sources.get("privateAddresses").choice(f, false, &allow),
+            pull_secrets: pull_secrets(&sources.get("pullSecrets"), f),
             insecure_hosts: sources.get("insecureHosts").texts(f).unwrap_or_default(),
             namespaces: targets
                 .get("namespaces")
@@ -316,6 +323,12 @@ impl Class {
                 .hint(hint),
         )
     }
+}
+
+fn pull_secrets(field: &Field<'_>, findings: &mut Findings) -> Vec<KubeName> {
+    let items = field.items_up_to(MAX_PULL_SECRETS, findings);
+    let names = items.map(|item| item.required_name(NameKind::Subdomain, findings));
+    names.flatten().collect()
 }
 
 /// Splits a host into name and port.

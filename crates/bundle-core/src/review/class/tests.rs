@@ -9,7 +9,7 @@ fn class(spec: &Value) -> Class {
 fn image(reference: &str) -> Source {
     Source::Image {
         reference: reference.parse().unwrap(),
-        pull_secret: None,
+        credentials: super::super::source::PullCredentials::Class("plain".parse().unwrap()),
     }
 }
 
@@ -195,6 +195,31 @@ fn connections_without_verified_tls_need_a_class_that_lists_the_host() {
     let finding = class.source_rejection(&http("http://10.1.2.3/a", true), "spec.source");
     let message = finding.unwrap().message;
     assert!(message.contains("the private address"), "{message}");
+}
+
+#[test]
+fn pull_secrets_are_names_and_limited() {
+    let parse = |names: Value| {
+        let spec =
+            json!({"provisioner": "core.rukpak.io/plain", "sources": {"pullSecrets": names}});
+        Class::parse("plain", &spec).map(|class| class.pull_secrets)
+    };
+    assert_eq!(parse(json!(null)).unwrap(), []);
+    let names = parse(json!(["login", "mirror.login"])).unwrap();
+    let names: Vec<_> = names.iter().map(KubeName::as_str).collect();
+    assert_eq!(names, ["login", "mirror.login"]);
+    for (names, expected) in [
+        (json!("login"), "spec.sources.pullSecrets: must be a list"),
+        (
+            json!(["?watch=true"]),
+            "spec.sources.pullSecrets[0]: Invalid value",
+        ),
+        (json!(["login", ""]), "spec.sources.pullSecrets[1]"),
+        (json!(vec!["login"; 17]), "must have at most 16 items"),
+    ] {
+        let found = parse(names).unwrap_err().to_string();
+        assert!(found.contains(expected), "{found}");
+    }
 }
 
 #[test]

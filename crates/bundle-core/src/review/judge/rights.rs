@@ -204,8 +204,9 @@ pub(super) fn read_config_map(name: &str, field: &str, facts: &Facts<'_>, findin
     .put(facts, findings);
 }
 
-/// Checks the permission to read a Secret of the system namespace, because the host that the
-/// requester names receives the credentials in the Secret.
+/// Checks the permission to read a Secret of the system namespace, because the pod uses its
+/// credentials for the requester: the host of a git or http source receives them, and a pull secret
+/// gives access to images.
 pub(super) fn read_secret(name: &str, field: &str, facts: &Facts<'_>, findings: &mut Findings) {
     Question {
         answer: facts.may_read_secret.as_ref(),

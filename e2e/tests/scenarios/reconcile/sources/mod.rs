@@ -19,6 +19,7 @@ pub(in crate::scenarios) mod git;
 pub(in crate::scenarios) mod http;
 mod ignored_fields;
 mod insecure;
+mod pull_secrets;
 mod target;
 
 #[tokio::test(flavor = "multi_thread")]
