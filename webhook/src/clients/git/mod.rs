@@ -102,6 +102,15 @@ impl From<ProcessError> for GitError {
 }
 
 impl GitError {
+    /// Returns `true` if the revision does not exist or is not a bundle.
+    pub(crate) fn is_about_content(&self) -> bool {
+        match self {
+            Self::TooLarge(_) | Self::OutOfMemory(_) | Self::Output(_) => true,
+            Self::Failed(failure) => failure.is_missing_revision(),
+            _ => false,
+        }
+    }
+
     /// Returns the finding for the requester of the content. `message` begins with the source.
     pub(crate) fn finding(&self, message: String) -> Finding {
         let (code, hint) = match self {

@@ -11,7 +11,8 @@ use std::io;
 use std::sync::Arc;
 
 use bundle_core::content::ContentId;
-use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::diagnostic::{Finding, Outcome, codes};
+use bundle_core::plan::retry::source::SourceFailure;
 use bundle_core::policy::{RawSignature, Unavailable};
 use bundle_core::reference::Digest;
 use bundle_core::review::Source;
@@ -104,6 +105,18 @@ impl GitSourceError {
             ),
         };
         Finding::error(code, message).hint(hint)
+    }
+}
+
+impl GitSourceError {
+    /// Returns the kind of the failure.
+    pub(crate) fn failure(&self) -> SourceFailure {
+        match self {
+            _ if self.finding().code.outcome == Outcome::CannotTell => SourceFailure::Unavailable,
+            Self::Content { .. } => SourceFailure::Content,
+            Self::Git { error, .. } if error.is_about_content() => SourceFailure::Content,
+            _ => SourceFailure::Other,
+        }
     }
 }
 

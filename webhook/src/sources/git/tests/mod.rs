@@ -122,11 +122,17 @@ async fn fetched(source: &GitSource) -> Result<(ContentId, BTreeMap<String, Stri
     Ok((id, files.collect()))
 }
 
+/// Returns the failure to fetch a source.
+async fn error_of(source: &GitSource) -> GitSourceError {
+    match fetched(source).await.unwrap_err() {
+        SourceError::Git(error) => error,
+        other => panic!("another kind of error: {other}"),
+    }
+}
+
 /// Returns the code and the message of the failure to fetch a source.
 async fn refused(source: &GitSource) -> (Code, String) {
-    let SourceError::Git(error) = fetched(source).await.unwrap_err() else {
-        panic!("another kind of error");
-    };
+    let error = error_of(source).await;
     let finding = error.finding();
     assert!(finding.hint.is_some());
     (finding.code, finding.message)
@@ -336,8 +342,11 @@ async fn missing_refs_and_repositories_are_reported() {
             "the server does not serve the commit",
         ),
     ] {
-        let (code, told) = refused(&open(&server, "manifests", &checkout).await).await;
-        assert_eq!(code, codes::install::GIT_FAILED);
+        let error = error_of(&open(&server, "manifests", &checkout).await).await;
+        assert_eq!(error.failure(), SourceFailure::Content);
+        let finding = error.finding();
+        assert_eq!(finding.code, codes::install::GIT_FAILED);
+        let told = finding.message;
         assert!(told.contains(part), "{told}");
         assert!(
             told.starts_with("source bundle content: git cannot fetch"),
@@ -369,6 +378,7 @@ async fn server_without_trusted_certificate_is_rejected() {
     );
     assert_eq!(server.requests(), Vec::<String>::new());
 
+    drop(source);
     // Without verification, the same server serves the content.
     let remote = GitRemote {
         url: GitUrl::parse(&server.url()).unwrap(),
