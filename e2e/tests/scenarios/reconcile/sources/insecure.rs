@@ -90,7 +90,8 @@ fn skipping(source: &Value) -> Value {
 async fn until_failing_with(cluster: &Cluster, name: &str, expected: &str) {
     wait::until_true(LONG, &format!("{name} fails: {expected}"), || async {
         let found = get(cluster, &format!("bundle {name}")).await;
-        let condition = condition(&found.unwrap_or_default(), "Unpacked");
+        let found = found.unwrap_or_default();
+        let condition = condition(&found, "Unpacked");
         if condition["status"] == "False" && condition.to_string().contains(expected) {
             return Ok(true);
         }

@@ -20,6 +20,7 @@ pub(in crate::scenarios) mod http;
 mod ignored_fields;
 mod insecure;
 mod pull_secrets;
+mod retries;
 mod target;
 
 #[tokio::test(flavor = "multi_thread")]

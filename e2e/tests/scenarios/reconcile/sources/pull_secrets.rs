@@ -25,7 +25,8 @@ fn bundle(name: &str, class: &str, image: &Value) -> Value {
 async fn by_mallory(cluster: &Cluster, object: &Value) {
     wait::until_true(LONG, "the Bundle is admitted", || async {
         let written = apply_as(cluster, object, Some(MALLORY)).await;
-        Ok(written.success().is_ok())
+        written.success()?;
+        Ok(true)
     })
     .await
     .unwrap();
@@ -46,7 +47,8 @@ async fn until_refused(cluster: &Cluster, object: &Value) {
 async fn until_denied(cluster: &Cluster, name: &str) {
     wait::until_true(LONG, &format!("{name} is denied"), || async {
         let found = get(cluster, &format!("bundle {name}")).await;
-        let condition = condition(&found.unwrap_or_default(), "Unpacked");
+        let found = found.unwrap_or_default();
+        let condition = condition(&found, "Unpacked");
         if condition.to_string().contains("the registry denies access") {
             return Ok(true);
         }
@@ -74,7 +76,11 @@ async fn pull_secrets_need_permission_or_a_class() {
         "create secret docker-registry {SECRET} --docker-server={host} --docker-username={USER} --docker-password={PASSWORD} -n {NAMESPACE}"
     );
     kubectl(&cluster, &line).await;
-    for role in ["bundle-editor", "bundle-user"] {
+    let line = format!(
+        "create clusterrole {MALLORY} --verb=use --resource=provisionerclasses.core.rukpak.io"
+    );
+    kubectl(&cluster, &line).await;
+    for role in ["bundle-editor", MALLORY] {
         let line = format!(
             "create clusterrolebinding {MALLORY}-{role} --clusterrole={role} --user={MALLORY}"
         );
