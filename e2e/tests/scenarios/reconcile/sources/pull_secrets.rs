@@ -1,5 +1,7 @@
 //! Pull secrets of sources, which the requester must be able to read, and pull secrets of classes.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use e2e::registry::{PASSWORD, USER};
 use e2e::webhook::{NAMESPACE, WebhookOptions};
 use e2e::{Cluster, Tool, bundles, wait};
@@ -76,10 +78,12 @@ async fn pull_secrets_need_permission_or_a_class() {
         "create secret docker-registry {SECRET} --docker-server={host} --docker-username={USER} --docker-password={PASSWORD} -n {NAMESPACE}"
     );
     kubectl(&cluster, &line).await;
-    let line = format!(
-        "create clusterrole {MALLORY} --verb=use --resource=provisionerclasses.core.rukpak.io"
-    );
-    kubectl(&cluster, &line).await;
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {"name": MALLORY},
+        "rules": [{"apiGroups": ["core.rukpak.io"], "resources": ["provisionerclasses"], "verbs": ["use"]}],
+    });
+    apply(&cluster, &role).await;
     for role in ["bundle-editor", MALLORY] {
         let line = format!(
             "create clusterrolebinding {MALLORY}-{role} --clusterrole={role} --user={MALLORY}"
@@ -123,7 +127,17 @@ async fn pull_secrets_need_permission_or_a_class() {
         &format!("delete rolebinding {SECRET} -n {NAMESPACE}"),
     )
     .await;
-    until_refused(&cluster, &bundle("pull-late", CLASS, &named)).await;
+    // An allowed access review is cached for a second. An update without a change is not reviewed,
+    // so each attempt creates another Bundle.
+    let attempts = AtomicUsize::new(0);
+    wait::until_true(LONG, "the permission is withdrawn", || async {
+        let name = format!("pull-late-{}", attempts.fetch_add(1, Ordering::Relaxed));
+        let late = bundle(&name, CLASS, &named);
+        let refused = apply_as(&cluster, &late, Some(MALLORY)).await.failure(1)?;
+        Ok(refused.contains("BUNDLE-REVIEW-071"))
+    })
+    .await
+    .unwrap();
 
     // An unusable Secret of the class is reported without its name.
     kubectl(&cluster, &format!("delete secret {SECRET} -n {NAMESPACE}")).await;
