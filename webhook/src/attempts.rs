@@ -130,6 +130,7 @@ mod tests {
     use bundle_core::plan::bundle::attempts::ParseStep;
     use bundle_core::reference::{Digest, Reference};
     use bundle_core::review::Source;
+    use bundle_core::review::source::PullCredentials;
 
     use super::*;
 
@@ -137,7 +138,7 @@ mod tests {
         let reference: Reference = "registry.example.com/web:1".parse().unwrap();
         let source = Source::Image {
             reference,
-            pull_secret: None,
+            credentials: PullCredentials::Class("plain".parse().unwrap()),
         };
         let content = ContentId::new(&source, Digest::of(name.as_bytes()));
         AttemptKey::new("1.0.0", "uid 1", &content, ParseStep::Parse)

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use bundle_core::diagnostic::Findings;
-use bundle_core::names::KubeName;
 use bundle_core::policy::Policy;
+use bundle_core::reference::Reference;
 use bundle_core::review::Requester;
 use bundle_core::review::class::Class;
+use bundle_core::review::source::PullCredentials;
 use bundle_core::version::ServerVersion;
 use bundle_oci::registry;
 use bundle_trust::proof;
@@ -152,19 +153,40 @@ impl Shared {
         self.registries.anonymous()
     }
 
-    /// Returns the registry client for a source, with the credentials of its pull secret in the
+    /// Returns `true` if the class `class` allows content from `host` without verified TLS. An
+    /// unknown class allows no host.
+    pub(crate) fn allows_insecure(&self, class: &str, host: &str) -> bool {
+        let class = self.classes.get(class);
+        matches!(class.as_deref(), Some(Ok(class)) if class.allows_insecure(host))
+    }
+
+    /// Returns the registry client for an image of a Bundle of `class`, with the credentials in the
     /// system namespace.
     pub async fn registry_for(
         &self,
-        pull_secret: Option<&KubeName>,
+        reference: &Reference,
+        class: &str,
+        credentials: &PullCredentials,
     ) -> Result<registry::Client, PullSecretError> {
-        match pull_secret {
-            None => Ok(self.registry().clone()),
-            Some(name) => {
-                let secrets = Api::namespaced(self.client(), &self.settings.namespace);
-                self.registries.with_secret(&secrets, name).await
+        let secrets = Api::namespaced(self.client(), &self.settings.namespace);
+        let client = match credentials {
+            PullCredentials::Secret(name) => self.registries.with_secret(&secrets, name).await?,
+            PullCredentials::Class(name) => {
+                let class = self.classes.get(name);
+                let names = match class.as_deref() {
+                    Some(Ok(class)) => class.pull_secrets.as_slice(),
+                    _ => &[],
+                };
+                let registries = &self.registries;
+                registries.with_class_secrets(&secrets, name, names).await?
             }
-        }
+        };
+        let registry = reference.registry();
+        Ok(if self.allows_insecure(class, registry) {
+            client.with_insecure_registry(registry)
+        } else {
+            client.with_verified_registry(registry)
+        })
     }
 
     /// Returns the git program.

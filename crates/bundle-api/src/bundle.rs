@@ -65,8 +65,9 @@ pub struct BundleStatus {
     /// `Pending`, `Unpacking`, `Failing` or `Unpacked`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
-    /// Source, pinned to the unpacked content: a digest for an image, a commit for git. This field
-    /// is empty unless the phase is `Unpacked`.
+    /// Source, pinned to the unpacked content: a digest for an image, a commit for git. For `http`,
+    /// `configMaps` and `upload` this field equals `spec.source`, and `content.digest` identifies
+    /// the content. This field is empty unless the phase is `Unpacked`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved_source: Option<BundleSource>,
     /// URL inside the cluster that returns the unpacked content as a gzipped tar. Callers need

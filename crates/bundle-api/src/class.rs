@@ -8,6 +8,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::names;
 use crate::service_account::ServiceAccountName;
 
 /// Provisioner of this class name, and the rules for its content.
@@ -166,11 +167,25 @@ pub struct Sources {
     /// matches every port. Default: `*`, every host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosts: Option<Vec<String>>,
-    /// Permission for loopback, link-local and private addresses in `git` and `http` sources.
-    /// Default: `Deny`.
+    /// Permission for loopback, link-local and private addresses in `git` and `http` sources. The
+    /// addresses of registries are limited only by `hosts`. Default: `Deny`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schemas::allow_or_deny")]
     pub private_addresses: Option<AllowDeny>,
+    /// Hosts that may be used without verified TLS, with the same patterns as `hosts`. An `image` of
+    /// such a host may come from a registry with an untrusted certificate or without TLS. An `http`
+    /// source may have an `http://` URL, and `git` and `http` sources may set
+    /// `insecureSkipVerify`. Anyone on the network path to such a host can read the credentials,
+    /// and replace content that the source does not name by digest or commit. Default: no host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub insecure_hosts: Option<Vec<String>>,
+    /// Names of Secrets of type `kubernetes.io/dockerconfigjson` in the system namespace, for
+    /// `image` sources without `pullSecret`. Everyone who can use the class can install the images
+    /// that these credentials can pull. The first Secret with credentials for a repository is used.
+    /// Default: no Secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16), inner(length(min = 1, max = names::SUBDOMAIN_LIMIT)))]
+    pub pull_secrets: Option<Vec<String>>,
 }
 
 /// Allowed target namespaces and scopes of content.

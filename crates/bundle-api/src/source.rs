@@ -43,7 +43,8 @@ pub struct ImageSource {
     #[serde(rename = "ref")]
     pub reference: String,
     /// Name of a Secret of type `kubernetes.io/dockerconfigjson` in the system namespace, for a
-    /// registry that requires credentials.
+    /// registry that requires credentials. The requester needs verb `get` on the Secret. Default:
+    /// the pull secrets of the class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = names::OPTIONAL_SUBDOMAIN_PATTERN), length(max = names::SUBDOMAIN_LIMIT))]
     pub pull_secret: Option<String>,
@@ -121,7 +122,7 @@ pub struct Authorization {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<LocalName>,
     /// Accept any TLS certificate or host key. With `true`, anyone on the network path can replace
-    /// the content. This version rejects `true`.
+    /// the content. Requires a class that lists the host in `spec.sources.insecureHosts`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub insecure_skip_verify: Option<bool>,
 }

@@ -1,5 +1,5 @@
-//! Registry clients with one connection pool: an anonymous client, and a client for each pull
-//! secret.
+//! Registry clients with one connection pool: an anonymous client, and a client for each pull secret
+//! and for the pull secrets of each class.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -10,8 +10,9 @@ use bundle_cluster::ByName;
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::names::KubeName;
 use bundle_oci::registry::{
-    Client, ClientOptions, Deadlines, Logins, Mirrors, RegistryError, UNUSABLE_PULL_SECRET,
+    Client, ClientOptions, Deadlines, Logins, Mirrors, Reason, RegistryError, UNUSABLE_PULL_SECRET,
 };
+use futures::future::join_all;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 
@@ -32,32 +33,37 @@ const MAX_CLIENTS: usize = 64;
 
 /// A pull secret cannot be used.
 ///
-/// The text is the same for all reasons, and contains only the name that the requester wrote. A
+/// The text is the same for all reasons, and contains only names that the requester wrote. A
 /// requester must not learn which Secrets exist. The log has the reason.
 #[derive(Debug, thiserror::Error)]
-#[error("pull secret {name}: {UNUSABLE_PULL_SECRET}")]
+#[error("{subject}: {UNUSABLE_PULL_SECRET}")]
 pub struct PullSecretError {
-    /// Name of the pull secret in the source.
-    name: KubeName,
+    /// The pull secret that the source names, or the class with the pull secret.
+    subject: String,
 }
 
 impl PullSecretError {
-    fn new(namespace: &str, name: &KubeName, reason: &str) -> Self {
-        tracing::warn!(
-            namespace,
-            name = name.as_str(),
-            reason,
-            "cannot use a pull secret"
-        );
-        Self { name: name.clone() }
-    }
-
     /// Returns the finding for the requester of the content.
     pub fn finding(&self) -> Finding {
         Finding::error(codes::registry::BAD_CREDENTIALS, self.to_string()).hint(
             "ask an administrator: the log of the pod has the reason, and `kubectl create secret docker-registry` in the system namespace creates a pull secret",
         )
     }
+}
+
+/// Returns the finding about a failed request for an image.
+pub fn image_finding(error: &RegistryError) -> Finding {
+    let finding = error.finding();
+    if !matches!(
+        error.reason,
+        Reason::Certificate { .. } | Reason::Unreachable { .. }
+    ) {
+        return finding;
+    }
+    let hint = finding.hint.clone().unwrap_or_default();
+    finding.hint(format!(
+        "{hint}; for a registry without TLS or with another certificate, an administrator can list the host in spec.sources.insecureHosts of the class"
+    ))
 }
 
 /// Returns the credentials in a pull secret, or the reason why the pull secret contains no
@@ -85,7 +91,7 @@ pub struct Registries {
 
 /// A client and the data that it was created from. A changed Secret gets a new client.
 struct CachedClient {
-    config: Vec<u8>,
+    configs: Vec<Vec<u8>>,
     client: Client,
 }
 
@@ -137,30 +143,42 @@ impl Registries {
         secrets: &Api<Secret>,
         name: &KubeName,
     ) -> Result<Client, PullSecretError> {
-        let namespace = secrets.namespace().unwrap_or_default().to_owned();
-        let unusable = |reason: &str| PullSecretError::new(&namespace, name, reason);
-        let found = ByName(secrets).get_opt(name).await.map_err(|error| {
-            // A body that cannot be parsed can contain other data, so only the kind of error is
-            // logged.
-            match &error {
-                kube::Error::Api(status) => unusable(&status.message),
-                kube::Error::SerdeError(_) => {
-                    unusable("the response of the API server is not a Secret")
-                }
-                other => unusable(&crate::chain(other)),
-            }
+        let config = read(secrets, name).await;
+        let config = config.ok_or_else(|| PullSecretError {
+            subject: format!("pull secret {name}"),
         })?;
-        let config = config_of(found).map_err(unusable)?;
-        Ok(self.known(name, config))
+        Ok(self.known(name, vec![config]))
     }
 
-    fn known(&self, name: &str, config: Vec<u8>) -> Client {
+    /// Returns the client with the credentials of the Secrets `names` of `class`. The first Secret
+    /// with credentials for a repository is used. Fails if one Secret cannot be used. Without
+    /// names, returns the client without credentials.
+    pub async fn with_class_secrets(
+        &self,
+        secrets: &Api<Secret>,
+        class: &str,
+        names: &[KubeName],
+    ) -> Result<Client, PullSecretError> {
+        if names.is_empty() {
+            return Ok(self.anonymous.clone());
+        }
+        let configs = join_all(names.iter().map(|name| read(secrets, name))).await;
+        let configs: Option<Vec<_>> = configs.into_iter().collect();
+        let configs = configs.ok_or_else(|| PullSecretError {
+            subject: format!("a pull secret of provisioner class {class}"),
+        })?;
+        let names: Vec<_> = names.iter().map(KubeName::as_str).collect();
+        // A name contains no comma.
+        Ok(self.known(&names.join(","), configs))
+    }
+
+    fn known(&self, key: &str, configs: Vec<Vec<u8>>) -> Client {
         let mut by_secret = self
             .by_secret
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = by_secret.get(name)
-            && known.config == config
+        if let Some(known) = by_secret.get(key)
+            && known.configs == configs
         {
             return known.client.clone();
         }
@@ -168,16 +186,42 @@ impl Registries {
             by_secret.clear();
         }
         let mut logins = Logins::anonymous();
-        logins.secrets.push(config.clone());
+        logins.secrets.clone_from(&configs);
         let client = self.anonymous.with_logins(logins);
         by_secret.insert(
-            name.to_owned(),
+            key.to_owned(),
             CachedClient {
-                config,
+                configs,
                 client: client.clone(),
             },
         );
         client
+    }
+}
+
+/// Reads the credentials in the Secret `name`. Returns `None` if the Secret cannot be used, and
+/// logs the reason.
+async fn read(secrets: &Api<Secret>, name: &KubeName) -> Option<Vec<u8>> {
+    let config = match ByName(secrets).get_opt(name).await {
+        Ok(found) => config_of(found).map_err(str::to_owned),
+        Err(kube::Error::Api(status)) => Err(status.message.clone()),
+        // A body that cannot be parsed can contain other data, so only the kind of error is logged.
+        Err(kube::Error::SerdeError(_)) => {
+            Err("the response of the API server is not a Secret".to_owned())
+        }
+        Err(other) => Err(crate::chain(&other)),
+    };
+    match config {
+        Ok(config) => Some(config),
+        Err(reason) => {
+            tracing::warn!(
+                namespace = secrets.namespace().unwrap_or_default(),
+                name = name.as_str(),
+                reason,
+                "cannot use a pull secret"
+            );
+            None
+        }
     }
 }
 
@@ -236,5 +280,49 @@ mod tests {
                 "pull secret regcred: it does not exist, is not of type kubernetes.io/dockerconfigjson, or cannot be read"
             ]
         );
+    }
+
+    #[tokio::test]
+    async fn pull_secrets_of_a_class_are_all_required() {
+        let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+        let serving = tokio::spawn(async move {
+            while let Some((request, reply)) = server.next_request().await {
+                let name = request.uri().path().rsplit('/').next().unwrap().to_owned();
+                let (status, body) = if name == "gone" {
+                    let body = json!({"kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound", "message": "m"});
+                    (StatusCode::NOT_FOUND, body)
+                } else {
+                    let data = json!({".dockerconfigjson": "e30="});
+                    let body =
+                        json!({"metadata": {"name": name}, "type": PULL_SECRET, "data": data});
+                    (StatusCode::OK, body)
+                };
+                let body = Body::from(serde_json::to_vec(&body).unwrap());
+                reply.send_response(Response::builder().status(status).body(body).unwrap());
+            }
+        });
+        let secrets: Api<Secret> = Api::namespaced(kube::Client::new(service, "sys"), "sys");
+        let registries = Registries::new(None, &[]).unwrap();
+        let open = async |names: &[&str]| {
+            let names: Vec<KubeName> = names.iter().map(|name| name.parse().unwrap()).collect();
+            let client = registries.with_class_secrets(&secrets, "plain", &names);
+            client.await.map(drop).map_err(|error| error.to_string())
+        };
+        assert_eq!(open(&[]).await, Ok(()));
+        assert_eq!(open(&["one", "two"]).await, Ok(()));
+        assert_eq!(
+            open(&["one", "gone"]).await.unwrap_err(),
+            "a pull secret of provisioner class plain: it does not exist, is not of type kubernetes.io/dockerconfigjson, or cannot be read"
+        );
+        let keys: Vec<String> = registries
+            .by_secret
+            .lock()
+            .unwrap()
+            .keys()
+            .cloned()
+            .collect();
+        assert_eq!(keys, ["one,two"]);
+        drop(secrets);
+        serving.abort();
     }
 }

@@ -14,6 +14,7 @@ use bundle_core::plan::ignore::{self, Rule};
 use bundle_core::plan::inventory::{InventoryError, Reservation};
 use bundle_core::plan::package_rules::{InstalledPackage, PackageRules};
 use bundle_core::plan::replace::{self, NoReplacementReason};
+use bundle_core::plan::retry::source::NamedContent;
 use bundle_core::plan::rollout::{
     HealthyContent, RollbackObstacle, RolloutAttempt, RolloutContent, RolloutReport, RolloutState,
 };
@@ -113,8 +114,16 @@ fn of_content() -> Vec<ReconcileError> {
     let pause = Duration::from_secs(3600);
     let other = Class::parse("other", &json!({"provisioner": "example.com/other"})).unwrap();
     vec![
-        reader::source_error(UploadSourceError::NotUploaded.into(), REASON),
-        reader::source_error(UploadSourceError::Lost(digest.clone()).into(), REASON),
+        reader::source_error(
+            UploadSourceError::NotUploaded.into(),
+            NamedContent::Fixed,
+            REASON,
+        ),
+        reader::source_error(
+            UploadSourceError::Lost(digest.clone()).into(),
+            NamedContent::Recorded,
+            REASON,
+        ),
         reader::unstorable(&full, REASON),
         reader::errors::content_too_large(300 << 20, 128 << 20, REASON),
         reader::errors::no_memory(REASON),

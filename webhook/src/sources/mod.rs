@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bundle_core::content::ContentId;
+use bundle_core::plan::retry::source::NamedContent;
 use bundle_core::policy::{RawSignature, Unavailable};
 use bundle_core::review::{Requester, Source};
 use bundle_oci::registry::RegistryError;
@@ -18,8 +19,8 @@ use bundle_oci::unpack::FileSink;
 
 use self::config_maps::ConfigMapsSource;
 pub(crate) use self::config_maps::{ConfigMapsError, HeldConfigMap};
-use self::git::GitSource;
 pub(crate) use self::git::GitSourceError;
+use self::git::{GitAccess, GitSource};
 use self::http::HttpSource;
 pub(crate) use self::http::HttpSourceError;
 use self::image::ImageSource;
@@ -89,8 +90,14 @@ pub(crate) trait ContentSource: Send + Sync {
     ) -> impl Future<Output = Result<Vec<RawSignature>, Unavailable>> + Send;
 }
 
+/// An open source, and the content that it names.
+pub(crate) struct OpenSource {
+    kind: SourceKind,
+    named: NamedContent,
+}
+
 /// An open source of any kind.
-pub(crate) enum OpenSource {
+enum SourceKind {
     Image(ImageSource),
     ConfigMaps(ConfigMapsSource),
     Git(Box<GitSource>),
@@ -118,19 +125,34 @@ pub(crate) async fn open(
     owner: SourceOwner<'_>,
     memory: Arc<LookupMemory>,
 ) -> Result<OpenSource, SourceError> {
+    Ok(OpenSource {
+        kind: open_kind(shared, source, owner, memory).await?,
+        named: owner.named(source),
+    })
+}
+
+async fn open_kind(
+    shared: &Shared,
+    source: &Source,
+    owner: SourceOwner<'_>,
+    memory: Arc<LookupMemory>,
+) -> Result<SourceKind, SourceError> {
     let class = owner.class;
+    let is_insecure = source
+        .host()
+        .is_some_and(|host| shared.allows_insecure(class, host));
     match source {
         Source::Image {
             reference,
-            pull_secret,
+            credentials,
         } => {
-            let registry = shared.registry_for(pull_secret.as_ref()).await?;
-            let image = ImageSource::new(&registry, reference, pull_secret.as_ref(), memory);
-            Ok(OpenSource::Image(image))
+            let registry = shared.registry_for(reference, class, credentials).await?;
+            let image = ImageSource::new(&registry, reference, credentials, memory);
+            Ok(SourceKind::Image(image))
         }
         Source::ConfigMaps(parts) => {
             let config_maps = ConfigMapsSource::open(shared, parts);
-            Ok(OpenSource::ConfigMaps(config_maps))
+            Ok(SourceKind::ConfigMaps(config_maps))
         }
         Source::Git {
             repository,
@@ -139,46 +161,62 @@ pub(crate) async fn open(
             auth,
         } => {
             let fields = (repository, directory.as_str(), checkout, auth);
-            let git = GitSource::open(shared, fields, class, memory.requester());
-            Ok(OpenSource::Git(Box::new(git)))
+            let access = GitAccess::new(shared, (class, is_insecure), memory.requester(), auth);
+            let git = GitSource::new(fields, access);
+            Ok(SourceKind::Git(Box::new(git)))
         }
         Source::Http { url, auth } => {
-            let http = HttpSource::open(shared, (url, auth), class, memory).await?;
-            Ok(OpenSource::Http(Box::new(http)))
+            let http = HttpSource::open(shared, (url, auth), (class, is_insecure), memory).await?;
+            Ok(SourceKind::Http(Box::new(http)))
         }
-        Source::Upload => Ok(OpenSource::Upload(UploadSource::open(shared, owner.uid))),
+        Source::Upload => Ok(SourceKind::Upload(UploadSource::open(shared, owner.uid))),
+    }
+}
+
+impl SourceOwner<'_> {
+    /// Returns the content that `source` of the Bundle names.
+    pub(crate) fn named(&self, source: &Source) -> NamedContent {
+        NamedContent::of(source, self.uid.is_none())
     }
 }
 
 impl OpenSource {
+    /// Returns the content that the source names.
+    pub(crate) fn named(&self) -> NamedContent {
+        self.named
+    }
+
     /// Prepares the source before a transfer slot is used. A git source waits for a folder of git.
     /// A transfer slot must not be held during this wait.
     pub(crate) async fn prepare(&self) -> Result<(), SourceError> {
-        match self {
-            Self::Git(git) => Ok(git.prepare().await?),
-            Self::Image(_) | Self::ConfigMaps(_) | Self::Http(_) | Self::Upload(_) => Ok(()),
+        match &self.kind {
+            SourceKind::Git(git) => Ok(git.prepare().await?),
+            SourceKind::Image(_)
+            | SourceKind::ConfigMaps(_)
+            | SourceKind::Http(_)
+            | SourceKind::Upload(_) => Ok(()),
         }
     }
 }
 
 impl ContentSource for OpenSource {
     async fn resolve(&self) -> Result<ContentId, SourceError> {
-        match self {
-            Self::Image(image) => image.resolve().await,
-            Self::ConfigMaps(config_maps) => config_maps.resolve().await,
-            Self::Git(git) => git.resolve().await,
-            Self::Http(http) => http.resolve().await,
-            Self::Upload(upload) => upload.resolve().await,
+        match &self.kind {
+            SourceKind::Image(image) => image.resolve().await,
+            SourceKind::ConfigMaps(config_maps) => config_maps.resolve().await,
+            SourceKind::Git(git) => git.resolve().await,
+            SourceKind::Http(http) => http.resolve().await,
+            SourceKind::Upload(upload) => upload.resolve().await,
         }
     }
 
     async fn changed(&self, recorded: &ContentId) -> Result<Option<ContentId>, SourceError> {
-        match self {
-            Self::Image(image) => image.changed(recorded).await,
-            Self::ConfigMaps(config_maps) => config_maps.changed(recorded).await,
-            Self::Git(git) => git.changed(recorded).await,
-            Self::Http(http) => http.changed(recorded).await,
-            Self::Upload(upload) => upload.changed(recorded).await,
+        match &self.kind {
+            SourceKind::Image(image) => image.changed(recorded).await,
+            SourceKind::ConfigMaps(config_maps) => config_maps.changed(recorded).await,
+            SourceKind::Git(git) => git.changed(recorded).await,
+            SourceKind::Http(http) => http.changed(recorded).await,
+            SourceKind::Upload(upload) => upload.changed(recorded).await,
         }
     }
 
@@ -186,22 +224,22 @@ impl ContentSource for OpenSource {
     where
         S: FileSink<File: Send> + Send + 'static,
     {
-        match self {
-            Self::Image(image) => image.fetch(content, sink).await,
-            Self::ConfigMaps(config_maps) => config_maps.fetch(content, sink).await,
-            Self::Git(git) => git.fetch(content, sink).await,
-            Self::Http(http) => http.fetch(content, sink).await,
-            Self::Upload(upload) => upload.fetch(content, sink).await,
+        match &self.kind {
+            SourceKind::Image(image) => image.fetch(content, sink).await,
+            SourceKind::ConfigMaps(config_maps) => config_maps.fetch(content, sink).await,
+            SourceKind::Git(git) => git.fetch(content, sink).await,
+            SourceKind::Http(http) => http.fetch(content, sink).await,
+            SourceKind::Upload(upload) => upload.fetch(content, sink).await,
         }
     }
 
     async fn signatures(&self, content: &ContentId) -> Result<Vec<RawSignature>, Unavailable> {
-        match self {
-            Self::Image(image) => image.signatures(content).await,
-            Self::ConfigMaps(config_maps) => config_maps.signatures(content).await,
-            Self::Git(git) => git.signatures(content).await,
-            Self::Http(http) => http.signatures(content).await,
-            Self::Upload(upload) => upload.signatures(content).await,
+        match &self.kind {
+            SourceKind::Image(image) => image.signatures(content).await,
+            SourceKind::ConfigMaps(config_maps) => config_maps.signatures(content).await,
+            SourceKind::Git(git) => git.signatures(content).await,
+            SourceKind::Http(http) => http.signatures(content).await,
+            SourceKind::Upload(upload) => upload.signatures(content).await,
         }
     }
 }

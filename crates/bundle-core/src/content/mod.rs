@@ -9,7 +9,10 @@ pub use files::FileIndex;
 use crate::{
     names::KubeName,
     reference::{Digest, PinnedReference, Reference},
-    review::{SealedContent, Source, source::GitRef},
+    review::{
+        SealedContent, Source,
+        source::{GitRef, PullCredentials},
+    },
 };
 
 /// Content of one source. Equal values identify the same files, fetched from the same location with
@@ -25,8 +28,8 @@ pub struct ContentId {
 pub struct ImageContent<'a> {
     reference: &'a Reference,
     digest: &'a Digest,
-    /// Secret with credentials, in the system namespace; `None` if the source names no Secret.
-    pub pull_secret: Option<&'a KubeName>,
+    /// Credentials for the registry.
+    pub credentials: &'a PullCredentials,
 }
 
 impl ImageContent<'_> {
@@ -43,10 +46,10 @@ impl ContentId {
         let source = match source {
             Source::Image {
                 reference,
-                pull_secret,
+                credentials,
             } => Source::Image {
                 reference: reference.pin(digest.clone()).reference().clone(),
-                pull_secret: pull_secret.clone(),
+                credentials: credentials.clone(),
             },
             other => other.clone(),
         };
@@ -101,11 +104,11 @@ impl ContentId {
         match &self.source {
             Source::Image {
                 reference,
-                pull_secret,
+                credentials,
             } => Some(ImageContent {
                 reference,
                 digest: &self.digest,
-                pull_secret: pull_secret.as_ref(),
+                credentials,
             }),
             _ => None,
         }
@@ -117,8 +120,11 @@ impl ContentId {
     pub fn scope(&self) -> Digest {
         let text = match (&self.source, self.image()) {
             (_, Some(image)) => {
-                let secret = image.pull_secret.map(KubeName::as_str).unwrap_or_default();
-                format!("{} {secret}", image.pinned())
+                let (kind, name) = match image.credentials {
+                    PullCredentials::Secret(name) => ("secret", name),
+                    PullCredentials::Class(name) => ("class", name),
+                };
+                json!(["image", image.pinned().to_string(), kind, name.as_str()]).to_string()
             }
             (Source::ConfigMaps(parts), _) => {
                 let parts = parts
@@ -155,10 +161,18 @@ mod tests {
     use crate::review::source::git::GitUrl;
     use crate::review::source::{Auth, ConfigMapFiles};
 
-    fn image(reference: &str, secret: Option<&str>) -> Source {
+    fn secret(name: &str) -> PullCredentials {
+        PullCredentials::Secret(name.parse().unwrap())
+    }
+
+    fn of_class(name: &str) -> PullCredentials {
+        PullCredentials::Class(name.parse().unwrap())
+    }
+
+    fn image(reference: &str, credentials: PullCredentials) -> Source {
         Source::Image {
             reference: reference.parse().unwrap(),
-            pull_secret: secret.map(|name| name.parse().unwrap()),
+            credentials,
         }
     }
 
@@ -187,10 +201,10 @@ mod tests {
             "registry.example.com/web:1".to_owned(),
             format!("registry.example.com/web@{}", Digest::of(b"2")),
         ] {
-            let id = ContentId::new(&image(&reference, Some("robot")), digest.clone());
+            let id = ContentId::new(&image(&reference, secret("robot")), digest.clone());
             let found = id.image().unwrap();
             assert_eq!(found.pinned().digest(), &digest);
-            assert_eq!(found.pull_secret.unwrap().as_str(), "robot");
+            assert_eq!(found.credentials, &secret("robot"));
             let Source::Image { reference, .. } = id.source() else {
                 panic!("{id:?}");
             };
@@ -243,12 +257,17 @@ mod tests {
             let id = ContentId::new(&source, Digest::of(b"1"));
             id.at_commit(&digit.repeat(40)).scope()
         };
-        let one = id(&image("registry.example.com/web:1", None));
-        assert_eq!(one, id(&image("registry.example.com/web:2", None)));
+        let one = id(&image("registry.example.com/web:1", of_class("plain")));
+        assert_eq!(
+            one,
+            id(&image("registry.example.com/web:2", of_class("plain")))
+        );
         let all = [
             one,
-            id(&image("registry.example.com/other:1", None)),
-            id(&image("registry.example.com/web:1", Some("robot"))),
+            id(&image("registry.example.com/other:1", of_class("plain"))),
+            id(&image("registry.example.com/web:1", secret("robot"))),
+            id(&image("registry.example.com/web:1", secret("plain"))),
+            id(&image("registry.example.com/web:1", of_class("robot"))),
             id(&config_maps(&[("a", "b")])),
             id(&config_maps(&[("a", "")])),
             id(&config_maps(&[("a", "b"), ("c", "d")])),

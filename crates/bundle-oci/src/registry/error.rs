@@ -182,6 +182,9 @@ pub enum RegistryErrorReason {
         /// Expected kind of document.
         wanted: &'static str,
     },
+    /// The digest is the digest of an image index.
+    #[error("the registry sent an index of several images, not one image manifest")]
+    Index,
     /// Invalid document. The text contains the document and the reason.
     #[error("{0}")]
     Malformed(String),
@@ -247,6 +250,25 @@ impl RegistryError {
         )
     }
 
+    /// Returns `true` if the referenced content does not exist or is not a bundle. Another request
+    /// for the same digest has the same result, unless a proxy responded, or the content is pushed
+    /// later.
+    pub fn is_about_content(&self) -> bool {
+        match &self.reason {
+            Reason::NotFound
+            | Reason::Index
+            | Reason::Malformed(_)
+            | Reason::WrongMediaType { .. }
+            | Reason::TooLarge { .. }
+            | Reason::TooMany { .. } => true,
+            Reason::Content(error) => !matches!(
+                error,
+                UnpackError::Unwritable { .. } | UnpackError::DigestMismatch { .. }
+            ),
+            _ => false,
+        }
+    }
+
     /// Returns the diagnostic of the error.
     pub fn finding(&self) -> Finding {
         use codes::registry as code;
@@ -302,6 +324,10 @@ impl RegistryError {
             RegistryErrorReason::WrongMediaType { .. } => (
                 code::WRONG_MEDIA_TYPE,
                 "check that the reference is that of a bundle, and that no proxy responds instead of the registry".to_owned(),
+            ),
+            RegistryErrorReason::Index => (
+                code::WRONG_MEDIA_TYPE,
+                "a bundle has no platform, so no image of the index is selected: use the digest of one image in the index (`crane manifest` lists them), push the bundle with `kubectl bundle push`, or build it with `docker buildx build --platform=linux/amd64 --provenance=false`".to_owned(),
             ),
             RegistryErrorReason::Malformed(_) => (
                 code::MALFORMED,

@@ -26,6 +26,8 @@ use std::time::Duration;
 use crate::progress::{NoProgress, Progress};
 use crate::transfer::rate::MinimumRate;
 
+use auth::endpoint::ConnectionSecurity;
+
 pub use auth::credentials::{Logins, UNUSABLE_PULL_SECRET};
 pub use auth::login::Login;
 pub use blobs::download::BlobReader;
@@ -34,7 +36,7 @@ pub use blobs::upload::UploadResult;
 pub use error::{RegistryError, RegistryErrorReason};
 pub use http::zone::is_public_address;
 pub use http_error::HttpError;
-pub use http_file::{HttpFileError, HttpFileReason, HttpFileRequest, ReceivedFile};
+pub use http_file::{HttpFileAccess, HttpFileError, HttpFileReason, HttpFileRequest, ReceivedFile};
 pub use manifests::image_metadata::ImageMetadata;
 pub use manifests::raw::ManifestStored;
 pub use manifests::referrers::SignatureStored;
@@ -123,6 +125,9 @@ pub struct ClientOptions {
 pub struct Client {
     http: Arc<http::client::HttpClient>,
     endpoints: Arc<auth::endpoint::Endpoints>,
+    /// Registry whose connections do not depend on the settings, and their security. `None` if the
+    /// settings apply to all registries.
+    secured: Option<(Arc<str>, ConnectionSecurity)>,
     tokens: Arc<auth::token::Tokens>,
     mirrors: Arc<Mirrors>,
     deadlines: Box<Deadlines>,
@@ -140,6 +145,7 @@ impl Client {
                 options.mirrors.insecure(),
             )),
             mirrors: Arc::new(options.mirrors),
+            secured: None,
             tokens: Arc::new(auth::token::Tokens::new(options.logins)),
             deadlines: Box::new(options.deadlines),
             progress: Arc::new(NoProgress),
@@ -153,6 +159,41 @@ impl Client {
         Self {
             tokens: Arc::new(auth::token::Tokens::new(logins)),
             ..self.clone()
+        }
+    }
+
+    /// Returns a client that uses `registry` only over TLS with a verified certificate, or over
+    /// plain HTTP on loopback. `insecure` in registries.conf has no effect for this registry. It
+    /// still applies to mirrors and to other locations of the registry.
+    #[must_use]
+    pub fn with_verified_registry(&self, registry: &str) -> Self {
+        let security = ConnectionSecurity::Verified;
+        Self {
+            secured: Some((registry.into(), security)),
+            ..self.clone()
+        }
+    }
+
+    /// Returns a client that accepts every certificate of `registry`, and uses plain HTTP if the
+    /// registry has no TLS.
+    #[must_use]
+    pub fn with_insecure_registry(&self, registry: &str) -> Self {
+        // Each request to an invalid host fails.
+        let base = auth::endpoint::base("https", registry).ok();
+        Self {
+            http: base.map_or_else(
+                || Arc::clone(&self.http),
+                |base| Arc::new(self.http.without_verification(&base)),
+            ),
+            secured: Some((registry.into(), ConnectionSecurity::Insecure)),
+            ..self.clone()
+        }
+    }
+
+    fn security_of(&self, registry: &str) -> ConnectionSecurity {
+        match &self.secured {
+            Some((secured, security)) if **secured == *registry => *security,
+            _ => ConnectionSecurity::default(),
         }
     }
 

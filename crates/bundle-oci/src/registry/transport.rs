@@ -175,7 +175,8 @@ impl Client {
 
     async fn attempt(&self, ask: &RegistryRequest<'_>) -> Result<Response, FailedAttempt> {
         let registry = ask.repository.registry.as_str();
-        let endpoint = self.endpoints.get(&self.http, registry).await?;
+        let security = self.security_of(registry);
+        let endpoint = self.endpoints.get(&self.http, registry, security).await?;
         let response = self.authorized(ask, &endpoint).await?;
         // Only the registry itself may name its token service. Otherwise a redirect target could
         // collect the passwords for the registry.
@@ -187,7 +188,7 @@ impl Client {
         // than for `GET /v2/`.
         self.tokens.forget(ask.token_scope());
         let endpoint = challenge_of(response.headers())
-            .and_then(|challenge| self.endpoints.update(registry, challenge));
+            .and_then(|challenge| self.endpoints.update(registry, security, challenge));
         match endpoint {
             Some(endpoint) => {
                 let response = self.authorized(ask, &endpoint).await?;

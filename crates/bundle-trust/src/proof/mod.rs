@@ -9,13 +9,12 @@ use std::{collections::BTreeMap, sync::Arc};
 use bundle_core::{
     content::ContentId,
     diagnostic::{Finding, Findings},
-    names::KubeName,
     policy::{
         self, ClassSignatures, KeyId, KeyParser, ParsedPolicy, Policy, PolicyDecision,
         RawSignature, RootId, SignatureResult, SignedBy, Unavailable,
     },
     reference::PinnedReference,
-    review::Source,
+    review::{Source, source::PullCredentials},
 };
 use jiff::Timestamp;
 
@@ -198,12 +197,13 @@ pub fn decide_unsignable(
 }
 
 impl Decided<PinnedReference> {
-    /// Returns the same decision, with the image and its pull secret as the source of the content.
-    pub fn with_pull_secret(self, pull_secret: Option<KubeName>) -> Decided<ContentId> {
+    /// Returns the same decision, with the image and the credentials for its registry as the source
+    /// of the content.
+    pub fn with_credentials(self, credentials: PullCredentials) -> Decided<ContentId> {
         let pinned = self.content.into_inner();
         let source = Source::Image {
             reference: pinned.reference().clone(),
-            pull_secret,
+            credentials,
         };
         Decided {
             content: Verified(ContentId::new(&source, pinned.digest().clone())),

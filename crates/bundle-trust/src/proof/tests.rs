@@ -248,7 +248,7 @@ fn rejects_unsignable_content_where_signatures_are_required() {
 fn image_never_passes_as_content_that_cannot_be_signed() {
     let source = Source::Image {
         reference: reference().reference().clone(),
-        pull_secret: None,
+        credentials: PullCredentials::Class("plain".parse().unwrap()),
     };
     let content = ContentId::new(&source, reference().digest().clone());
     let refusal = decide_unsignable(content, ClassSignatures::IfPolicy).unwrap_err();

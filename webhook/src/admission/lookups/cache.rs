@@ -10,6 +10,7 @@ use bundle_api::names::ANNOTATION_PROOF;
 use bundle_core::diagnostic::{Finding, FindingLocation};
 use bundle_core::names::KubeName;
 use bundle_core::reference::Digest;
+use bundle_core::review::source::PullCredentials;
 use bundle_core::review::{Image, Requester, Subject, Verdict, spec_digest};
 use bundle_oci::registry::ImageMetadata;
 use moka::future::Cache;
@@ -36,14 +37,15 @@ pub(in crate::admission) struct ReviewCache {
     images: Cache<ImageKey, Arc<ImageMetadata>>,
 }
 
-/// Key of a cached image: its reference by digest, its requester, its pull secret, and the
-/// generation of the policies. Different requesters never share a read, because a read can fail if
-/// its requester has used all of their memory.
+/// Key of a cached image: its reference by digest, its requester, the class and its credentials, and
+/// the generation of the policies. Different requesters never share a read, because a read can fail
+/// if its requester has used all of their memory.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::admission) struct ImageKey {
     reference: String,
     requester: String,
-    pull_secret: Option<KubeName>,
+    class: KubeName,
+    credentials: PullCredentials,
     policies: u64,
 }
 
@@ -55,7 +57,8 @@ impl ImageKey {
         Some(Self {
             reference: pinned.without_tag(),
             requester: requester.to_owned(),
-            pull_secret: image.pull_secret.clone(),
+            class: image.class.clone(),
+            credentials: image.credentials.clone(),
             policies,
         })
     }

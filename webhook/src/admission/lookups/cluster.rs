@@ -28,7 +28,7 @@ use super::{Lookups, Policies};
 use crate::admission::rejections;
 use crate::budget::lookups::LookupMemory;
 use crate::chain;
-use crate::clients::names;
+use crate::clients::{names, registries};
 use crate::reconcile::{RecordedOwner, StoredInventories};
 use crate::shared::Shared;
 use crate::sources::HeldConfigMap;
@@ -273,7 +273,7 @@ impl Lookups for ClusterLookups {
         }
         let registry = self
             .shared
-            .registry_for(image.pull_secret.as_ref())
+            .registry_for(&image.reference, &image.class, &image.credentials)
             .await
             .map_err(|error| error.finding())?
             .with_deadline(self.timeout)
@@ -283,7 +283,7 @@ impl Lookups for ClusterLookups {
         if memory.is_refused() {
             return Err(rejections::no_memory_for_image());
         }
-        metadata.map_err(|error| error.finding())
+        metadata.map_err(|error| registries::image_finding(&error))
     }
 }
 

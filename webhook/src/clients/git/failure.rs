@@ -103,6 +103,11 @@ impl GitFailure {
         })
     }
 
+    /// Returns true if the server does not have the revision.
+    pub(super) fn is_missing_revision(&self) -> bool {
+        matches!(self.kind, Kind::RefMissing | Kind::CommitNotServed)
+    }
+
     pub(super) fn code(&self) -> Code {
         match self.kind {
             Kind::Unreachable => codes::install::GIT_UNREACHABLE,

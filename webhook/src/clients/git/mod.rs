@@ -17,7 +17,7 @@ use tokio::sync::OnceCell;
 pub(crate) use self::failure::GitFailure;
 pub(crate) use self::limits::GitLimits;
 use self::limits::{CONCURRENT_COMMANDS, PROCESS_MEMORY};
-pub(crate) use self::remote::{GitCredentials, GitRemote};
+pub(crate) use self::remote::{GitCredentials, GitRemote, ServerVerification};
 use crate::budget::{Budget, Cap, Pool, Share, requester_key, wait_for_share};
 use crate::clients::process::{
     self, ChildProcess, ProcessCommand, ProcessError, ProcessFolder, UsedByProcess, find_program,
@@ -102,7 +102,16 @@ impl From<ProcessError> for GitError {
 }
 
 impl GitError {
-    /// Returns the finding for the requester of the content. `message` must name the source.
+    /// Returns `true` if the revision does not exist or is not a bundle.
+    pub(crate) fn is_about_content(&self) -> bool {
+        match self {
+            Self::TooLarge(_) | Self::OutOfMemory(_) | Self::Output(_) => true,
+            Self::Failed(failure) => failure.is_missing_revision(),
+            _ => false,
+        }
+    }
+
+    /// Returns the finding for the requester of the content. `message` begins with the source.
     pub(crate) fn finding(&self, message: String) -> Finding {
         let (code, hint) = match self {
             Self::Missing(_) | Self::Old { .. } => (

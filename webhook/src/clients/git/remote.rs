@@ -32,6 +32,16 @@ pub(crate) struct GitRemote {
     /// The addresses of the host. Git contacts only these addresses.
     pub(crate) addresses: Vec<IpAddr>,
     pub(crate) credentials: Option<GitCredentials>,
+    pub(crate) verification: ServerVerification,
+}
+
+/// Verification of the certificate or host key of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ServerVerification {
+    /// The certificate must be trusted, or the host key must be known.
+    Required,
+    /// Every certificate and host key is accepted.
+    Skipped,
 }
 
 /// Settings of the processes that contact the server.
@@ -63,6 +73,9 @@ impl GitRemote {
             GitTransport::Https => {
                 if let Some(entry) = self.resolve_entry() {
                     settings.push(("http.curloptResolve", entry.into()));
+                }
+                if self.verification == ServerVerification::Skipped {
+                    settings.push(("http.sslVerify", "false".to_owned().into()));
                 }
                 if let Some(GitCredentials::Basic { username, password }) = &self.credentials {
                     let pair = Zeroizing::new(format!("{username}:{}", password.as_str()));
@@ -106,8 +119,8 @@ impl GitRemote {
         ))
     }
 
-    /// Returns the command for ssh. With this command ssh reads no configuration, has one key, and
-    /// accepts only the given host keys for the host in the URL.
+    /// Returns the command for ssh. With this command ssh reads no configuration, and has one key.
+    /// Unless verification is skipped, it accepts only the given host keys for the host in the URL.
     fn ssh_command(&self, folder: &Path) -> io::Result<String> {
         let (key, hosts) = (folder.join("key"), folder.join("known_hosts"));
         if let Some(GitCredentials::Ssh {
@@ -130,11 +143,16 @@ impl GitRemote {
         let address = address.ok_or_else(|| io::Error::other("the host has no address"))?;
         let mut words = vec!["ssh".to_owned(), "-F".to_owned(), "/dev/null".to_owned()];
         words.extend(["-T".to_owned(), "-a".to_owned(), "-x".to_owned()]);
+        let (hosts, check) = match self.verification {
+            ServerVerification::Required => (text(&hosts)?, "yes"),
+            ServerVerification::Skipped => ("/dev/null", "no"),
+        };
         let options = [
             format!("IdentityFile={}", text(&key)?),
-            format!("UserKnownHostsFile={}", text(&hosts)?),
+            format!("UserKnownHostsFile={hosts}"),
             format!("HostName={address}"),
             format!("HostKeyAlias={alias}"),
+            format!("StrictHostKeyChecking={check}"),
         ];
         let options = options
             .into_iter()
@@ -147,8 +165,7 @@ impl GitRemote {
     }
 }
 
-const SSH_OPTIONS: [&str; 18] = [
-    "StrictHostKeyChecking=yes",
+const SSH_OPTIONS: [&str; 17] = [
     "GlobalKnownHostsFile=/dev/null",
     "UpdateHostKeys=no",
     "VerifyHostKeyDNS=no",

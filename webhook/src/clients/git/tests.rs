@@ -9,6 +9,7 @@ fn remote(url: &str, credentials: Option<GitCredentials>) -> GitRemote {
         url: GitUrl::parse(url).unwrap(),
         addresses: vec!["127.0.0.1".parse().unwrap()],
         credentials,
+        verification: ServerVerification::Required,
     }
 }
 
@@ -109,6 +110,33 @@ async fn keys_of_ssh_are_files_that_only_this_user_can_read() {
     };
     let removed = tokio::time::timeout(std::time::Duration::from_secs(30), removed);
     removed.await.unwrap();
+}
+
+#[tokio::test]
+async fn ssh_accepts_every_host_key_only_without_verification() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = program(folder.path());
+    for (verification, expected) in [
+        (ServerVerification::Required, "yes"),
+        (ServerVerification::Skipped, "no"),
+    ] {
+        let credentials = GitCredentials::Ssh {
+            private_key: zeroize::Zeroizing::new(b"a key".to_vec()),
+            known_hosts: b"git.example.com ssh-ed25519 AAAA\n".to_vec(),
+        };
+        let remote = GitRemote {
+            verification,
+            ..remote("git@git.example.com:web", Some(credentials))
+        };
+        let repository = program.repository("ana", remote).await.unwrap();
+        let command = repository.remote.ssh_command.clone().unwrap();
+        let check = format!("'StrictHostKeyChecking={expected}'");
+        assert!(command.contains(&check), "{command}");
+        let is_skipped = verification == ServerVerification::Skipped;
+        let ignores_keys = command.contains("'UserKnownHostsFile=/dev/null'");
+        assert_eq!(ignores_keys, is_skipped, "{command}");
+        assert_eq!(command.matches("StrictHostKeyChecking").count(), 1);
+    }
 }
 
 #[tokio::test]

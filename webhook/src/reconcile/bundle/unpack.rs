@@ -80,7 +80,8 @@ impl Unpack {
         };
         let (source, slot) = reader::open_for_transfer(ctx, &self.source, owner, FAILED).await?;
         let resolved = source.resolve().await;
-        let resolved = resolved.map_err(|error| reader::source_error(error, FAILED))?;
+        let resolved =
+            resolved.map_err(|error| reader::source_error(error, source.named(), FAILED))?;
         let proof = self.bundle.proof(ctx).await?;
         let bundle = BundleToVerify {
             name: &self.bundle.name,

@@ -98,7 +98,7 @@ pub(in crate::reconcile) async fn verify(
             policies: None,
         });
     };
-    let (pinned, pull_secret) = (image.pinned(), image.pull_secret.cloned());
+    let (pinned, credentials) = (image.pinned(), image.credentials.clone());
     if !ctx.shared.policies.is_synced() {
         return Err(ReconcileError::new(
             codes::trust::CANNOT_TELL,
@@ -115,7 +115,7 @@ pub(in crate::reconcile) async fn verify(
         blocking::run(|| examinations.decide_while(pinned, signatures, all(), class, now, &exists))
     };
     let verified = |decided: Decided<PinnedReference>, policies| VerifiedContent {
-        decided: decided.with_pull_secret(pull_secret.clone()),
+        decided: decided.with_credentials(credentials.clone()),
         policies: Some(policies),
     };
     let policies = AppliedPolicies::current(ctx, &reference);

@@ -3,14 +3,21 @@
 use std::io;
 
 use bundle_core::diagnostic::{Finding, Outcome, codes};
+use bundle_core::plan::retry::source::{NamedContent, SourceFailure};
 use bundle_oci::registry::RegistryError;
 
+use crate::clients::registries;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::sources::{SourceError, UploadSourceError};
 
-/// Converts the failure of a source to the error of a reconcile.
+/// Next step after a failure with [`RetryPolicy::Hourly`].
+const HOURLY: &str = "the same content is read again only after a minute, and later every hour; to read it at once, change an annotation of the Bundle";
+
+/// Converts the failure of a source to the error of a reconcile. `named` is the content that the
+/// source names.
 pub(in crate::reconcile) fn source_error(
     error: SourceError,
+    named: NamedContent,
     reason: &'static str,
 ) -> ReconcileError {
     match error {
@@ -20,18 +27,14 @@ pub(in crate::reconcile) fn source_error(
             crate::chain(&error),
             RetryPolicy::Soon,
         ),
-        SourceError::Registry(error) => from_registry_error(error, reason),
+        SourceError::Registry(error) => from_registry_error(&error, named, reason),
         SourceError::Git(error) => {
             let finding = error.finding();
-            let retry = if finding.code.outcome == Outcome::Unknown {
-                RetryPolicy::Soon
-            } else if finding.code == codes::install::GIT_MISSING {
+            if finding.code == codes::install::GIT_MISSING {
                 // A retry has no effect, because the program git is part of the image of the pod.
-                RetryPolicy::OnChange
-            } else {
-                RetryPolicy::Slowly
-            };
-            ReconcileError::findings(reason, &finding.into(), retry)
+                return ReconcileError::findings(reason, &finding.into(), RetryPolicy::OnChange);
+            }
+            retried(finding, error.failure().retry(named), reason)
         }
         SourceError::Http(error) => {
             let finding = error.finding();
@@ -56,20 +59,17 @@ pub(in crate::reconcile) fn source_error(
             ReconcileError::findings(reason, &finding.into(), retry)
         }
         SourceError::ConfigMaps(error) => {
-            let finding = error.finding();
-            // ConfigMaps are not watched, so even a permanent error is retried.
-            let retry = if finding.code.outcome == Outcome::Unknown {
-                RetryPolicy::Soon
-            } else {
-                RetryPolicy::Slowly
-            };
-            ReconcileError::findings(reason, &finding.into(), retry)
+            retried(error.finding(), error.failure().retry(named), reason)
         }
     }
 }
 
-fn from_registry_error(error: RegistryError, reason: &'static str) -> ReconcileError {
-    let finding = Finding::from(error);
+fn from_registry_error(
+    error: &RegistryError,
+    named: NamedContent,
+    reason: &'static str,
+) -> ReconcileError {
+    let finding = registries::image_finding(error);
     // The only files that this code writes are in the cache.
     if finding.code == codes::usage::FILE_UNWRITABLE {
         return ReconcileError::new(
@@ -79,10 +79,25 @@ fn from_registry_error(error: RegistryError, reason: &'static str) -> ReconcileE
             RetryPolicy::Slowly,
         );
     }
-    let retry = if finding.code.outcome == Outcome::Unknown {
-        RetryPolicy::Soon
+    let failure = if finding.code.outcome == Outcome::Unknown {
+        SourceFailure::Unavailable
+    } else if error.is_about_content() {
+        SourceFailure::Content
     } else {
-        RetryPolicy::Slowly
+        SourceFailure::Other
+    };
+    retried(finding, failure.retry(named), reason)
+}
+
+/// Returns the error with this finding. A long delay is part of the hint, because a user can start
+/// the next attempt.
+fn retried(finding: Finding, retry: RetryPolicy, reason: &'static str) -> ReconcileError {
+    let finding = match (retry, &finding.hint) {
+        (RetryPolicy::Hourly, Some(hint)) => {
+            let hint = format!("{hint}; {HOURLY}");
+            finding.hint(hint)
+        }
+        _ => finding,
     };
     ReconcileError::findings(reason, &finding.into(), retry)
 }
@@ -148,4 +163,70 @@ pub(in crate::reconcile) fn fetched_again(reason: &'static str) -> ReconcileErro
         "the content is not in the cache and is being fetched again; the reconcile continues after that",
         RetryPolicy::Soon,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use bundle_oci::registry::Reason;
+    use bundle_oci::unpack::UnpackError;
+
+    use super::*;
+    use crate::sources::ConfigMapsError;
+
+    fn registry(reason: Reason) -> SourceError {
+        SourceError::Registry(RegistryError {
+            doing: "pull",
+            subject: "registry.example.com/web".to_owned(),
+            reason,
+        })
+    }
+
+    #[test]
+    fn content_that_cannot_change_is_not_read_again_within_minutes() {
+        let busy = |status| Reason::Busy {
+            status,
+            detail: String::new(),
+        };
+        let denied = Reason::Denied {
+            who: "without credentials".to_owned(),
+            status: 401,
+            detail: String::new(),
+        };
+        let content = |error| registry(Reason::Content(error));
+        let unsafe_entry = UnpackError::UnsafeEntry {
+            entry: "../a".to_owned(),
+            why: "is outside of the bundle".to_owned(),
+        };
+        let unwritable = UnpackError::Unwritable {
+            path: "a".to_owned(),
+            why: "no space".to_owned(),
+        };
+        let duplicates = ConfigMapsError::Duplicates("duplicate path".to_owned());
+        let missing = ConfigMapsError::Missing {
+            namespace: "bundle-system".to_owned(),
+            name: "a".to_owned(),
+        };
+        for (error, expected) in [
+            (registry(Reason::NotFound), RetryPolicy::Hourly),
+            (registry(Reason::Index), RetryPolicy::Hourly),
+            (content(unsafe_entry), RetryPolicy::Hourly),
+            (SourceError::ConfigMaps(duplicates), RetryPolicy::Hourly),
+            (registry(busy(503)), RetryPolicy::Soon),
+            (registry(busy(429)), RetryPolicy::Soon),
+            (registry(denied), RetryPolicy::Slowly),
+            (content(unwritable), RetryPolicy::Slowly),
+            (SourceError::ConfigMaps(missing), RetryPolicy::Slowly),
+        ] {
+            let what = error.to_string();
+            let error = source_error(error, NamedContent::Fixed, "UnpackFailed");
+            assert_eq!(error.retry, expected, "{what}");
+            let is_hourly = expected == RetryPolicy::Hourly;
+            assert_eq!(error.message.contains(HOURLY), is_hourly, "{error:?}");
+        }
+        for named in [NamedContent::Movable, NamedContent::Recorded] {
+            let error = source_error(registry(Reason::NotFound), named, "UnpackFailed");
+            assert_eq!(error.retry, RetryPolicy::Slowly);
+            assert!(!error.message.contains(HOURLY), "{error:?}");
+        }
+    }
 }

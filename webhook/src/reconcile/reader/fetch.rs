@@ -67,7 +67,7 @@ pub(in crate::reconcile) async fn fetch(
     let writer = writer.map_err(|error| unstorable(&error, reason))?;
     let fetched = source.fetch(content, SlotWriter { writer, slot }).await;
     let (files, SlotWriter { mut writer, slot }) =
-        fetched.map_err(|error| source_error(error, reason))?;
+        fetched.map_err(|error| source_error(error, source.named(), reason))?;
     let alone = attempts.exclusive_memory(ctx).await?;
     let attempt = attempts.attempt(ctx, ParseStep::Weigh);
     let weigh = move |cancellation: &Cancellation| {

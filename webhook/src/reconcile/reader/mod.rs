@@ -66,7 +66,7 @@ pub(in crate::reconcile) async fn open(
         ));
     }
     let opened = sources::open(&ctx.shared, source, owner, Arc::new(memory)).await;
-    opened.map_err(|error| source_error(error, reason))
+    opened.map_err(|error| source_error(error, owner.named(source), reason))
 }
 
 /// Opens a source of a Bundle with [`open`], and waits for a transfer slot.
@@ -80,7 +80,7 @@ pub(in crate::reconcile) async fn open_for_transfer(
     if matches!(source, Source::Git { .. }) {
         let opened = open(ctx, source, owner, reason).await?;
         let prepared = opened.prepare().await;
-        prepared.map_err(|error| source_error(error, reason))?;
+        prepared.map_err(|error| source_error(error, opened.named(), reason))?;
         let slot = transfer_slot(ctx, requester, source, reason).await?;
         return Ok((opened, slot));
     }

@@ -11,6 +11,7 @@ use bundle_cluster::ByName;
 use bundle_core::content::ContentId;
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::names::KubeName;
+use bundle_core::plan::retry::source::SourceFailure;
 use bundle_core::policy::{RawSignature, Unavailable};
 use bundle_core::reference::Digest;
 use bundle_core::review::Source;
@@ -26,6 +27,10 @@ pub(super) use self::files::NullSink;
 use super::{ContentSource, FetchedFiles, SourceError};
 use crate::blocking;
 use crate::shared::Shared;
+
+/// Maximum size of all files, in bytes. The API server stores the files, and each check of the
+/// source reads all of them.
+const MAX_BYTES: u64 = 1 << 20;
 
 /// Limits the number of ConfigMaps in memory. One ConfigMap can have a size of 1 MiB, and one spec
 /// can name hundreds of ConfigMaps.
@@ -88,9 +93,13 @@ impl ConfigMapsError {
                 codes::review::CONFIGMAP_MUTABLE,
                 format!("kubectl patch configmap -n {namespace} {name} -p '{{\"immutable\":true}}'"),
             ),
-            Self::Duplicates(_) | Self::UnsafePath { .. } | Self::TooLarge(_) => (
+            Self::Duplicates(_) | Self::UnsafePath { .. } => (
                 codes::install::SOURCE_FILES,
                 "create other ConfigMaps, and a Bundle that names the new ConfigMaps".to_owned(),
+            ),
+            Self::TooLarge(_) => (
+                codes::install::SOURCE_FILES,
+                "push larger content as an image".to_owned(),
             ),
             Self::Changed { .. } => (
                 codes::install::CONTENT_CHANGED,
@@ -102,6 +111,22 @@ impl ConfigMapsError {
             ),
         };
         Finding::error(code, crate::chain(self)).hint(hint)
+    }
+}
+
+impl ConfigMapsError {
+    /// Returns the kind of the failure. The data of immutable ConfigMaps cannot change.
+    pub(crate) fn failure(&self) -> SourceFailure {
+        match self {
+            Self::Unreadable { .. } => SourceFailure::Unavailable,
+            Self::Duplicates(_) | Self::UnsafePath { .. } | Self::TooLarge(_) => {
+                SourceFailure::Content
+            }
+            Self::Missing { .. }
+            | Self::Mutable { .. }
+            | Self::Changed { .. }
+            | Self::Unstorable(_) => SourceFailure::Other,
+        }
     }
 }
 
@@ -138,6 +163,14 @@ pub(crate) struct ConfigMapsSource {
     parts: Vec<ConfigMapFiles>,
 }
 
+/// Returns the limits of content from ConfigMaps.
+fn limits() -> Limits {
+    Limits {
+        total: MAX_BYTES,
+        ..Limits::default()
+    }
+}
+
 impl ConfigMapsSource {
     pub(super) fn open(shared: &Shared, parts: &[ConfigMapFiles]) -> Self {
         let namespace = shared.settings.namespace.clone();
@@ -157,7 +190,7 @@ impl ConfigMapsSource {
         for part in &self.parts {
             folders.entry(&part.name).or_default().insert(&part.path);
         }
-        let mut collected = CollectedFiles::new(sink, Limits::default());
+        let mut collected = CollectedFiles::new(sink, limits());
         for (name, folders) in folders {
             let namespace = self.namespace.clone();
             let held = HeldConfigMap::read(&self.api, name).await;

@@ -154,6 +154,34 @@ fn rejects_paths_that_are_not_allowed_in_bundles() {
 }
 
 #[test]
+fn accepts_at_most_one_mebibyte_in_sum() {
+    let half = "x".repeat(512 << 10);
+    let more = format!("{half}x");
+    let (one, two) = ([("a.yaml", half.as_str())], [("b.yaml", half.as_str())]);
+    let large = [("b.yaml", more.as_str())];
+    let fits = collect(
+        &[("one", &[""], map(&one)), ("two", &[""], map(&two))],
+        limits(),
+    );
+    assert_eq!(fits.unwrap().files.len(), 2);
+    // A ConfigMap in two folders counts twice.
+    for maps in [
+        vec![
+            ("one", &[""][..], map(&one)),
+            ("two", &[""][..], map(&large)),
+        ],
+        vec![("one", &["", "c", "d"][..], map(&one))],
+    ] {
+        let error = collect(&maps, limits()).err().unwrap();
+        assert_eq!(
+            error.to_string(),
+            "source bundle content: the configmaps have files of more than 1 MiB"
+        );
+        assert_eq!(error.failure(), SourceFailure::Content);
+    }
+}
+
+#[test]
 fn rejects_files_above_the_limits_of_bundles() {
     let limits = Limits {
         file: 4,

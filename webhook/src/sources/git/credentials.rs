@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use zeroize::Zeroizing;
 
-use crate::clients::git::GitCredentials;
+use crate::clients::git::{GitCredentials, ServerVerification};
 
 /// User name for a Secret that contains only a token as its password. Servers ignore this name.
 const TOKEN_USER: &str = "git";
@@ -66,10 +66,10 @@ impl fmt::Display for GitSecretError {
 }
 
 /// Reads the credentials in the Secret `name` of the system namespace. Returns `None` for https
-/// without a Secret.
+/// without a Secret. Host keys are only required for verification.
 pub(super) async fn read(
     secrets: &Api<Secret>,
-    transport: GitTransport,
+    (transport, verification): (GitTransport, ServerVerification),
     name: Option<&KubeName>,
 ) -> Result<Option<GitCredentials>, GitSecretError> {
     let Some(name) = name else {
@@ -83,7 +83,7 @@ pub(super) async fn read(
     };
     let found = ByName(secrets).get_opt(name).await;
     let credentials = match found {
-        Ok(secret) => credentials(secret, transport).map_err(str::to_owned),
+        Ok(secret) => credentials(secret, transport, verification).map_err(str::to_owned),
         // The error does not contain the body, because a body that cannot be parsed can contain
         // other secret data.
         Err(kube::Error::SerdeError(_)) => {
@@ -111,6 +111,7 @@ pub(super) async fn read(
 fn credentials(
     secret: Option<Secret>,
     transport: GitTransport,
+    verification: ServerVerification,
 ) -> Result<GitCredentials, &'static str> {
     let secret = secret.ok_or("the Secret does not exist")?;
     let kind = secret.type_.as_deref().unwrap_or("Opaque");
@@ -138,7 +139,12 @@ fn credentials(
         }
         GitTransport::Ssh => {
             let key = entry("ssh-privatekey").filter(|key| !key.is_empty());
-            let hosts = entry("ssh-knownhosts").filter(|hosts| !hosts.is_empty());
+            let hosts = match verification {
+                ServerVerification::Required => {
+                    entry("ssh-knownhosts").filter(|hosts| !hosts.is_empty())
+                }
+                ServerVerification::Skipped => Some(Vec::new()),
+            };
             Ok(GitCredentials::Ssh {
                 private_key: Zeroizing::new(key.ok_or("it has no entry `ssh-privatekey`")?),
                 known_hosts: hosts.ok_or("it has no entry `ssh-knownhosts`")?,
@@ -152,6 +158,13 @@ mod tests {
     use k8s_openapi::ByteString;
 
     use super::*;
+
+    fn read(
+        secret: Option<Secret>,
+        transport: GitTransport,
+    ) -> Result<GitCredentials, &'static str> {
+        credentials(secret, transport, ServerVerification::Required)
+    }
 
     fn secret(entries: &[(&str, &[u8])]) -> Secret {
         let entries = entries.iter();
@@ -174,8 +187,8 @@ mod tests {
             ),
             (&[("password", b"token")], ("git", "token")),
         ] {
-            let read = credentials(Some(secret(entries)), GitTransport::Https).unwrap();
-            let GitCredentials::Basic { username, password } = read else {
+            let found = read(Some(secret(entries)), GitTransport::Https).unwrap();
+            let GitCredentials::Basic { username, password } = found else {
                 panic!("no user");
             };
             assert_eq!((username.as_str(), password.as_str()), expected);
@@ -199,15 +212,15 @@ mod tests {
                 type_: Some(kind.to_owned()),
                 ..secret(entries)
             };
-            let read = credentials(Some(secret), transport);
-            assert_eq!(read.is_ok(), is_accepted, "{kind}");
+            let found = read(Some(secret), transport);
+            assert_eq!(found.is_ok(), is_accepted, "{kind}");
         }
     }
 
     #[test]
     fn rejects_secrets_without_the_entries_of_the_protocol() {
         let ssh: &[(&str, &[u8])] = &[("ssh-privatekey", b"key"), ("ssh-knownhosts", b"host")];
-        assert!(credentials(Some(secret(ssh)), GitTransport::Ssh).is_ok());
+        assert!(read(Some(secret(ssh)), GitTransport::Ssh).is_ok());
         for (entries, transport) in [
             (ssh, GitTransport::Https),
             (&ssh[..1], GitTransport::Ssh),
@@ -223,8 +236,19 @@ mod tests {
             ),
             (&[("password", b"x\r\nHost: other")], GitTransport::Https),
         ] {
-            assert!(credentials(Some(secret(entries)), transport).is_err());
+            assert!(read(Some(secret(entries)), transport).is_err());
         }
-        assert!(credentials(None, GitTransport::Ssh).is_err());
+        assert!(read(None, GitTransport::Ssh).is_err());
+    }
+
+    #[test]
+    fn host_keys_are_not_required_without_verification() {
+        let key: &[(&str, &[u8])] = &[("ssh-privatekey", b"key")];
+        let ssh = |entries, verification| {
+            credentials(Some(secret(entries)), GitTransport::Ssh, verification).is_ok()
+        };
+        assert!(ssh(key, ServerVerification::Skipped));
+        assert!(!ssh(key, ServerVerification::Required));
+        assert!(!ssh(&[], ServerVerification::Skipped));
     }
 }

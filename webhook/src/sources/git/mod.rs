@@ -11,7 +11,8 @@ use std::io;
 use std::sync::Arc;
 
 use bundle_core::content::ContentId;
-use bundle_core::diagnostic::{Finding, codes};
+use bundle_core::diagnostic::{Finding, Outcome, codes};
+use bundle_core::plan::retry::source::SourceFailure;
 use bundle_core::policy::{RawSignature, Unavailable};
 use bundle_core::reference::Digest;
 use bundle_core::review::Source;
@@ -21,7 +22,7 @@ use bundle_core::review::source::git::GitUrl;
 use bundle_oci::unpack::FileSink;
 use tokio::sync::{Mutex, OnceCell};
 
-use self::access::GitAccess;
+pub(in crate::sources) use self::access::GitAccess;
 pub(crate) use self::credentials::GitSecretError;
 use self::files::{Blob, BlobReader, TreeListing};
 pub(crate) use self::host::HostError;
@@ -29,7 +30,6 @@ use super::config_maps::NullSink;
 use super::{ContentSource, FetchedFiles, SourceError};
 use crate::clients::git::{GitError, GitFolder};
 use crate::clients::process::write_all;
-use crate::shared::Shared;
 
 /// Local ref for the fetched commit, in the repository of the git folder.
 const FETCHED: &str = "refs/bundle/content";
@@ -108,6 +108,18 @@ impl GitSourceError {
     }
 }
 
+impl GitSourceError {
+    /// Returns the kind of the failure.
+    pub(crate) fn failure(&self) -> SourceFailure {
+        match self {
+            _ if self.finding().code.outcome == Outcome::CannotTell => SourceFailure::Unavailable,
+            Self::Content { .. } => SourceFailure::Content,
+            Self::Git { error, .. } if error.is_about_content() => SourceFailure::Content,
+            _ => SourceFailure::Other,
+        }
+    }
+}
+
 /// A repository, and the settings to contact its server.
 pub(crate) struct GitSource {
     source: Source,
@@ -128,12 +140,10 @@ struct FetchedCommit {
 }
 
 impl GitSource {
-    /// Opens a git source of a Bundle of `class`.
-    pub(super) fn open(
-        shared: &Shared,
+    /// Creates a git source with these settings for its server.
+    pub(super) fn new(
         (repository, directory, checkout, auth): (&GitUrl, &str, &GitRef, &Auth),
-        class: &str,
-        requester: &str,
+        access: GitAccess,
     ) -> Self {
         Self {
             source: Source::Git {
@@ -145,7 +155,7 @@ impl GitSource {
             repository: repository.clone(),
             directory: directory.to_owned(),
             checkout: checkout.clone(),
-            access: GitAccess::new(shared, class, requester, auth.secret.as_ref()),
+            access,
             folder: OnceCell::new(),
             fetched: Mutex::default(),
         }

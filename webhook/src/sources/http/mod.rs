@@ -14,7 +14,9 @@ use bundle_core::reference::Digest;
 use bundle_core::review::Source;
 use bundle_core::review::source::Auth;
 use bundle_oci::Limits;
-use bundle_oci::registry::{Client, HttpFileError, HttpFileReason, HttpFileRequest, ReceivedFile};
+use bundle_oci::registry::{
+    Client, HttpFileAccess, HttpFileError, HttpFileReason, HttpFileRequest, ReceivedFile,
+};
 use bundle_oci::unpack::{FileSink, UnpackError};
 use kube::Api;
 
@@ -101,7 +103,7 @@ fn describe(reason: &HttpFileReason) -> (Code, &'static str) {
         ),
         HttpFileReason::NoTls { .. } => (
             codes::install::HTTP_ADDRESS,
-            "use an https URL; an administrator can list the host with insecure = true in registries.conf",
+            "use an https URL; an administrator can also list the host in spec.sources.insecureHosts of the class",
         ),
         HttpFileReason::Redirect { .. } => (
             codes::install::HTTP_ADDRESS,
@@ -129,19 +131,19 @@ pub(crate) struct HttpSource {
     folder: PathBuf,
     memory: Arc<LookupMemory>,
     recent: RecentDigests,
-    private_addresses: bool,
+    access: HttpFileAccess,
     /// The archive that was downloaded to resolve the source. `None` before the download, and after
     /// [`ContentSource::fetch`] has taken the archive.
     received: Mutex<Option<ReceivedFile>>,
 }
 
 impl HttpSource {
-    /// Opens the source, and reads its Secret. `class` decides whether private addresses are
-    /// allowed.
+    /// Opens the source, and reads its Secret. The class decides whether private addresses are
+    /// allowed. `is_insecure` is true if the class allows the host without verified TLS.
     pub(super) async fn open(
         shared: &Shared,
         (url, auth): (&str, &Auth),
-        class: &str,
+        (class, is_insecure): (&str, bool),
         memory: Arc<LookupMemory>,
     ) -> Result<Self, HttpSourceError> {
         let login = match &auth.secret {
@@ -152,9 +154,12 @@ impl HttpSource {
             None => None,
         };
         let class = shared.classes.get(class);
-        let private_addresses =
-            matches!(class.as_deref(), Some(Ok(class)) if class.private_addresses);
-        let request = HttpFileRequest::new(url, login.as_ref(), private_addresses);
+        let access = HttpFileAccess {
+            private_addresses: matches!(class.as_deref(), Some(Ok(class)) if class.private_addresses),
+            plain_http: is_insecure,
+            any_certificate: is_insecure && auth.insecure_skip_verify,
+        };
+        let request = HttpFileRequest::new(url, login.as_ref(), access);
         let request = request.map_err(|error| HttpSourceError::Failed {
             error,
             is_recorded: false,
@@ -167,7 +172,7 @@ impl HttpSource {
             folder: shared.settings.cache_dir.clone(),
             memory,
             recent: shared.recent_archives.clone(),
-            private_addresses,
+            access,
             received: Mutex::default(),
         })
     }
@@ -181,10 +186,10 @@ impl HttpSource {
     }
 
     /// Returns the key of the digest in `RecentDigests`. The key depends on the URL, the Secret,
-    /// and whether the class allows private addresses.
+    /// and the allowed connections.
     fn key(&self) -> Digest {
         let scope = self.content(Digest::of(b"")).scope();
-        Digest::of(format!("{scope} {}", self.private_addresses).as_bytes())
+        Digest::of(format!("{scope} {:?}", self.access).as_bytes())
     }
 
     /// Downloads the archive. DNS lookups count towards the limit of the requester.

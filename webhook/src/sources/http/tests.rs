@@ -55,17 +55,21 @@ impl SourceFixture {
     }
 
     fn source(&self, url: &str, private_addresses: bool) -> HttpSource {
+        let access = HttpFileAccess {
+            private_addresses,
+            ..HttpFileAccess::default()
+        };
         let registries = Registries::new(None, &[]).unwrap();
         let memory = LookupMemory::new(&self.budget, "ana", Duration::from_secs(1));
         HttpSource {
             client: registries.anonymous().clone(),
-            request: HttpFileRequest::new(url, None, private_addresses).unwrap(),
+            request: HttpFileRequest::new(url, None, access).unwrap(),
             url: url.to_owned(),
             auth: Auth::default(),
             folder: self.folder.path().join("new"),
             memory: Arc::new(memory),
             recent: RecentDigests::new(None),
-            private_addresses,
+            access,
             received: Mutex::default(),
         }
     }
@@ -154,7 +158,7 @@ async fn recent_digest_of_a_url_is_compared_without_a_download() {
             ..stage.web()
         },
         HttpSource {
-            private_addresses: false,
+            access: HttpFileAccess::default(),
             recent: source.recent.clone(),
             ..stage.web()
         },
@@ -270,4 +274,58 @@ fn messages_of_http_sources_are_recorded() {
     let text = rendered(&findings);
     let recorded = include_str!("messages.txt");
     assert_eq!(text, recorded, "copy the left side to messages.txt");
+}
+
+/// Starts a server whose certificate nobody trusts. It serves `archive` at each path.
+async fn untrusted_server(archive: Vec<u8>) -> (std::net::SocketAddr, tokio::task::JoinHandle<()>) {
+    let params = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = params.self_signed(&key).unwrap().pem();
+    rustls::crypto::aws_lc_rs::default_provider()
+        .install_default()
+        .ok();
+    let key = key.serialize_pem().into_bytes();
+    let tls = axum_server::tls_rustls::RustlsConfig::from_pem(certificate.into(), key);
+    let tls = tls.await.unwrap();
+    let listener = std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap();
+    let router = axum::Router::new().fallback(async move || archive.clone());
+    let listening = axum_server::from_tcp_rustls(listener, tls).unwrap();
+    let task = tokio::spawn(async move {
+        listening.serve(router.into_make_service()).await.ok();
+    });
+    (address, task)
+}
+
+#[tokio::test]
+async fn untrusted_certificates_are_accepted_only_for_a_source_that_may_skip_verification() {
+    let stage = Stage::new().await;
+    let (address, task) = untrusted_server(archive(b"a: 1")).await;
+    let url = format!("https://{address}/web.tgz");
+    let error = error_of(unpacked(&stage.source(&url, true)).await);
+    assert_eq!(error.finding().code, codes::install::HTTP_REFUSED);
+    let access = HttpFileAccess {
+        private_addresses: true,
+        plain_http: true,
+        any_certificate: true,
+    };
+    let source = HttpSource {
+        request: HttpFileRequest::new(&url, None, access).unwrap(),
+        access,
+        ..stage.source(&url, true)
+    };
+    unpacked(&source).await.unwrap();
+    // A redirect to another server needs a trusted certificate.
+    let target = FileResponse::Redirect(url);
+    stage.server.respond("/web.tgz", target);
+    let url = format!("http://{}/web.tgz", stage.server.host());
+    let source = HttpSource {
+        request: HttpFileRequest::new(&url, None, access).unwrap(),
+        access,
+        ..stage.source(&url, true)
+    };
+    let error = error_of(unpacked(&source).await);
+    assert!(error.to_string().contains("is not trusted"), "{error}");
+    task.abort();
 }

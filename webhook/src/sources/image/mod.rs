@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use bundle_core::content::ContentId;
-use bundle_core::names::KubeName;
 use bundle_core::policy::{RawSignature, Unavailable};
 use bundle_core::reference::Reference;
 use bundle_core::review::Source;
+use bundle_core::review::source::PullCredentials;
 use bundle_oci::Limits;
 use bundle_oci::registry::Client;
 use bundle_oci::unpack::FileSink;
@@ -16,27 +16,26 @@ use super::{ContentSource, FetchedFiles, SourceError};
 use crate::budget::lookups::LookupMemory;
 use crate::clients::names;
 
-/// An image, and a client with the credentials of its pull secret.
+/// An image, and a client with the credentials for its registry.
 pub(crate) struct ImageSource {
     registry: Client,
     reference: Reference,
-    pull_secret: Option<KubeName>,
+    credentials: PullCredentials,
     memory: Arc<LookupMemory>,
 }
 
 impl ImageSource {
-    /// Creates the source. `registry` must use the credentials of `pull_secret`. `memory` reserves
-    /// the memory of all responses except layers.
+    /// Creates the source. `registry` must use `credentials`. `memory` reserves the memory of all responses except layers.
     pub(super) fn new(
         registry: &Client,
         reference: &Reference,
-        pull_secret: Option<&KubeName>,
+        credentials: &PullCredentials,
         memory: Arc<LookupMemory>,
     ) -> Self {
         Self {
             registry: registry.with_memory(memory.clone()),
             reference: reference.clone(),
-            pull_secret: pull_secret.cloned(),
+            credentials: credentials.clone(),
             memory,
         }
     }
@@ -52,7 +51,7 @@ impl ContentSource for ImageSource {
         };
         let source = Source::Image {
             reference: self.reference.clone(),
-            pull_secret: self.pull_secret.clone(),
+            credentials: self.credentials.clone(),
         };
         Ok(ContentId::new(&source, digest))
     }

@@ -50,7 +50,12 @@ fn open(
         Duration::from_millis(50),
     ));
     let registries = Registries::new(None, &[]).unwrap();
-    let source = ImageSource::new(registries.anonymous(), reference, None, memory.clone());
+    let source = ImageSource::new(
+        registries.anonymous(),
+        reference,
+        &PullCredentials::Class("plain".parse().unwrap()),
+        memory.clone(),
+    );
     (source, memory)
 }
 

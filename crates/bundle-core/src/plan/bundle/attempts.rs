@@ -117,12 +117,13 @@ mod tests {
     use super::*;
     use crate::reference::{Digest, Reference};
     use crate::review::Source;
+    use crate::review::source::PullCredentials;
 
     fn content(bytes: &[u8]) -> ContentId {
         let reference: Reference = "registry.example.com/web:1".parse().unwrap();
         let source = Source::Image {
             reference,
-            pull_secret: None,
+            credentials: PullCredentials::Class("plain".parse().unwrap()),
         };
         ContentId::new(&source, Digest::of(bytes))
     }

@@ -2,6 +2,7 @@
 //! failures is counted in [`backoff`].
 
 pub mod backoff;
+pub mod source;
 
 use std::time::Duration;
 
@@ -15,6 +16,9 @@ pub enum RetryPolicy {
     Slowly,
     /// The same request fails each time: exponential delay up to 10 min.
     Rarely,
+    /// The same request fails each time until another user changes the result: exponential delay
+    /// from one minute up to 1 h.
+    Hourly,
     /// Fixed delay.
     At(Duration),
     /// No delay: a change of the object, or of an object that it references, triggers the next
@@ -32,6 +36,7 @@ impl RetryPolicy {
             Self::Soon => (Duration::from_millis(500), Duration::from_secs(30)),
             Self::Slowly => (Duration::from_secs(2), Duration::from_secs(300)),
             Self::Rarely => (Duration::from_secs(2), Duration::from_secs(600)),
+            Self::Hourly => (Duration::from_secs(60), Duration::from_secs(3600)),
             Self::At(pause) => return Some(pause),
             Self::OnChange => return None,
         };
@@ -53,6 +58,8 @@ mod tests {
             (RetryPolicy::Slowly, 100, seconds(240), seconds(360)),
             (RetryPolicy::Rarely, 1, seconds(1), seconds(3)),
             (RetryPolicy::Rarely, 100, seconds(480), seconds(720)),
+            (RetryPolicy::Hourly, 1, seconds(30), seconds(90)),
+            (RetryPolicy::Hourly, 100, seconds(2880), seconds(4320)),
             (RetryPolicy::At(seconds(7)), 100, seconds(7), seconds(7)),
         ] {
             for spread in [0.0, 0.5, 1.0] {

@@ -71,7 +71,7 @@ fn class() -> Value {
         "authorization": "Class",
         "approval": {"mode": "Required", "by": "AnotherPerson"},
         "signatures": "Required",
-        "sources": {"types": ["image"], "hosts": ["registry.example.com"], "privateAddresses": "Allow"},
+        "sources": {"types": ["image"], "hosts": ["registry.example.com"], "privateAddresses": "Allow", "insecureHosts": ["registry.example.com"], "pullSecrets": ["login"]},
         "targets": {"namespaces": ["team-*"], "clusterScoped": "Deny"},
     })
 }

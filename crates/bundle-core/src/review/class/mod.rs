@@ -9,10 +9,14 @@ use serde_json::Value;
 use super::{deployment::service_account, fields::Field, source::Source};
 use crate::{
     diagnostic::{Finding, Findings, codes},
+    names::{KubeName, NameKind},
     package::Format,
     policy::ClassSignatures,
     service_account::ServiceAccount,
 };
+
+/// Maximum number of pull secrets of a class.
+const MAX_PULL_SECRETS: usize = 16;
 
 /// Validated class, with defaults.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +46,10 @@ pub struct Class {
     pub source_hosts: Option<Vec<String>>,
     /// `true` if git and http sources may use private addresses.
     pub private_addresses: bool,
+    /// Hosts that may be used without verified TLS.
+    pub insecure_hosts: Vec<String>,
+    /// Pull secrets in the system namespace, for images whose source names no pull secret.
+    pub pull_secrets: Vec<KubeName>,
     /// Patterns of allowed namespaces of content.
     pub namespaces: Vec<String>,
     /// `true` if content may contain cluster-scoped objects.
@@ -165,6 +173,8 @@ impl Class {
             source_types: sources.get("types").texts(f),
             source_hosts: sources.get("hosts").texts(f),
             private_addresses: sources.get("privateAddresses").choice(f, false, &allow),
+            pull_secrets: pull_secrets(&sources.get("pullSecrets"), f),
+            insecure_hosts: sources.get("insecureHosts").texts(f).unwrap_or_default(),
             namespaces: targets
                 .get("namespaces")
                 .texts(f)
@@ -253,24 +263,14 @@ impl Class {
         {
             return Some(refuse(format!("sources of type {kind}"), types));
         }
-        if source.auth().is_some_and(|auth| auth.insecure_skip_verify) {
-            return Some(
-                Finding::error(
-                    codes::review::SOURCE_NOT_ALLOWED,
-                    format!(
-                        "provisioner class {:?} does not allow insecureSkipVerify: no class can allow it in this version",
-                        self.name
-                    ),
-                )
-                .at_field(format!("{field}.{kind}.auth.insecureSkipVerify"))
-                .hint("remove it; ask an administrator to add the certificate authority of the server with --registry-ca, or, for ssh, add the host key to ssh-knownhosts of auth.secret"),
-            );
-        }
         let host = source.host()?;
         if let Some(hosts) = &self.source_hosts
             && !hosts.iter().any(|pattern| host_matches(pattern, host))
         {
             return Some(refuse(format!("content from {host}"), hosts));
+        }
+        if let Some(finding) = self.insecure_rejection(source, host, field) {
+            return Some(finding);
         }
         let dialled = matches!(source, Source::Git { .. } | Source::Http { .. });
         if dialled && !self.private_addresses && is_private(host) {
@@ -285,6 +285,50 @@ impl Class {
         }
         None
     }
+
+    /// Returns `true` if the class allows content from `host` without verified TLS.
+    pub fn allows_insecure(&self, host: &str) -> bool {
+        let mut patterns = self.insecure_hosts.iter();
+        patterns.any(|pattern| host_matches(pattern, host))
+    }
+
+    /// Returns the error if `source` requires a connection without verified TLS, and the class does
+    /// not allow it for `host`. For an image, the spec does not show if its registry has TLS. The
+    /// client verifies the certificate of each registry that the class does not list.
+    fn insecure_rejection(&self, source: &Source, host: &str, field: &str) -> Option<Finding> {
+        if self.allows_insecure(host) {
+            return None;
+        }
+        let kind = source.kind();
+        let (what, member, hint) = match source {
+            _ if source.auth().is_some_and(|auth| auth.insecure_skip_verify) => (
+                "insecureSkipVerify",
+                "auth.insecureSkipVerify",
+                "remove it, and ask an administrator to add the certificate authority of the server with --registry-ca, or, for ssh, add the host key to ssh-knownhosts of auth.secret; an administrator can also list the host in spec.sources.insecureHosts of the class",
+            ),
+            Source::Http { url, .. } if url.starts_with("http://") && !is_loopback(host) => (
+                "a URL without TLS",
+                "url",
+                "use an https URL; an administrator can also list the host in spec.sources.insecureHosts of the class",
+            ),
+            _ => return None,
+        };
+        let message = format!(
+            "provisioner class {:?} does not allow {what} for {host}",
+            self.name
+        );
+        Some(
+            Finding::error(codes::review::SOURCE_NOT_ALLOWED, message)
+                .at_field(format!("{field}.{kind}.{member}"))
+                .hint(hint),
+        )
+    }
+}
+
+fn pull_secrets(field: &Field<'_>, findings: &mut Findings) -> Vec<KubeName> {
+    let items = field.items_up_to(MAX_PULL_SECRETS, findings);
+    let names = items.map(|item| item.required_name(NameKind::Subdomain, findings));
+    names.flatten().collect()
 }
 
 /// Splits a host into name and port.
@@ -311,6 +355,21 @@ fn host_matches(pattern: &str, host: &str) -> bool {
     }
 }
 
+/// Returns `true` for loopback addresses, and for names of the local host. Requests to them do not
+/// leave the pod.
+fn is_loopback(host: &str) -> bool {
+    let (name, _) = split_port(host);
+    let name = name.trim_start_matches('[').trim_end_matches(']');
+    match name.parse::<std::net::IpAddr>() {
+        Ok(address) => address.is_loopback(),
+        Err(_) => is_local_name(name),
+    }
+}
+
+fn is_local_name(name: &str) -> bool {
+    name == "localhost" || name.ends_with(".localhost")
+}
+
 /// Returns `true` for loopback, private, link-local and unspecified addresses, and for names of the
 /// local host. Addresses that a name resolves to are checked when connecting.
 fn is_private(host: &str) -> bool {
@@ -329,7 +388,7 @@ fn is_private(host: &str) -> bool {
                     .to_ipv4_mapped()
                     .is_some_and(|v4| is_private(&v4.to_string()))
         }
-        Err(_) => name == "localhost" || name.ends_with(".localhost"),
+        Err(_) => is_local_name(name),
     }
 }
 

@@ -9,7 +9,7 @@ fn class(spec: &Value) -> Class {
 fn image(reference: &str) -> Source {
     Source::Image {
         reference: reference.parse().unwrap(),
-        pull_secret: None,
+        credentials: super::super::source::PullCredentials::Class("plain".parse().unwrap()),
     }
 }
 
@@ -86,19 +86,18 @@ fn rejects_private_addresses_unless_the_class_allows_them() {
         auth: super::super::source::Auth::default(),
     };
     let class = class(&json!({"provisioner": "core.rukpak.io/plain"}));
-    for (url, taken) in [
-        ("http://169.254.169.254/latest", false),
-        ("http://[::1]:80/a", false),
-        ("http://[::ffff:10.0.0.1]/a", false),
-        ("http://localhost/a", false),
-        ("http://10.1.2.3/a", false),
-        ("https://files.example.com/a", true),
+    for (url, expected) in [
+        ("https://169.254.169.254/latest", "the private address"),
+        ("http://[::1]:80/a", "the private address"),
+        ("https://[::ffff:10.0.0.1]/a", "the private address"),
+        ("http://localhost/a", "the private address"),
+        ("https://10.1.2.3/a", "the private address"),
+        ("https://files.example.com/a", ""),
     ] {
-        assert_eq!(
-            class.source_rejection(&http(url), "spec.source").is_none(),
-            taken,
-            "{url}"
-        );
+        let found = class.source_rejection(&http(url), "spec.source");
+        let found = found.map(|finding| finding.message).unwrap_or_default();
+        assert!(found.contains(expected), "{url}: {found}");
+        assert_eq!(found.is_empty(), expected.is_empty(), "{url}: {found}");
     }
     assert!(
         class
@@ -108,41 +107,138 @@ fn rejects_private_addresses_unless_the_class_allows_them() {
 }
 
 #[test]
-fn no_class_allows_sources_without_verification() {
-    let sources = |is_insecure: bool| {
-        let auth = json!({"insecureSkipVerify": is_insecure});
-        [
-            json!({"type": "git", "git": {
-                "repository": "https://git.example.com/web", "ref": {"branch": "main"}, "auth": auth,
-            }}),
-            json!({"type": "git", "git": {
-                "repository": "git@git.example.com:web", "ref": {"branch": "main"}, "auth": auth,
-            }}),
-            json!({"type": "http", "http": {"url": "https://files.example.com/a", "auth": auth}}),
-        ]
-    };
-    let parse = |source: &Value| {
+fn connections_without_verified_tls_need_a_class_that_lists_the_host() {
+    let parse = |source: Value| {
         let spec = json!({"provisionerClassName": "plain", "source": source});
         super::super::CheckedBundleSpec::parse(&spec)
             .unwrap()
             .source
     };
-    let class = class(&json!({"provisioner": "core.rukpak.io/plain"}));
-    for source in &sources(false) {
-        let rejection = class.source_rejection(&parse(source), "spec.source");
-        assert_eq!(rejection, None, "{source}");
+    let git = |repository: &str, is_insecure: bool| {
+        parse(json!({"type": "git", "git": {
+            "repository": repository, "ref": {"branch": "main"},
+            "auth": {"insecureSkipVerify": is_insecure},
+        }}))
+    };
+    let http = |url: &str, is_insecure: bool| {
+        let auth = json!({"insecureSkipVerify": is_insecure});
+        parse(json!({"type": "http", "http": {"url": url, "auth": auth}}))
+    };
+    let secure = [
+        git("https://git.example.com/web", false),
+        http("https://files.example.com/a", false),
+    ];
+    let skip = "auth.insecureSkipVerify: provisioner class \"plain\" does not allow insecureSkipVerify for";
+    let no_tls = "url: provisioner class \"plain\" does not allow a URL without TLS for";
+    let insecure = [
+        (
+            git("https://git.example.com/web", true),
+            format!("git.{skip} git.example.com"),
+        ),
+        (
+            git("git@git.example.com:web", true),
+            format!("git.{skip} git.example.com"),
+        ),
+        (
+            http("https://files.example.com:8443/a", true),
+            format!("http.{skip} files.example.com:8443"),
+        ),
+        (
+            http("http://files.example.com/a", false),
+            format!("http.{no_tls} files.example.com"),
+        ),
+        (
+            http("http://[2001:db8::1]/a", false),
+            format!("http.{no_tls} [2001:db8::1]"),
+        ),
+    ];
+    let with = |hosts: Value| {
+        class(&json!({
+            "provisioner": "core.rukpak.io/plain", "sources": {"insecureHosts": hosts},
+        }))
+    };
+    for hosts in [
+        json!(null),
+        json!([]),
+        json!(["other.example.com", "files.example.com:1"]),
+    ] {
+        let class = with(hosts);
+        for source in &secure {
+            assert_eq!(class.source_rejection(source, "spec.source"), None);
+        }
+        for (source, expected) in &insecure {
+            let finding = class.source_rejection(source, "spec.source").unwrap();
+            assert_eq!(finding.code, codes::review::SOURCE_NOT_ALLOWED);
+            assert_eq!(finding.to_string(), format!("spec.source.{expected}"));
+        }
     }
-    for source in &sources(true) {
-        let finding = class.source_rejection(&parse(source), "spec.source");
-        let finding = finding.unwrap();
-        assert_eq!(finding.code, codes::review::SOURCE_NOT_ALLOWED);
-        let kind = source["type"].as_str().unwrap();
-        assert_eq!(
-            finding.to_string(),
-            format!(
-                "spec.source.{kind}.auth.insecureSkipVerify: provisioner class \"plain\" does not allow insecureSkipVerify: no class can allow it in this version"
-            )
-        );
+    let class = with(json!(["*.example.com", "[2001:db8::1]"]));
+    for (source, _) in &insecure {
+        assert_eq!(class.source_rejection(source, "spec.source"), None);
+    }
+    // A listed host is still limited by the other rules.
+    let class = self::class(&json!({"provisioner": "core.rukpak.io/plain", "sources": {
+        "hosts": ["git.example.com"], "insecureHosts": ["*"],
+    }}));
+    for (url, expected) in [
+        (
+            "https://files.example.com/a",
+            "content from files.example.com",
+        ),
+        ("http://169.254.169.254/a", "content from 169.254.169.254"),
+    ] {
+        let finding = class.source_rejection(&http(url, false), "spec.source");
+        let message = finding.unwrap().message;
+        assert!(message.contains(expected), "{message}");
+    }
+    let class = with(json!(["*"]));
+    let finding = class.source_rejection(&http("http://10.1.2.3/a", true), "spec.source");
+    let message = finding.unwrap().message;
+    assert!(message.contains("the private address"), "{message}");
+}
+
+#[test]
+fn pull_secrets_are_names_and_limited() {
+    let parse = |names: Value| {
+        let spec =
+            json!({"provisioner": "core.rukpak.io/plain", "sources": {"pullSecrets": names}});
+        Class::parse("plain", &spec).map(|class| class.pull_secrets)
+    };
+    assert!(parse(json!(null)).unwrap().is_empty());
+    let names = parse(json!(["login", "mirror.login"])).unwrap();
+    let names: Vec<_> = names.iter().map(KubeName::as_str).collect();
+    assert_eq!(names, ["login", "mirror.login"]);
+    for (names, expected) in [
+        (json!("login"), "spec.sources.pullSecrets: must be a list"),
+        (
+            json!(["?watch=true"]),
+            "spec.sources.pullSecrets[0]: Invalid value",
+        ),
+        (json!(["login", ""]), "spec.sources.pullSecrets[1]"),
+        (json!(vec!["login"; 17]), "must have at most 16 items"),
+    ] {
+        let found = parse(names).unwrap_err().to_string();
+        assert!(found.contains(expected), "{found}");
+    }
+}
+
+#[test]
+fn requests_to_the_pod_itself_need_no_tls() {
+    let class = class(&json!({
+        "provisioner": "core.rukpak.io/plain", "sources": {"privateAddresses": "Allow"},
+    }));
+    for (url, is_allowed) in [
+        ("http://127.0.0.1:8080/a", true),
+        ("http://[::1]/a", true),
+        ("http://localhost:1/a", true),
+        ("http://10.1.2.3/a", false),
+    ] {
+        let source = Source::Http {
+            url: url.to_owned(),
+            auth: super::super::source::Auth::default(),
+        };
+        let found = class.source_rejection(&source, "spec.source");
+        assert_eq!(found.is_none(), is_allowed, "{url}: {found:?}");
     }
 }
 

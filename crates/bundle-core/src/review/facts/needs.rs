@@ -12,7 +12,7 @@ use crate::{
         canonical,
         deployment::CheckedDeploymentSpec,
         fields::{self, Field},
-        source::{CheckedBundleSpec, Source},
+        source::{CheckedBundleSpec, PullCredentials, Source},
     },
     service_account::ServiceAccount,
 };
@@ -44,8 +44,10 @@ pub struct RequiredLookups {
 pub struct Image {
     /// Reference of the image.
     pub reference: Reference,
-    /// Secret with credentials, in the system namespace; `None` if the source names no Secret.
-    pub pull_secret: Option<KubeName>,
+    /// Class of the Bundle. The class decides about connections without verified TLS.
+    pub class: KubeName,
+    /// Credentials for the registry.
+    pub credentials: PullCredentials,
 }
 
 /// Parsed spec of any kind.
@@ -177,11 +179,12 @@ pub fn needs(subject: &Subject<'_>) -> RequiredLookups {
         match &bundle.source {
             Source::Image {
                 reference,
-                pull_secret,
+                credentials,
             } => {
                 needs.image = Some(Image {
                     reference: reference.clone(),
-                    pull_secret: pull_secret.clone(),
+                    class: bundle.class.clone(),
+                    credentials: credentials.clone(),
                 });
             }
             Source::ConfigMaps(files) => {

@@ -59,6 +59,14 @@ pub(super) fn check(
     } else {
         ClassSignatures::IfPolicy
     };
+    if let Some(name) = source.credentials() {
+        let member = match source {
+            Source::Image { .. } => "pullSecret",
+            _ => "auth.secret",
+        };
+        let field = format!("{}.{}.{member}", sourced.field, source.kind());
+        rights::read_secret(name, &field, facts, findings);
+    }
     match source {
         // The requester can choose the registry. Without permission for the class or the source, no
         // request is sent to the registry.
@@ -79,10 +87,6 @@ pub(super) fn check(
                     let place = format!("{}.configmaps[{index}]", sourced.field);
                     config_map(&place, &file.name, sourced, subject, facts, findings);
                 }
-            }
-            if let Some(name) = other.credentials() {
-                let field = format!("{}.{}.auth.secret", sourced.field, other.kind());
-                rights::read_secret(name, &field, facts, findings);
             }
             conclude(
                 policy::decide_unsignable(other.kind(), signatures),

@@ -38,8 +38,8 @@ pub enum Source {
     Image {
         /// Reference of the image.
         reference: Reference,
-        /// Secret with credentials, in the system namespace; `None` if the source names no Secret.
-        pull_secret: Option<KubeName>,
+        /// Credentials for the registry.
+        credentials: PullCredentials,
     },
     /// Directory of a git repository.
     Git {
@@ -63,6 +63,25 @@ pub enum Source {
     },
     /// Content that is uploaded later.
     Upload,
+}
+
+/// Credentials for the registry of an image.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum PullCredentials {
+    /// Pull secret in the system namespace, which the source names.
+    Secret(KubeName),
+    /// Pull secrets of the class with this name. A class can have no pull secrets.
+    Class(KubeName),
+}
+
+impl PullCredentials {
+    /// Returns the pull secret that the source names; `None` if the source names no Secret.
+    pub fn secret(&self) -> Option<&KubeName> {
+        match self {
+            Self::Secret(name) => Some(name),
+            Self::Class(_) => None,
+        }
+    }
 }
 
 /// Revision to check out.
@@ -141,11 +160,13 @@ impl Source {
         }
     }
 
-    /// Returns the Secret in the system namespace with the credentials that the source sends to its
-    /// host; `None` if there is none. The pull secret of an image is not returned, because a pull
-    /// secret itself names the hosts that receive its credentials.
+    /// Returns the Secret in the system namespace that the source names, with the credentials for
+    /// its host; `None` if the source names no Secret.
     pub fn credentials(&self) -> Option<&KubeName> {
-        self.auth()?.secret.as_ref()
+        match self {
+            Self::Image { credentials, .. } => credentials.secret(),
+            _ => self.auth()?.secret.as_ref(),
+        }
     }
 
     /// Returns true if the source names its content by digest or commit, so that it can never name
@@ -177,6 +198,7 @@ impl CheckedBundleSpec {
         let class = class_name(&field.get("provisionerClassName"), &mut findings);
         let source = SourceReader {
             kind,
+            class: class.as_ref(),
             findings: &mut findings,
         }
         .source(&field.get("source"));
@@ -205,6 +227,8 @@ const MAX_CONFIG_MAPS: usize = 256;
 
 struct SourceReader<'a> {
     kind: &'a str,
+    /// Class of the Bundle. `None` if the name of the class is missing or invalid.
+    class: Option<&'a KubeName>,
     findings: &'a mut Findings,
 }
 
@@ -292,7 +316,10 @@ impl SourceReader<'_> {
         match text.parse() {
             Ok(parsed) => Some(Source::Image {
                 reference: parsed,
-                pull_secret,
+                credentials: match pull_secret {
+                    Some(name) => PullCredentials::Secret(name),
+                    None => PullCredentials::Class(self.class?.clone()),
+                },
             }),
             Err(finding) => {
                 let finding: Finding = finding;

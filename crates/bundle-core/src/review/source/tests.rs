@@ -32,7 +32,7 @@ fn every_type_is_read() {
         ),
         Ok(Source::Image {
             reference: "registry.example.com/web:1".parse().unwrap(),
-            pull_secret: Some("cred".parse().unwrap())
+            credentials: PullCredentials::Secret("cred".parse().unwrap())
         })
     );
     let git = parse(&json!({"type": "git", "git": {"repository": "https://git.example.com/a", "ref": {"tag": "v1"}, "directory": "./a/../b/"}})).unwrap();

@@ -10,7 +10,7 @@ use url::Url;
 use crate::registry::RegistryErrorReason;
 use crate::registry::auth::challenge::{Challenge, challenge};
 use crate::registry::http::client::HttpClient;
-use crate::registry::http::pools::{authority, is_loopback};
+use crate::registry::http::pools::is_loopback;
 use crate::registry::http::zone::NetworkZone;
 use crate::registry::limited_map::LimitedMap;
 
@@ -24,13 +24,25 @@ pub(in crate::registry) struct Endpoint {
     pub(in crate::registry) zone: NetworkZone,
 }
 
+/// Security of the connections to one registry.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub(in crate::registry) enum ConnectionSecurity {
+    /// The settings of the client decide.
+    #[default]
+    Settings,
+    /// TLS with verified certificates.
+    Verified,
+    /// TLS without verification, or plain HTTP if the registry has no TLS.
+    Insecure,
+}
+
 /// Cache of the endpoints of registries.
 #[derive(Debug)]
 pub(in crate::registry) struct Endpoints {
     plain: BTreeSet<String>,
     /// Registries for which plain HTTP is allowed if they do not support TLS, by host and port.
     tolerated: BTreeSet<String>,
-    known: Mutex<LimitedMap<String, Arc<Endpoint>>>,
+    known: Mutex<LimitedMap<(String, ConnectionSecurity), Arc<Endpoint>>>,
 }
 
 impl Endpoints {
@@ -47,8 +59,10 @@ impl Endpoints {
         &self,
         http: &HttpClient,
         registry: &str,
+        security: ConnectionSecurity,
     ) -> Result<Arc<Endpoint>, RegistryErrorReason> {
-        if let Some(endpoint) = self.lock().get(registry) {
+        let key = (registry.to_owned(), security);
+        if let Some(endpoint) = self.lock().get(&key) {
             return Ok(Arc::clone(endpoint));
         }
         let secure = base("https", registry)?;
@@ -79,7 +93,7 @@ impl Endpoints {
                     (Err(_), other) => other?,
                 },
             }
-        } else if self.tolerated.contains(registry) {
+        } else if self.may_use_plain_http(registry, security) {
             match ping(http, secure).await {
                 Err(RegistryErrorReason::Unreachable { .. } | RegistryErrorReason::Cut { .. }) => {
                     ping(http, plain).await?
@@ -91,16 +105,18 @@ impl Endpoints {
         };
         let endpoint = Arc::new(endpoint);
         if sure {
-            self.insert(registry, &endpoint);
+            self.insert(key, &endpoint);
         }
         Ok(endpoint)
     }
 
-    /// Returns `true` if requests to this URL may be sent without TLS: the host is this machine, or
-    /// the settings list the host.
-    pub(in crate::registry) fn allows_plain_http(&self, url: &Url) -> bool {
-        let host = authority(url);
-        is_loopback(url) || self.plain.contains(&host) || self.tolerated.contains(&host)
+    /// Returns `true` if plain HTTP is allowed for a registry that does not support TLS.
+    fn may_use_plain_http(&self, registry: &str, security: ConnectionSecurity) -> bool {
+        match security {
+            ConnectionSecurity::Settings => self.tolerated.contains(registry),
+            ConnectionSecurity::Verified => false,
+            ConnectionSecurity::Insecure => true,
+        }
     }
 
     /// Replaces the cached challenge of a registry, and returns the changed endpoint. `None` if the
@@ -108,33 +124,36 @@ impl Endpoints {
     pub(in crate::registry) fn update(
         &self,
         registry: &str,
+        security: ConnectionSecurity,
         challenge: Challenge,
     ) -> Option<Arc<Endpoint>> {
-        let earlier = self.lock().get(registry).cloned()?;
+        let key = (registry.to_owned(), security);
+        let earlier = self.lock().get(&key).cloned()?;
         let endpoint = Arc::new(Endpoint {
             base: earlier.base.clone(),
             challenge: Some(challenge),
             zone: earlier.zone,
         });
-        self.insert(registry, &endpoint);
+        self.insert(key, &endpoint);
         Some(endpoint)
     }
 
-    fn insert(&self, registry: &str, endpoint: &Arc<Endpoint>) {
+    fn insert(&self, key: (String, ConnectionSecurity), endpoint: &Arc<Endpoint>) {
         let challenge = endpoint.challenge.as_ref();
         let bytes =
-            registry.len() + endpoint.base.as_str().len() + challenge.map_or(0, Challenge::bytes);
-        self.lock()
-            .insert(registry.to_owned(), Arc::clone(endpoint), bytes);
+            key.0.len() + endpoint.base.as_str().len() + challenge.map_or(0, Challenge::bytes);
+        self.lock().insert(key, Arc::clone(endpoint), bytes);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, LimitedMap<String, Arc<Endpoint>>> {
+    fn lock(
+        &self,
+    ) -> std::sync::MutexGuard<'_, LimitedMap<(String, ConnectionSecurity), Arc<Endpoint>>> {
         // The map is consistent even if another thread panicked.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn base(scheme: &str, registry: &str) -> Result<Url, RegistryErrorReason> {
+pub(in crate::registry) fn base(scheme: &str, registry: &str) -> Result<Url, RegistryErrorReason> {
     // Docker Hub is the only registry with different names in references and in URLs.
     let host = match registry {
         "docker.io" | "index.docker.io" => "registry-1.docker.io",

@@ -2,6 +2,7 @@
 //! the connections.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bundle_core::json;
@@ -10,7 +11,7 @@ use rustls::AlertDescription;
 use url::Url;
 
 use crate::registry::http::body::BlobPart;
-use crate::registry::http::pools::{ConnectionPools, authority};
+use crate::registry::http::pools::{CertificateVerification, ConnectionPools, authority};
 use crate::registry::http::request_log::RequestLog;
 use crate::registry::http::zone::{NetworkZone, ZoneError};
 use crate::registry::http_error::HttpError;
@@ -29,7 +30,10 @@ const MIN_STORE_RATE: u64 = 4 << 20;
 /// Sends the requests of a registry client.
 pub(in crate::registry) struct HttpClient {
     deadlines: Deadlines,
-    pools: ConnectionPools,
+    pools: Arc<ConnectionPools>,
+    /// Host and port of a server whose certificate is not verified. `None` if every certificate is
+    /// verified.
+    unverified: Option<String>,
 }
 
 impl fmt::Debug for HttpClient {
@@ -42,8 +46,26 @@ impl HttpClient {
     pub(in crate::registry) fn new(options: &ClientOptions) -> Result<Self, RegistryError> {
         Ok(Self {
             deadlines: options.deadlines,
-            pools: ConnectionPools::new(options)?,
+            pools: Arc::new(ConnectionPools::new(options)?),
+            unverified: None,
         })
+    }
+
+    /// Returns a client that accepts every certificate of the host of `url`, and has the same
+    /// connections to other hosts.
+    pub(in crate::registry) fn without_verification(&self, url: &Url) -> Self {
+        Self {
+            deadlines: self.deadlines,
+            pools: Arc::clone(&self.pools),
+            unverified: Some(authority(url)),
+        }
+    }
+
+    fn verification(&self, url: &Url) -> CertificateVerification {
+        match &self.unverified {
+            Some(host) if *host == authority(url) => CertificateVerification::Skipped,
+            _ => CertificateVerification::Required,
+        }
     }
 
     /// Marks this URL's host as a registry, which may receive a client certificate.
@@ -56,7 +78,9 @@ impl HttpClient {
         &self,
         request: reqwest::Request,
     ) -> Result<reqwest::Response, RegistryErrorReason> {
-        let client = self.pools.client(request.url())?;
+        let client = self
+            .pools
+            .client(request.url(), self.verification(request.url()))?;
         self.send_by(&client, request).await
     }
 
@@ -66,8 +90,13 @@ impl HttpClient {
         request: reqwest::Request,
         from: NetworkZone,
     ) -> Result<reqwest::Response, RegistryErrorReason> {
-        let client = self.pools.redirect_client(request.url(), from)?;
+        let client = self.redirect_client(request.url(), from)?;
         self.send_by(&client, request).await
+    }
+
+    fn redirect_client(&self, url: &Url, from: NetworkZone) -> Result<reqwest::Client, Reason> {
+        self.pools
+            .redirect_client(url, from, self.verification(url))
     }
 
     async fn send_by(
@@ -118,7 +147,7 @@ impl HttpClient {
         from: NetworkZone,
     ) -> Result<reqwest::Response, RegistryErrorReason> {
         let registry = authority(request.url());
-        let client = self.pools.redirect_client(request.url(), from)?;
+        let client = self.redirect_client(request.url(), from)?;
         let mut answer = std::pin::pin!(client.execute(request));
         loop {
             let before = part.watch.taken();

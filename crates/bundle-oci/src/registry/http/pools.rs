@@ -28,6 +28,10 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
 /// connections. With this size, the map keeps at most eight clients.
 const CLIENT_BYTES: usize = 16 << 10;
 
+/// Trust in hosts that have no certificates of their own in the configuration.
+const VERIFIED: (&[Certificate], CertificateVerification) =
+    (&[], CertificateVerification::Required);
+
 /// All pools of a registry client. Each pool is created at its first use, because reading the
 /// certificate authorities of the system takes milliseconds, and commands such as `--help` send no
 /// request.
@@ -39,10 +43,28 @@ pub(super) struct ConnectionPools {
     pools: Mutex<Pools>,
     /// Hosts from references. Hosts of redirects are not included.
     registries: Mutex<LimitedMap<String, ()>>,
-    /// Clients of hosts that have their own certificates. `None` for hosts without certificates.
-    /// The key contains the host, `true` if the host is a registry, and the zone of the redirecting
-    /// registry.
-    own: Mutex<LimitedMap<(String, bool, NetworkZone), Option<reqwest::Client>>>,
+    /// Clients of hosts that have their own certificates, or whose certificates are not verified.
+    /// `None` for other hosts.
+    own: Mutex<LimitedMap<HostClientKey, Option<reqwest::Client>>>,
+}
+
+/// Key of a client for one host.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct HostClientKey {
+    host: String,
+    is_registry: bool,
+    /// Zone of the redirecting registry.
+    zone: NetworkZone,
+    verification: CertificateVerification,
+}
+
+/// Verification of the certificate of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum CertificateVerification {
+    /// Certificates of trusted certificate authorities are accepted.
+    Required,
+    /// Every certificate is accepted.
+    Skipped,
 }
 
 impl fmt::Debug for ConnectionPools {
@@ -127,9 +149,13 @@ impl ConnectionPools {
     }
 
     /// Returns the client for requests to this URL.
-    pub(super) fn client(&self, url: &Url) -> Result<reqwest::Client, RegistryErrorReason> {
+    pub(super) fn client(
+        &self,
+        url: &Url,
+        verification: CertificateVerification,
+    ) -> Result<reqwest::Client, RegistryErrorReason> {
         let loopback = is_loopback(url);
-        if let Some(own) = self.host_client(url, loopback, NetworkZone::Local)? {
+        if let Some(own) = self.host_client(url, loopback, NetworkZone::Local, verification)? {
             return Ok(own);
         }
         let plain = loopback && url.scheme() == "http";
@@ -142,7 +168,7 @@ impl ConnectionPools {
             if plain {
                 self.plain_client()
             } else {
-                self.make(loopback, NetworkZone::Local, &[], None)
+                self.make(loopback, NetworkZone::Local, VERIFIED, None)
             }
         })
     }
@@ -169,49 +195,57 @@ impl ConnectionPools {
         &self,
         url: &Url,
         from: NetworkZone,
+        verification: CertificateVerification,
     ) -> Result<reqwest::Client, RegistryErrorReason> {
         let pool = match from {
             NetworkZone::Public => Pool::FromPublic,
             NetworkZone::Private => Pool::FromPrivate,
-            NetworkZone::Local => return self.client(url),
+            NetworkZone::Local => return self.client(url, verification),
         };
         if let Some(why) = from.rejection_reason(url) {
             let to = authority(url);
             return Err(RegistryErrorReason::Redirect { to, why });
         }
-        if let Some(own) = self.host_client(url, false, from)? {
+        if let Some(own) = self.host_client(url, false, from, verification)? {
             return Ok(own);
         }
-        self.pooled(pool, url, || self.make(false, from, &[], None))
+        self.pooled(pool, url, || self.make(false, from, VERIFIED, None))
     }
 
-    /// Returns a client for this URL's host alone, if the host has its own certificates.
+    /// Returns a client for this URL's host alone, if the host has its own certificates, or if its
+    /// certificate is not verified.
     fn host_client(
         &self,
         url: &Url,
         loopback: bool,
-        reach: NetworkZone,
+        zone: NetworkZone,
+        verification: CertificateVerification,
     ) -> Result<Option<reqwest::Client>, RegistryErrorReason> {
         if url.scheme() != "https" {
             return Ok(None);
         }
         let host = authority(url);
-        let is_registry = lock(&self.registries).get(&host).is_some();
-        let key = (host, is_registry, reach);
+        let key = HostClientKey {
+            is_registry: lock(&self.registries).get(&host).is_some(),
+            host,
+            zone,
+            verification,
+        };
         if let Some(known) = lock(&self.own).get(&key) {
             return Ok(known.clone());
         }
-        let found = self.trust.of(&key.0)?;
-        let general = self.trust.identity.as_ref().filter(|_| is_registry);
-        let made = match (&found, general) {
-            (None, None) => None,
-            (found, general) => {
+        let found = self.trust.of(&key.host)?;
+        let general = self.trust.identity.as_ref().filter(|_| key.is_registry);
+        let made = match (&found, general, verification) {
+            (None, None, CertificateVerification::Required) => None,
+            (found, general, _) => {
                 let authorities = found.as_ref().map_or(&[][..], |own| &own.authorities);
                 let identity = found.as_ref().and_then(|own| own.identity.as_ref());
-                Some(self.make(loopback, reach, authorities, identity.or(general))?)
+                let identity = identity.or(general);
+                Some(self.make(loopback, zone, (authorities, verification), identity)?)
             }
         };
-        let bytes = key.0.len() + made.as_ref().map_or(0, |_| CLIENT_BYTES - 1024);
+        let bytes = key.host.len() + made.as_ref().map_or(0, |_| CLIENT_BYTES - 1024);
         lock(&self.own).insert(key, made.clone(), bytes);
         Ok(made)
     }
@@ -243,12 +277,15 @@ impl ConnectionPools {
         &self,
         loopback: bool,
         reach: NetworkZone,
-        authorities: &[Certificate],
+        (authorities, verification): (&[Certificate], CertificateVerification),
         identity: Option<&Identity>,
     ) -> Result<reqwest::Client, RegistryErrorReason> {
         install_provider();
         let builder = || {
             let mut builder = self.builder(reach);
+            if verification == CertificateVerification::Skipped {
+                builder = builder.tls_danger_accept_invalid_certs(true);
+            }
             if loopback {
                 builder = builder.no_proxy();
             }

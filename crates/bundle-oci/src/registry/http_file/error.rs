@@ -91,8 +91,8 @@ pub enum HttpFileReason {
         /// Reason, such as `the target is in a private network`.
         why: &'static str,
     },
-    /// The URL or a redirect has no TLS, and the settings do not list the host.
-    #[error("{host} is not listed as insecure, and the URL has no TLS")]
+    /// The URL or a redirect has no TLS, and the host may not be used without TLS.
+    #[error("{host} is not an allowed insecure host, and the URL has no TLS")]
     NoTls {
         /// Host and port.
         host: String,

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::{Stream, stream};
@@ -18,7 +19,7 @@ use crate::clock::runtime_instant;
 use crate::limits::{Limits, REDIRECTS};
 use crate::manifest::Descriptor;
 use crate::registry::auth::token::secret;
-use crate::registry::http::pools::authority;
+use crate::registry::http::pools::{authority, is_loopback};
 use crate::registry::http::zone::NetworkZone;
 use crate::registry::transport::redirect_target;
 use crate::registry::{Client, Login, RegistryErrorReason};
@@ -36,18 +37,39 @@ const MEDIA_TYPE_CHARS: usize = 64;
 pub struct HttpFileRequest {
     url: Url,
     authorization: Option<HeaderValue>,
-    /// The nearest zone to which the first request may go.
-    nearest: NetworkZone,
+    access: HttpFileAccess,
+}
+
+/// Connections that a request may use.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct HttpFileAccess {
+    /// `true` if the server may have a loopback, link-local or private address.
+    pub private_addresses: bool,
+    /// `true` if the URL may have no TLS. A URL of this machine needs no permission.
+    pub plain_http: bool,
+    /// `true` if every certificate of the server is accepted.
+    pub any_certificate: bool,
+}
+
+impl HttpFileAccess {
+    /// Returns the nearest zone to which the first request may go.
+    fn nearest(self) -> NetworkZone {
+        if self.private_addresses {
+            NetworkZone::Local
+        } else {
+            NetworkZone::Public
+        }
+    }
 }
 
 impl HttpFileRequest {
-    /// Creates a request. Without `private_addresses` the request connects only to public
-    /// addresses. A redirect to a network zone that is nearer than the zone of the server is
-    /// rejected.
+    /// Creates a request. `access` applies to the server of the URL. The target of a redirect to
+    /// another server needs TLS with a verified certificate. A redirect to a network zone that
+    /// is nearer than the zone of the server is rejected.
     pub fn new(
         url: &str,
         login: Option<&Login>,
-        private_addresses: bool,
+        access: HttpFileAccess,
     ) -> Result<Self, HttpFileError> {
         let invalid = |why: String| HttpFileError {
             url: url.to_owned(),
@@ -65,11 +87,7 @@ impl HttpFileRequest {
         Ok(Self {
             url: parsed,
             authorization: authorization.map_err(|reason| invalid(reason.to_string()))?,
-            nearest: if private_addresses {
-                NetworkZone::Local
-            } else {
-                NetworkZone::Public
-            },
+            access,
         })
     }
 
@@ -213,15 +231,22 @@ impl Client {
     /// Sends the request and follows redirects. Credentials are sent only to the server of the
     /// request, never to redirect targets.
     async fn open_file(&self, request: &HttpFileRequest) -> Result<Response, HttpFileReason> {
+        let access = request.access;
+        let http = if access.any_certificate {
+            Arc::new(self.http.without_verification(&request.url))
+        } else {
+            Arc::clone(&self.http)
+        };
         let mut url = request.url.clone();
-        let mut reach = request.nearest;
+        let mut reach = access.nearest();
         for hop in 0..=REDIRECTS {
-            if url.scheme() != "https" && !self.endpoints.allows_plain_http(&url) {
+            let on_server = url.origin() == request.url.origin();
+            let may_be_plain = is_loopback(&url) || (on_server && access.plain_http);
+            if url.scheme() != "https" && !may_be_plain {
                 let host = authority(&url);
                 return Err(HttpFileReason::NoTls { host });
             }
-            let on_server = url.origin() == request.url.origin();
-            let from = if on_server { request.nearest } else { reach };
+            let from = if on_server { access.nearest() } else { reach };
             let mut get = Request::new(Method::GET, url.clone());
             let headers = get.headers_mut();
             // The server must not compress the response, because the digest is the digest of the
@@ -232,7 +257,7 @@ impl Client {
             {
                 headers.insert(AUTHORIZATION, value.clone());
             }
-            let sent = self.http.send_from(get, from).await;
+            let sent = http.send_from(get, from).await;
             let response = sent.map_err(|reason| match reason {
                 RegistryErrorReason::Redirect { to, why } if hop == 0 => {
                     HttpFileReason::Address { to, why }

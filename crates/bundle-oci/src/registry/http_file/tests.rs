@@ -15,6 +15,13 @@ use super::*;
 use crate::registry::{ClientOptions, Deadlines, HostAddresses, NameResolver};
 use crate::unpack::{InMemory, hostile};
 
+/// Access to servers on this machine.
+const LOCAL: HttpFileAccess = HttpFileAccess {
+    private_addresses: true,
+    plain_http: false,
+    any_certificate: false,
+};
+
 /// Returns a gzipped tar of one file.
 fn archive(path: &str, content: &[u8]) -> Bytes {
     let mut tar = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
@@ -39,7 +46,20 @@ async fn receive(
     login: Option<&Login>,
     private_addresses: bool,
 ) -> Result<ReceivedFile, HttpFileError> {
-    let request = HttpFileRequest::new(url, login, private_addresses)?;
+    let access = HttpFileAccess {
+        private_addresses,
+        ..HttpFileAccess::default()
+    };
+    receive_with(client, url, login, access).await
+}
+
+async fn receive_with(
+    client: &Client,
+    url: &str,
+    login: Option<&Login>,
+    access: HttpFileAccess,
+) -> Result<ReceivedFile, HttpFileError> {
+    let request = HttpFileRequest::new(url, login, access)?;
     let folder = tempfile::tempdir().unwrap();
     let received = client
         .receive_file(&request, &Limits::default(), folder.path())
@@ -69,7 +89,7 @@ async fn unpacks_an_archive_and_records_the_digest_of_its_bytes() {
         .await
         .unwrap();
     assert_eq!(files["manifests/a.yaml"], b"a: 1\n");
-    let request = HttpFileRequest::new(&url, None, true).unwrap();
+    let request = HttpFileRequest::new(&url, None, LOCAL).unwrap();
     let described = client.describe_file(&request, &Limits::default()).await;
     assert_eq!(described.unwrap().digest, Digest::of(&bytes));
 }
@@ -176,7 +196,7 @@ async fn reports_each_bad_response() {
     assert!(page.check().unwrap_err().to_string().ends_with(expected));
     let unpacked = page.unpack(Limits::default(), InMemory::default()).await;
     assert!(unpacked.unwrap_err().to_string().ends_with(expected));
-    let request = HttpFileRequest::new(&url, None, true).unwrap();
+    let request = HttpFileRequest::new(&url, None, LOCAL).unwrap();
     let described = client.describe_file(&request, &Limits::default()).await;
     assert!(described.unwrap_err().to_string().ends_with(expected));
 }
@@ -264,9 +284,41 @@ async fn dials_private_addresses_only_if_the_class_allows_them() {
     let expected = "is not allowed: the target is in a private or local network";
     assert!(text.ends_with(expected), "{text}");
     assert!(server.requests().is_empty());
-    let error = receive(&client, "http://files.example.com/a", None, false).await;
-    let text = error.unwrap_err().to_string();
-    assert!(text.ends_with("files.example.com is not listed as insecure, and the URL has no TLS"));
+}
+
+#[tokio::test]
+async fn plain_http_is_limited_to_the_server_that_the_caller_allows() {
+    let server = FileServer::start().await.unwrap();
+    let port = server.host().rsplit_once(':').unwrap().1.to_owned();
+    let other = format!("http://other.example.com:{port}/a");
+    server.respond("/a", FileResponse::File(archive("a", b"")));
+    server.respond("/same", FileResponse::Redirect("/a".to_owned()));
+    server.respond("/other", FileResponse::Redirect(other));
+    let client = Client::new(ClientOptions {
+        resolver: Some(Arc::new(Loopback)),
+        ..ClientOptions::default()
+    });
+    let client = client.unwrap();
+    let plain = HttpFileAccess {
+        plain_http: true,
+        ..LOCAL
+    };
+    let url = |path: &str| format!("http://files.example.com:{port}{path}");
+    for path in ["/a", "/same"] {
+        let received = receive_with(&client, &url(path), None, plain).await;
+        received.unwrap();
+    }
+    let requests = server.requests().len();
+    for (path, access, host) in [("/a", LOCAL, "files"), ("/other", plain, "other")] {
+        let error = receive_with(&client, &url(path), None, access).await;
+        let text = error.unwrap_err().to_string();
+        let expected = format!(
+            "{host}.example.com:{port} is not an allowed insecure host, and the URL has no TLS"
+        );
+        assert!(text.ends_with(&expected), "{text}");
+    }
+    // Only the server of the redirect got a request.
+    assert_eq!(server.requests().len(), requests + 1);
 }
 
 #[test]
@@ -291,7 +343,7 @@ fn hosts_of_admitted_urls_are_those_that_are_dialed() {
         let found = found.map(str::to_ascii_lowercase);
         assert_eq!(found.as_deref(), host, "{url}");
         if let Some(host) = host {
-            let dialed = HttpFileRequest::new(url, None, false).unwrap();
+            let dialed = HttpFileRequest::new(url, None, HttpFileAccess::default()).unwrap();
             assert_eq!(authority(&dialed.url), host, "{url}");
         }
     }

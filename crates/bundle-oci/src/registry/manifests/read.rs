@@ -115,10 +115,7 @@ impl Client {
 /// Returns the manifest of a single image, or an error for an index.
 fn single(raw: RawManifest) -> Result<Manifest, RegistryErrorReason> {
     if media::is_index(&raw.media_type) {
-        return Err(RegistryErrorReason::WrongMediaType {
-            found: "an index of several images".to_owned(),
-            wanted: "one image manifest",
-        });
+        return Err(RegistryErrorReason::Index);
     }
     Manifest::parse(raw.bytes, Some(&raw.media_type))
         .map_err(|why| RegistryErrorReason::Malformed(format!("the manifest is invalid: {why}")))

@@ -2,6 +2,7 @@ mod authentication;
 mod download;
 mod manifests;
 mod referrers;
+mod security;
 mod signature_floods;
 mod signatures;
 mod upload;
@@ -341,7 +342,7 @@ async fn missing_content_denied_access_and_unreachable_registry_differ() {
 }
 
 #[tokio::test]
-async fn error_for_an_index_names_it_as_one() {
+async fn error_for_an_index_names_it_as_one_and_explains_platforms() {
     let registry = Registry::without_faults().await.unwrap();
     let index = br#"{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[]}"#;
     registry.put_manifest("team/web", "1", crate::media::INDEX, index);
@@ -354,6 +355,13 @@ async fn error_for_an_index_names_it_as_one() {
         error.to_string().contains("an index of several images"),
         "{error}"
     );
+    assert!(error.is_about_content());
+    let hint = error.finding().hint.unwrap();
+    assert!(
+        hint.contains("the digest of one image in the index"),
+        "{hint}"
+    );
+    assert!(!hint.contains("proxy"), "{hint}");
 }
 
 #[test]

@@ -215,20 +215,15 @@ async fn archive_at_a_url_is_installed_and_other_bytes_are_not_followed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn bad_responses_fail_with_their_reason_and_invalid_files_are_not_read_again() {
     let proxy = FileServer::start().await.unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let registries = folder.path().join("registries.conf");
-    let listed = "[[registry]]\nprefix = \"files.example.com\"\ninsecure = true\n";
-    fs_err::write(&registries, listed).unwrap();
     // Public servers are reached through a proxy, so the pod does not check their addresses.
     let (cluster, _webhook, server) = stage(WebhookOptions {
-        flags: vec![
-            "--registries-conf".to_owned(),
-            registries.display().to_string(),
-        ],
         environment: vec![("HTTP_PROXY".to_owned(), format!("http://{}", proxy.host()))],
         ..WebhookOptions::default()
     })
     .await;
+    let public_class = "httpsource-public";
+    let listed = json!({"sources": {"insecureHosts": ["files.example.com"]}});
+    apply(&cluster, &class(public_class, &listed)).await;
     let valid = bundle_archive("httpsource-late", "hello");
     let half = valid.slice(..valid.len() / 2);
     for (path, response) in [
@@ -320,17 +315,11 @@ async fn bad_responses_fail_with_their_reason_and_invalid_files_are_not_read_aga
             &none,
             "the target is in a private network",
         ),
-        (
-            "notls",
-            "http://other.example.com/a.tgz".to_owned(),
-            &none,
-            "other.example.com is not listed as insecure, and the URL has no TLS",
-        ),
     ] {
         let name = format!("httpsource-{name}");
         // Servers behind the proxy are public.
         let is_public = url.starts_with("http://files.example.com/");
-        let class = if is_public { CLASS } else { LOCAL_CLASS };
+        let class = if is_public { public_class } else { LOCAL_CLASS };
         apply(&cluster, &bundle(&name, class, &url, auth)).await;
         until_failing_with(&cluster, &name, expected).await;
     }
@@ -392,7 +381,13 @@ async fn rejects_urls_and_secrets_at_admission() {
             CLASS,
             valid,
             &json!({"insecureSkipVerify": true}),
-            "does not allow insecureSkipVerify",
+            "does not allow insecureSkipVerify for files.example.com",
+        ),
+        (
+            CLASS,
+            "http://files.example.com/a.tgz",
+            &none,
+            "does not allow a URL without TLS for files.example.com",
         ),
         ("httpsource-signed", valid, &none, "BUNDLE-TRUST-006"),
     ] {

@@ -18,6 +18,9 @@ mod config_maps;
 pub(in crate::scenarios) mod git;
 pub(in crate::scenarios) mod http;
 mod ignored_fields;
+mod insecure;
+mod pull_secrets;
+mod retries;
 mod target;
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,6 +2,7 @@ use std::io::Write as _;
 
 use bundle_core::reference::Reference;
 use bundle_core::review::Source;
+use bundle_core::review::source::PullCredentials;
 use bundle_oci::unpack::FileSink as _;
 
 use super::*;
@@ -16,7 +17,10 @@ pub(super) fn image(repository: &str, content: &[u8], pull_secret: Option<&str>)
         .unwrap();
     let source = Source::Image {
         reference,
-        pull_secret: pull_secret.map(|name| name.parse().unwrap()),
+        credentials: match pull_secret {
+            Some(name) => PullCredentials::Secret(name.parse().unwrap()),
+            None => PullCredentials::Class("plain".parse().unwrap()),
+        },
     };
     ContentId::new(&source, Digest::of(content))
 }

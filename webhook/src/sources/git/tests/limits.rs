@@ -119,6 +119,7 @@ async fn one_requester_uses_half_of_the_folders() {
         url: GitUrl::parse(&server.url()).unwrap(),
         addresses: vec![server.address().ip()],
         credentials: None,
+        verification: ServerVerification::Required,
     };
     program.repository("bob", remote).await.unwrap();
     drop(held);
@@ -161,6 +162,7 @@ async fn wait_for_a_folder_ends_with_an_error_that_is_retried() {
         url: repository.clone(),
         addresses: vec![server.address().ip()],
         credentials: None,
+        verification: ServerVerification::Required,
     };
     let error = program.repository("ana", remote).await.unwrap_err();
     let finding = failed("cannot prepare", &repository, error).finding();

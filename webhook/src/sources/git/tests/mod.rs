@@ -19,7 +19,7 @@ use zeroize::Zeroizing;
 use self::server::{Behavior, GitServer, run};
 use super::*;
 use crate::budget::Pool;
-use crate::clients::git::{GitCredentials, GitLimits, GitProgram, GitRemote};
+use crate::clients::git::{GitCredentials, GitLimits, GitProgram, GitRemote, ServerVerification};
 use crate::clients::names::LimitedResolver;
 
 fn branch(name: &str) -> GitRef {
@@ -61,16 +61,29 @@ async fn open_for(
     login: Option<(&str, &str)>,
 ) -> GitSource {
     let repository = GitUrl::parse(&server.url()).unwrap();
-    let (service, _) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
     let remote = GitRemote {
-        url: repository.clone(),
+        url: repository,
         addresses: vec![server.address().ip()],
         credentials: login.map(|(username, password)| GitCredentials::Basic {
             username: username.to_owned(),
             password: Zeroizing::new(password.to_owned()),
         }),
+        verification: ServerVerification::Required,
     };
     let folder = program.repository(requester, remote).await.unwrap();
+    in_folder(folder, requester, server, program, (directory, checkout))
+}
+
+/// Returns a source that works in `folder`.
+fn in_folder(
+    folder: GitFolder,
+    requester: &str,
+    server: &GitServer,
+    program: &Arc<GitProgram>,
+    (directory, checkout): (&str, &GitRef),
+) -> GitSource {
+    let repository = GitUrl::parse(&server.url()).unwrap();
+    let (service, _) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
     GitSource {
         source: Source::Git {
             repository: repository.clone(),
@@ -87,6 +100,7 @@ async fn open_for(
             secrets: Api::namespaced(kube::Client::new(service, "sys"), "sys"),
             secret: None,
             allows_private: true,
+            verification: ServerVerification::Required,
             requester: requester.to_owned(),
         },
         folder: OnceCell::new_with(Some(folder)),
@@ -108,11 +122,17 @@ async fn fetched(source: &GitSource) -> Result<(ContentId, BTreeMap<String, Stri
     Ok((id, files.collect()))
 }
 
+/// Returns the failure to fetch a source.
+async fn error_of(source: &GitSource) -> GitSourceError {
+    match fetched(source).await.unwrap_err() {
+        SourceError::Git(error) => error,
+        other => panic!("another kind of error: {other}"),
+    }
+}
+
 /// Returns the code and the message of the failure to fetch a source.
 async fn refused(source: &GitSource) -> (Code, String) {
-    let SourceError::Git(error) = fetched(source).await.unwrap_err() else {
-        panic!("another kind of error");
-    };
+    let error = error_of(source).await;
     let finding = error.finding();
     assert!(finding.hint.is_some());
     (finding.code, finding.message)
@@ -322,8 +342,11 @@ async fn missing_refs_and_repositories_are_reported() {
             "the server does not serve the commit",
         ),
     ] {
-        let (code, told) = refused(&open(&server, "manifests", &checkout).await).await;
-        assert_eq!(code, codes::install::GIT_FAILED);
+        let error = error_of(&open(&server, "manifests", &checkout).await).await;
+        assert_eq!(error.failure(), SourceFailure::Content);
+        let finding = error.finding();
+        assert_eq!(finding.code, codes::install::GIT_FAILED);
+        let told = finding.message;
         assert!(told.contains(part), "{told}");
         assert!(
             told.starts_with("source bundle content: git cannot fetch"),
@@ -354,6 +377,20 @@ async fn server_without_trusted_certificate_is_rejected() {
         "{told}"
     );
     assert_eq!(server.requests(), Vec::<String>::new());
+
+    drop(source);
+    // Without verification, the same server serves the content.
+    let remote = GitRemote {
+        url: GitUrl::parse(&server.url()).unwrap(),
+        addresses: vec![server.address().ip()],
+        credentials: None,
+        verification: ServerVerification::Skipped,
+    };
+    let folder = program.repository("ana", remote).await.unwrap();
+    let main = branch("main");
+    let source = in_folder(folder, "ana", &server, &program, ("manifests", &main));
+    let (_, found) = fetched(&source).await.unwrap();
+    assert_eq!(found, files(&[("manifests/web.yaml", "a: 1\n")]));
 }
 
 /// Adds a repository to the working folder as submodule `manifests/sub`.

@@ -33,6 +33,15 @@ impl Decider {
     /// Returns the class and terms for a decision on a BundleDeployment with these approval terms.
     pub fn new(class: &Class, approval_terms: &Digest) -> Self {
         let account = class.service_account.as_ref();
+        let mut sources = vec![
+            json!(class.source_types),
+            json!(class.source_hosts),
+            json!(class.private_addresses),
+        ];
+        // Without such hosts, the terms equal those that earlier versions of this project recorded.
+        if !class.insecure_hosts.is_empty() {
+            sources.push(json!(class.insecure_hosts));
+        }
         let terms = json!({
             "authorization": class.authorization == Authorization::Class,
             "approval": match class.approval {
@@ -41,11 +50,7 @@ impl Decider {
                 Approval::ByAnotherPerson => "ByAnotherPerson",
             },
             "signatures": class.signatures == ClassSignatures::Required,
-            "sources": [
-                json!(class.source_types),
-                json!(class.source_hosts),
-                json!(class.private_addresses),
-            ],
+            "sources": sources,
             "targets": [json!(class.namespaces), json!(class.cluster_scoped)],
             "serviceAccount": account.map(|account| format!("{}/{}", account.namespace, account.name)),
         });

@@ -39,6 +39,7 @@ fn decision_counts_only_for_the_same_class_and_terms() {
         json!({"sources": {"types": ["image"]}}),
         json!({"sources": {"hosts": ["a"]}}),
         json!({"sources": {"privateAddresses": "Allow"}}),
+        json!({"sources": {"insecureHosts": ["a"]}}),
         json!({"targets": {"namespaces": ["a"]}}),
         json!({"targets": {"clusterScoped": "Deny"}}),
         json!({"serviceAccount": {"namespace": "a", "name": "b"}}),
@@ -50,6 +51,7 @@ fn decision_counts_only_for_the_same_class_and_terms() {
     // because it applies to each later change.
     for more in [
         json!({"authorization": "Requester", "targets": {}}),
+        json!({"sources": {"insecureHosts": []}}),
         json!({"requesterCheck": "AccessReview"}),
     ] {
         assert_eq!(decider("u", &more, &json!({})), one, "{more}");

@@ -198,6 +198,7 @@ fn rejects_config_map_without_permission_to_read_it() {
 #[test]
 fn rejects_source_whose_secret_the_requester_cannot_read() {
     for source in [
+        json!({"type": "image", "image": {"ref": "registry.example.com/web:1", "pullSecret": "login"}}),
         json!({"type": "http", "http": {"url": "https://files.example.com/a", "auth": {"secret": {"name": "login"}}}}),
         json!({"type": "git", "git": {"repository": "https://git.example.com/a", "ref": {"branch": "main"}, "auth": {"secret": {"name": "login"}}}}),
     ] {
