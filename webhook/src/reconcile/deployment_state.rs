@@ -68,7 +68,7 @@ pub(in crate::reconcile) struct DeploymentReconcile<'a> {
     pub(in crate::reconcile) has_installed: bool,
     /// The policies that were used to verify the content in this reconcile.
     pub(in crate::reconcile) applied_policies: Option<AppliedPolicies>,
-    /// Objects with replicas that were not applied, because another owner sets the replicas.
+    /// Objects whose `spec.replicas` was not applied, because another owner sets it.
     pub(in crate::reconcile) scaled_objects: Arc<ScaledObjects>,
     /// The key of the target namespace, if the last prepared content creates it.
     pub(in crate::reconcile) created_namespace: Option<String>,

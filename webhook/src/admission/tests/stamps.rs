@@ -31,7 +31,7 @@ async fn foreign_stamp_is_ignored() {
     let (answer, object) = server.write("ben", None, &stored).await;
     assert_eq!(answer["allowed"], false);
     assert_eq!(stamp(&object), None);
-    // The same write is rejected without the mutating call too.
+    // Only the validating call receives the object with the stamp.
     let other = stored.to_string().replace("\"ana\"", "\"eve\"");
     let other: Value = serde_json::from_str(&other).unwrap();
     let answer = server.ask("/validate", &review("ana", None, &other)).await;

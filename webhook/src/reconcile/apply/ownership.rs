@@ -39,8 +39,9 @@ impl ApplyClient<'_> {
         self.repeat_check(checked.prepared().clone()).await
     }
 
-    /// Moves the ownership of the lists that block an apply to this manager. Returns the checked
-    /// apply, or `None` if the error has another cause or no other manager owns items of the lists.
+    /// If conflicting lists prevent an apply, moves the ownership of these lists to this manager.
+    /// Returns the checked apply, or `None` if the error has another cause or no other manager owns
+    /// items of the lists.
     pub(super) async fn with_moved_lists<'i>(
         &self,
         client: &Client,

@@ -42,8 +42,8 @@ impl Default for FailureCounts {
 }
 
 impl FailureCounts {
-    /// Counts a failure. Returns the delay before the next attempt. Returns `None` if no attempt
-    /// follows before a change.
+    /// Counts a failure. Returns the delay before the next attempt. Returns `None` if only a change
+    /// starts the next attempt.
     pub(in crate::reconcile) fn record(
         &self,
         work: Work,

@@ -203,7 +203,8 @@ impl FailedApplies {
     }
 }
 
-/// Returns the observed state of an object. Later observations are compared with it.
+/// Returns the state of an object after an apply. `seen` is the object in the response. Later
+/// observations are compared with this state.
 pub(in crate::reconcile) fn applied_state(seen: &ObservedObject) -> AppliedState {
     AppliedState {
         state: Some(seen.state),

@@ -175,7 +175,8 @@ impl DeploymentReconcile<'_> {
             })
             .collect();
         let (mut plan, failed) = ApplyPlan::prepare(check.preparer(), &suspects, &targets).await;
-        // These objects are marked as drifted, so that the next attempt reports their errors.
+        // Objects whose apply could not be prepared are marked as drifted, so that the next attempt
+        // reports their errors.
         states.mark_drifted(
             &self.name,
             failed.iter().map(|(item, _)| item.key.clone()).collect(),
@@ -242,7 +243,7 @@ impl DeploymentReconcile<'_> {
         }
     }
 
-    /// Returns true if an apply left the object unchanged.
+    /// Returns true if the apply did not change the fingerprint of the object.
     fn is_as_applied(&self, item: &PreparedObject, applied: &Applied) -> bool {
         let before = self.ctx.states.state(&self.name, &item.key);
         applied.seen.state.fingerprint == before.and_then(|state| state.fingerprint)
@@ -363,8 +364,8 @@ impl DeploymentReconcile<'_> {
         last_error.map_or(Ok(()), Err)
     }
 
-    /// Returns the revisions of the objects with replicas that are not applied. The revisions were
-    /// observed before the apply.
+    /// Returns the revisions of the objects whose `spec.replicas` is not applied. The revisions
+    /// were observed before the apply.
     pub(in crate::reconcile) fn revisions_of_scaled(
         &self,
         applies: &[CheckedApply<'_>],
