@@ -52,7 +52,7 @@ pub(in crate::reconcile) struct DeploymentReconcile<'a> {
     pub(in crate::reconcile) applyset: String,
     /// The annotations of the object. They include the annotations that this reconcile has written.
     pub(in crate::reconcile) annotations: BTreeMap<String, String>,
-    /// The objects of the deployment that the inventory records.
+    /// The inventory of the deployment, which records its objects.
     pub(in crate::reconcile) inventory: Arc<Inventory>,
     /// The conditions of the status that this reconcile writes.
     pub(in crate::reconcile) conditions: ConditionSet,

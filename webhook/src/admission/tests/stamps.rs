@@ -160,7 +160,7 @@ async fn object_written_while_admission_was_off_is_admitted_only_by_its_own_anno
             "{user}"
         );
     }
-    // The permission for the class is not sufficient: nothing proves that they requested the
+    // The permission for the class is not sufficient: nothing proves that this user requested the
     // object, so verb `manage` is required.
     for user in ["ana", "ben"] {
         let (answer, _) = server.write(user, Some(&old), &annotated(&token)).await;

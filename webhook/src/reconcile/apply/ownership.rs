@@ -1,6 +1,6 @@
 //! Changes of field ownership before an apply: for adopted objects, for Secrets that an earlier
-//! version applied, and for lists that other managers have written. This module writes only
-//! `managedFields`. Afterwards the apply is checked, and it changes all values at once.
+//! version of the program applied, and for lists that other managers have written. This module
+//! writes only `managedFields`. Afterwards the apply is checked, and it changes all values at once.
 //! `bundle_core::plan::ownership` decides the change.
 
 use std::time::Instant;

@@ -134,7 +134,7 @@ pub(in crate::reconcile) struct Preparer {
     pub(in crate::reconcile) client: Client,
     /// Rules for fields that are not applied.
     pub(in crate::reconcile) ignore: Vec<Rule>,
-    /// The objects of the BundleDeployment that the inventory records.
+    /// The inventory of the BundleDeployment, which records its objects.
     pub(in crate::reconcile) inventory: Arc<Inventory>,
     /// True if objects without an owner are adopted.
     pub(in crate::reconcile) adopt: bool,
@@ -143,9 +143,9 @@ pub(in crate::reconcile) struct Preparer {
 }
 
 impl Preparer {
-    /// Prepares the apply of `item` to `target`. Reads the object only if an ignore rule matches
-    /// the item, or if the item sets replicas. Fails if this object does not exist, or has another
-    /// uid.
+    /// Prepares the apply of `item` to `target`. Reads the target object only if an ignore rule
+    /// matches the item, or if the item sets replicas. Then fails if the target object does not
+    /// exist or has another uid.
     pub(in crate::reconcile) async fn prepare<'i>(
         &self,
         item: &'i PreparedObject,

@@ -1,4 +1,4 @@
-//! Detects workloads with replicas that another field manager or an autoscaler sets.
+//! Detects workloads whose `spec.replicas` is set by another field manager or an autoscaler.
 //! `bundle_core::plan::scaling` contains the rule.
 
 use std::collections::BTreeMap;

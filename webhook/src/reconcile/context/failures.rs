@@ -51,7 +51,8 @@ impl FailureCounts {
         retry: RetryPolicy,
     ) -> Option<Duration> {
         let mut attempts = self.attempts();
-        // Counters of deleted objects are never removed one by one.
+        // No counter of a deleted object is removed separately. Therefore all counters are removed
+        // when the limit is reached.
         if attempts.len() >= MAX_COUNTERS {
             attempts.clear();
         }

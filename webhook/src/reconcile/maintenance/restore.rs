@@ -91,8 +91,8 @@ impl DeploymentReconcile<'_> {
         // The content has no values for these objects.
         let states = &self.ctx.states;
         states.record_restore_failure(&self.name, &unknown, RestoreFailure::Refused);
-        // An object that drifts after this point waits for the next reconcile, because its
-        // permissions are not checked.
+        // An object that drifts after this point waits for the next reconcile, because the
+        // permissions for this object were not checked.
         if correct {
             drifted = restorable(self);
             drifted.retain(|key| known.contains(key.as_str()));
@@ -109,7 +109,7 @@ impl DeploymentReconcile<'_> {
                     return Err(error);
                 }
             };
-            // Drifted objects are restored below.
+            // Drifted objects are not verified, because they are restored below.
             let suspects = items
                 .iter()
                 .filter(|item| due.contains(&item.key) && !drifted.contains(&item.key))

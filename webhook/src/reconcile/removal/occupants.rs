@@ -187,7 +187,8 @@ impl Remover<'_> {
                 Err(error) if object::is_passing(&error) && !is_custom(&group_version) => {
                     return Err(failed(&error));
                 }
-                // An aggregated API can be unavailable permanently.
+                // An aggregated API can be unavailable permanently, so this error does not end the
+                // search.
                 Err(error) => {
                     let why = format!("{group_version}: {}", object::error_message(&error));
                     kinds.unlisted.push(why);

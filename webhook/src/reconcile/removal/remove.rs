@@ -51,7 +51,7 @@ pub(in crate::reconcile) struct Remover<'a> {
     pub(in crate::reconcile) client: &'a Client,
     pub(in crate::reconcile) account: &'a ServiceAccount,
     pub(in crate::reconcile) inventory: &'a Inventory,
-    /// The reason of the condition for errors.
+    /// Reason of the condition that reports an error.
     pub(in crate::reconcile) reason: &'static str,
 }
 

@@ -144,7 +144,7 @@ impl<'a> Teardown<'a> {
                 && observed.done.contains(&RemovalStep::ReadRequesters)
             {
                 // Stores which objects no longer exist. Before the step `ReadRequesters` is done,
-                // the deletion is not accepted, and the inventory must not change.
+                // the deletion may not be accepted yet, so the inventory must not change.
                 self.save().await?;
             }
             done?;

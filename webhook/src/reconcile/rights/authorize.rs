@@ -54,12 +54,12 @@ struct DeniedReviews {
 #[derive(Default)]
 struct CheckedGrants {
     budget: AccessReviewBudget,
-    /// Roles with rules that were already checked. The text is the namespace in which the role is
+    /// Roles whose rules were already checked. The text is the namespace in which the role is
     /// granted, and `None` means the whole cluster.
     checked: HashSet<(RoleRef, Option<String>)>,
 }
 
-/// A role on the cluster, as the installer can read it.
+/// The result of reading a role on the cluster as the installer.
 enum LiveRole {
     Found(Value),
     Missing,

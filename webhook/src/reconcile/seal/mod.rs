@@ -42,7 +42,8 @@ pub(in crate::reconcile) fn confirmed_facts(
 }
 
 /// Returns a warning if admission did not review the owner references of `object`. Admission
-/// rejects a deletion that Kubernetes requests because of these references.
+/// rejects a deletion that the garbage collector of Kubernetes requests because of these
+/// references.
 pub(in crate::reconcile) fn owner_warning(
     object: &DynamicObject,
     vouched: &ConfirmedFacts,

@@ -70,7 +70,7 @@ impl DeploymentReconcile<'_> {
         RolloutContent::new(&request.generated.name, request.digest(), config)
     }
 
-    /// Remembers the content that this reconcile installs or maintains.
+    /// Stores in `requested` which content this reconcile installs or maintains.
     pub(super) fn note_content(&mut self, request: &InstallRequest<'_>) {
         let generated = request.generated;
         let uid = generated.object.metadata.uid.clone().unwrap_or_default();

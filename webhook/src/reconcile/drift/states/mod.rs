@@ -65,7 +65,7 @@ struct PendingVerification {
 /// The state of the objects of one deployment.
 #[derive(Default)]
 struct InstalledState {
-    /// The objects of the deployment that the inventory records.
+    /// The inventory of the deployment, which records its objects.
     inventory: Arc<Inventory>,
     /// The key of the content that the objects belong to. If it is empty, the next reconcile
     /// compares the content again.
