@@ -1,5 +1,6 @@
-//! Reviews of ConfigMaps in the system namespace, if they are registered (the webhook
-//! `vconfigmaps.core.rukpak.io` of RukPak). The rule is in `bundle_core::review::config_maps`.
+//! Reviews of ConfigMaps in the system namespace. The API server requests these reviews only if the
+//! webhook `vconfigmaps.core.rukpak.io` of RukPak is registered. The rule is in
+//! `bundle_core::review::config_maps`.
 
 use bundle_core::diagnostic::Findings;
 use bundle_core::review::config_maps::{ConfigMapOperation, judge_config_map};

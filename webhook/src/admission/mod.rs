@@ -1,5 +1,5 @@
 //! Admission: a router with `/validate` and `/mutate`. Both paths run the same review. A review
-//! writes nothing, and each wait has a limit. `bundle_core::review` contains the rules, and
+//! writes nothing, and each wait has a time limit. `bundle_core::review` contains the rules, and
 //! `server` contains the listener.
 
 mod config_maps;

@@ -160,8 +160,8 @@ impl<L: Lookups> Admission<L> {
     }
 
     /// Runs `read` over the body, on another thread if the body is large. That thread owns the body
-    /// and `memory`, the reserved memory for the result. It owns both until it ends, even if the
-    /// review was cancelled.
+    /// and `memory`, the reserved memory for the result, until the thread ends. This is also true
+    /// if the review was cancelled.
     async fn parsed<T: Send + 'static, M: Send + 'static>(
         &self,
         (body, memory): (HeldBody, M),
@@ -179,8 +179,8 @@ impl<L: Lookups> Admission<L> {
         })
     }
 
-    /// Reserves the memory of the parsed request for the requester. The short texts of the request
-    /// count as part of the size of the body.
+    /// Reserves the memory of the parsed request for the requester. The reservation includes the
+    /// size of the body, which covers the short texts of the request.
     async fn tree_share(
         &self,
         envelope: &Envelope,
@@ -268,7 +268,7 @@ impl<L: Lookups> Admission<L> {
         tracing::warn!(code = codes::review::MALFORMED.id, "{message}");
         let mut response = (status, message + "\n").into_response();
         if status == StatusCode::TOO_MANY_REQUESTS {
-            // The client of the API server retries only with this header.
+            // The HTTP client of the API server retries only if the response has this header.
             let seconds = HeaderValue::from_static("1");
             response.headers_mut().insert(header::RETRY_AFTER, seconds);
         }

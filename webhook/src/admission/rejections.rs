@@ -1,4 +1,4 @@
-//! Findings about reviews that end without a verdict of the rules.
+//! Findings about reviews that end before the rules have returned a verdict.
 
 use std::time::Duration;
 

@@ -96,8 +96,9 @@ impl<L: Lookups> Admission<L> {
         let verdict = self
             .verdict_of_write(&write.subject, &request.requester, until)
             .await;
-        // The schema rejects a name that is too long before the validating call. The message
-        // depends on the version of the API server.
+        // If the name is too long, the schema would reject the object before the validating call.
+        // The message of the schema depends on the version of the API server, so the mutating call
+        // rejects the object.
         let too_long = |finding: &Finding| finding.code == codes::review::NAME_TOO_LONG;
         if verdict.findings().errors().any(too_long) {
             return text::refusal(&verdict).map_or(Ok(Vec::new()), Err);

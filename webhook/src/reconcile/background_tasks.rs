@@ -176,7 +176,7 @@ impl<T: Send + 'static> BackgroundTasks<T> {
         let task = tokio::spawn(async move {
             let wanted = done.send(work.await).is_ok();
             if wanted && !waiting.load(Ordering::SeqCst) {
-                // No reconcile waits for the result.
+                // No reconcile waits for the result, so a reconcile is started.
                 wake.send(name).ok();
             }
         });

@@ -52,7 +52,7 @@ pub(in crate::reconcile) struct DeploymentReconcile<'a> {
     pub(in crate::reconcile) applyset: String,
     /// The annotations of the object. They include the annotations that this reconcile has written.
     pub(in crate::reconcile) annotations: BTreeMap<String, String>,
-    /// The objects of the deployment that the inventory records.
+    /// The inventory of the deployment, which records its objects.
     pub(in crate::reconcile) inventory: Arc<Inventory>,
     /// The conditions of the status that this reconcile writes.
     pub(in crate::reconcile) conditions: ConditionSet,
@@ -68,7 +68,7 @@ pub(in crate::reconcile) struct DeploymentReconcile<'a> {
     pub(in crate::reconcile) has_installed: bool,
     /// The policies that were used to verify the content in this reconcile.
     pub(in crate::reconcile) applied_policies: Option<AppliedPolicies>,
-    /// Objects with replicas that were not applied, because another owner sets the replicas.
+    /// Objects whose `spec.replicas` was not applied, because another owner sets it.
     pub(in crate::reconcile) scaled_objects: Arc<ScaledObjects>,
     /// The key of the target namespace, if the last prepared content creates it.
     pub(in crate::reconcile) created_namespace: Option<String>,

@@ -146,8 +146,8 @@ impl From<RemovalFailure> for ReconcileError {
     }
 }
 
-/// Returns the delay before the next attempt after `failures` failures in a row. `None` means that
-/// the reconcile waits for a change.
+/// Returns the delay before the next attempt after `failures` consecutive failures. `None` means
+/// that the reconcile waits for a change.
 pub(in crate::reconcile) fn retry_delay(retry: RetryPolicy, failures: u32) -> Option<Duration> {
     retry.after(failures, rand::rng().random())
 }

@@ -37,8 +37,9 @@ impl FinalizerChange {
         let api = ByName(&api);
         let name = object.name_any();
         for attempt in 1.. {
-            // The whole object is read, because the cached object can be older than the last change
-            // of its finalizers. A request for metadata has a lower size limit.
+            // The object is read, because the cached object can be older than the last change of
+            // its finalizers. The request is for the whole object, because the size limit for
+            // metadata responses is lower.
             let live = api.get_opt(&name).await?;
             let live = live.filter(|live| live.metadata.uid == object.metadata.uid);
             let operations = live.map(|live| self.operations(&live.metadata));

@@ -1,6 +1,6 @@
-//! Limits for concurrent reconciles and comparisons. A requester can block both with slow objects,
-//! webhooks or registries. Therefore each requester is limited, so that a few requesters together
-//! cannot hold all slots.
+//! Limits for concurrent reconciles and for concurrent comparisons of dry runs. A requester can
+//! block both with slow objects, webhooks or registries. Therefore each requester is limited, so
+//! that a few requesters together cannot hold all slots.
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -50,8 +50,8 @@ impl Slots {
     }
 }
 
-/// The slots of one process for parts of installations that hold large objects. Clones share the
-/// slots.
+/// The slots of one process for the steps of installations that need memory for large objects.
+/// Clones share the slots.
 #[derive(Debug, Clone)]
 pub(in crate::reconcile) struct ApplySlots {
     comparisons: Pool,

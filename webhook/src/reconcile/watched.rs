@@ -14,7 +14,7 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 /// Longest name of a Kubernetes object, in bytes.
 const NAME_LIMIT: usize = 253;
-/// Keys of `spec` with values that are stored.
+/// Keys of `spec` whose values are stored.
 const KEPT: [&str; 3] = ["bundleDeployment", "name", "provisionerClassName"];
 
 /// The part of an object that the controllers store.

@@ -44,7 +44,7 @@ pub struct ClusterLookups {
     /// Bundles are listed for one review at a time. Therefore at most one page of Bundles is in
     /// memory.
     bundle_lists: Semaphore,
-    /// Inventories are read for one review at a time, for the same reason.
+    /// Inventories are read for one review at a time, to limit the memory in use.
     inventory_reads: Semaphore,
     /// Time limit of one lookup. It is shorter than the time limit of the review, so that the
     /// response can name the lookup that failed.

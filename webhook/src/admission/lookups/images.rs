@@ -20,7 +20,8 @@ pub(in crate::admission) struct ReviewImages<'a, L> {
     admission: &'a Admission<L>,
     requester: &'a str,
     until: Instant,
-    /// Memory of the registry responses. Dropping this value releases it after the review.
+    /// Reserved memory of the registry responses. It is released after the review, when this field
+    /// is dropped.
     memory: Arc<LookupMemory>,
 }
 

@@ -51,8 +51,8 @@ pub trait Lookups: ReviewLookups + Send + 'static {
         object: (&str, &str),
         likely: Option<&str>,
     ) -> impl Future<Output = Result<Option<RecordedOwner>, Finding>> + Send;
-    /// Reads an image, with its signatures if `signatures` is true. Responses of the registry are
-    /// held in `memory`.
+    /// Reads an image, with its signatures if `signatures` is true. `memory` reserves the memory
+    /// for the responses of the registry.
     fn read_image(
         &self,
         image: &Image,

@@ -130,7 +130,8 @@ async fn malformed_reviews_get_an_admission_response() {
 async fn rejects_reviews_above_the_size_limit() {
     let server = server(Fake::default());
     let mut large = bundle();
-    // Fields of other managers do not count as memory.
+    // The fields of other managers in `managedFields` do not count towards the memory of the
+    // object.
     large["metadata"]["managedFields"] =
         json!([{"manager": "kubectl", "fieldsV1": "x".repeat(5 << 20)}]);
     assert_eq!(server.write("ana", None, &large).await.0["allowed"], true);

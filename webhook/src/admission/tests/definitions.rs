@@ -56,7 +56,7 @@ fn fake() -> Fake {
     }
 }
 
-/// Returns true if `user` can make the field `spec` required.
+/// Returns true if the webhook admits the update of a definition from `live` to `new` by `user`.
 async fn is_allowed(server: &Server, user: &str, live: &Value, new: &Value) -> bool {
     let answer = server.ask("/validate", &update(user, live, new)).await;
     answer["allowed"].as_bool().unwrap()
@@ -88,7 +88,7 @@ async fn unsafe_update_of_an_installed_definition_is_rejected_with_the_text_of_r
         json!({LABEL_OWNER_KIND: "BundleDeployment", "core.rukpak.io/owner-name": "../x"});
     let renamed = definition("crd", &renamed, &json!([]));
     assert!(!is_allowed(&server, "ana", &renamed, &new).await);
-    // The annotation of RukPak.
+    // The annotation of RukPak disables the check.
     let mut disabled = new.clone();
     disabled["metadata"]["annotations"] =
         json!({"core.rukpak.io/safe-crd-upgrade-validation": "false"});
@@ -101,7 +101,7 @@ async fn safe_updates_and_other_requests_need_no_lookup() {
     let live = definition("crd", &labels(), &json!(["spec"]));
     let new = definition("crd", &labels(), &json!([]));
     assert!(is_allowed(&server, "ana", &live, &new).await);
-    // The definition has no label before and after the update.
+    // The definition has no owner labels, neither before nor after the update.
     let (from, to) = (json!([]), json!(["spec"]));
     let foreign = |required| definition("crd", &json!({"a": "b"}), required);
     assert!(is_allowed(&server, "ana", &foreign(&from), &foreign(&to)).await);
@@ -109,7 +109,7 @@ async fn safe_updates_and_other_requests_need_no_lookup() {
     status["request"]["subResource"] = "status".into();
     assert_eq!(server.ask("/validate", &status).await["allowed"], true);
     assert_eq!(server.questions(), 0);
-    // The owner is unknown.
+    // The owner of the definition cannot be read.
     let answer = server.ask("/validate", &update("ana", &new, &live)).await;
     assert_eq!(answer["status"]["code"], 503);
     assert_eq!(answer["auditAnnotations"]["codes"], "BUNDLE-REVIEW-076");
@@ -119,7 +119,8 @@ async fn safe_updates_and_other_requests_need_no_lookup() {
 async fn label_alone_makes_no_definition_an_object_of_a_deployment() {
     let (from, to) = (json!([]), json!(["spec"]));
     let server = server(fake());
-    // The inventory records another object. The labels of this object are forged.
+    // The inventory records another definition. The owner labels of the updated definition are
+    // forged.
     let [live, new] = [&from, &to].map(|required| definition("other", &labels(), required));
     assert!(is_allowed(&server, "ana", &live, &new).await);
     // The recorded BundleDeployment was deleted and created again.

@@ -1,4 +1,5 @@
-//! Deletions and guarded updates through the router. The rule itself has its own tests.
+//! Requests to the router for deletions, and for updates that require the permissions of a
+//! deletion. The rule itself has its own tests.
 
 use super::*;
 

@@ -31,7 +31,7 @@ async fn foreign_stamp_is_ignored() {
     let (answer, object) = server.write("ben", None, &stored).await;
     assert_eq!(answer["allowed"], false);
     assert_eq!(stamp(&object), None);
-    // The same write is rejected without the mutating call too.
+    // Only the validating call receives the object with the stamp.
     let other = stored.to_string().replace("\"ana\"", "\"eve\"");
     let other: Value = serde_json::from_str(&other).unwrap();
     let answer = server.ask("/validate", &review("ana", None, &other)).await;
@@ -160,7 +160,7 @@ async fn object_written_while_admission_was_off_is_admitted_only_by_its_own_anno
             "{user}"
         );
     }
-    // The permission for the class is not sufficient: nothing proves that they requested the
+    // The permission for the class is not sufficient: nothing proves that this user requested the
     // object, so verb `manage` is required.
     for user in ["ana", "ben"] {
         let (answer, _) = server.write(user, Some(&old), &annotated(&token)).await;

@@ -1,4 +1,4 @@
-//! Reviews that wait for memory that other reviews of their requester hold.
+//! Reviews that wait until other reviews of the same requester release memory.
 
 use std::sync::atomic::Ordering;
 

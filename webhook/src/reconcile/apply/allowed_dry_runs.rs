@@ -15,12 +15,12 @@ use crate::reconcile::apply::Target;
 /// Time for which an allowed dry run is cached. A changed policy is effective at the latest after
 /// this time. Access reviews are sent every time, so changed RBAC is effective at once.
 const CACHE_TTL: Duration = Duration::from_secs(60);
-/// Maximum number of cached results, a few MiB.
+/// Maximum number of cached results. They need a few MiB of memory.
 const MAX_CACHED: u64 = 20_000;
 
-/// A hash that identifies a dry run. It covers the requester, the class, the values and the
-/// installer of the comparison. It also covers the version of the object that is changed, or the
-/// fact that the object is created.
+/// A hash that identifies a dry run. The hash covers the requester, the class, the object, the
+/// values, and the installer if its dry run was compared. For an existing object it also covers the
+/// uid and the resourceVersion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::reconcile) struct DryRunKey([u8; 32]);
 
@@ -30,8 +30,8 @@ impl DryRunKey {
     ///
     /// `version` is the resourceVersion in the apply. If it is set, the apply changes only this
     /// version of the object. Returns `None` for an existing object without `version`, and for
-    /// kinds with a result that depends on other objects of the cluster. These applies are checked
-    /// every time.
+    /// kinds whose dry-run result depends on other objects of the cluster. Their dry runs are never
+    /// cached.
     pub(in crate::reconcile) fn of(
         requester: &Requester,
         class: &str,
@@ -48,7 +48,7 @@ impl DryRunKey {
         }
         let changed = match (target, version) {
             (Target::Uid(uid), Some(version)) => Some([uid, version]),
-            // The result depends on the current values of the object.
+            // The result of the dry run depends on the current values of the object.
             (Target::Uid(_), None) => return None,
             (Target::Absent, _) => None,
         };

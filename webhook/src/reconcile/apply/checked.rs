@@ -54,15 +54,14 @@ impl<'i> CheckedApply<'i> {
         self.since.elapsed() < CHECK_VALIDITY
     }
 
-    /// Returns the apply with an expired check.
+    /// Returns the apply as if its check had expired.
     #[cfg(test)]
     pub(super) fn aged(mut self) -> Self {
         self.since -= CHECK_VALIDITY;
         self
     }
 
-    /// Discards the check and returns the apply, so that it is checked again, without cached
-    /// results.
+    /// Discards the check. Returns the unchecked apply. The next check does not use cached results.
     pub(super) fn into_stale(self) -> PreparedApply<'i> {
         self.prepared.bypassing_cache()
     }
@@ -176,7 +175,8 @@ fn verdict_message(verdict: &DryRunVerdict) -> &str {
     }
 }
 
-/// The check of the requesters' permissions that the applies of one content require.
+/// The rule and the action that determine which permission check each object of one content
+/// requires.
 #[derive(Debug, Clone)]
 pub(in crate::reconcile) struct RequiredConsent {
     pub(in crate::reconcile) rule: ConsentRule,
@@ -283,8 +283,9 @@ impl DryRuns<'_> {
         }
     }
 
-    /// Waits for a slot for reading the complete managed fields of an object. The read counts for
-    /// the first requester. Without a requester, it counts for the installer.
+    /// Waits for a slot for reading the complete managed fields of an object. The slot counts
+    /// towards the limit of the first requester. If there is no requester, it counts towards the
+    /// limit of the installer.
     pub(super) async fn entries_slot(&self) -> Option<Share> {
         let requester = self.runs.first().map(|(requester, _)| &requester.user);
         let installer = self.account.user_name();
@@ -292,7 +293,7 @@ impl DryRuns<'_> {
         self.slots.acquire_entries(user).await
     }
 
-    /// Sends a JSON patch as a dry run as each requester, if the object requires dry runs.
+    /// Sends a dry run of a JSON patch as each requester, if the object requires dry runs.
     pub(super) async fn check_patch(
         &self,
         item: &PreparedObject,
@@ -356,9 +357,9 @@ impl DryRuns<'_> {
 }
 
 /// Returns the fields that differ between the results for requester and installer. The optional
-/// third result is that of a repeated dry run for the requester. Results for an object that
-/// `exists` are compared only for the same resourceVersion, because another actor can write the
-/// object between the requests.
+/// third result is from a second dry run as the requester. If the object `exists`, all results must
+/// have the same resourceVersion, because another actor can write the object between the dry runs.
+/// Otherwise the result of the comparison is unknown.
 async fn differing(exists: bool, answers: &[&ObjectText]) -> Result<Vec<String>, ApplyRejection> {
     let compared = ObjectText::with_parsed(answers, |objects| {
         if exists && !DryRunObject::have_one_version(objects) {

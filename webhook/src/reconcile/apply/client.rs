@@ -11,8 +11,8 @@ use super::{Applied, ApplyError, ApplyRejection, CheckedApply, DryRuns, Prepared
 use crate::reconcile::api::object;
 use crate::reconcile::content::objects::PreparedObject;
 
-/// Time limit for one object while the API server is busy or does not serve a new kind yet, or
-/// while the object keeps changing.
+/// Time limit for all attempts to check or apply one object. Attempts are repeated while the API
+/// server is busy or does not serve a new kind yet, and while other actors change the object.
 pub(super) const RETRY_LIMIT: Duration = Duration::from_secs(5);
 
 /// Prepares, checks and sends applies.
@@ -28,7 +28,7 @@ pub(in crate::reconcile) struct ApplyOutcome {
     pub(in crate::reconcile) is_uncertain: bool,
 }
 
-/// Attempts with growing pauses within a time limit.
+/// Attempts with growing delays within a time limit.
 pub(super) struct Attempts {
     end: Instant,
     pauses: Pauses,

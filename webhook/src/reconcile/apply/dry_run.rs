@@ -9,7 +9,7 @@ use crate::reconcile::content::objects::PreparedObject;
 const MAX_DRY_RUNS: u32 = 5;
 
 impl Preparer {
-    /// Sends the apply to the object with this uid as a dry run as the installing ServiceAccount.
+    /// As the installing ServiceAccount, sends a dry run of the apply to the object with this uid.
     /// Retries conflicts a few times.
     pub(in crate::reconcile) async fn dry_run(
         &self,
@@ -32,8 +32,8 @@ impl Preparer {
         }
     }
 
-    /// Sends the creation of `item`, which does not exist, as a dry run as the installing
-    /// ServiceAccount.
+    /// As the installing ServiceAccount, sends a dry run that creates `item`. Fails if an object
+    /// with this name exists.
     pub(in crate::reconcile) async fn dry_run_creation(
         &self,
         item: &PreparedObject,

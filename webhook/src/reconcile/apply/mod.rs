@@ -1,7 +1,7 @@
-//! One apply, from reading the object to the response of the API server. [`PreparedApply`] fixes
-//! the request, dry runs as the requesters turn it into a [`CheckedApply`], and only a
-//! [`CheckedApply`] can be sent. `install::executor` and `rights::dry_runs` decide which
-//! objects are applied.
+//! One apply, from reading the object to the response of the API server. A [`PreparedApply`]
+//! contains the final request. After it passed the dry runs as the requesters, it becomes a
+//! [`CheckedApply`]. Only a [`CheckedApply`] can be sent. `install::executor` and
+//! `rights::dry_runs` decide which objects are applied.
 
 pub(super) mod allowed_dry_runs;
 mod checked;

@@ -1,6 +1,6 @@
 //! Changes of field ownership before an apply: for adopted objects, for Secrets that an earlier
-//! version applied, and for lists that other managers have written. This module writes only
-//! `managedFields`. Afterwards the apply is checked, and it changes all values at once.
+//! version of the program applied, and for lists that other managers have written. This module
+//! writes only `managedFields`. Afterwards the apply is checked, and it changes all values at once.
 //! `bundle_core::plan::ownership` decides the change.
 
 use std::time::Instant;
@@ -39,8 +39,9 @@ impl ApplyClient<'_> {
         self.repeat_check(checked.prepared().clone()).await
     }
 
-    /// Moves the ownership of the lists that block an apply to this manager. Returns the checked
-    /// apply, or `None` if the error has another cause or no other manager owns items of the lists.
+    /// If conflicting lists prevent an apply, moves the ownership of these lists to this manager.
+    /// Returns the checked apply, or `None` if the error has another cause or no other manager owns
+    /// items of the lists.
     pub(super) async fn with_moved_lists<'i>(
         &self,
         client: &Client,

@@ -17,9 +17,9 @@ use crate::reconcile::api::object;
 use crate::reconcile::apply::scalers::ScaledObjects;
 use crate::reconcile::content::objects::PreparedObject;
 
-/// A resourceVersion that no object has, because the first write of a store has a later
-/// resourceVersion. If no object of the name exists, the API server creates the object from a
-/// request with this version. Otherwise it responds with a conflict (409).
+/// A resourceVersion that no object has, because even the first write to the data store (etcd) gets
+/// a higher one. If an apply has this resourceVersion and no object with the name exists, the API
+/// server creates the object. If an object exists, the API server responds with a conflict (409).
 const NO_VERSION: &str = "1";
 
 /// The expected state of the object of an apply.
@@ -45,8 +45,8 @@ pub(in crate::reconcile) struct PreparedApply<'i> {
     /// The resourceVersion of the object from which `values` were computed.
     version: Option<String>,
     mark: Option<CreationMark>,
-    /// True if the ownership of fields was changed since the object was read. Then the apply
-    /// changes more fields than the cached dry run.
+    /// True if the ownership of fields was changed since the object was read. The apply then
+    /// changes more fields than the dry run whose result is cached.
     has_moved_fields: bool,
     /// True if an earlier check has expired, so that cached results are not used.
     bypasses_cache: bool,
@@ -134,18 +134,18 @@ pub(in crate::reconcile) struct Preparer {
     pub(in crate::reconcile) client: Client,
     /// Rules for fields that are not applied.
     pub(in crate::reconcile) ignore: Vec<Rule>,
-    /// The objects of the BundleDeployment that the inventory records.
+    /// The inventory of the BundleDeployment, which records its objects.
     pub(in crate::reconcile) inventory: Arc<Inventory>,
     /// True if objects without an owner are adopted.
     pub(in crate::reconcile) adopt: bool,
-    /// Objects with replicas that are not applied.
+    /// Objects whose `spec.replicas` is not applied.
     pub(in crate::reconcile) scaled_objects: Arc<ScaledObjects>,
 }
 
 impl Preparer {
-    /// Prepares the apply of `item` to `target`. Reads the object only if an ignore rule matches
-    /// the item, or if the item sets replicas. Fails if this object does not exist, or has another
-    /// uid.
+    /// Prepares the apply of `item` to `target`. Reads the target object only if an ignore rule
+    /// matches the item, or if the item sets replicas. Then fails if the target object does not
+    /// exist or has another uid.
     pub(in crate::reconcile) async fn prepare<'i>(
         &self,
         item: &'i PreparedObject,
@@ -211,8 +211,9 @@ impl Preparer {
 
     /// Reads the object again after a conflict or an unknown outcome, and prepares the apply for
     /// its current state. Fails with [`ApplyError::Moved`] if the object was deleted, or if another
-    /// object with the same name exists now. If the object did not exist before and has the
-    /// creation mark, an earlier request of unknown outcome created it (`is_uncertain`).
+    /// object with the same name exists now. `is_uncertain` is true if the outcome of an earlier
+    /// request is unknown. If the object did not exist before and now has the creation mark, that
+    /// request created the object.
     pub(super) async fn prepare_again<'i>(
         &self,
         prepared: &PreparedApply<'i>,

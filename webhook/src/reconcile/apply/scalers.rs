@@ -1,4 +1,4 @@
-//! Detects workloads with replicas that another field manager or an autoscaler sets.
+//! Detects workloads whose `spec.replicas` is set by another field manager or an autoscaler.
 //! `bundle_core::plan::scaling` contains the rule.
 
 use std::collections::BTreeMap;
@@ -17,21 +17,21 @@ use serde_json::Value;
 use crate::reconcile::api::{object, whole};
 use crate::reconcile::content::objects::PreparedObject;
 
-/// Maximum number of autoscalers of a namespace that are read.
+/// Maximum number of HorizontalPodAutoscalers that are read in one namespace.
 const MAX_AUTOSCALERS: u32 = 100;
 
-/// Objects with replicas that were not applied in one reconcile. Contains a warning for each object
-/// key.
+/// Objects whose `spec.replicas` was not applied in one reconcile. Contains a warning for each
+/// object, by key.
 #[derive(Debug, Default)]
 pub(in crate::reconcile) struct ScaledObjects(Mutex<BTreeMap<String, String>>);
 
 impl ScaledObjects {
-    /// Returns true if the replicas of this object were not applied.
+    /// Returns true if `spec.replicas` of this object was not applied.
     pub(in crate::reconcile) fn has(&self, key: &str) -> bool {
         self.warnings_by_key().contains_key(key)
     }
 
-    /// Returns a warning for each object with replicas that were not applied.
+    /// Returns a warning for each object whose `spec.replicas` was not applied.
     pub(in crate::reconcile) fn warnings(&self) -> Vec<String> {
         self.warnings_by_key().values().cloned().collect()
     }
@@ -40,9 +40,10 @@ impl ScaledObjects {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns true if `item` and another owner both set the replicas of `live`. If the autoscalers
-    /// cannot be read, an autoscaler counts as the other owner. `rules` are the ignore rules that
-    /// match `item`. If no rule names the replicas, the warning proposes one.
+    /// Returns true if another owner sets `spec.replicas` of `live`, and stores a warning in this
+    /// case. `item` also sets this field. If the HorizontalPodAutoscalers cannot be read, one of
+    /// them counts as the other owner. `rules` are the ignore rules that match `item`. If none of
+    /// them names `spec.replicas`, the warning proposes such a rule.
     pub(in crate::reconcile) async fn is_scaled_by_other(
         &self,
         client: &Client,
@@ -72,7 +73,7 @@ impl ScaledObjects {
     }
 }
 
-/// Returns the warning about an object with replicas that belong to `owner`.
+/// Returns the warning about an object whose `spec.replicas` is set by `owner`.
 fn warning(item: &PreparedObject, owner: &str, rules: &[&Rule]) -> String {
     let sentence = format!(
         "{}: spec.replicas is not applied, because {owner} sets it",

@@ -82,8 +82,9 @@ async fn reconcile_deleted(object: &DynamicObject, ctx: &Context) -> Result<Acti
     Ok(Action::await_change())
 }
 
-/// Removes the upload, and the cached copy of the content unless another Bundle needs it. Does
-/// nothing for the copy if an earlier event of the deleted Bundle has already released it.
+/// Removes the upload of a deleted Bundle. Also removes the cached copy of its content, unless
+/// another Bundle needs the copy. If an earlier event of this Bundle already handled the copy,
+/// removes only the upload.
 async fn remove_cached_content(object: &DynamicObject, ctx: &Context) -> Result<(), kube::Error> {
     let uid = object.metadata.uid.as_deref().unwrap_or_default();
     ctx.shared.uploads.remove(uid);

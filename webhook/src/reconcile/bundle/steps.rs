@@ -57,7 +57,7 @@ enum ContentState {
     /// The fetch has not started, because the requester has too many running fetches.
     Postponed,
     Unpacked(Box<Unpacked>),
-    /// The content was unpacked before. Contains the result of the source check.
+    /// The content was unpacked before. Contains its digest and the result of the source check.
     Sealed(Digest, SourceCheck),
 }
 
@@ -76,8 +76,8 @@ enum SourceCheck {
 }
 
 impl<'a> BundleReconcile<'a> {
-    /// Creates the reconcile with the recorded status. The sealed record replaces `content` of the
-    /// status, because other clients can write the status.
+    /// Creates the reconcile from the stored status of the object. The sealed record replaces the
+    /// field `content`, because other clients can write the status.
     pub(in crate::reconcile) fn new(
         object: &'a DynamicObject,
         ctx: &'a Arc<Context>,
@@ -336,8 +336,8 @@ impl<'a> BundleReconcile<'a> {
     }
 
     /// Writes the status of `outcome` once, and emits its Event. Returns the time of the next
-    /// reconcile. `postponed` is the longest delay, for the case that no event triggers an earlier
-    /// reconcile.
+    /// reconcile. `postponed` is the delay of the next reconcile if no event triggers an earlier
+    /// one.
     async fn finish(
         &self,
         outcome: &BundleOutcome<'_>,

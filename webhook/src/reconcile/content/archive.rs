@@ -24,7 +24,8 @@ use crate::reconcile::content::stored::StoredContent;
 /// creates other bytes for the same content. Otherwise a client could continue the download of an
 /// earlier archive with other bytes.
 const PURPOSE: &str = "archive 1";
-/// Maximum length of an index, in bytes. 1 GiB has 16,384 parts of 48 bytes.
+/// Maximum length of an index, in bytes. An archive of 1 GiB has 16,384 parts. Each part needs 48
+/// bytes in the index.
 const MAX_INDEX_BYTES: u64 = 1 << 20;
 /// Length of each part except the last part, in bytes.
 const PART: u64 = 64 << 10;

@@ -121,8 +121,8 @@ pub(in crate::reconcile) async fn prepare(
         let (group, version, kind) = object.gvk();
         let gvk = (group.to_owned(), version.to_owned(), kind.to_owned());
         if !kinds.contains_key(&gvk) {
-            // Installing and removing the content changes its own kinds, so discovery is not cached
-            // for them.
+            // An installation or removal of the content changes the kinds that the content defines.
+            // Therefore discovery is not cached for these kinds.
             let is_own = defined
                 .iter()
                 .any(|own| own.group == group && own.kind == kind);

@@ -28,7 +28,7 @@ const PURPOSE: &str = "rendered 1";
 /// Maximum length of an index, in bytes. 25,000 objects with 200 bytes of names each need less than
 /// 8 MiB.
 const MAX_INDEX_BYTES: u64 = 8 << 20;
-/// Memory of a prepared object in addition to its tree, in bytes: names, labels and kind.
+/// Memory of a prepared object in addition to its parsed JSON, in bytes: names, labels and kind.
 pub(in crate::reconcile) const PER_OBJECT: u64 = 3 << 10;
 /// Maximum nesting depth that the JSON parser accepts.
 const MAX_DEPTH: usize = 127;

@@ -103,7 +103,7 @@ impl Seal<'_> {
         self.begin().chain_update(index)
     }
 
-    /// Returns the HMAC over the data that precedes the index.
+    /// Returns the HMAC over `purpose` and `name`. The caller adds the index.
     fn begin(&self) -> Hmac<Sha256> {
         // HMAC accepts keys of any length.
         let mut mac = Hmac::<Sha256>::new_from_slice(self.key)
@@ -254,8 +254,8 @@ fn footer(file: &mut File, most: u64) -> io::Result<(u64, ValidSeal)> {
 pub(in crate::reconcile) struct ValidSeal([u8; SEAL_BYTES]);
 
 impl ValidSeal {
-    /// Reads the seal of the file at `path`, and compares it with the index in constant memory.
-    /// Fails if the seal is invalid, or if the index has more than `most` bytes.
+    /// Reads the seal of the file at `path`, and checks that it is valid for the index. Needs only
+    /// constant memory. Fails if the seal is invalid, or if the index has more than `most` bytes.
     pub(super) fn read(path: &Path, seal: Seal<'_>, most: u64) -> io::Result<Self> {
         let mut file = fs_err::File::open(path)?.into_file();
         let (length, found) = footer(&mut file, most)?;

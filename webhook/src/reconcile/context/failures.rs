@@ -42,8 +42,8 @@ impl Default for FailureCounts {
 }
 
 impl FailureCounts {
-    /// Counts a failure. Returns the delay before the next attempt. Returns `None` if no attempt
-    /// follows before a change.
+    /// Counts a failure. Returns the delay before the next attempt. Returns `None` if only a change
+    /// starts the next attempt.
     pub(in crate::reconcile) fn record(
         &self,
         work: Work,
@@ -51,7 +51,8 @@ impl FailureCounts {
         retry: RetryPolicy,
     ) -> Option<Duration> {
         let mut attempts = self.attempts();
-        // Counters of deleted objects are never removed one by one.
+        // No counter of a deleted object is removed separately. Therefore all counters are removed
+        // when the limit is reached.
         if attempts.len() >= MAX_COUNTERS {
             attempts.clear();
         }

@@ -74,9 +74,10 @@ pub(in crate::reconcile) struct Context {
     pub(in crate::reconcile) slots: Slots,
     /// Slots for reconciles of Bundles.
     pub(in crate::reconcile) bundle_slots: Slots,
-    /// Slots for parts of installations that hold large objects.
+    /// Slots for the steps of installations that need memory for large objects.
     pub(in crate::reconcile) apply_slots: ApplySlots,
-    /// Permit for the validation of custom resources.
+    /// Semaphore with one permit. Custom resources are validated for one BundleDeployment at a
+    /// time.
     pub(in crate::reconcile) resource_validations: Semaphore,
     /// The identities of all Bundles, from the reflector of their controller.
     pub(in crate::reconcile) bundle_cache: OnceLock<reflector::Store<WatchedObject>>,

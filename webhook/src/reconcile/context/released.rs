@@ -1,6 +1,6 @@
-//! Deleted Bundles whose cached copies were released. A finalizer of another user can keep a
-//! deleted Bundle for a long time. Without this record, each event of the Bundle would list all
-//! Bundles again.
+//! Deleted Bundles whose cached copies were released. To release a copy means to remove it from the
+//! cache unless another Bundle needs it. A finalizer of another user can keep a deleted Bundle for
+//! a long time. Without this record, each event of the Bundle would list all Bundles again.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use moka::future::Cache;
 
 /// Time after which a deleted Bundle is handled again.
 const TTL: Duration = Duration::from_secs(600);
-/// Maximum number of recorded Bundles, about 1 MiB.
+/// Maximum number of recorded Bundles. They need about 1 MiB of memory.
 const MAX_BUNDLES: u64 = 10_000;
 
 /// The uids of the deleted Bundles whose copies were released in the last ten minutes.

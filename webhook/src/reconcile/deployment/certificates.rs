@@ -14,8 +14,9 @@ use crate::reconcile::error::{ReconcileError, RetryPolicy};
 
 impl DeploymentReconcile<'_> {
     /// Returns a text that changes with the certificates: their period, and the identifier of the
-    /// stamp key. Returns `None` if the content is not an operator. Another client can change the
-    /// format in the status. Then only a renewal is delayed, or the objects are applied again.
+    /// stamp key. Returns `None` if the content is not an operator. The format is read from the
+    /// status, which other clients can write. A wrong format has only two effects: a renewal is
+    /// delayed, or the objects are applied again.
     pub(in crate::reconcile) fn certificate_version(
         &self,
         request: &InstallRequest<'_>,

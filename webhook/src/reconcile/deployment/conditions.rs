@@ -51,7 +51,7 @@ impl DeploymentReconcile<'_> {
         });
     }
 
-    /// Records the missing permissions of the requesters if `error` names permissions.
+    /// Records the missing permissions of the requesters if `error` is about missing permissions.
     pub(in crate::reconcile) fn note_rights(&mut self, error: &ReconcileError) {
         if let Some(rights) = PermissionFact::of_failure(error.code, &error.message) {
             self.facts.rights = Some(rights);

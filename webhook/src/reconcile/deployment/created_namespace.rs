@@ -19,9 +19,8 @@ use crate::reconcile::rights::authorize;
 
 impl DeploymentReconcile<'_> {
     /// Adds the target namespace to `objects` if the installation must create it. The pod reads the
-    /// namespace only if the requesters have permission to know that it exists. For other
-    /// requesters it counts as missing, so that they see the same missing permissions in both
-    /// cases.
+    /// namespace only if [`Self::can_read_namespace`] returns true. Otherwise the namespace counts
+    /// as missing, so that the error does not show the requesters whether it exists.
     pub(in crate::reconcile) async fn add_created_namespace(
         &mut self,
         request: &InstallRequest<'_>,

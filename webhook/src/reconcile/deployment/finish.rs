@@ -101,7 +101,7 @@ fn is_reported(old: &BundleDeploymentStatus, error: &ReconcileError) -> bool {
 }
 
 /// Returns the warnings for the status, with hidden characters escaped. If no content was applied,
-/// the warnings of the last apply stay.
+/// the result also contains the old warnings.
 fn merged(old: &[String], new: &BTreeSet<String>, has_installed: bool) -> Vec<String> {
     let mut all: BTreeSet<String> = new.iter().map(|warning| visible(warning)).collect();
     if !has_installed {

@@ -72,7 +72,8 @@ impl DeploymentReconcile<'_> {
         let created = target.namespace.as_deref();
         let created = created.filter(|_| self.spec.create_namespace);
         let created = created.map(|target| namespace_id(target).to_string());
-        // The content does not always contain the target namespace. It is added below.
+        // The target namespace may be missing, because it is not always part of the content. It is
+        // added below.
         if !selected
             .missing()
             .iter()

@@ -150,8 +150,9 @@ impl<'a> DeploymentReconcile<'a> {
         format!("{content} {generation} {admitted:?}")
     }
 
-    /// Like [`Self::objects`], without the Jobs that have expired since, and sorted by phase. Adds
-    /// warnings about ignore rules without effect.
+    /// Returns the objects of [`Self::objects`], sorted by phase. Also finds Jobs that have expired
+    /// but are not recorded as expired yet, and omits them. Adds warnings about ignore rules
+    /// without effect.
     async fn prepared_objects(
         &mut self,
         request: &InstallRequest<'_>,

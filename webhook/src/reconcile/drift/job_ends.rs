@@ -34,7 +34,8 @@ impl JobEnds {
             has_failed: jobs::has_failed(object::entries(metadata)),
         };
         let mut ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Entries of deleted Jobs are never removed one by one.
+        // No entry of a deleted Job is removed separately. Therefore all entries are removed when
+        // the limit is reached.
         if ends.len() >= MAX_JOBS {
             ends.clear();
         }

@@ -16,7 +16,7 @@ use crate::reconcile::error::{MAX_LISTED, ReconcileError, RetryPolicy};
 use crate::reconcile::inventory::namespaces::NamespaceUids;
 use crate::reconcile::rights::dry_runs::check::DryRunCheck;
 
-/// The objects of an installation whose permissions were checked.
+/// An installation after the permissions for its objects were checked.
 pub(in crate::reconcile) struct AuthorizedInstall<'a, 'i> {
     pub(in crate::reconcile) check: DryRunCheck<'a>,
     pub(in crate::reconcile) plan: ApplyPlan<'i>,

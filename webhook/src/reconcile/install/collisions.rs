@@ -21,7 +21,7 @@ use crate::reconcile::rights::dry_runs::check::DryRunCheck;
 const MAX_NAMED: usize = 3;
 
 impl DeploymentReconcile<'_> {
-    /// Returns the object that prepares applies for this installation.
+    /// Returns the [`Preparer`] for the applies of this installation.
     pub(in crate::reconcile) fn preparer(&self, request: &InstallRequest<'_>) -> Preparer {
         Preparer {
             client: request.client.clone(),
@@ -55,7 +55,7 @@ impl DeploymentReconcile<'_> {
     }
 }
 
-/// Existing objects that this BundleDeployment does not record.
+/// Existing objects that the inventory of this BundleDeployment does not record.
 #[derive(Default)]
 pub(in crate::reconcile) struct Collisions<'k> {
     /// Objects that belong to other BundleDeployments. Each text names the object and the
@@ -240,7 +240,8 @@ impl Install<'_> {
     }
 }
 
-/// Returns the error for a target namespace that another actor created before this deployment.
+/// Returns the error for a target namespace that another actor created shortly before this
+/// deployment could create it.
 pub(in crate::reconcile) fn namespace_created(key: &str, reason: &'static str) -> ReconcileError {
     ReconcileError::new(
         codes::install::NAMESPACE_CREATED,

@@ -31,11 +31,11 @@ pub(in crate::reconcile) struct Install<'a> {
     pub(in crate::reconcile) account: &'a ServiceAccount,
     /// Uid of the BundleDeployment.
     pub(in crate::reconcile) uid: &'a str,
-    /// The objects of the BundleDeployment that the inventory records.
+    /// The inventory of the BundleDeployment, which records its objects.
     pub(in crate::reconcile) inventory: Arc<Inventory>,
     /// The inventories of all BundleDeployments.
     pub(in crate::reconcile) inventories: &'a Inventories,
-    /// The reason of the condition for errors.
+    /// Reason of the condition that reports an error.
     pub(in crate::reconcile) reason: &'static str,
     /// True if objects without an owner are adopted.
     pub(in crate::reconcile) adopt: bool,
@@ -203,7 +203,8 @@ impl FailedApplies {
     }
 }
 
-/// Returns the observed state of an object. Later observations are compared with it.
+/// Returns the state of an object after an apply. `seen` is the object in the response. Later
+/// observations are compared with this state.
 pub(in crate::reconcile) fn applied_state(seen: &ObservedObject) -> AppliedState {
     AppliedState {
         state: Some(seen.state),

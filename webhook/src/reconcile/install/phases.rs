@@ -20,15 +20,16 @@ use crate::reconcile::install::authorized::AuthorizedInstall;
 use crate::reconcile::install::executor::ApplyResults;
 use crate::reconcile::install::record::Intents;
 
-/// The result of an apply without failures.
+/// The result of applying the objects of content without failures.
 pub(in crate::reconcile) enum ApplyOutcome {
     /// All objects are applied.
     Complete(HashMap<String, AppliedState>),
-    /// The objects of some phases are applied, and not all of them are healthy.
+    /// The objects of some phases are applied. The installation waits until these objects are
+    /// healthy.
     WaitsForPhase,
 }
 
-/// Settings of one apply.
+/// Settings for applying the objects of content.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::reconcile) struct ApplyMode {
     /// True if all kinds of the content are watched.
@@ -94,7 +95,7 @@ impl<'a> DeploymentReconcile<'a> {
         Ok(ApplyOutcome::WaitsForPhase)
     }
 
-    /// Applies the objects phase by phase. Returns the phase that the installation waits for;
+    /// Applies the objects phase by phase. Returns the phase that the installation waits for, or
     /// `None` if all objects are applied.
     async fn apply_phases<'i>(
         &mut self,
@@ -236,7 +237,7 @@ impl<'a> DeploymentReconcile<'a> {
     }
 }
 
-/// The input of an installation that changed since the reconcile began.
+/// An input of the installation. Its value has changed since the reconcile began.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::reconcile) enum ChangedInput {
     SpecOrClass,

@@ -64,7 +64,7 @@ impl Intents {
             .collect()
     }
 
-    /// Removes these records if their requests certainly had no effect.
+    /// Removes each intent and adoption whose request certainly had no effect.
     fn remove_intents_without_effect(&self, inventory: &mut Inventory, done: &ApplyResults) {
         let is_undone = |key: &str| !done.uncertain.contains(key) && !done.uids.contains_key(key);
         for key in self.keys.iter().filter(|key| is_undone(key)) {

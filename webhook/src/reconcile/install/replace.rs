@@ -77,7 +77,7 @@ impl DeploymentReconcile<'_> {
                 None => {}
             }
         }
-        // The only objects that are not replaced yet are running Jobs. They end without any action.
+        // Only running Jobs are not replaced yet. They end without an action of the user.
         if !kept.is_empty() {
             return Err(replacement_held(request.reason, kept));
         }
@@ -284,7 +284,7 @@ impl DeploymentReconcile<'_> {
     }
 }
 
-/// Returns the message about an object that still exists after its deletion.
+/// Returns the message about an object that still exists after its deletion was requested.
 pub(in crate::reconcile) fn in_deletion(key: &str) -> String {
     format!(
         "{key}: the object was deleted for its replacement, but finalizers of other controllers delay the deletion"
@@ -355,9 +355,9 @@ async fn try_creation(check: &DryRunCheck<'_>, item: &PreparedObject) -> Result<
     }
 }
 
-/// Returns the message if RBAC denies a requester the dry run under another name. The requester has
-/// permission to create the object only under its own name. Without the dry run, the object could
-/// be deleted although admission rejects its creation.
+/// Returns the message if RBAC denies a requester the dry run under another name. This can happen
+/// if RBAC allows the requester to create only an object with the real name. The dry run is
+/// required: without it, the object could be deleted although admission rejects its creation.
 fn name_restriction_message(refusal: &ApplyRejection) -> Option<String> {
     match refusal {
         ApplyRejection::Verdict(DryRunVerdict::Refused {

@@ -353,7 +353,8 @@ pub(in crate::reconcile) fn lost_permission(
     )
 }
 
-/// Converts the rejection of content that was allowed before to withdrawn permissions.
+/// Changes the code of a rejection to withdrawn permissions, because the content was allowed
+/// before.
 fn as_withdrawn_permission(error: ReconcileError) -> ReconcileError {
     let refused = [
         codes::install::NOT_AUTHORIZED,
@@ -368,8 +369,8 @@ fn as_withdrawn_permission(error: ReconcileError) -> ReconcileError {
     }
 }
 
-/// Converts the error for installed objects, with reasons that do not change the condition
-/// `Installed`.
+/// Converts the error of a permission check for installed objects. The new reason does not change
+/// the condition `Installed`.
 pub(in crate::reconcile) fn withdrawn_from_installed(error: ReconcileError) -> ReconcileError {
     let error = as_withdrawn_permission(error);
     if error.code != codes::install::RIGHTS_WITHDRAWN {

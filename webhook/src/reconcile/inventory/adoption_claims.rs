@@ -167,7 +167,8 @@ mod tests {
         assert!(error.to_string().starts_with(expected), "{error}");
         let stored = inventories.uids().await.unwrap();
         assert!(stored.contains("first") && !stored.contains("second"));
-        // Another requester can use the remaining number. A deployment can replace its own objects.
+        // Another requester can record the remaining objects of the limit. A deployment can replace
+        // its own objects.
         intend(&inventories, ("other", "ben"), &keys).await.unwrap();
         intend(&inventories, first, &["ConfigMap/x/d"])
             .await

@@ -7,7 +7,7 @@ use bundle_core::plan::removal::NoDeletionReason;
 
 use crate::reconcile::api::discovery::Kind;
 
-/// A recorded object that exists. Lists share the objects.
+/// A recorded object that exists. Several lists can share one object.
 pub(in crate::reconcile) type SharedPresentObject = Arc<PresentObject>;
 
 /// A recorded object that exists, and that can be deleted.

@@ -136,7 +136,7 @@ mod tests {
         let map = map(&inventory);
         let found = owner_in(&map, (KEY, "1")).unwrap();
         assert_eq!(found, Some(expected(Some(("bundle-system", "installer")))));
-        // Another object of the same name, and another name.
+        // Objects with the recorded name and another uid, and an object with another name.
         assert_eq!(owner_in(&map, (KEY, "2")).unwrap(), None);
         assert_eq!(owner_in(&map, (KEY, "")).unwrap(), None);
         assert_eq!(owner_in(&map, ("ConfigMap/a/b", "1")).unwrap(), None);

@@ -28,9 +28,9 @@ struct CachedInventory {
 }
 
 /// Reads, writes and caches all inventories. Each inventory is read once, and again after a failed
-/// write. Otherwise it is only written, because only one process reconciles at a time. The
-/// resourceVersion shows whether another process has written it. The number of recorded objects is
-/// limited, because all inventories stay in memory.
+/// write. Otherwise the inventory is only written, because only one process reconciles at a time.
+/// If another process has written the inventory, the write fails because of the resourceVersion.
+/// The number of recorded objects is limited, because all inventories stay in memory.
 pub(in crate::reconcile) struct Inventories {
     api: Api<ConfigMap>,
     known: Mutex<HashMap<String, CachedInventory>>,
@@ -67,7 +67,8 @@ impl Inventories {
         self.known().insert(uid.to_owned(), cached);
     }
 
-    /// Counts the recorded objects of the BundleDeployment with this uid for `requester`.
+    /// Counts the recorded objects of the BundleDeployment with this uid towards the limit of
+    /// `requester`.
     pub(in crate::reconcile) fn set_requester(&self, uid: &str, requester: &str) {
         let requester = limited_requester(requester);
         self.counts().set_requester(uid, &requester);
@@ -296,8 +297,9 @@ impl Inventories {
         }
     }
 
-    /// Returns the BundleDeployments that record one of `objects` (uids by key), or are about to
-    /// record it, by key. Ignores the BundleDeployment with uid `except`.
+    /// Returns the owner of each of `objects` that has one. The owner is the BundleDeployment whose
+    /// inventory records the object, or the intent to create it. `objects` contains uids by key,
+    /// and the result contains owners by key. Ignores the BundleDeployment with uid `except`.
     ///
     /// Reads all inventories. An index is not necessary, because conflicts are rare. Fails if an
     /// inventory is damaged, because a damaged inventory could record any object.

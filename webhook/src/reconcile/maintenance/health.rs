@@ -7,8 +7,8 @@ use crate::reconcile::api::object;
 use crate::reconcile::context::Context;
 use crate::reconcile::install::health::{KIND_NOT_SERVED, health_of};
 
-/// Checks and records the health of each touched object. Returns true if an object must be checked
-/// again, because it could not be read or its kind was not served.
+/// Checks and records the health of each object that is marked for a health check. Returns true if
+/// an object must be checked again, because it could not be read or its kind was not served.
 pub(in crate::reconcile) async fn check_health(
     ctx: &Context,
     client: &Client,

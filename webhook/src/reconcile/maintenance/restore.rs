@@ -91,8 +91,8 @@ impl DeploymentReconcile<'_> {
         // The content has no values for these objects.
         let states = &self.ctx.states;
         states.record_restore_failure(&self.name, &unknown, RestoreFailure::Refused);
-        // An object that drifts after this point waits for the next reconcile, because its
-        // permissions are not checked.
+        // An object that drifts after this point waits for the next reconcile, because the
+        // permissions for this object were not checked.
         if correct {
             drifted = restorable(self);
             drifted.retain(|key| known.contains(key.as_str()));
@@ -109,7 +109,7 @@ impl DeploymentReconcile<'_> {
                     return Err(error);
                 }
             };
-            // Drifted objects are restored below.
+            // Drifted objects are not verified, because they are restored below.
             let suspects = items
                 .iter()
                 .filter(|item| due.contains(&item.key) && !drifted.contains(&item.key))
@@ -175,7 +175,8 @@ impl DeploymentReconcile<'_> {
             })
             .collect();
         let (mut plan, failed) = ApplyPlan::prepare(check.preparer(), &suspects, &targets).await;
-        // These objects are marked as drifted, so that the next attempt reports their errors.
+        // Objects whose apply could not be prepared are marked as drifted, so that the next attempt
+        // reports their errors.
         states.mark_drifted(
             &self.name,
             failed.iter().map(|(item, _)| item.key.clone()).collect(),
@@ -242,7 +243,7 @@ impl DeploymentReconcile<'_> {
         }
     }
 
-    /// Returns true if an apply left the object unchanged.
+    /// Returns true if the apply did not change the fingerprint of the object.
     fn is_as_applied(&self, item: &PreparedObject, applied: &Applied) -> bool {
         let before = self.ctx.states.state(&self.name, &item.key);
         applied.seen.state.fingerprint == before.and_then(|state| state.fingerprint)
@@ -363,8 +364,8 @@ impl DeploymentReconcile<'_> {
         last_error.map_or(Ok(()), Err)
     }
 
-    /// Returns the revisions of the objects with replicas that are not applied. The revisions were
-    /// observed before the apply.
+    /// Returns the revisions of the objects whose `spec.replicas` is not applied. The revisions
+    /// were observed before the apply.
     pub(in crate::reconcile) fn revisions_of_scaled(
         &self,
         applies: &[CheckedApply<'_>],

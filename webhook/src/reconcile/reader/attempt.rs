@@ -1,5 +1,5 @@
-//! The attempts to weigh and parse one content for one object. An attempt is recorded while it runs
-//! (`crate::attempts`).
+//! The attempts to weigh and parse one content for one object. To weigh content means to compute
+//! the memory that parsing needs. An attempt is recorded while it runs (`crate::attempts`).
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -20,10 +20,11 @@ use crate::reconcile::error::{ReconcileError, RetryPolicy};
 /// The attempts for one version of an object.
 #[derive(Debug, Clone)]
 pub(in crate::reconcile) struct ContentAttempts {
-    /// Keys of the two steps. `None` if the attempts need no record.
+    /// Keys of the records of the two steps, weighing and parsing. `None` if the attempts need no
+    /// record.
     keys: Option<StepKeys>,
     requester: String,
-    /// True if the memory must contain no other content during the attempt.
+    /// True if no other content may be in memory during the attempt.
     is_alone: bool,
     /// Reason of the condition that reports a failure.
     pub(super) reason: &'static str,
@@ -69,7 +70,8 @@ impl ContentAttempts {
     }
 
     /// Returns attempts without records, for content that this version of the program has already
-    /// parsed for the same target. If the process ends later, this content is not the cause.
+    /// parsed for the same target. If the process is terminated later, this content is not the
+    /// cause.
     pub(super) fn without_records(requester: &str, reason: &'static str) -> Self {
         Self {
             keys: None,
@@ -125,7 +127,7 @@ impl Attempt {
 }
 
 /// Returns the error for content with `digest`, because the process ended during an earlier
-/// attempt. The content is parsed again after `left`.
+/// attempt. `left` is the time until the content is parsed again.
 pub(in crate::reconcile) fn process_ended(
     digest: &Digest,
     left: Duration,

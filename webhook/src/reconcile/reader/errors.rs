@@ -51,7 +51,7 @@ pub(in crate::reconcile) fn source_error(
             let finding = error.finding();
             let retry = match error {
                 UploadSourceError::Storage(_) | UploadSourceError::Lost(_) => RetryPolicy::Slowly,
-                // The upload itself starts the next attempt.
+                // The next upload starts the next attempt.
                 UploadSourceError::NotUploaded | UploadSourceError::Content(_) => {
                     RetryPolicy::OnChange
                 }

@@ -1,6 +1,6 @@
-//! Content from the cached copy or from its source. Both are verified. Memory is reserved before
-//! content is parsed. Until the size of the content is known, only one file of the content is in
-//! memory at a time.
+//! Loads content from the cached copy or from its source. Both are verified. Memory is reserved
+//! before content is parsed. Until the size of the content is known, only one file of the content
+//! is in memory at a time.
 
 pub(super) mod attempt;
 pub(super) mod chart;
@@ -44,8 +44,8 @@ use reservation::{MEMORY_WAIT_LIMIT, all_memory};
 /// Opens a source of a Bundle for `owner`, and reads the credentials that the source names. Fails
 /// if the requester has no permission to read these credentials. The permission is checked each
 /// time, because the credentials are sent to the host of the source. Manifests and other small
-/// responses of a registry count as memory of the requester in the pool of reviews. This memory is
-/// released when the source is dropped.
+/// responses of a registry count towards the memory limit of the requester in the pool of reviews.
+/// This memory is released when the source is dropped.
 pub(in crate::reconcile) async fn open(
     ctx: &Context,
     source: &Source,
@@ -159,8 +159,8 @@ pub(in crate::reconcile) async fn load(
     let done = budget.blocking(WorkerThread::Content, work).await;
     let (read, stored, mut share) = done.ok_or_else(|| panicked(reason))?;
     let read: io::Result<Result<Parsed, Findings>> = read?;
-    // Only a read error means that the copy is damaged. Findings do not: other BundleDeployments
-    // use the copy with other configurations.
+    // Only a read error means that the copy is damaged. Findings can be caused by the configuration
+    // of this BundleDeployment, and other BundleDeployments can use the copy.
     if read.is_err() {
         // The next reconcile fetches the content again.
         ctx.store.remove(wanted.content.digest());

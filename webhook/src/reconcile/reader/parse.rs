@@ -60,7 +60,7 @@ pub(super) fn weigh(
     Ok(summary)
 }
 
-/// Reads the files that rendering needs. The other files are returned with their names only.
+/// Reads the files that rendering needs. Of the other files, only the names are returned.
 pub(super) fn read_files(
     files: Vec<(String, FileLocation)>,
     mut read: impl FnMut(&FileLocation) -> io::Result<Vec<u8>>,

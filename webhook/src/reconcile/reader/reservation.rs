@@ -10,7 +10,8 @@ use crate::reconcile::reader::errors::{content_too_large, no_memory};
 /// Time that a reconcile waits for memory before it ends and is retried.
 pub(super) const MEMORY_WAIT_LIMIT: Duration = Duration::from_secs(10);
 
-/// Reserves the memory that content needs for a requester.
+/// Reserves the memory that content needs. The reservation counts towards the limit of the
+/// requester.
 pub(in crate::reconcile) async fn memory(
     ctx: &Context,
     requester: &str,

@@ -1,5 +1,6 @@
-//! Search for foreign objects in namespaces of an installation. Foreign objects prevent the
-//! deletion of the namespace. `bundle_core::plan::occupants` contains the rule.
+//! Search for foreign objects in namespaces of an installation. A foreign object is an object that
+//! the installation did not create. Foreign objects prevent the deletion of the namespace.
+//! `bundle_core::plan::occupants` contains the rule.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +38,7 @@ struct NamespacedKinds {
 }
 
 impl NamespacedKinds {
-    /// Adds the kinds of one group version that are not known yet.
+    /// Adds the kinds of one group version, except kinds that were already added.
     fn add(&mut self, group: &str, version: &str, list: APIResourceList) {
         for resource in list.resources {
             let key = (group.to_owned(), resource.kind.clone());
@@ -117,9 +118,10 @@ impl Remover<'_> {
         Ok(kept)
     }
 
-    /// Returns the reason why the namespace is in use; `None` if it contains no foreign objects.
-    /// The search ends soon after the first foreign object. `listed` has group and kind of the
-    /// listed kinds, for owner references.
+    /// Returns the reason why the namespace is in use, or `None` if it contains no foreign objects.
+    /// The search ends soon after the first foreign object. `listed` contains the groups and kinds
+    /// whose objects are listed. It determines whether the owner of an object is counted instead of
+    /// the object.
     async fn reason_in_use(
         &self,
         namespace: &str,
@@ -185,7 +187,8 @@ impl Remover<'_> {
                 Err(error) if object::is_passing(&error) && !is_custom(&group_version) => {
                     return Err(failed(&error));
                 }
-                // An aggregated API can be unavailable permanently.
+                // An aggregated API can be unavailable permanently, so this error does not end the
+                // search.
                 Err(error) => {
                     let why = format!("{group_version}: {}", object::error_message(&error));
                     kinds.unlisted.push(why);

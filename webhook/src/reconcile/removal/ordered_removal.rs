@@ -14,8 +14,8 @@ use crate::reconcile::removal::remove::{DeletionState, Remover};
 
 /// Time that one reconcile waits for deletions before it reports the remaining objects.
 const DELETION_WAIT_LIMIT: Duration = Duration::from_secs(5);
-/// Time that one reconcile waits for objects while finalizers delay their deletion. After this time
-/// it continues with other objects.
+/// Time that one reconcile waits for objects whose deletion is delayed by finalizers. After this
+/// time the reconcile continues with other objects.
 const FINALIZER_WAIT_LIMIT: Duration = Duration::from_secs(1);
 
 /// A removal of recorded objects.

@@ -1,6 +1,6 @@
 //! The existing objects of a deployment according to its inventory, and the requests that delete
-//! them. Definitions with foreign custom resources are never deleted. `bundle_core::plan::removal`
-//! contains the order.
+//! them. A definition is never deleted if it has foreign custom resources, which are custom
+//! resources that the deployment did not install. `bundle_core::plan::removal` contains the order.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -51,7 +51,7 @@ pub(in crate::reconcile) struct Remover<'a> {
     pub(in crate::reconcile) client: &'a Client,
     pub(in crate::reconcile) account: &'a ServiceAccount,
     pub(in crate::reconcile) inventory: &'a Inventory,
-    /// The reason of the condition for errors.
+    /// Reason of the condition that reports an error.
     pub(in crate::reconcile) reason: &'static str,
 }
 
@@ -89,7 +89,7 @@ impl Remover<'_> {
         Ok(all)
     }
 
-    /// Returns the object if it exists. `kinds` is a cache of kinds that all objects share.
+    /// Returns the object if it exists. `kinds` caches the kinds of all objects.
     async fn present_of(
         &self,
         key: &str,

@@ -68,7 +68,8 @@ impl Removal<'_> {
         self.remover().present(&keys).await
     }
 
-    /// Finds the recorded objects that exist. Removes the records of all other objects from `left`.
+    /// Finds the recorded objects that exist. Removes the records of all other objects from the
+    /// inventory `left`.
     pub(in crate::reconcile) async fn find_objects(
         &mut self,
         left: &mut Inventory,

@@ -143,8 +143,8 @@ impl<'a> Teardown<'a> {
             if matches!(done, Err(TeardownError::Failed(_)))
                 && observed.done.contains(&RemovalStep::ReadRequesters)
             {
-                // Stores which objects no longer exist. Before this step, the deletion is not
-                // accepted, and the inventory must not change.
+                // Stores which objects no longer exist. Before the step `ReadRequesters` is done,
+                // the deletion may not be accepted yet, so the inventory must not change.
                 self.save().await?;
             }
             done?;

@@ -38,8 +38,8 @@ type AccessReviews<'a> = Box<dyn Iterator<Item = AccessReview> + Send + 'a>;
 struct AccessReviewer<'a> {
     own: &'a Client,
     requester: &'a Requester,
-    /// Results for questions without a name. Questions with a name are rarely repeated, so their
-    /// results are not cached.
+    /// Results of access reviews without a resource name. Access reviews with a name are rarely
+    /// repeated, so their results are not cached.
     answers: Mutex<HashMap<AccessReview, bool>>,
 }
 
@@ -54,12 +54,12 @@ struct DeniedReviews {
 #[derive(Default)]
 struct CheckedGrants {
     budget: AccessReviewBudget,
-    /// Roles with rules that were already checked. The text is the namespace in which the role is
+    /// Roles whose rules were already checked. The text is the namespace in which the role is
     /// granted, and `None` means the whole cluster.
     checked: HashSet<(RoleRef, Option<String>)>,
 }
 
-/// A role on the cluster, as the installer can read it.
+/// The result of reading a role on the cluster as the installer.
 enum LiveRole {
     Found(Value),
     Missing,
@@ -113,8 +113,8 @@ pub(in crate::reconcile) async fn is_patch_denied(
 }
 
 /// Returns the objects in `objects` that `requester` has no permission to delete, and the reason
-/// for each. The labels of an object are not used, because every user who can patch the object can
-/// write them.
+/// for each. Ignores the labels of an object, because every user who can patch the object can write
+/// its labels.
 pub(in crate::reconcile) async fn undeletable(
     own: &Client,
     requester: &Requester,
@@ -278,8 +278,8 @@ impl AccessReviewer<'_> {
         }
     }
 
-    /// Adds permissions to `missing`: the permissions that `grant` grants in `namespace`, and that
-    /// the requester does not have.
+    /// Adds to `missing` the permissions that `grant` grants in `namespace` and that the requester
+    /// does not have.
     async fn grant(
         &self,
         (installer, items): (&Client, &[PreparedObject]),

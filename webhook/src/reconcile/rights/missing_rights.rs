@@ -25,8 +25,8 @@ pub(in crate::reconcile) struct MissingRights {
     names: usize,
     /// True if more permissions are missing than are collected.
     is_full: bool,
-    /// Roles that grant more permissions than the requester has. The requester has no permission to
-    /// read their rules.
+    /// Roles that grant more permissions than the requester has. The message does not show their
+    /// rules, because the requester has no permission to read these roles.
     unreadable_roles: BTreeSet<String>,
 }
 

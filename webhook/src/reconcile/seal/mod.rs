@@ -42,7 +42,8 @@ pub(in crate::reconcile) fn confirmed_facts(
 }
 
 /// Returns a warning if admission did not review the owner references of `object`. Admission
-/// rejects a deletion that Kubernetes requests because of these references.
+/// rejects a deletion that the garbage collector of Kubernetes requests because of these
+/// references.
 pub(in crate::reconcile) fn owner_warning(
     object: &DynamicObject,
     vouched: &ConfirmedFacts,
@@ -58,10 +59,10 @@ pub(in crate::reconcile) fn owner_warning(
     })
 }
 
-/// Seals `object` if it has a recent stamp. From then on, the seal is the proof instead of the
-/// stamp. If another client removed a seal that an inventory records, writes the seal again and
-/// returns true. In this case `object` is outdated, and the next event of the object starts another
-/// reconcile.
+/// Seals `object` if it has a recent stamp. From then on, the seal proves the admission, and the
+/// stamp is not needed. If another client removed a seal that an inventory records, writes the seal
+/// again and returns true. In this case `object` is outdated, and the next event of the object
+/// starts another reconcile.
 pub(in crate::reconcile) async fn ensure(
     ctx: &Context,
     resource: &ApiResource,
@@ -129,8 +130,8 @@ pub(in crate::reconcile) fn admission_text(
 }
 
 /// Returns the sealed content of `bundle`. The seal in the inventory has priority over the seal in
-/// the status, because another client could write an earlier seal into the status. The spec may
-/// have changed after the seal was created.
+/// the status, because another client could write an earlier seal into the status. Does not check
+/// whether the spec has changed since the seal was created.
 pub(in crate::reconcile) fn content(
     ctx: &Context,
     bundle: &DynamicObject,

@@ -1,7 +1,7 @@
 //! Objects of the project's own kinds that are too large to read. The reconciler cannot reconcile
-//! an object that is too large. It writes a condition and an Event. Admission rejects writes of
-//! these objects. Therefore an object is too large only if it was written while the registrations
-//! were missing, or if a write of its status made it too large.
+//! these objects, and only reports each of them with conditions and an Event. Admission rejects
+//! writes of these objects. Therefore an object is too large only if it was written while the
+//! registrations were missing, or if a write of its status made it too large.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};

@@ -58,8 +58,8 @@ pub(in crate::reconcile) async fn write<T: Serialize + PartialEq>(
     }
 }
 
-/// Removes fields of other clients that `status` does not contain. Server-side apply does not
-/// remove these fields.
+/// Removes fields that other clients have written and that `status` does not contain. Server-side
+/// apply does not remove these fields.
 async fn remove_foreign(
     api: &Api<DynamicObject>,
     stored: &DynamicObject,

@@ -130,8 +130,8 @@ async fn results_for_different_versions_of_an_object_are_not_compared() {
     let at = |version: &str, data: &str| (200, live("ours", version, data));
     for answers in [
         vec![at("5", "content"), at("6", "content")],
-        // Another actor writes the object between the dry runs. Without a check, a field could seem
-        // to change on each request.
+        // Another actor writes the object between the dry runs. If the versions were not compared,
+        // a field could seem to change on each request.
         vec![at("5", "hers"), at("5", "installer"), at("6", "flipped")],
     ] {
         let expected = answers.len();

@@ -118,7 +118,7 @@ fn checking<'a>(
     }
 }
 
-/// Reads, checks and applies an object like an installation.
+/// Reads, checks and applies an object in the same way as an installation.
 async fn installed(
     target: Target,
     modes: (bool, bool),

@@ -24,7 +24,8 @@ fn updated_by(manager: &str, fields: &Value) -> Value {
     object
 }
 
-/// Checks and applies an object like an installation that adopts objects without an owner.
+/// Checks and applies an object in the same way as an installation. Objects without an owner are
+/// adopted.
 async fn adopted(answers: Vec<(u16, Value)>) -> (Result<Applied, ApplyError>, Vec<SentRequest>) {
     let (client, sent) = scripted(answers);
     let memory = AllowedDryRuns::default();

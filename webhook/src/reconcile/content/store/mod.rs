@@ -47,9 +47,9 @@ pub(in crate::reconcile) struct Store {
     folder: PathBuf,
     /// Maximum size of all copies together, in bytes.
     limit: u64,
-    /// The requester of each copy that was written since the start.
+    /// The requester of each copy that was written since the process started.
     owners: Mutex<HashMap<PathBuf, String>>,
-    /// Digests that existing Bundles need. They are updated by the periodic sweep.
+    /// Digests that existing Bundles need. The periodic sweep updates them.
     needed: Mutex<BTreeSet<String>>,
     metrics: CacheMetrics,
 }
@@ -183,8 +183,9 @@ impl Store {
         archive
     }
 
-    /// Finds the objects with `keys` in the rendered copy of `content` for this cache key. Returns
-    /// `None` if no copy has a seal that was made with `key`.
+    /// Finds the objects with `keys` in the rendered copy of `content` that has the cache key
+    /// `rendered_for`. Returns `None` if this copy does not exist or is damaged, or if its seal was
+    /// not made with `key`.
     pub(in crate::reconcile) fn select(
         &self,
         content: &ContentId,

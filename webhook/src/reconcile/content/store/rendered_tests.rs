@@ -97,7 +97,7 @@ fn rendered_copy_is_written_again_only_if_its_objects_or_its_index_changed() {
     let origin = image("a:1", b"1", None);
     let store = new_store(folder.path().to_owned(), LARGE);
     let path = store.rendered_path(&origin, &web());
-    // The inode number of a file cannot be used again while the file is open.
+    // The old file stays open, so that a new file cannot get the same inode number.
     let written = |text: &str| {
         let before = fs_err::File::open(&path).ok();
         keep_rendered(&store, &origin, text).unwrap();

@@ -96,7 +96,7 @@ fn stored_content_is_read_only_under_its_identity() {
     keep(&store, &origin, b"key", "ana", 0).unwrap();
     assert_eq!(first(&store, &origin, b"key").unwrap(), b"a: 1");
     assert_eq!(first(&store, &origin, b"another key"), None);
-    // A copy under another digest counts as other content.
+    // A copy whose file has the name of another digest is not opened.
     fs_err::copy(store.path(&origin), store.path(&other)).unwrap();
     assert_eq!(first(&store, &other, b"key"), None);
     store.remove(origin.digest());
@@ -212,7 +212,7 @@ fn metrics_count_lookups_and_evictions_and_have_the_size_of_the_copies() {
     let bytes = fs_err::metadata(store.path(&large)).unwrap().len();
     let size = format!(r#"bundle_cache_size_bytes{{copy="content"}} {bytes}"#);
     has(&size);
-    // Copies of an earlier process also count.
+    // The metrics also contain the copies that an earlier process wrote.
     metrics.cache.holds("content", 0, 0);
     drop(new());
     has(&size);

@@ -201,8 +201,9 @@ impl DeploymentReconcile<'_> {
         self.facts.approval = Some(ApprovalFact::ContentUnknown(class));
     }
 
-    /// Checks that the content is approved, and sets the fact for the condition `Approved`. Fails
-    /// only if `first` is true: a withdrawn approval does not affect installed content.
+    /// Checks that the content is approved, and sets the fact for the condition `Approved`. `first`
+    /// is true if the content is not completely installed yet. Only then a missing approval is an
+    /// error: a withdrawn approval does not affect installed content.
     pub(in crate::reconcile) async fn approve(
         &mut self,
         request: &InstallRequest<'_>,

@@ -138,7 +138,8 @@ impl DeploymentReconcile<'_> {
     }
 }
 
-/// Definition whose custom resources must be validated, with the lists to read.
+/// A definition whose custom resources must be validated, and the lists of custom resources to
+/// read.
 type UnvalidatedDefinition<'a> = (
     &'a PreparedObject,
     Result<Vec<ExistingObjectList>, Unvalidated>,

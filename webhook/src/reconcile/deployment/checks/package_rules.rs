@@ -81,7 +81,7 @@ impl DeploymentReconcile<'_> {
     }
 }
 
-/// Splits a required API into group with version, and kind.
+/// Splits a required API at the last slash: `apps/v1/Deployment` into `apps/v1` and `Deployment`.
 fn split(api: &str) -> (&str, &str) {
     api.rsplit_once('/').unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! The decision of the class to install the content of a BundleDeployment, before and after the
+//! Records that the class authorized the content of a BundleDeployment, before and after the
 //! installation. `bundle_core::plan::decision` contains the rule.
 
 use std::collections::BTreeSet;
@@ -37,7 +37,7 @@ impl DeploymentReconcile<'_> {
         let has_objects = inventory.objects().next().is_some();
         let record = inventory.record.get_or_insert_default();
         let installed = record.installed.as_ref();
-        // The text identifies the content without the settings and the uid of the deployment.
+        // `content_of` removes the settings and the uid, so that only the content is compared.
         let installed = installed.map(|installed| content_of(&installed.installation));
         let content = self.installation_prefix(request);
         let decisions = &mut record.decisions;

@@ -29,7 +29,7 @@ impl DeploymentReconcile<'_> {
         record.map_or_else(RolloutRecord::default, |record| record.rollout.clone())
     }
 
-    /// Returns true if former content is being installed in place of the content of the spec.
+    /// Returns true if this reconcile installs former content instead of the content of the spec.
     pub(super) fn is_return(&self) -> bool {
         !std::ptr::eq(self.object, self.requested.object)
     }
@@ -39,7 +39,7 @@ impl DeploymentReconcile<'_> {
         self.object.metadata.generation.unwrap_or_default()
     }
 
-    /// Returns the former content that is installed in place of the content of the spec.
+    /// Returns the former content that is installed instead of the content of the spec.
     pub(super) fn replacement(&self) -> Option<HealthyContent> {
         let record = self.rollout_record();
         record.replacement(self.generation()).cloned()
@@ -51,8 +51,8 @@ impl DeploymentReconcile<'_> {
         healthy.is_some_and(|healthy| healthy.content.digest == digest)
     }
 
-    /// Returns the names of the Bundle of the spec and of the Bundle that a return would install,
-    /// if the record has them.
+    /// Returns two names from the record, if it contains them: the Bundle of the spec, and the
+    /// Bundle that an automatic return would install.
     pub(super) fn rollout_bundles(&self) -> (Option<String>, Option<String>) {
         let record = self.rollout_record();
         let requested = record.of_generation(self.generation());
@@ -70,7 +70,7 @@ impl DeploymentReconcile<'_> {
         RolloutContent::new(&request.generated.name, request.digest(), config)
     }
 
-    /// Remembers the content that this reconcile installs or maintains.
+    /// Stores in `requested` which content this reconcile installs or maintains.
     pub(super) fn note_content(&mut self, request: &InstallRequest<'_>) {
         let generated = request.generated;
         let uid = generated.object.metadata.uid.clone().unwrap_or_default();
@@ -98,7 +98,7 @@ impl DeploymentReconcile<'_> {
         record.rollout.complete(self.generation(), &content, now());
     }
 
-    /// Takes the next step of the rollout after the content of the spec was reconciled with
+    /// Executes the next step of the rollout after the content of the spec was reconciled with
     /// `result`.
     pub(super) async fn continue_rollout(
         &mut self,

@@ -1,4 +1,4 @@
-//! The automatic return: installs and maintains the former content in place of the content of the
+//! The automatic return: installs and maintains the former content instead of the content of the
 //! spec. All checks of an installation also apply to the former content, with the permissions of
 //! the requesters of the spec.
 
@@ -19,9 +19,9 @@ use crate::reconcile::error::{ReconcileError, RetryPolicy};
 
 /// Reason why the former content was not installed.
 enum ReturnFailure {
-    /// The return ends.
+    /// The return cannot succeed and is not retried.
     Obstacle(RollbackObstacle),
-    /// The return is tried again.
+    /// The return is retried.
     Temporary(ReconcileError),
 }
 
@@ -150,7 +150,8 @@ impl DeploymentReconcile<'_> {
         }
         let (requested, _) = self.rollout_bundles();
         if let (Some(_), Some(bundle)) = (&report, requested) {
-            // The Bundle of the template was unpacked, or its content could not have failed.
+            // The Bundle of the template must have been unpacked, because its content was installed
+            // and failed.
             self.facts.bundle = Some(BundleFact::Unpacked(bundle));
         }
         self.facts.rollout = report;
@@ -167,7 +168,7 @@ fn failure(error: ReconcileError) -> ReturnFailure {
     }
 }
 
-/// Returns the error for former content that was installed and whose Bundle was lost since.
+/// Returns the error for former content that is installed, but whose Bundle can no longer be used.
 fn lost_content_error(obstacle: &RollbackObstacle) -> ReconcileError {
     ReconcileError::new(
         codes::install::CONTENT_CHANGED,

@@ -115,7 +115,7 @@ impl InstalledStates {
         }
     }
 
-    /// Reconciles these deployments, because the state of their watches changed.
+    /// Starts a reconcile of each of these deployments, because the state of its watches changed.
     pub(in crate::reconcile) fn requeue(&self, deployments: &[String]) {
         for deployment in deployments {
             self.wake(deployment);

@@ -20,12 +20,12 @@ const REASON_LIMIT: usize = 1024;
 /// The progress of a phase that an installation waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::reconcile) struct PhaseProgress {
-    /// The position of the phase among the phases of the content.
+    /// The name of the phase, such as `phase 2 of 4`.
     pub(in crate::reconcile) title: String,
     /// The unready objects of the phase. `None` if all objects are ready.
     pub(in crate::reconcile) unready: Option<String>,
-    /// The time until the installation continues when all objects are ready. Objects that become
-    /// unready during each attempt increase this time.
+    /// The remaining delay before the installation may continue, even if all objects are ready. The
+    /// delay grows with each attempt that had to wait for the same phase.
     pub(in crate::reconcile) pause: Duration,
 }
 
@@ -97,15 +97,15 @@ impl InstalledStates {
         })
     }
 
-    /// Returns the probes of the content whose values the object has.
+    /// Returns the probes of the content from which the object was applied.
     pub(in crate::reconcile) fn probes(&self, deployment: &str, key: &str) -> Arc<[Probe]> {
         self.with(deployment, |state| {
             state.probes_of(key).cloned().unwrap_or_default()
         })
     }
 
-    /// Records that the interrupted installation waits until the objects of a phase are healthy,
-    /// and marks them for a health check.
+    /// Records that the interrupted installation waits until the objects of a phase are healthy.
+    /// Marks these objects for a health check.
     pub(in crate::reconcile) fn wait_for_phase(&self, deployment: &str, awaited: AwaitedPhase) {
         let now = self.began.elapsed();
         self.with(deployment, |state| {
@@ -190,7 +190,7 @@ impl InstalledState {
         .flatten()
     }
 
-    /// Returns the probes of the content whose values the object has.
+    /// Returns the probes of the content from which the object was applied.
     fn probes_of(&self, key: &str) -> Option<&Arc<[Probe]>> {
         let digest = match &self.partial {
             Some(partial) if partial.applied.contains(key) => digest_in(&partial.content_key),

@@ -43,8 +43,8 @@ pub(in crate::reconcile) struct AppliedState {
 }
 
 impl AppliedState {
-    /// Returns true if drift is visible in `managedFields`: the fingerprint of this controller's
-    /// entry is recorded.
+    /// Returns true if the fingerprint of this controller's entry in `managedFields` is recorded.
+    /// Then drift is visible in `managedFields`.
     fn shows_drift_in_fields(&self) -> bool {
         self.state.is_some_and(|state| state.fingerprint.is_some())
     }
@@ -65,7 +65,7 @@ struct PendingVerification {
 /// The state of the objects of one deployment.
 #[derive(Default)]
 struct InstalledState {
-    /// The objects of the deployment that the inventory records.
+    /// The inventory of the deployment, which records its objects.
     inventory: Arc<Inventory>,
     /// The key of the content that the objects belong to. If it is empty, the next reconcile
     /// compares the content again.
@@ -105,7 +105,7 @@ struct UnwatchedKinds {
 /// The states of the objects of all deployments.
 pub(in crate::reconcile) struct InstalledStates {
     all: Mutex<HashMap<String, InstalledState>>,
-    /// The start of the time scale for the times of restores.
+    /// The times of restores are durations since this moment.
     began: Instant,
     wake: mpsc::UnboundedSender<String>,
     /// The last states of Jobs, including deleted Jobs.
@@ -133,8 +133,8 @@ impl InstalledStates {
         self.with(deployment, |state| state.inventory = inventory);
     }
 
-    /// Returns those of `deployments` that record the object `key` in their inventory. Events about
-    /// other objects are ignored.
+    /// Returns those of `deployments` whose inventory records the object `key`. All other
+    /// deployments ignore events about this object.
     pub(in crate::reconcile) fn recording_deployments(
         &self,
         deployments: &[String],
@@ -197,8 +197,8 @@ impl InstalledStates {
         })
     }
 
-    /// Records that an object was verified: the object has all applied values. Its state is now
-    /// `left`.
+    /// Records that an object was verified: the object has all applied values. `left` is the state
+    /// of the object after the verification.
     pub(in crate::reconcile) fn record_verified(
         &self,
         deployment: &str,

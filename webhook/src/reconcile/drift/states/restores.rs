@@ -280,8 +280,8 @@ impl InstalledStates {
         })
     }
 
-    /// Returns for which objects the state is known. `is_recorded` is true if the inventory records
-    /// installed content.
+    /// Returns which objects of the deployment have a known state. `is_recorded` is true if the
+    /// inventory records installed content.
     pub(in crate::reconcile) fn coverage(&self, deployment: &str, is_recorded: bool) -> Coverage {
         self.with(deployment, |state| {
             if state.is_applying || state.partial.is_some() {
@@ -340,8 +340,9 @@ impl InstalledStates {
 }
 
 impl InstalledState {
-    /// Records drift of the object. A failed restore of the object is retried earlier. A delayed
-    /// installation that contains the object is also retried earlier.
+    /// Records drift of the object. If earlier restores of the object failed, shortens the delay of
+    /// the next restore. If the error of a delayed installation names the object, ends the delay of
+    /// the installation.
     pub(super) fn record_drift(&mut self, key: &str, seen: Option<&ObservedObject>) {
         let is_missing = seen.is_none();
         let drift = self.drifted.entry(key.to_owned()).or_insert(Drift {

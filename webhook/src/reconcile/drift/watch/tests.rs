@@ -1,4 +1,5 @@
-//! Number of watches by requester. The API server of these tests has no objects.
+//! Tests of the limit for the watches of each requester. The API server of these tests has no
+//! objects.
 
 use http::{Request, Response};
 use kube::api::ApiResource;

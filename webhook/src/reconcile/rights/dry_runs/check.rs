@@ -32,7 +32,7 @@ pub(in crate::reconcile) struct DryRunCheck<'a> {
     ctx: &'a Context,
     client: ApplyClient<'a>,
     reason: &'static str,
-    /// Converts the error about rejected objects for the caller.
+    /// Converts the error about rejected objects to the error that the caller reports.
     translate: fn(ReconcileError) -> ReconcileError,
 }
 

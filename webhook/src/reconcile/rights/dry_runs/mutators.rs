@@ -30,7 +30,7 @@ async fn read(apis: &Apis, own: &Client) -> Result<MutatedKinds, kube::Error> {
     let mut kinds = MutatedKinds::default();
     for name in ["MutatingWebhookConfiguration", "MutatingAdmissionPolicy"] {
         let kind = GroupKind::new("admissionregistration.k8s.io", name);
-        // Older API servers do not serve policies.
+        // Older API servers do not serve MutatingAdmissionPolicies.
         let Some(kind) = apis.preferred(&kind).await? else {
             continue;
         };
