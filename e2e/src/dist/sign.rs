@@ -10,9 +10,9 @@ use crate::image::{Provenance, sorted};
 /// Files next to an archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signatures {
-    /// Sigstore bundle with the SLSA provenance of the archive; `None` without provenance.
+    /// Sigstore bundle with the signature of the archive.
     pub signature: PathBuf,
-    /// Sigstore bundle with the SLSA provenance of the archive, if its facts are known.
+    /// Sigstore bundle with the SLSA provenance of the archive; `None` without provenance.
     pub provenance: Option<PathBuf>,
 }
 

@@ -28,7 +28,7 @@ pub(super) struct Observed {
 
 impl LivenessProbe {
     /// Starts the probe on its own thread, because registries and clients of the test use the
-    /// threads of its runtime.
+    /// threads of the async runtime.
     pub(super) fn start(webhook: &Webhook) -> Self {
         let address = webhook.health_address();
         let (stop, stopped) = mpsc::channel();
