@@ -16,8 +16,8 @@ pub struct Signatures {
     pub provenance: Option<PathBuf>,
 }
 
-/// Signs `archive` in `folder`, and attests `provenance`. `signer` are the flags of the signer,
-/// such as `--key release.key`; `plugin` runs `kubectl bundle` with arguments.
+/// Signs `archive` in `folder`, and attests `provenance`. `signer` contains the flags of the
+/// signer, for example `--key release.key`. `plugin` runs `kubectl bundle` with arguments.
 pub async fn sign(
     folder: &Path,
     archive: &Archive,

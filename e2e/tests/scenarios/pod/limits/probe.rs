@@ -37,7 +37,7 @@ impl LivenessProbe {
             let mut observed = Observed::default();
             while stopped.recv_timeout(PROBE_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 let asked = Instant::now();
-                // A connection error counts as a missing response.
+                // A connection error is treated like a missing response.
                 let took = if is_alive(address) {
                     asked.elapsed()
                 } else {

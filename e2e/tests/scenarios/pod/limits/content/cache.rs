@@ -1,4 +1,4 @@
-//! Disk space: the cache holds no content of failing Bundles and stays within its limit.
+//! Disk space: the cache contains no content of failing Bundles, and its size is below its limit.
 
 use super::*;
 
