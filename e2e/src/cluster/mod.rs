@@ -300,7 +300,7 @@ impl Cluster {
         self.wait_ready().await
     }
 
-    /// Kills etcd, the API server and the controllers. The data of etcd stays.
+    /// Kills etcd, the API server and the controllers. The data of etcd is not deleted.
     pub fn stop_control_plane(&mut self) -> Result<()> {
         self.processes.iter_mut().rev().try_for_each(Process::kill)
     }

@@ -158,8 +158,8 @@ impl DemoOutput for Recording {
     fn observed(&mut self, _: &str, _: Duration) {}
 }
 
-/// If there are too many lines, replaces the lines before the last line by the number of the
-/// replaced lines.
+/// If there are more than [`LINES`] lines, replaces the lines before the last line with `… N more
+/// lines`, so that [`LINES`] lines remain.
 fn shortened(mut lines: Vec<String>) -> Vec<String> {
     if lines.len() > LINES {
         let omitted = lines.len() - (LINES - 1);

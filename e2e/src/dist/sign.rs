@@ -10,14 +10,14 @@ use crate::image::{Provenance, sorted};
 /// Files next to an archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signatures {
-    /// Sigstore bundle with the SLSA provenance of the archive; `None` without provenance.
+    /// Sigstore bundle with the signature of the archive.
     pub signature: PathBuf,
-    /// Sigstore bundle with the SLSA provenance of the archive, if its facts are known.
+    /// Sigstore bundle with the SLSA provenance of the archive; `None` without provenance.
     pub provenance: Option<PathBuf>,
 }
 
-/// Signs `archive` in `folder`, and attests `provenance`. `signer` are the flags of the signer,
-/// such as `--key release.key`; `plugin` runs `kubectl bundle` with arguments.
+/// Signs `archive` in `folder`, and attests `provenance`. `signer` contains the flags of the
+/// signer, for example `--key release.key`. `plugin` runs `kubectl bundle` with arguments.
 pub async fn sign(
     folder: &Path,
     archive: &Archive,

@@ -45,8 +45,8 @@ struct Shell {
 }
 
 impl Janitor {
-    /// Starts a janitor for `folder`. The janitor removes `folder` at the end. If the logs are
-    /// kept, it removes only `data`.
+    /// Starts a janitor for `folder`. At the end, the janitor removes `folder`, or only `data` in
+    /// it if the logs are kept.
     pub(crate) fn start(folder: &Path) -> Result<Self> {
         let mut child = Command::new("sh")
             .args(["-c", SCRIPT, "janitor"])

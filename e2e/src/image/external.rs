@@ -1,6 +1,6 @@
 //! External programs of the full image: helm and busybox, which are static, and git and ssh with
-//! the shared libraries of this machine. Programs from packages of Debian have the records that
-//! vulnerability scanners read, and their licences.
+//! the shared libraries of this machine. For programs from Debian packages, the image also contains
+//! the dpkg records of these packages, which vulnerability scanners read, and their licences.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -24,9 +24,9 @@ struct Statement {
 }
 
 impl Attestations {
-    /// Writes into `folder` the bill of materials of each image in SPDX and CycloneDX, and the
-    /// provenance of all images, if a provenance is given. `created` is the time of the bills: the
-    /// time of the commit.
+    /// Writes the bill of materials of each image in SPDX and CycloneDX into `folder`. Also writes
+    /// the provenance of all images, if there is one. `created` is the time in the bills: the time
+    /// of the commit.
     pub fn write(
         folder: &Path,
         set: &ImageSet,
@@ -80,8 +80,9 @@ impl Attestations {
 }
 
 /// Copies the layout at `layout` to `reference`, signs the index and each image, and attests
-/// `attestations`. `signer` are the flags of the signer, such as `--key release.key`; `plugin` runs
-/// `kubectl bundle` with arguments and returns its output. Returns the pinned reference.
+/// `attestations`. `signer` contains the flags of the signer, for example `--key release.key`.
+/// `plugin` runs `kubectl bundle` with arguments and returns its output. Returns the pinned
+/// reference.
 pub async fn publish(
     layout: &Path,
     set: &ImageSet,

@@ -203,7 +203,7 @@ async fn disturb(
             let change = actions::choose(random);
             let objects = model::objects(&installed.package.name, revision);
             let fits = |object: &&Value| match change {
-                // A deletion of the namespace would delete foreign objects too.
+                // A deletion of the namespace would delete the objects of other owners too.
                 actions::Change::Delete => object["kind"] != "Namespace",
                 actions::Change::Scale => object["kind"] == "Deployment",
                 _ => true,

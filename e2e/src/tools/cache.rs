@@ -1,6 +1,6 @@
-//! The user's cache folder of built tools. Each recipe has its own path, and only one process at a
-//! time builds the tools of one family. A complete program is moved to its path with a rename.
-//! `build` builds a tool.
+//! The user's cache folder of built tools. Each recipe has its own path. Only one process at a time
+//! builds the tools of one family, which share a Go module. A complete program is moved to its path
+//! with a rename. `build` builds a tool.
 
 use std::path::{Path, PathBuf};
 

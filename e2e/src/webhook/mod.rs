@@ -135,7 +135,8 @@ impl Cluster {
                 format!("{}ms", options.source_check_interval.as_millis()),
             ),
             ("--log-format", "json".to_owned()),
-            // Two webhooks on one cluster are two replicas. A restarted webhook keeps its identity.
+            // Each webhook on a cluster is a replica with its own identity. After a restart, a
+            // webhook has the same identity.
             ("--identity", format!("e2e-{}", address.port())),
         ]
         .into_iter()

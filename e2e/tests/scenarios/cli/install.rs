@@ -301,8 +301,8 @@ async fn release_of_helm_is_named_and_its_kept_objects_survive() {
         .unwrap();
     removed.success().unwrap();
 
-    // Helm has kept CRDs and namespaces. These objects do not count as a second installation, and
-    // are not removed.
+    // Helm has not deleted CRDs and namespaces. `install` does not treat these objects as another
+    // installation, and `uninstall` does not delete them.
     kubectl(
         cluster,
         "create secret generic install-regcred -n bundle-system",

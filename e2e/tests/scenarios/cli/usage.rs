@@ -164,7 +164,8 @@ async fn upgrade_keeps_class_and_settings_whose_flags_are_not_given() {
     assert_eq!(spec["deletion"]["objects"], "Orphan");
     assert_eq!(object["status"]["installed"]["version"], "2.0.0");
 
-    // A field that another field manager set stays, and keeps its owner.
+    // A field that another field manager set is not changed, and its field manager still owns the
+    // field.
     scene
         .kubectl("patch bundledeployment hello --type=merge -p {\"spec\":{\"paused\":true}}")
         .await;

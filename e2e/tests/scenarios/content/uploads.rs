@@ -281,8 +281,8 @@ fn slow(bytes: &[u8]) -> (reqwest::Body, oneshot::Sender<()>) {
     (reqwest::Body::wrap_stream(pieces), end)
 }
 
-/// Uploads content of Bundle `web` of ServiceAccount `ci`, and recreates the Bundle as `object`
-/// meanwhile. Returns the response to the upload.
+/// Starts an upload of content of Bundle `web` as ServiceAccount `ci`. Recreates the Bundle as
+/// `object` before the upload ends. Returns the response to the upload.
 async fn recreated(
     cluster: &Cluster,
     (webhook, ci): (&Webhook, &Caller),
@@ -361,7 +361,7 @@ async fn uploads_at_the_same_time_end_with_the_content_of_one() {
     }
     until(&cluster, "bundle web", "Unpacked", "True").await;
     let digest = get(&cluster, "bundle web").await.unwrap()["status"]["content"]["digest"].clone();
-    // The unpacked content stays. The other upload is removed.
+    // The Bundle still has the unpacked content. The pod removes the other upload.
     let again = [content("first"), content("second")];
     let mut found = Vec::new();
     for bytes in &again {

@@ -40,8 +40,8 @@ async fn plugin(node: &NodeRelease, line: &str) -> String {
     node.plugin(line).await.unwrap().success().unwrap()
 }
 
-/// Returns a cluster in which the chart is installed, for one scenario at a time. Scenarios leave
-/// two ready replicas.
+/// Returns a cluster in which the chart is installed. Only one scenario at a time can use the
+/// cluster. At its end, each scenario must leave two ready replicas for the next scenario.
 async fn installed() -> MappedMutexGuard<'static, NodeRelease> {
     static NODE: Mutex<Option<NodeRelease>> = Mutex::const_new(None);
     let mut node = NODE.lock().await;

@@ -32,7 +32,7 @@ fn selects(selector: &Value, labels: &Value) -> bool {
     !wanted.is_empty() && wanted.iter().all(|(key, value)| labels[key] == *value)
 }
 
-/// Returns the number of the container's port of this name or number.
+/// Returns the port number of the container port with this name or number.
 fn port(deployment: &Value, wanted: &Value) -> u64 {
     if let Some(number) = wanted.as_u64() {
         return number;

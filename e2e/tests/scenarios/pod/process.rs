@@ -13,8 +13,8 @@ const SOON: Duration = Duration::from_secs(20);
 /// test.
 const BEFORE_LEASE_EXPIRY: Duration = Duration::from_secs(8);
 
-/// Returns the number of webhooks in the registrations that have a `caBundle`, and the number of
-/// all webhooks.
+/// Returns two numbers for both registrations together: webhooks with a `caBundle`, and all
+/// webhooks.
 async fn trusted(cluster: &Cluster) -> (usize, usize) {
     let kinds = "validatingwebhookconfigurations,mutatingwebhookconfigurations";
     let text = kubectl(cluster, &format!("get {kinds} -o json")).await;

@@ -96,8 +96,9 @@ async fn service_account_needs_permissions_in_target_namespace_only() {
     kubectl(&cluster, "create serviceaccount deployer -n team-a").await;
     let account = json!({"serviceAccount": {"namespace": "team-a", "name": "deployer"}});
     apply(&cluster, &deployment("web", &one, &account)).await;
-    // The pod can impersonate only the installing ServiceAccount, until an administrator creates
-    // the role that the condition names.
+    // The pod cannot impersonate `deployer` before an administrator creates the role that the
+    // condition names. Without this role, the pod can impersonate only the ServiceAccount of the
+    // class.
     let printed = until(&cluster, "bundledeployment web", "Installed", "False").await;
     let commands = [
         "kubectl create role bundle-impersonator-deployer -n team-a --verb=impersonate --resource=serviceaccounts --resource-name=deployer",

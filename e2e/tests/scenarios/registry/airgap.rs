@@ -220,7 +220,8 @@ async fn carried(program: RegistryProgram) {
             ))
             .await;
     }
-    // The plugin also verifies the old name, because it reads the registries.conf of the clusters.
+    // The plugin also verifies the reference with the old name, because `registries.conf` redirects
+    // this name to the new registry.
     inside
         .run_plugin(&format!(
             "verify {host}/team/trio@{digest} --key release.pub --registries-conf mirrors/registries.conf"

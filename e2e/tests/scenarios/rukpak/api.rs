@@ -111,8 +111,8 @@ async fn objects_of_a_foreign_class_are_left_without_status() {
     let mut foreign = bundle("foreign", &image("registry.example.com/web:1"));
     foreign["spec"]["provisionerClassName"] = json!("non-existent-class-name");
     apply(&cluster, &foreign).await;
-    // This Bundle is reconciled after the foreign Bundle. Its condition shows that the pod has
-    // processed the foreign Bundle.
+    // The Bundle `own` is reconciled after the Bundle `foreign`. Its condition shows that the pod
+    // has processed the Bundle `foreign`.
     apply(&cluster, &bundle("own", &image("127.0.0.1:1/web:1"))).await;
     until(&cluster, "bundle own", "Unpacked", "False").await;
     let found = get(&cluster, "bundle foreign").await.unwrap();

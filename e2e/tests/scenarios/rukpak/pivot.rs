@@ -44,7 +44,7 @@ async fn active(cluster: &Cluster) -> String {
 
 fn combo(reference: &str) -> Value {
     let mut combo = deployment("combo", PLAIN, &image(reference));
-    // RukPak keeps no former Bundle.
+    // RukPak deletes former Bundles. With `history: 0`, the pod deletes them too.
     combo["spec"]["rollout"] = json!({"history": 0});
     combo
 }
@@ -75,7 +75,7 @@ async fn active_bundle_stays_until_another_one_is_unpacked_and_installed() {
     let hash = labels["core.rukpak.io/bundle-template-hash"].as_str();
     assert_eq!(first, format!("combo-{}", hash.unwrap()));
 
-    // After an unsuccessful update, the second Bundle fails and the first Bundle stays.
+    // After an unsuccessful update, the second Bundle fails, and the first Bundle still exists.
     apply(&cluster, &combo(&invalid)).await;
     let message = until_reason(
         &cluster,

@@ -1,6 +1,6 @@
 //! Attestations: real cosign verifies attestations of the plugin, and the plugin verifies
-//! attestations of cosign. An attestation never counts as a signature, and a signature never counts
-//! as an attestation.
+//! attestations of cosign. An attestation is never accepted as a signature, and a signature is
+//! never accepted as an attestation.
 
 use e2e::registry::RegistryProgram;
 use e2e::sigstore::{WORKFLOW, WORKFLOW_ISSUER, workflow};

@@ -119,7 +119,7 @@ async fn files_are_signed_with_keys_and_cosign_verifies_them() {
     let refused = refused.failure(1).unwrap();
     assert!(refused.contains("too large for the memory"), "{refused}");
 
-    // An attestation of the file by the right key does not count as a signature of the file.
+    // An attestation of the file by the right key is not accepted as a signature of the file.
     fs_err::write(scene.bench.folder().join("predicate.json"), "{}").unwrap();
     scene
         .cosign(&format!(

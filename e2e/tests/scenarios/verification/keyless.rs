@@ -136,8 +136,8 @@ impl Scene {
         .await;
     }
 
-    /// Returns `true` if the content has referrers in the API, and the tags that begin with its
-    /// digest.
+    /// Returns two values: `true` if the referrers API lists referrers of the content, and the tags
+    /// whose names begin with the digest of the content.
     async fn signature_locations(&self, pinned: &str) -> (bool, Vec<String>) {
         let (name, digest) = pinned.split_once('@').unwrap();
         let (host, repository) = name.split_once('/').unwrap();

@@ -50,8 +50,8 @@ fn verdict_there(answer: &Value) -> ComparableHealth {
     }
 }
 
-/// Returns test objects in the form that an API server stores; `None` for objects that it would
-/// reject.
+/// Returns a test object in the form in which an API server stores it. Returns `None` if an API
+/// server would reject the object.
 fn stored(mut object: Value) -> Option<Value> {
     let (group, kind) = group_kind(&object);
     match (group, kind) {
@@ -112,7 +112,8 @@ async fn objects_of_kstatus() -> Vec<Value> {
     objects
 }
 
-/// Compares all objects with one project. Returns the rows that at least one object needs.
+/// Compares the health of all objects with the results of one other project. Returns the names of
+/// the documented differences that apply to at least one object.
 async fn compare(tool: HealthTool, program: Tool, objects: Vec<Value>) -> BTreeSet<&'static str> {
     let answers = verdicts(program, serde_json::to_string(&objects).unwrap()).await;
     assert_eq!(answers.len(), objects.len());
@@ -155,7 +156,7 @@ async fn assert_documented(tool: HealthTool, program: Tool) {
     let used = compare(tool, program, objects).await;
     let rows = DIFFERENCES.iter().filter(|row| row.tool == tool);
     let documented: BTreeSet<_> = rows.map(|row| row.name).collect();
-    // A documented row that no object needs is outdated.
+    // A documented difference that applies to no object is outdated.
     assert_eq!(used, documented);
 }
 

@@ -132,7 +132,7 @@ fn workloads() -> Vec<Matrix> {
             ],
         )
         .condition("Available", &[("", ""), ("True", ""), ("False", "")])
-        // A controller that reports a deadline has seen the object.
+        // A controller that reports a deadline has set `observedGeneration`.
         .only(|object| {
             !object["status"]["observedGeneration"].is_null()
                 || !object["status"].to_string().contains("DeadlineExceeded")

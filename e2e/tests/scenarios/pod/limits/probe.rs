@@ -28,7 +28,7 @@ pub(super) struct Observed {
 
 impl LivenessProbe {
     /// Starts the probe on its own thread, because registries and clients of the test use the
-    /// threads of its runtime.
+    /// threads of the async runtime.
     pub(super) fn start(webhook: &Webhook) -> Self {
         let address = webhook.health_address();
         let (stop, stopped) = mpsc::channel();
@@ -37,7 +37,7 @@ impl LivenessProbe {
             let mut observed = Observed::default();
             while stopped.recv_timeout(PROBE_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 let asked = Instant::now();
-                // A connection error counts as a missing response.
+                // A connection error is treated like a missing response.
                 let took = if is_alive(address) {
                     asked.elapsed()
                 } else {

@@ -145,7 +145,7 @@ async fn adopted_object_loses_dropped_fields_of_any_earlier_field_manager() {
         &config(name, "helm-three", &both),
     )
     .await;
-    // Fields of another field manager stay.
+    // Fields of another field manager are not removed.
     kubectl(
         &cluster,
         &format!("annotate configmap client -n {name} example.com/note=theirs"),

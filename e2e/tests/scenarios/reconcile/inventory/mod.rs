@@ -111,8 +111,8 @@ async fn object_without_labels_of_the_webhook_is_restored_and_stays_recorded() {
     assert!(get(&cluster, "configmap web -n team-a").await.is_none());
 }
 
-/// Runs the command in the condition of a BundleDeployment that was deleted while admission was
-/// off.
+/// Runs the command that the condition of a BundleDeployment contains. The BundleDeployment was
+/// deleted while admission was off.
 async fn admit_deletion(cluster: &Cluster, name: &str) {
     let annotation = wait::until(LONG, "the deletion waits", || async {
         let object = get(cluster, &format!("bundledeployment {name}")).await;

@@ -1,5 +1,5 @@
-//! Upgrades that fail half-way: applied objects are maintained, and conditions are correct.
-//! `lifecycle` tests successful upgrades.
+//! Upgrades that fail after some objects were applied: the applied objects are maintained, and the
+//! conditions are correct. `lifecycle` tests successful upgrades.
 
 use std::time::Duration;
 
@@ -324,7 +324,7 @@ async fn objects_of_a_reverted_upgrade_are_deleted_once_permitted() {
     })
     .await
     .unwrap();
-    // Existing objects of the former content do not count as a complete rollback.
+    // Although all objects of the former content exist, the rollback is not complete.
     kubectl(&cluster, "annotate bundledeployment half-back look=again").await;
     kubectl(
         &cluster,

@@ -1,5 +1,6 @@
-//! Objects that the API server rejects for every user: the message names the field, and the retry
-//! is slow. `requester` tests objects that the requester has no permission to write.
+//! Objects that the API server rejects because they are invalid, and not because of permissions:
+//! the message names the field, and the reconciler retries slowly. `requester` tests objects that
+//! the requester has no permission to write.
 
 use std::time::{Duration, Instant};
 

@@ -116,7 +116,7 @@ async fn object_is_watched_again_after_its_definition_was_deleted_while_the_webh
     .await;
     apply(&cluster, &deployment("unwatched", &reference, &json!({}))).await;
     installed(&cluster, "unwatched").await;
-    // The installed content stays while the new content cannot be fetched.
+    // The content is still installed while the new content cannot be fetched.
     let missing = cluster
         .registry(0)
         .unwrap()

@@ -158,7 +158,7 @@ async fn operator_watches_the_configured_namespaces_with_its_changed_deployment(
     assert_eq!(found["metadata"]["annotations"]["team"], "a");
     assert_eq!(roles(&cluster).await, ["operators"]);
 
-    // The configuration names another watched namespace. The operator is changed in place.
+    // The configuration names another watched namespace. The operator is updated in place.
     configure(
         &cluster,
         &json!({"watchNamespace": "watched", "deploymentConfig": null}),

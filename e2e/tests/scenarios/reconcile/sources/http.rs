@@ -323,7 +323,7 @@ async fn bad_responses_fail_with_their_reason_and_invalid_files_are_not_read_aga
         apply(&cluster, &bundle(&name, class, &url, auth)).await;
         until_failing_with(&cluster, &name, expected).await;
     }
-    // Failures that can resolve themselves are retried. An invalid file is not read again.
+    // The pod retries after failures that can be temporary. It does not read an invalid file again.
     let pages = requests(&server, "/page.tgz");
     let missing = requests(&server, "/missing.tgz");
     wait::until_true(LONG, "the missing file is requested again", || async {

@@ -65,7 +65,8 @@ async fn null_fields_and_placeholders_in_the_content_are_not_owned() {
     let fields = owned(&cluster, "validatingwebhookconfiguration shop").await;
     assert!(fields.contains("f:failurePolicy"), "{fields}");
     assert!(!fields.contains("f:caBundle"), "{fields}");
-    // A restored object keeps its replicas, so that there is no conflict with an autoscaler.
+    // The restore of the label does not change the number of replicas. Otherwise the restore would
+    // conflict with an autoscaler.
     kubectl(&cluster, "scale deployment web -n shop --replicas=3").await;
     let label = "core.rukpak.io/owner-name";
     kubectl(&cluster, &format!("label deployment web -n shop {label}-")).await;

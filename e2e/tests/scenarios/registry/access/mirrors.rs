@@ -101,7 +101,8 @@ async fn mirrors_are_read_from_and_never_written_to() {
         .await
         .success()
         .unwrap();
-    // The reference keeps its name, even if a mirror was read.
+    // The printed reference has the name of the original registry, even if content was read from a
+    // mirror.
     assert!(text.contains(&origin.host()), "{text}");
     assert!(!text.contains(&mirror.host()), "{text}");
     assert!(requests(&mirror.log().unwrap(), "/v2/copies/web/") > 3);

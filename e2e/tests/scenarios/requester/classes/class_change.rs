@@ -1,5 +1,6 @@
-//! Change of a BundleDeployment to another class with `authorization: Class`: content admitted
-//! under the former class counts as new. `classes` tests the class's own content.
+//! Change of a BundleDeployment to another class with `authorization: Class`: content that was
+//! admitted under the former class is checked like new content. `classes` tests the class's own
+//! content.
 
 use super::{delegate_with, under, until_permission_denied};
 use crate::scenarios::requester::removal::{remove, until_kept};
@@ -51,8 +52,9 @@ async fn approval_of(
     (object, metadata["generation"].clone())
 }
 
-/// Deletes the ConfigMap `one` of the namespace `user`, and asserts that it stays deleted while the
-/// pod restores an object of another BundleDeployment that was deleted later.
+/// Deletes the ConfigMap `one` of namespace `user`, and then an object of another BundleDeployment.
+/// Waits until the pod has restored this object, and asserts that the pod has not restored the
+/// ConfigMap.
 async fn delete_without_restore(cluster: &Cluster, user: &str) {
     let other = format!("{user}-other");
     tenant(cluster, &other, &json!([])).await;

@@ -155,8 +155,8 @@ fn uses(event: &Value) -> Vec<Use> {
     needed
 }
 
-/// Returns the `rights` that no request of the pod required. If several permissions match a
-/// request, the permission for named objects counts.
+/// Returns the permissions in `rights` that no request of the pod used. If several permissions
+/// allow a request, the request uses the permission for named objects.
 fn unused(rights: &BTreeSet<GrantedPermission>, events: &[&Value]) -> BTreeSet<GrantedPermission> {
     let mut left = rights.clone();
     let needed: BTreeSet<Use> = events.iter().flat_map(|event| uses(event)).collect();

@@ -1,5 +1,5 @@
 //! `spec.createNamespace`: a missing target namespace is created, and deleted only if it contains
-//! no foreign objects. `sources::target` tests objects without namespace.
+//! no objects of other owners. `sources::target` tests objects without namespace.
 
 use super::{remove, until_removed};
 use crate::scenarios::requester::*;

@@ -1,5 +1,5 @@
 //! Namespaces that are objects of the content, or that were adopted: they are deleted only if they
-//! contain no foreign objects. `created_namespace` tests `spec.createNamespace`.
+//! contain no objects of other owners. `created_namespace` tests `spec.createNamespace`.
 
 use super::{remove, until_removed};
 use crate::scenarios::requester::*;

@@ -1,6 +1,6 @@
-//! Objects that an upgrade prunes, and objects that stay because the requester has no permission
-//! for the deletion. `policies` tests policies about single objects; `lifecycle::removal` tests
-//! finalizers.
+//! Objects that an upgrade prunes, and objects that an upgrade does not prune because the requester
+//! has no permission to delete them. `policies` tests policies about single objects;
+//! `lifecycle::removal` tests finalizers.
 
 use crate::scenarios::objects::kubectl;
 use crate::scenarios::requester::policies::{policy, resource_rule, until_enforced};

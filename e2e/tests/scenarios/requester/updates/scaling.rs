@@ -82,7 +82,7 @@ async fn replicas_are_ignored_with_an_autoscaler_and_restored_after_a_change_by_
     .await
     .unwrap();
     until(&cluster, "scaled", "Drifted", "False").await;
-    // A user with `kubectl scale` does not count as an autoscaler.
+    // A user who runs `kubectl scale` is not treated as an autoscaler.
     try_kubectl(&cluster, "scale deployment plain -n scaled --replicas=4")
         .await
         .success()
@@ -130,7 +130,7 @@ async fn replicas_scaled_by_another_manager_are_kept_and_the_ignore_rule_is_name
     })
     .await
     .unwrap();
-    // A change of another field is restored, and the number of replicas stays.
+    // A changed image is restored, and the number of replicas is not changed.
     let line = "patch deployment web -n lent --type=merge --patch={\"spec\":{\"template\":{\"spec\":{\"containers\":[{\"name\":\"web\",\"image\":\"registry.example.com/web:9\"}]}}}}";
     try_kubectl(&cluster, line).await.success().unwrap();
     wait::until_true(LONG, "the image is restored", || async {

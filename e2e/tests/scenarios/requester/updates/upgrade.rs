@@ -1,5 +1,5 @@
-//! Upgrades that fail half-way: status and output show both versions, and the objects of the new
-//! version.
+//! Upgrades that fail after some objects were applied: status and output show both versions, and
+//! the objects of the new version.
 
 use crate::scenarios::requester::policies::{policy, resource_rule, until_enforced};
 use crate::scenarios::requester::*;

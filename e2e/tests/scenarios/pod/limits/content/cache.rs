@@ -1,4 +1,4 @@
-//! Disk space: the cache holds no content of failing Bundles and stays within its limit.
+//! Disk space: the cache contains no content of failing Bundles, and its size is below its limit.
 
 use super::*;
 
@@ -31,7 +31,8 @@ async fn content_of_failing_bundles_is_not_kept() {
         let message = until_phase(&cluster, &name, "Failing", LONG).await;
         assert!(message.contains("invalid YAML"), "{message}");
     }
-    // The status of a Bundle triggers another reconcile, which unpacks the Bundle a second time.
+    // The write of the status of a Bundle triggers another reconcile, which unpacks the content a
+    // second time.
     wait::until_true(LONG, "nothing of it is kept", || async {
         Ok(cached_bytes(&cluster, &webhook) == 0)
     })

@@ -108,7 +108,7 @@ async fn bundles_with_the_largest_manifests_and_signatures_do_not_exhaust_memory
     for (_, registry) in &registries {
         registry.set_fault(None);
     }
-    // The Bundle of another user is unpacked meanwhile.
+    // While the registries of the tenants return 503, the Bundle of another user is unpacked.
     let other = Registry::without_faults().await.unwrap();
     let file = (
         "manifests/reads.yaml".to_owned(),

@@ -104,7 +104,8 @@ impl Target {
         (target, url)
     }
 
-    /// Opens a connection that reads all responses. Returns the task that ends with the connection.
+    /// Opens a connection with default settings. Returns the sender for requests, and the task that
+    /// reads the responses and ends with the connection.
     pub(super) async fn connect(&self) -> anyhow::Result<(Sender, JoinHandle<()>)> {
         self.connect_with(&h2::client::Builder::new()).await
     }

@@ -13,8 +13,7 @@ use super::client::{connected, connected_from_elsewhere, tls};
 use super::*;
 use crate::scenarios::pod::limits::hostile_server::HostileServer;
 
-/// Number of dry runs with a registry that stalls, as in the measured attack. API servers allow 200
-/// concurrent writes.
+/// Number of dry runs whose registry stalls. API servers allow 200 concurrent writes.
 const STALLED: usize = 128;
 /// Size in bytes of a manifest. Its last byte never arrives. The manifest and its parsed form
 /// together would fit into the memory for small lookups.

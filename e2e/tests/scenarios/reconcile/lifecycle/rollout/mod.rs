@@ -343,8 +343,8 @@ async fn return_is_refused_without_the_permissions_for_the_former_content() {
     make_available(&cluster, "1").await;
     until(&cluster, NAME, "Ready", "True").await;
 
-    // The new content has no Secret. The Secret is not pruned before the new content is healthy.
-    // Meanwhile the permission to write the Secret is withdrawn.
+    // The new content has no Secret, so its installation prunes the Secret. Afterwards the
+    // permission to write the Secret is withdrawn, so a rollback cannot create the Secret again.
     let slow = json!({"deadline": "15s", "onFailure": "RollBack"});
     apply_with_kubeconfig(&cluster, &web(&two, &slow, "a"), &ana).await;
     until_reason(&cluster, NAME, "Progressing", "WaitingForHealth").await;

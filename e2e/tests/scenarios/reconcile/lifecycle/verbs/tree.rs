@@ -45,7 +45,7 @@ fn kinds(node: &Value) -> Vec<String> {
 async fn tree_has_recorded_objects_and_their_owned_objects_but_no_labelled_ones() {
     let (cluster, _webhook) = stage().await;
     install(&cluster).await;
-    // The labels of an installed object, on an object that bundle-webhook did not create.
+    // This ConfigMap has the labels of an installed object, but bundle-webhook did not create it.
     let installed = get(&cluster, "configmap web -n team-a").await.unwrap();
     kubectl(&cluster, "create configmap forged -n team-a").await;
     for (label, value) in installed["metadata"]["labels"].as_object().unwrap() {
