@@ -255,13 +255,13 @@ impl RegistryError {
     /// later.
     pub fn is_about_content(&self) -> bool {
         match &self.reason {
-            Reason::NotFound
-            | Reason::Index
-            | Reason::Malformed(_)
-            | Reason::WrongMediaType { .. }
-            | Reason::TooLarge { .. }
-            | Reason::TooMany { .. } => true,
-            Reason::Content(error) => !matches!(
+            RegistryErrorReason::NotFound
+            | RegistryErrorReason::Index
+            | RegistryErrorReason::Malformed(_)
+            | RegistryErrorReason::WrongMediaType { .. }
+            | RegistryErrorReason::TooLarge { .. }
+            | RegistryErrorReason::TooMany { .. } => true,
+            RegistryErrorReason::Content(error) => !matches!(
                 error,
                 UnpackError::Unwritable { .. } | UnpackError::DigestMismatch { .. }
             ),

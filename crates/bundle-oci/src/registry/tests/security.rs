@@ -33,7 +33,7 @@ fn with_settings(text: &str) -> Client {
 
 #[tokio::test]
 async fn plain_http_needs_a_setting_or_a_permission_for_the_registry() {
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let digest = pushed(&registry).await.digest().clone();
     let host = registry.host();
     let (_, port) = host.rsplit_once(':').unwrap();
@@ -65,7 +65,7 @@ async fn plain_http_needs_a_setting_or_a_permission_for_the_registry() {
         match resolved {
             Ok(found) => assert!(is_resolved && found == digest),
             Err(error) => {
-                let is_unreachable = matches!(error.reason, Reason::Unreachable { .. });
+                let is_unreachable = matches!(error.reason, RegistryErrorReason::Unreachable { .. });
                 assert!(!is_resolved && is_unreachable, "{error}");
             }
         }
@@ -73,14 +73,14 @@ async fn plain_http_needs_a_setting_or_a_permission_for_the_registry() {
     // The permission is for one registry.
     let error = resolve(&insecure(&strict), &other).await.unwrap_err();
     assert!(
-        matches!(error.reason, Reason::Unreachable { .. }),
+        matches!(error.reason, RegistryErrorReason::Unreachable { .. }),
         "{error}"
     );
 }
 
 #[tokio::test]
 async fn settings_decide_about_mirrors_of_a_verified_registry() {
-    let registry = Registry::honest().await.unwrap();
+    let registry = Registry::without_faults().await.unwrap();
     let digest = pushed(&registry).await.digest().clone();
     let host = registry.host();
     let (_, port) = host.rsplit_once(':').unwrap();
