@@ -16,9 +16,7 @@ use bundle_core::plan::retry::source::SourceFailure;
 use bundle_core::policy::{RawSignature, Unavailable};
 use bundle_core::reference::Digest;
 use bundle_core::review::Source;
-use bundle_core::review::source::Auth;
-use bundle_core::review::source::GitRef;
-use bundle_core::review::source::git::GitUrl;
+use bundle_core::review::source::{Auth, GitRef, git::GitUrl};
 use bundle_oci::unpack::FileSink;
 use tokio::sync::{Mutex, OnceCell};
 
@@ -75,6 +73,16 @@ pub(crate) enum GitSourceError {
 }
 
 impl GitSourceError {
+    /// Returns the kind of the failure.
+    pub(crate) fn failure(&self) -> SourceFailure {
+        match self {
+            _ if self.finding().code.outcome == Outcome::CannotTell => SourceFailure::Unavailable,
+            Self::Content { .. } => SourceFailure::Content,
+            Self::Git { error, .. } if error.is_about_content() => SourceFailure::Content,
+            _ => SourceFailure::Other,
+        }
+    }
+
     /// Returns the finding for the requester of the content.
     pub(crate) fn finding(&self) -> Finding {
         let message = self.to_string();
@@ -105,18 +113,6 @@ impl GitSourceError {
             ),
         };
         Finding::error(code, message).hint(hint)
-    }
-}
-
-impl GitSourceError {
-    /// Returns the kind of the failure.
-    pub(crate) fn failure(&self) -> SourceFailure {
-        match self {
-            _ if self.finding().code.outcome == Outcome::CannotTell => SourceFailure::Unavailable,
-            Self::Content { .. } => SourceFailure::Content,
-            Self::Git { error, .. } if error.is_about_content() => SourceFailure::Content,
-            _ => SourceFailure::Other,
-        }
     }
 }
 

@@ -276,7 +276,7 @@ fn messages_of_http_sources_are_recorded() {
     assert_eq!(text, recorded, "copy the left side to messages.txt");
 }
 
-/// Starts a server whose certificate nobody trusts. It serves `archive` at each path.
+/// Starts a server with an untrusted certificate. It serves `archive` at each path.
 async fn untrusted_server(archive: Vec<u8>) -> (std::net::SocketAddr, tokio::task::JoinHandle<()>) {
     let params = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
     let key = rcgen::KeyPair::generate().unwrap();

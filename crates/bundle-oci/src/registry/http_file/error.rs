@@ -91,7 +91,7 @@ pub enum HttpFileReason {
         /// Reason, such as `the target is in a private network`.
         why: &'static str,
     },
-    /// The URL or a redirect has no TLS, and the host may not be used without TLS.
+    /// The URL or a redirect has no TLS, and the request requires TLS for the host.
     #[error("{host} is not an allowed insecure host, and the URL has no TLS")]
     NoTls {
         /// Host and port.
