@@ -224,7 +224,9 @@ impl<'a> DeploymentReconcile<'a> {
                         deployment = self.name,
                         "all objects are unchanged: nothing is applied"
                     );
-                    let applied = restore::observed_as_applied(items(), &seen).unwrap_or_default();
+                    let mut applied =
+                        restore::observed_as_applied(items(), &seen).unwrap_or_default();
+                    self.add_recorded_requests(request, items(), &mut applied);
                     self.ctx
                         .states
                         .finish_apply(&self.name, key, applied, &seen);
@@ -290,21 +292,21 @@ impl<'a> DeploymentReconcile<'a> {
         } else {
             restore::find_changed(request.client, items, &seen).await
         };
-        let applied: HashMap<String, AppliedState> = items
+        let mut applied: HashMap<String, AppliedState> = items
             .iter()
             .map(|item| {
                 let applied = match seen.get(&item.key) {
                     Some(seen) if !changed.contains(&item.key) => {
-                        crate::reconcile::install::executor::applied_state(seen)
+                        crate::reconcile::install::executor::observed_state(seen)
                     }
-                    _ => AppliedState {
-                        state: None,
-                        version: 0,
-                    },
+                    _ => AppliedState::default(),
                 };
                 (item.key.clone(), applied)
             })
             .collect();
+        if in_place {
+            self.add_recorded_requests(request, items, &mut applied);
+        }
         let key = self.content_key(request);
         self.ctx
             .states

@@ -39,6 +39,7 @@ fn left(version: u64, text: &str) -> AppliedState {
     AppliedState {
         state: Some(state(text, &version.to_string())),
         version,
+        request: None,
     }
 }
 
