@@ -62,7 +62,8 @@ pub enum RolloutStep {
     Keep,
     /// Look again after this time.
     Wait(Duration),
-    /// The clock moved back: the deadline counts from now.
+    /// The deadline counts from now: the clock moved back, or the spec was written without an effect
+    /// on the applied objects, for example at the end of a pause.
     Restart,
     /// Record the content of the spec as the healthy content.
     RecordHealthy,
