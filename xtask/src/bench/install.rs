@@ -252,7 +252,8 @@ pub(super) async fn deployment(cluster: &Cluster, name: &str, count: usize) -> R
     Ok(began.elapsed().as_secs_f64())
 }
 
-/// Installs the same content again, after a change of settings.
+/// Installs the same content again, after a change of settings. The pod checks all objects, and
+/// writes none.
 async fn settings(cluster: &Cluster, name: &str) -> Result<f64> {
     let client = cluster.client().await?;
     let began = Instant::now();

@@ -13,7 +13,7 @@ mod objects;
 pub mod removal;
 pub mod retry;
 
-pub use apply::{ignore, normalize, ownership, placement, replace, replacement_trial};
+pub use apply::{ignore, normalize, ownership, placement, replace, replacement_trial, unchanged};
 pub use authorization::{consent, decision, downgrade, targets};
 pub use deployment::{package_rules, revisions, rollout, rounds, status, steps, summary};
 pub use objects::{

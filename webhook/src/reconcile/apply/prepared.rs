@@ -8,11 +8,13 @@ use bundle_core::plan::ignore::{self, Rule};
 use bundle_core::plan::inventory::{CreationMark, Inventory};
 use bundle_core::plan::ownership::OwnershipChange;
 use bundle_core::plan::scaling;
+use bundle_core::plan::unchanged::RequestHash;
 use kube::Client;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
 use super::ApplyError;
+use crate::clients::cluster::ServiceAccount;
 use crate::reconcile::api::object;
 use crate::reconcile::apply::scalers::ScaledObjects;
 use crate::reconcile::content::objects::PreparedObject;
@@ -45,6 +47,7 @@ pub(in crate::reconcile) struct PreparedApply<'i> {
     /// The resourceVersion of the object from which `values` were computed.
     version: Option<String>,
     mark: Option<CreationMark>,
+    request: RequestHash,
     /// True if the ownership of fields was changed since the object was read. The apply then
     /// changes more fields than the dry run whose result is cached.
     has_moved_fields: bool,
@@ -81,8 +84,13 @@ impl<'i> PreparedApply<'i> {
         self.values.as_ref().unwrap_or(&self.item.value)
     }
 
+    /// Returns the hash of the request.
+    pub(in crate::reconcile) fn request(&self) -> RequestHash {
+        self.request
+    }
+
     /// Returns true if the ownership of fields was changed since the object was read.
-    pub(super) fn has_moved_fields(&self) -> bool {
+    pub(in crate::reconcile) fn has_moved_fields(&self) -> bool {
         self.has_moved_fields
     }
 
@@ -132,6 +140,8 @@ impl<'i> PreparedApply<'i> {
 pub(in crate::reconcile) struct Preparer {
     /// Client of the installing ServiceAccount.
     pub(in crate::reconcile) client: Client,
+    /// The installing ServiceAccount.
+    pub(in crate::reconcile) account: ServiceAccount,
     /// Rules for fields that are not applied.
     pub(in crate::reconcile) ignore: Vec<Rule>,
     /// The inventory of the BundleDeployment, which records its objects.
@@ -157,14 +167,11 @@ impl Preparer {
             values: None,
             version: None,
             mark: self.inventory.mark(&item.key),
+            request: self.request_of_all_values(item),
             has_moved_fields: false,
             bypasses_cache: false,
         };
-        let rules: Vec<&Rule> = self
-            .ignore
-            .iter()
-            .filter(|rule| rule.fits(&item.id))
-            .collect();
+        let rules = self.rules(item);
         let Target::Uid(uid) = &prepared.target else {
             return Ok(prepared);
         };
@@ -191,9 +198,31 @@ impl Preparer {
         if leaves_replicas {
             scaling::remove_replicas(&mut values);
         }
+        prepared.request = self.request(item, &values);
         prepared.values = Some(values);
         prepared.version = live.metadata.resource_version;
         Ok(prepared)
+    }
+
+    /// Returns the rules for fields of `item` that are not applied.
+    fn rules(&self, item: &PreparedObject) -> Vec<&Rule> {
+        let rules = self.ignore.iter();
+        rules.filter(|rule| rule.fits(&item.id)).collect()
+    }
+
+    /// Returns true if all values of `item` are applied, whatever values the object has.
+    pub(in crate::reconcile) fn applies_all_values(&self, item: &PreparedObject) -> bool {
+        self.rules(item).is_empty() && !scaling::sets_replicas(&item.value)
+    }
+
+    /// Returns the hash of an apply of all values of `item`.
+    pub(in crate::reconcile) fn request_of_all_values(&self, item: &PreparedObject) -> RequestHash {
+        self.request(item, &item.value)
+    }
+
+    fn request(&self, item: &PreparedObject, values: &Value) -> RequestHash {
+        let mark = self.inventory.mark(&item.key);
+        RequestHash::of(values, mark, &self.account.user_name())
     }
 
     /// Returns the change of field ownership that must precede the apply.

@@ -2,6 +2,7 @@
 
 use bundle_api::names;
 use bundle_cluster::{ObjectUrl, warnings};
+use bundle_core::plan::unchanged::RequestHash;
 use kube::Client;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::client::Body;
@@ -16,6 +17,8 @@ use crate::reconcile::api::object::ObservedObject;
 #[derive(Debug)]
 pub(in crate::reconcile) struct Applied {
     pub(in crate::reconcile) seen: ObservedObject,
+    /// The hash of the request.
+    pub(in crate::reconcile) request: RequestHash,
     pub(in crate::reconcile) warnings: Vec<String>,
     /// True if the object did not exist before.
     pub(in crate::reconcile) created: bool,
@@ -41,6 +44,7 @@ pub(super) async fn send(
     let warnings = warnings(&parts.headers).collect();
     Ok(Applied {
         seen: ObservedObject::of(&prepared.item().kind, &object),
+        request: prepared.request(),
         warnings,
         created: parts.status == http::StatusCode::CREATED,
     })

@@ -218,7 +218,7 @@ impl<'a> DeploymentReconcile<'a> {
                 }
                 InstallStep::RecordDecision => self.record_decision(request, items()).await?,
                 InstallStep::Watch => is_watched = self.watch(request, items(), false).await?,
-                InstallStep::FindDrift => self.find_state(request, items()).await?,
+                InstallStep::FindDrift => self.find_state(request, items(), key).await?,
                 InstallStep::Compare => {
                     seen = self.observed_objects(request, items()).await?;
                     observed.is_as_recorded = Some(self.is_as_recorded(items(), request, &seen));
@@ -228,7 +228,9 @@ impl<'a> DeploymentReconcile<'a> {
                         deployment = self.name,
                         "all objects are unchanged: nothing is applied"
                     );
-                    let applied = restore::observed_as_applied(items(), &seen).unwrap_or_default();
+                    let mut applied =
+                        restore::observed_as_applied(items(), &seen).unwrap_or_default();
+                    self.add_recorded_requests(request, items(), &mut applied);
                     self.ctx
                         .states
                         .finish_apply(&self.name, key, applied, &seen);
@@ -274,15 +276,20 @@ impl<'a> DeploymentReconcile<'a> {
     ) -> Result<(), ReconcileError> {
         let mut items = self.objects(request).await?;
         self.expire_unseen_jobs(request, &mut items).await?;
-        self.find_state(request, &items).await
+        // The settings of the spec can differ from the installed settings.
+        let installed = self.installed_content();
+        let key = installed.map(|installed| installed.installation.clone());
+        self.find_state(request, &items, &key.unwrap_or_default())
+            .await
     }
 
     /// Finds the state of the installed `items` after a restart, without applying them. Objects
-    /// that differ from the content count as drifted.
+    /// that differ from the content count as drifted. `key` is the key of their installation.
     async fn find_state(
         &mut self,
         request: &InstallRequest<'_>,
         items: &[PreparedObject],
+        key: &str,
     ) -> Result<(), ReconcileError> {
         if !self.watch(request, items, false).await? {
             self.ctx.states.mark_unwatched(&self.name);
@@ -294,25 +301,24 @@ impl<'a> DeploymentReconcile<'a> {
         } else {
             restore::find_changed(request.client, items, &seen).await
         };
-        let applied: HashMap<String, AppliedState> = items
+        let mut applied: HashMap<String, AppliedState> = items
             .iter()
             .map(|item| {
                 let applied = match seen.get(&item.key) {
                     Some(seen) if !changed.contains(&item.key) => {
-                        crate::reconcile::install::executor::applied_state(seen)
+                        crate::reconcile::install::executor::observed_state(seen)
                     }
-                    _ => AppliedState {
-                        state: None,
-                        version: 0,
-                    },
+                    _ => AppliedState::default(),
                 };
                 (item.key.clone(), applied)
             })
             .collect();
-        let key = self.content_key(request);
+        if in_place {
+            self.add_recorded_requests(request, items, &mut applied);
+        }
         self.ctx
             .states
-            .finish_apply(&self.name, &key, applied, &seen);
+            .finish_apply(&self.name, key, applied, &seen);
         self.ctx.states.mark_drifted(&self.name, changed);
         Ok(())
     }
@@ -324,7 +330,8 @@ impl<'a> DeploymentReconcile<'a> {
         installation_prefix(request.digest(), request.account, namespace)
     }
 
-    /// Returns the key of an installation. It contains content, ServiceAccount, settings, uid, and
+    /// Returns the key of an installation. It contains content, ServiceAccount, settings (except
+    /// `spec.paused`), uid, and
     /// the period and key of the certificates of an operator. If the key changes, all objects are
     /// applied again. The uid is included because the permissions of an earlier BundleDeployment of
     /// the same name prove nothing.

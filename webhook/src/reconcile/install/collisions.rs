@@ -25,6 +25,7 @@ impl DeploymentReconcile<'_> {
     pub(in crate::reconcile) fn preparer(&self, request: &InstallRequest<'_>) -> Preparer {
         Preparer {
             client: request.client.clone(),
+            account: request.account.clone(),
             ignore: self.spec.drift_ignore.clone(),
             inventory: self.inventory.clone(),
             adopt: self.spec.adopt,

@@ -2,20 +2,24 @@
 //! time. `rights` and `deployment::checks` check the permissions before a round.
 //! `install::collisions` decides which objects are applied.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use bundle_core::diagnostic::codes;
+use bundle_core::object::GroupKind;
 use bundle_core::plan::backoff::RestoreFailure;
 use bundle_core::plan::inventory::Inventory;
 use kube::Client;
 
 use crate::clients::cluster::ServiceAccount;
 use crate::reconcile::api::object::{self, ObservedObject};
-use crate::reconcile::apply::{Applied, ApplyClient, ApplyError, ApplyRejection, CheckedApply};
+use crate::reconcile::apply::{
+    Applied, ApplyClient, ApplyError, ApplyRejection, CheckedApply, Target,
+};
 use crate::reconcile::content::objects::PreparedObject;
 use crate::reconcile::drift::states::AppliedState;
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
+use crate::reconcile::install::unchanged::{FormerApplies, defined_kind};
 use crate::reconcile::inventory::store::Inventories;
 use crate::reconcile::rights::dry_runs::check::DryRunCheck;
 use crate::reconcile::rights::dry_runs::failures::{CANNOT_STORE, DryRunFailures};
@@ -47,30 +51,35 @@ pub(in crate::reconcile) struct Install<'a> {
 /// The results of the applies that have ended.
 #[derive(Default)]
 pub(in crate::reconcile) struct ApplyResults {
-    /// The state of each applied object.
+    /// The state of each applied object. Includes the objects that an apply would not change.
     pub(in crate::reconcile) applied: HashMap<String, AppliedState>,
-    /// The uid of each object in the response of the API server.
+    /// The uid of each applied object.
     pub(in crate::reconcile) uids: BTreeMap<String, String>,
     /// Objects that a request may have created although its response failed or was lost.
     pub(in crate::reconcile) uncertain: BTreeSet<String>,
     /// Objects with a failed apply.
     pub(in crate::reconcile) failed: BTreeMap<String, RestoreFailure>,
     pub(in crate::reconcile) warnings: BTreeSet<String>,
+    /// The kinds whose definitions may have changed since the last apply of their objects.
+    pub(in crate::reconcile) changed_kinds: HashSet<GroupKind>,
 }
 
 impl Install<'_> {
-    /// Sends the checked applies of one round. Then waits until the Namespaces and
-    /// CustomResourceDefinitions of the round are ready.
+    /// Sends the checked applies of one round, except applies that would not change the result of
+    /// their `former` apply. Then waits until the Namespaces and CustomResourceDefinitions of the
+    /// round are ready.
     pub(in crate::reconcile) async fn apply_round<'i>(
         &self,
         check: &DryRunCheck<'_>,
         applies: Vec<CheckedApply<'i>>,
+        former: &FormerApplies,
         done: &mut ApplyResults,
     ) -> Result<(), ReconcileError> {
         let items: Vec<&'i PreparedObject> = applies
             .iter()
             .map(|apply| apply.prepared().item())
             .collect();
+        let applies = self.changed(applies, former, done);
         self.apply(check.apply_client(), applies, done)
             .await
             .map_err(|failed| failed.into_error(self.reason, check))?;
@@ -78,6 +87,31 @@ impl Install<'_> {
             self.wait_until_ready(&items).await?;
         }
         Ok(())
+    }
+
+    /// Returns the applies that may change their object. Records all other applies as done.
+    fn changed<'i>(
+        &self,
+        applies: Vec<CheckedApply<'i>>,
+        former: &FormerApplies,
+        done: &mut ApplyResults,
+    ) -> Vec<CheckedApply<'i>> {
+        let mut sent = Vec::with_capacity(applies.len());
+        for apply in applies {
+            let prepared = apply.prepared();
+            let item = prepared.item();
+            let unchanged = former.unchanged(prepared, &self.inventory, &done.changed_kinds);
+            if let Some(state) = unchanged
+                && let Target::Uid(uid) = prepared.target()
+            {
+                done.applied.insert(item.key.clone(), state);
+                done.uids.insert(item.key.clone(), uid.clone());
+            } else {
+                done.changed_kinds.extend(defined_kind(item));
+                sent.push(apply);
+            }
+        }
+        sent
     }
 
     async fn apply(
@@ -95,10 +129,11 @@ impl Install<'_> {
         let mut failed = FailedApplies::default();
         for (item, outcome) in outcomes {
             match outcome.result {
-                Ok(Applied { seen, warnings, .. }) => {
-                    done.warnings.extend(warnings);
-                    done.applied.insert(item.key.clone(), applied_state(&seen));
-                    done.uids.insert(item.key.clone(), seen.uid);
+                Ok(response) => {
+                    let state = applied_state(&response);
+                    done.applied.insert(item.key.clone(), state);
+                    done.uids.insert(item.key.clone(), response.seen.uid);
+                    done.warnings.extend(response.warnings);
                 }
                 Err(error) => {
                     if outcome.is_uncertain {
@@ -203,11 +238,22 @@ impl FailedApplies {
     }
 }
 
-/// Returns the state of an object after an apply. `seen` is the object in the response. Later
-/// observations are compared with this state.
-pub(in crate::reconcile) fn applied_state(seen: &ObservedObject) -> AppliedState {
+/// Returns the state of an object after an apply. Later observations are compared with it.
+pub(in crate::reconcile) fn applied_state(applied: &Applied) -> AppliedState {
+    AppliedState {
+        // Each installation sends an apply with warnings, because the status shows the warnings of
+        // the last installation.
+        request: applied.warnings.is_empty().then_some(applied.request),
+        ..observed_state(&applied.seen)
+    }
+}
+
+/// Returns the observed state of an object as its state after the last apply. The request of that
+/// apply is unknown.
+pub(in crate::reconcile) fn observed_state(seen: &ObservedObject) -> AppliedState {
     AppliedState {
         state: Some(seen.state),
         version: seen.version,
+        request: None,
     }
 }

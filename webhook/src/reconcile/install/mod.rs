@@ -1,5 +1,5 @@
 //! Installing content: the permissions of the requesters, the target of each apply, the rounds, the
-//! record of the objects, and replacements in an upgrade.
+//! record of the objects, unchanged objects, and replacements in an upgrade.
 
 pub(super) mod authorized;
 pub(super) mod collisions;
@@ -10,3 +10,4 @@ pub(super) mod ready;
 pub(super) mod record;
 pub(super) mod replace;
 pub(super) mod requester_permissions;
+pub(super) mod unchanged;

@@ -136,11 +136,8 @@ impl DeploymentReconcile<'_> {
             .iter()
             .map(|item: &PreparedObject| {
                 let applied = match seen.get(&item.key) {
-                    Some(seen) if !changed.contains(&item.key) => executor::applied_state(seen),
-                    _ => states::AppliedState {
-                        state: None,
-                        version: 0,
-                    },
+                    Some(seen) if !changed.contains(&item.key) => executor::observed_state(seen),
+                    _ => states::AppliedState::default(),
                 };
                 (item.key.clone(), applied)
             })

@@ -19,6 +19,7 @@ use crate::reconcile::drift::restored::{RestoreScope, RestoredObject};
 use crate::reconcile::drift::states::AppliedState;
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
 use crate::reconcile::install::executor::{self, ApplyResults, Install};
+use crate::reconcile::install::unchanged::FormerApplies;
 use crate::reconcile::rights::dry_runs::check::DryRunCheck;
 
 impl DeploymentReconcile<'_> {
@@ -193,14 +194,14 @@ impl DeploymentReconcile<'_> {
         for (item, result) in results {
             match result {
                 Ok(applied) if self.is_as_applied(item, &applied) => {
-                    let state = executor::applied_state(&applied.seen);
+                    let state = executor::applied_state(&applied);
                     states.record_verified(&self.name, &item.key, state, now);
                 }
                 Ok(applied) => {
                     states.record_restored(
                         &self.name,
                         &item.key,
-                        executor::applied_state(&applied.seen),
+                        executor::applied_state(&applied),
                     );
                     self.restored.push(RestoredObject {
                         key: item.key.clone(),
@@ -235,7 +236,7 @@ impl DeploymentReconcile<'_> {
         for (item, result) in results {
             match result {
                 Ok(applied) if self.is_as_applied(item, &applied) => {
-                    let state = executor::applied_state(&applied.seen);
+                    let state = executor::applied_state(&applied);
                     states.record_verified(&self.name, &item.key, state, now);
                 }
                 Ok(_) | Err(_) => states.mark_drifted(&self.name, [item.key.clone()].into()),
@@ -325,7 +326,9 @@ impl DeploymentReconcile<'_> {
                 })
                 .collect();
             let before = self.revisions_of_scaled(&applies);
-            let result = install.apply_round(check, applies, &mut done).await;
+            let result = install
+                .apply_round(check, applies, &FormerApplies::default(), &mut done)
+                .await;
             let recorded = self.record_done(&done, &intents).await;
             for item in items {
                 let failure = match done.failed.get(&item.key) {
@@ -443,7 +446,7 @@ pub(in crate::reconcile) fn observed_as_applied(
         .map(|item| {
             let seen = seen.get(&item.key)?;
             seen.state.fingerprint?;
-            Some((item.key.clone(), executor::applied_state(seen)))
+            Some((item.key.clone(), executor::observed_state(seen)))
         })
         .collect()
 }

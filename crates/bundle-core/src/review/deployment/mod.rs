@@ -54,7 +54,7 @@ pub struct CheckedDeploymentSpec {
     pub accept_unsupported: bool,
     /// Checks of CRD upgrades that are skipped.
     pub crd_exceptions: Vec<CrdException>,
-    /// Digest of the meaning of the spec.
+    /// Digest of the meaning of the spec without `paused`, which has no effect on installed objects.
     pub digest: Digest,
 }
 
@@ -149,11 +149,19 @@ impl CheckedDeploymentSpec {
                 deletion: rest.deletion,
                 accept_unsupported: rest.accept_unsupported,
                 crd_exceptions: rest.crd_exceptions,
-                digest: canonical::spec_digest(spec),
+                digest: digest_without_paused(spec),
             }),
             _ => Err(findings),
         }
     }
+}
+
+fn digest_without_paused(spec: &Value) -> Digest {
+    let mut spec = spec.clone();
+    if let Some(fields) = spec.as_object_mut() {
+        fields.remove("paused");
+    }
+    canonical::spec_digest(&spec)
 }
 
 fn template(field: &Field<'_>, written: &Value, findings: &mut Findings) -> Option<Template> {

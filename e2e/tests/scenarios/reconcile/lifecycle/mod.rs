@@ -22,6 +22,7 @@ mod reinstall;
 mod removal;
 mod rollback;
 mod rollout;
+mod upgrades;
 mod verbs;
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::scenarios::reconcile::{
-    apply, bundle_of, deployment, get, installed, kubectl, publish, stage,
+    CONFIG, apply, bundle_of, deployment, get, installed, kubectl, publish, stage,
 };
 
 /// Warning of the definition about its deprecated version.
@@ -43,5 +43,14 @@ spec: {{litres: 2}}
     apply(&cluster, &deployment("jugs", &one, &json!({}))).await;
     installed(&cluster, "jugs").await;
     let object = get(&cluster, "bundledeployment jugs").await.unwrap();
+    assert_eq!(object["status"]["warnings"], json!([WARNING]), "{object}");
+
+    // The upgrade does not change the custom resource, and the warning stays.
+    let content = format!("{content}---\n{CONFIG}");
+    let two = publish(&cluster, "team/jugs:2", |f| bundle_of(f, "jugs", &content)).await;
+    apply(&cluster, &deployment("jugs", &two, &json!({}))).await;
+    installed(&cluster, "jugs").await;
+    let object = get(&cluster, "bundledeployment jugs").await.unwrap();
+    assert_eq!(object["status"]["installed"]["objects"], 3, "{object}");
     assert_eq!(object["status"]["warnings"], json!([WARNING]), "{object}");
 }

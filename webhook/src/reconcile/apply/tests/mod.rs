@@ -95,6 +95,7 @@ fn checking<'a>(
     ApplyClient {
         preparer: Preparer {
             client: client.clone(),
+            account: ServiceAccount::parse("bundle-system", "installer").unwrap(),
             ignore: ignores.then_some(rule).into_iter().collect(),
             inventory: Arc::new(inventory),
             adopt: false,

@@ -284,12 +284,9 @@ mod tests {
     }
 
     fn applied(keys: &[&str]) -> HashMap<String, AppliedState> {
-        let unknown = AppliedState {
-            state: None,
-            version: 0,
-        };
         let keys = keys.iter();
-        keys.map(|key| ((*key).to_owned(), unknown)).collect()
+        keys.map(|key| ((*key).to_owned(), AppliedState::default()))
+            .collect()
     }
 
     /// Returns the states of a deployment with installed content `old`.

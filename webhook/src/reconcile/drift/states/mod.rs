@@ -15,6 +15,7 @@ use bundle_core::plan::backoff::RestoreBackoff;
 use bundle_core::plan::drift::{self, ObjectState};
 use bundle_core::plan::inventory::Inventory;
 use bundle_core::plan::rollout::AwaitedPhase;
+use bundle_core::plan::unchanged::{LastApply, RequestHash};
 use bundle_core::reference::Digest;
 use jiff::Timestamp;
 use tokio::sync::mpsc;
@@ -33,16 +34,27 @@ use crate::reconcile::error::ReconcileError;
 const VERIFICATION_RESET_AFTER: Duration = Duration::from_secs(120);
 
 /// The state of an object after the last apply.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(in crate::reconcile) struct AppliedState {
     /// State of the object. `None` if the state is unknown. Then the object must be read to detect
     /// drift.
     pub(in crate::reconcile) state: Option<ObjectState>,
     /// The resourceVersion of the object after the last apply.
     pub(in crate::reconcile) version: u64,
+    /// The request of the last apply. `None` if it is unknown, or if the API server responded to it
+    /// with a warning. Then the next installation sends the apply again.
+    pub(in crate::reconcile) request: Option<RequestHash>,
 }
 
 impl AppliedState {
+    /// Returns the last apply. Returns `None` if it is unknown.
+    pub(in crate::reconcile) fn last_apply(&self) -> Option<LastApply> {
+        Some(LastApply {
+            state: self.state?,
+            request: self.request?,
+        })
+    }
+
     /// Returns true if the fingerprint of this controller's entry in `managedFields` is recorded.
     /// Then drift is visible in `managedFields`.
     fn shows_drift_in_fields(&self) -> bool {
@@ -354,6 +366,32 @@ impl InstalledStates {
     /// Returns the state of the object after the last apply, if the state is known.
     pub(in crate::reconcile) fn state(&self, deployment: &str, key: &str) -> Option<ObjectState> {
         self.with(deployment, |state| state.objects.get(key)?.state)
+    }
+
+    /// Returns the states of those objects in `keys` that have not drifted and need no verification.
+    pub(in crate::reconcile) fn undrifted<'k>(
+        &self,
+        deployment: &str,
+        keys: impl Iterator<Item = &'k str>,
+    ) -> HashMap<String, AppliedState> {
+        self.with(deployment, |state| {
+            let is_suspect = |key: &str| {
+                let suspect = state.pending_verifications.get(key);
+                suspect.is_some_and(|suspect| suspect.due.is_some())
+            };
+            keys.filter(|key| !state.drifted.contains_key(*key) && !is_suspect(key))
+                .filter_map(|key| Some((key.to_owned(), *state.objects.get(key)?)))
+                .collect()
+        })
+    }
+
+    /// Returns the objects whose last request is unknown.
+    pub(in crate::reconcile) fn unknown_requests(&self, deployment: &str) -> Vec<String> {
+        self.with(deployment, |state| {
+            let objects = state.objects.iter();
+            let unknown = objects.filter(|(_, applied)| applied.request.is_none());
+            unknown.map(|(key, _)| key.clone()).collect()
+        })
     }
 
     /// Returns true if drift of the object is visible in its `managedFields`.

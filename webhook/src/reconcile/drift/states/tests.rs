@@ -39,6 +39,7 @@ fn applied_state(version: u64, text: &str) -> AppliedState {
     AppliedState {
         state: Some(state(text, &version.to_string())),
         version,
+        request: None,
     }
 }
 

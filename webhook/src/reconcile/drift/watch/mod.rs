@@ -240,8 +240,43 @@ impl Watches {
         &self,
         deployment: &str,
     ) -> BTreeMap<String, ObservedObject> {
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all = BTreeMap::new();
+        self.with_tables(deployment, |table| {
+            all.extend(
+                table
+                    .iter()
+                    .filter(|(key, seen)| self.states.owns(deployment, key, &seen.uid))
+                    .map(|(key, seen)| (key.clone(), seen.clone())),
+            );
+        });
+        all
+    }
+
+    /// Returns those objects in `keys` that [`Self::observed_objects`] returns.
+    pub(in crate::reconcile) fn observed_among<'k>(
+        &self,
+        deployment: &str,
+        keys: &(impl Iterator<Item = &'k str> + Clone),
+    ) -> BTreeMap<String, ObservedObject> {
+        let mut all = BTreeMap::new();
+        self.with_tables(deployment, |table| {
+            all.extend(
+                keys.clone()
+                    .filter_map(|key| table.get_key_value(key))
+                    .filter(|(key, seen)| self.states.owns(deployment, key, &seen.uid))
+                    .map(|(key, seen)| (key.clone(), seen.clone())),
+            );
+        });
+        all
+    }
+
+    /// Calls `read` with the objects of each watch that `deployment` uses.
+    fn with_tables(
+        &self,
+        deployment: &str,
+        mut read: impl FnMut(&HashMap<String, ObservedObject>),
+    ) {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         for watch in open.values() {
             let used = watch
                 .users
@@ -249,16 +284,9 @@ impl Watches {
                 .unwrap_or_else(PoisonError::into_inner)
                 .contains(deployment);
             if used {
-                let table = watch.table.lock().unwrap_or_else(PoisonError::into_inner);
-                all.extend(
-                    table
-                        .iter()
-                        .filter(|(key, seen)| self.states.owns(deployment, key, &seen.uid))
-                        .map(|(key, seen)| (key.clone(), seen.clone())),
-                );
+                read(&watch.table.lock().unwrap_or_else(PoisonError::into_inner));
             }
         }
-        all
     }
 
     fn close(&self, subject: &WatchKey) {

@@ -63,7 +63,8 @@ pub enum RolloutStep {
     Keep,
     /// Compute the next step again after this time.
     Wait(Duration),
-    /// The clock was set back: record the current time as the start of the deadline.
+    /// The deadline counts from now: the clock moved back, or the spec was written without an effect
+    /// on the applied objects, for example at the end of a pause.
     Restart,
     /// Record the content of the spec as the healthy content.
     RecordHealthy,

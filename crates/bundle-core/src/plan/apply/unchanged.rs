@@ -1,0 +1,300 @@
+//! Applies that would not change their object, and that are therefore not sent: the last apply sent
+//! the same request, and the object has not been written since.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use crate::object::ObjectId;
+use crate::plan::drift::{DriftState, ObjectState, drift_state};
+use crate::plan::inventory::CreationMark;
+use crate::plan::jobs;
+use crate::reference::Digest;
+
+/// Hash of an apply: everything that decides its effect on an existing object, without the identity
+/// of the object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RequestHash([u8; 16]);
+
+impl RequestHash {
+    /// Returns the hash of an apply of `values` as the user `installer`. `mark` is the creation mark
+    /// that the apply writes.
+    pub fn of(values: &Value, mark: Option<CreationMark>, installer: &str) -> Self {
+        let mut hash = Sha256::new();
+        let mark = mark.map(|mark| mark.to_string()).unwrap_or_default();
+        for part in [installer, &mark, &values.to_string()] {
+            hash.update(part.len().to_be_bytes());
+            hash.update(part);
+        }
+        let mut first = [0; 16];
+        first.copy_from_slice(&hash.finalize()[..16]);
+        Self(first)
+    }
+}
+
+/// Returns one digest over the requests of all objects, in any order. The inventory contains this
+/// digest. After a restart, it shows that the content is still rendered to the same requests.
+pub fn combined(requests: impl IntoIterator<Item = (String, RequestHash)>) -> Digest {
+    let sorted: BTreeMap<String, [u8; 16]> = requests
+        .into_iter()
+        .map(|(key, request)| (key, request.0))
+        .collect();
+    let mut hash = Sha256::new();
+    for (key, request) in sorted {
+        hash.update(key);
+        hash.update([0]);
+        hash.update(request);
+    }
+    Digest::from_hash(&hash.finalize())
+}
+
+/// Returns true if applies of the object are skipped while they would not change it. A Job runs once
+/// for each content, so its applies are always sent.
+pub fn can_skip(id: &ObjectId) -> bool {
+    !jobs::is_job(&id.group, &id.kind)
+}
+
+/// Last successful apply of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LastApply {
+    /// State of the object after the apply.
+    pub state: ObjectState,
+    /// Request of the apply.
+    pub request: RequestHash,
+}
+
+/// Facts about the apply of one object. Each unknown fact requires the apply.
+#[derive(Debug, Clone, Copy)]
+pub struct PlannedApply<'a> {
+    /// Identity of the object.
+    pub id: &'a ObjectId,
+    /// Uid of the object that the apply changes; `None` if the apply creates the object.
+    pub uid: Option<&'a str>,
+    /// Request of the apply.
+    pub request: RequestHash,
+    /// Last apply. `None` if it is unknown, if the API server responded to it with a warning, or if
+    /// the object has drifted or must be verified.
+    pub last: Option<LastApply>,
+    /// Uid and state of the object that a watch reports; `None` if no watch reports the object.
+    pub seen: Option<(&'a str, ObjectState)>,
+    /// True if the inventory of the BundleDeployment records the object with this uid.
+    pub is_owned: bool,
+    /// True if the ownership of fields was changed for this apply.
+    pub has_moved_fields: bool,
+    /// True if the definition of the kind may have changed since the last apply. Then the API server
+    /// may store the same values in another form.
+    pub is_kind_changed: bool,
+}
+
+impl PlannedApply<'_> {
+    /// Returns true unless the apply would certainly not change the object.
+    pub fn is_needed(&self) -> bool {
+        let (Some(uid), Some(last), Some((seen_uid, seen))) = (self.uid, self.last, self.seen)
+        else {
+            return true;
+        };
+        let is_in_place = last.state.fingerprint.is_some()
+            && drift_state(last.state, Some(seen)) == DriftState::InPlace;
+        let is_same = seen_uid == uid && last.request == self.request && is_in_place;
+        !(is_same && self.is_owned && can_skip(self.id))
+            || self.has_moved_fields
+            || self.is_kind_changed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::plan::drift::{FieldsEntry, Fingerprint, ObjectRevision, ObjectRevisionParts};
+    use crate::plan::inventory::Inventory;
+
+    fn id(group: &str, kind: &str) -> ObjectId {
+        ObjectId {
+            group: group.to_owned(),
+            version: "v1".to_owned(),
+            kind: kind.to_owned(),
+            namespace: Some("team-a".to_owned()),
+            name: "web".to_owned(),
+        }
+    }
+
+    fn state(fields: Option<&Value>, version: &str) -> ObjectState {
+        let entry = fields.map(|fields| FieldsEntry {
+            manager: "ours",
+            operation: "Apply",
+            subresource: "",
+            api_version: "v1",
+            time: Some(100),
+            fields,
+        });
+        ObjectState {
+            fingerprint: Fingerprint::of("ours", entry, &BTreeMap::new(), &[]),
+            revision: ObjectRevision::of(ObjectRevisionParts {
+                group: "",
+                kind: "ConfigMap",
+                generation: None,
+                resource_version: version,
+                rest: "",
+            }),
+        }
+    }
+
+    fn request(text: &str) -> RequestHash {
+        RequestHash::of(&json!({"data": {"a": text}}), None, "installer")
+    }
+
+    #[test]
+    fn apply_is_skipped_only_if_every_fact_shows_that_it_changes_nothing() {
+        let fields = [json!({"f:a": {}}), json!({"f:b": {}})];
+        let applied = state(Some(&fields[0]), "5");
+        let last = LastApply {
+            state: applied,
+            request: request("one"),
+        };
+        let (config_map, job) = (id("", "ConfigMap"), id("batch", "Job"));
+        let unchanged = PlannedApply {
+            id: &config_map,
+            uid: Some("ours"),
+            request: request("one"),
+            last: Some(last),
+            seen: Some(("ours", applied)),
+            is_owned: true,
+            has_moved_fields: false,
+            is_kind_changed: false,
+        };
+        assert!(!unchanged.is_needed());
+        let without_fields = state(None, "5");
+        let needed: [(&str, PlannedApply<'_>); 14] = [
+            (
+                "the object is created",
+                PlannedApply {
+                    uid: None,
+                    ..unchanged
+                },
+            ),
+            (
+                "other values",
+                PlannedApply {
+                    request: request("two"),
+                    ..unchanged
+                },
+            ),
+            (
+                "unknown last apply",
+                PlannedApply {
+                    last: None,
+                    ..unchanged
+                },
+            ),
+            (
+                "not watched",
+                PlannedApply {
+                    seen: None,
+                    ..unchanged
+                },
+            ),
+            (
+                "the watch reports an earlier object of this name",
+                PlannedApply {
+                    seen: Some(("theirs", applied)),
+                    ..unchanged
+                },
+            ),
+            (
+                "another object of this name",
+                PlannedApply {
+                    uid: Some("theirs"),
+                    ..unchanged
+                },
+            ),
+            (
+                "another actor owns a field",
+                PlannedApply {
+                    seen: Some(("ours", state(Some(&fields[1]), "5"))),
+                    ..unchanged
+                },
+            ),
+            (
+                "another actor wrote the object",
+                PlannedApply {
+                    seen: Some(("ours", state(Some(&fields[0]), "6"))),
+                    ..unchanged
+                },
+            ),
+            (
+                "the entry in managedFields was removed",
+                PlannedApply {
+                    seen: Some(("ours", without_fields)),
+                    ..unchanged
+                },
+            ),
+            (
+                "the API server stores no managedFields",
+                PlannedApply {
+                    last: Some(LastApply {
+                        state: without_fields,
+                        ..last
+                    }),
+                    seen: Some(("ours", without_fields)),
+                    ..unchanged
+                },
+            ),
+            (
+                "not owned",
+                PlannedApply {
+                    is_owned: false,
+                    ..unchanged
+                },
+            ),
+            (
+                "the ownership of fields was changed",
+                PlannedApply {
+                    has_moved_fields: true,
+                    ..unchanged
+                },
+            ),
+            (
+                "the definition of the kind changed",
+                PlannedApply {
+                    is_kind_changed: true,
+                    ..unchanged
+                },
+            ),
+            (
+                "a Job",
+                PlannedApply {
+                    id: &job,
+                    ..unchanged
+                },
+            ),
+        ];
+        for (name, apply) in needed {
+            assert!(apply.is_needed(), "{name}");
+        }
+    }
+
+    #[test]
+    fn hash_covers_values_creation_mark_and_installer() {
+        let mut inventory = Inventory::new("web");
+        inventory.ensure_creation_key(|| [7; 32]);
+        let mark = inventory.mark("ConfigMap/team-a/web");
+        let values = json!({"data": {"a": "one"}});
+        let hash = RequestHash::of(&values, mark, "installer");
+        assert_eq!(RequestHash::of(&values, mark, "installer"), hash);
+        assert_ne!(RequestHash::of(&values, None, "installer"), hash);
+        assert_ne!(RequestHash::of(&values, mark, "other"), hash);
+        assert_ne!(RequestHash::of(&json!({}), mark, "installer"), hash);
+    }
+
+    #[test]
+    fn digest_of_requests_ignores_their_order_and_covers_keys_and_requests() {
+        let entry = |key: &str, text: &str| (key.to_owned(), request(text));
+        let digest = combined([entry("x", "one"), entry("y", "two")]);
+        assert_eq!(combined([entry("y", "two"), entry("x", "one")]), digest);
+        assert_ne!(combined([entry("y", "one"), entry("x", "two")]), digest);
+        assert_ne!(combined([entry("x", "one")]), digest);
+    }
+}
