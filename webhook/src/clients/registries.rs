@@ -10,7 +10,7 @@ use bundle_cluster::ByName;
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::names::KubeName;
 use bundle_oci::registry::{
-    Client, ClientOptions, Deadlines, Logins, Mirrors, Reason, RegistryError, UNUSABLE_PULL_SECRET,
+    Client, ClientOptions, Deadlines, Logins, Mirrors, RegistryErrorReason, RegistryError, UNUSABLE_PULL_SECRET,
 };
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Secret;
@@ -56,7 +56,7 @@ pub fn image_finding(error: &RegistryError) -> Finding {
     let finding = error.finding();
     if !matches!(
         error.reason,
-        Reason::Certificate { .. } | Reason::Unreachable { .. }
+        RegistryErrorReason::Certificate { .. } | RegistryErrorReason::Unreachable { .. }
     ) {
         return finding;
     }

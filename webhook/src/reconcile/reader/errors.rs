@@ -167,13 +167,13 @@ pub(in crate::reconcile) fn fetched_again(reason: &'static str) -> ReconcileErro
 
 #[cfg(test)]
 mod tests {
-    use bundle_oci::registry::Reason;
+    use bundle_oci::registry::RegistryErrorReason;
     use bundle_oci::unpack::UnpackError;
 
     use super::*;
     use crate::sources::ConfigMapsError;
 
-    fn registry(reason: Reason) -> SourceError {
+    fn registry(reason: RegistryErrorReason) -> SourceError {
         SourceError::Registry(RegistryError {
             doing: "pull",
             subject: "registry.example.com/web".to_owned(),
@@ -183,16 +183,16 @@ mod tests {
 
     #[test]
     fn content_that_cannot_change_is_not_read_again_within_minutes() {
-        let busy = |status| Reason::Busy {
+        let busy = |status| RegistryErrorReason::Busy {
             status,
             detail: String::new(),
         };
-        let denied = Reason::Denied {
+        let denied = RegistryErrorReason::Denied {
             who: "without credentials".to_owned(),
             status: 401,
             detail: String::new(),
         };
-        let content = |error| registry(Reason::Content(error));
+        let content = |error| registry(RegistryErrorReason::Content(error));
         let unsafe_entry = UnpackError::UnsafeEntry {
             entry: "../a".to_owned(),
             why: "is outside of the bundle".to_owned(),
@@ -207,8 +207,8 @@ mod tests {
             name: "a".to_owned(),
         };
         for (error, expected) in [
-            (registry(Reason::NotFound), RetryPolicy::Hourly),
-            (registry(Reason::Index), RetryPolicy::Hourly),
+            (registry(RegistryErrorReason::NotFound), RetryPolicy::Hourly),
+            (registry(RegistryErrorReason::Index), RetryPolicy::Hourly),
             (content(unsafe_entry), RetryPolicy::Hourly),
             (SourceError::ConfigMaps(duplicates), RetryPolicy::Hourly),
             (registry(busy(503)), RetryPolicy::Soon),
@@ -224,7 +224,7 @@ mod tests {
             assert_eq!(error.message.contains(HOURLY), is_hourly, "{error:?}");
         }
         for named in [NamedContent::Movable, NamedContent::Recorded] {
-            let error = source_error(registry(Reason::NotFound), named, "UnpackFailed");
+            let error = source_error(registry(RegistryErrorReason::NotFound), named, "UnpackFailed");
             assert_eq!(error.retry, RetryPolicy::Slowly);
             assert!(!error.message.contains(HOURLY), "{error:?}");
         }

@@ -95,7 +95,7 @@ impl PlannedApply<'_> {
             return true;
         };
         let is_in_place = last.state.fingerprint.is_some()
-            && drift_state(last.state, Some(seen)) == DriftState::InPlace;
+            && drift_state(last.state, Some(seen)) == DriftState::Unchanged;
         let is_same = seen_uid == uid && last.request == self.request && is_in_place;
         !(is_same && self.is_owned && can_skip(self.id))
             || self.has_moved_fields

@@ -4,7 +4,7 @@ use bundle_testkit::file_server::{FileResponse, FileServer};
 use e2e::certs::Authority;
 use e2e::registry::{Registry, RegistryOptions};
 use e2e::webhook::{NAMESPACE, WebhookOptions};
-use e2e::{Cluster, Workbench, bundles, wait};
+use e2e::{Cluster, ToolEnvironment, bundles, wait};
 use serde_json::{Value, json};
 
 use super::config_maps::class;
@@ -29,7 +29,7 @@ fn bundle(name: &str, class: &str, source: &Value) -> Value {
 }
 
 /// Starts a registry whose certificate authority the pod does not know, with one bundle.
-async fn untrusted_registry(bench: &Workbench) -> (Registry, Value) {
+async fn untrusted_registry(bench: &ToolEnvironment) -> (Registry, Value) {
     let options = RegistryOptions {
         tls: true,
         ..RegistryOptions::default()
@@ -51,7 +51,7 @@ async fn untrusted_registry(bench: &Workbench) -> (Registry, Value) {
 }
 
 /// Starts a server whose certificate authority the pod does not know, with one bundle.
-async fn untrusted_files(bench: &Workbench) -> (FileServer, Value) {
+async fn untrusted_files(bench: &ToolEnvironment) -> (FileServer, Value) {
     let folder = bench.folder().join("files");
     fs_err::create_dir_all(&folder).unwrap();
     let authority = Authority::new(&folder, "insecure-ca").unwrap();
@@ -111,7 +111,7 @@ async fn insecure_hosts_of_a_class_are_used_without_verified_tls() {
         ..WebhookOptions::default()
     };
     let _webhook = cluster.start_webhook(options).await.unwrap();
-    let bench = Workbench::new().unwrap();
+    let bench = ToolEnvironment::new().unwrap();
     let (_registry, image) = untrusted_registry(&bench).await;
     let (_server, archive) = untrusted_files(&bench).await;
     let (_repository, git) = unknown_git(&cluster).await;
