@@ -10,7 +10,8 @@ use bundle_cluster::ByName;
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::names::KubeName;
 use bundle_oci::registry::{
-    Client, ClientOptions, Deadlines, Logins, Mirrors, RegistryErrorReason, RegistryError, UNUSABLE_PULL_SECRET,
+    Client, ClientOptions, Deadlines, Logins, Mirrors, RegistryError, RegistryErrorReason,
+    UNUSABLE_PULL_SECRET,
 };
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Secret;

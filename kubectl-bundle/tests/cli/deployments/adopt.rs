@@ -193,7 +193,7 @@ fn adopt_rejects_objects_of_another_deployment() {
        name: web
        namespace: default
     ----- stderr -----
-    error: ConfigMap/default/web: the object belongs to bundledeployment shop; the installation fails [BUNDLE-CLUSTER-034]
+    error: ConfigMap/default/web: the object belongs to bundledeployment shop, so the installation would fail [BUNDLE-CLUSTER-034]
       hint: remove the object from the content, or correct the cause; nothing was changed
     ");
     assert_eq!(applied.lock().unwrap().len(), 2);

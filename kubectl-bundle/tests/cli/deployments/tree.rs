@@ -289,16 +289,16 @@ fn tree_needs_the_inventory_of_installed_objects() {
         &mut context,
         vec![(
             Method::GET,
-            "/namespaces/elsewhere/configmaps/inventory-u-1",
+            "/namespaces/other-state/configmaps/inventory-u-1",
             404,
             missing,
         )],
     );
-    kb_snapshot!(context, ["tree", "web", "--state-namespace", "elsewhere"], @r"
+    kb_snapshot!(context, ["tree", "web", "--state-namespace", "other-state"], @r"
     exit code: 1
     ----- stdout -----
     ----- stderr -----
-    error: cannot read the inventory of bundledeployment web: namespace elsewhere has no ConfigMap inventory-u-1 [BUNDLE-CLUSTER-030]
+    error: cannot read the inventory of bundledeployment web: namespace other-state has no ConfigMap inventory-u-1 [BUNDLE-CLUSTER-030]
       hint: select the namespace of the inventories with --state-namespace; `kubectl bundle status` lists the objects by label
     ");
     let context = Context::new();

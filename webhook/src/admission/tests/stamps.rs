@@ -38,8 +38,7 @@ async fn foreign_stamp_is_ignored() {
     let other: Value = serde_json::from_str(&other).unwrap();
     let answer = server.ask("/validate", &review("ana", None, &other)).await;
     assert_eq!(
-        answer["status"]["details"]["causes"][0]["reason"],
-        "BUNDLE-REVIEW-025",
+        answer["status"]["details"]["causes"][0]["reason"], "BUNDLE-REVIEW-025",
         "{answer}"
     );
     let mut forged = bundle();

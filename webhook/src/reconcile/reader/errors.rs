@@ -224,7 +224,11 @@ mod tests {
             assert_eq!(error.message.contains(HOURLY), is_hourly, "{error:?}");
         }
         for named in [NamedContent::Movable, NamedContent::Recorded] {
-            let error = source_error(registry(RegistryErrorReason::NotFound), named, "UnpackFailed");
+            let error = source_error(
+                registry(RegistryErrorReason::NotFound),
+                named,
+                "UnpackFailed",
+            );
             assert_eq!(error.retry, RetryPolicy::Slowly);
             assert!(!error.message.contains(HOURLY), "{error:?}");
         }

@@ -76,8 +76,9 @@ fn token(object: &DynamicObject, ctx: &Context) -> String {
     )
 }
 
-/// Returns the quoted command with which a user becomes the requester of `object`. An existing
-/// annotation is ignored, because its author is unknown.
+/// Returns the quoted command with which a user becomes the requester of `object`. The
+/// pod does not accept an annotation that already exists, because its author is unknown. If it has
+/// the required value, the command removes it first.
 pub(in crate::reconcile) fn admit_command(object: &DynamicObject, ctx: &Context) -> String {
     let token = token(object, ctx);
     let annotation = names::ANNOTATION_ADMIT;

@@ -120,8 +120,8 @@ impl Remover<'_> {
 
     /// Returns the reason why the namespace is in use, or `None` if it contains no foreign objects.
     /// The search ends soon after the first foreign object. `listed` contains the groups and kinds
-    /// whose objects are listed. It determines whether the owner of an object is counted instead of
-    /// the object.
+    /// whose objects are listed. An object with an owner of such a kind is ignored, because the list
+    /// of that kind contains the owner.
     async fn reason_in_use(
         &self,
         namespace: &str,

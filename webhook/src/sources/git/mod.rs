@@ -76,7 +76,7 @@ impl GitSourceError {
     /// Returns the kind of the failure.
     pub(crate) fn failure(&self) -> SourceFailure {
         match self {
-            _ if self.finding().code.outcome == Outcome::CannotTell => SourceFailure::Unavailable,
+            _ if self.finding().code.outcome == Outcome::Unknown => SourceFailure::Unavailable,
             Self::Content { .. } => SourceFailure::Content,
             Self::Git { error, .. } if error.is_about_content() => SourceFailure::Content,
             _ => SourceFailure::Other,

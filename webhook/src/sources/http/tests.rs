@@ -300,7 +300,7 @@ async fn untrusted_server(archive: Vec<u8>) -> (std::net::SocketAddr, tokio::tas
 
 #[tokio::test]
 async fn untrusted_certificates_are_accepted_only_for_a_source_that_may_skip_verification() {
-    let stage = Stage::new().await;
+    let stage = SourceFixture::new().await;
     let (address, task) = untrusted_server(archive(b"a: 1")).await;
     let url = format!("https://{address}/web.tgz");
     let error = error_of(unpacked(&stage.source(&url, true)).await);

@@ -1,5 +1,6 @@
-//! Reference implementation of the rules, which copies a spec without empty values. The digests and
-//! comparisons of the other modules must agree with this implementation for every value. The
+//! Reference implementation of the equality and the digests of specs, for tests. It copies a spec
+//! without its empty values. The digests and comparisons of the parent module must agree with this
+//! implementation for every value. The
 //! digests in existing objects were computed with this implementation.
 
 use proptest::prelude::*;

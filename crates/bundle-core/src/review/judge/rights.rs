@@ -229,7 +229,12 @@ pub(super) fn read_config_map(
 /// Checks the permission to read a Secret of the system namespace, because the pod uses its
 /// credentials for the requester: the host of a git or http source receives them, and a pull secret
 /// gives access to images.
-pub(super) fn read_secret(name: &str, field: &str, facts: &ReviewFacts<'_>, findings: &mut Findings) {
+pub(super) fn read_secret(
+    name: &str,
+    field: &str,
+    facts: &ReviewFacts<'_>,
+    findings: &mut Findings,
+) {
     ReviewedPermission {
         answer: facts.may_read_secret.as_ref(),
         code: codes::review::SECRET_NOT_ALLOWED,

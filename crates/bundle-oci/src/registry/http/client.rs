@@ -94,7 +94,11 @@ impl HttpClient {
         self.send_by(&client, request).await
     }
 
-    fn redirect_client(&self, url: &Url, from: NetworkZone) -> Result<reqwest::Client, RegistryErrorReason> {
+    fn redirect_client(
+        &self,
+        url: &Url,
+        from: NetworkZone,
+    ) -> Result<reqwest::Client, RegistryErrorReason> {
         self.pools
             .redirect_client(url, from, self.verification(url))
     }

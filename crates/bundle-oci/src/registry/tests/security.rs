@@ -65,7 +65,8 @@ async fn plain_http_needs_a_setting_or_a_permission_for_the_registry() {
         match resolved {
             Ok(found) => assert!(is_resolved && found == digest),
             Err(error) => {
-                let is_unreachable = matches!(error.reason, RegistryErrorReason::Unreachable { .. });
+                let is_unreachable =
+                    matches!(error.reason, RegistryErrorReason::Unreachable { .. });
                 assert!(!is_resolved && is_unreachable, "{error}");
             }
         }

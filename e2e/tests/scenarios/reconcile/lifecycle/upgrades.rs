@@ -13,7 +13,7 @@ use crate::scenarios::reconcile::{
     until_reason,
 };
 
-use super::quiet;
+use super::until_no_writes;
 
 const DEPLOYMENT: &str = "bundledeployment many";
 const POD: &str = "system:serviceaccount:bundle-system:bundle-webhook";
@@ -122,7 +122,7 @@ async fn written_by(cluster: &Cluster, reference: &str, more: &Value) -> BTreeSe
     apply(cluster, &deployment("many", reference, more)).await;
     installed(cluster, "many").await;
     until(cluster, DEPLOYMENT, "Ready", "True").await;
-    quiet(cluster).await;
+    until_no_writes(cluster).await;
     let text = |event: &Value, pointer: &str| {
         let found = event.pointer(pointer).and_then(Value::as_str);
         found.unwrap_or_default().to_owned()

@@ -278,7 +278,7 @@ impl<'a> DryRuns<'a> {
                 let owner = label(names::LABEL_OWNER_NAME).map_or("?", String::as_str);
                 Some(ChangeNote::new(
                     format!(
-                        "the object belongs to bundledeployment {owner}; the installation fails"
+                        "the object belongs to bundledeployment {owner}, so the installation would fail"
                     ),
                     NoteEffect::Failure,
                 ))
@@ -290,7 +290,7 @@ impl<'a> DryRuns<'a> {
                 NoteEffect::Adoption,
             )),
             _ => Some(ChangeNote::new(
-                "the object exists and no bundle manages it; the installation fails without spec.collision: Adopt",
+                "the object exists and no bundle manages it, so the installation would fail without spec.collision: Adopt",
                 NoteEffect::Failure,
             )),
         }

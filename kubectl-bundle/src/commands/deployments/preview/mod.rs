@@ -243,7 +243,8 @@ pub(super) mod tests_support {
         }
     }
 
-    /// Returns a preview of changes with these keys, remarks and tools.
+    /// Returns a preview with one change for each tuple: the key of the object, the effect of its
+    /// note, and the tool that manages the object.
     pub(crate) fn preview_with_notes(
         changes: Vec<(&str, NoteEffect, Option<ObjectOrigin>)>,
     ) -> Preview {

@@ -71,8 +71,9 @@ impl DeploymentReconcile<'_> {
         attempt.is_some_and(|attempt| matches!(attempt.state, RolloutState::RolledBack { .. }))
     }
 
-    /// Returns true if an object of the former content may have been applied: the inventory names
-    /// the spec that is reconciled.
+    /// Returns true if an object of the former content may have been applied. Then the inventory
+    /// records the digest of `self.spec`, which [`Self::select_replacement`] has set to the spec with
+    /// the former content.
     fn has_begun(&self) -> bool {
         let recorded = self.inventory.installation.split(' ').nth(3);
         recorded == Some(self.spec.digest.as_str())

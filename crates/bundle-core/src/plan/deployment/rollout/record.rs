@@ -179,7 +179,7 @@ impl RolloutAttempt {
     fn is_open(&self) -> bool {
         matches!(
             self.state,
-            RolloutState::Applying | RolloutState::Waiting | RolloutState::Held { .. }
+            RolloutState::Applying | RolloutState::Waiting | RolloutState::Failed { .. }
         )
     }
 }
@@ -272,7 +272,7 @@ impl RolloutRecord {
                 if let Some(attempt) = &mut self.attempt {
                     attempt.generation = generation;
                     attempt.since = now;
-                    if let RolloutState::Held { .. } = attempt.state {
+                    if let RolloutState::Failed { .. } = attempt.state {
                         attempt.state = RolloutState::Waiting;
                     }
                 }

@@ -422,7 +422,7 @@ fn deadline_counts_again_after_a_pause() {
         (attempt.since, &attempt.state),
         (700, &RolloutState::Waiting)
     );
-    take(&mut record, &Hold(None), 4, 800, "web-2");
+    take(&mut record, &ReportFailure(None), 4, 800, "web-2");
     take(&mut record, &Restart, 6, 900, "web-2");
     let attempt = record.of_generation(6).unwrap();
     assert_eq!(

@@ -192,7 +192,7 @@ async fn diff_marks_objects_that_cannot_be_changed() {
     for expected in [
         "ConfigMap/team-a/web: ",
         "the upgrade fails",
-        "ConfigMap/team-a/foreign: the object exists and no bundle manages it; the installation fails without spec.collision: Adopt",
+        "ConfigMap/team-a/foreign: the object exists and no bundle manages it, so the installation would fail without spec.collision: Adopt",
         "web: 1 configured, 1 replaced\n",
     ] {
         assert!(output.stderr.contains(expected), "{expected}\n{output}");
