@@ -48,8 +48,8 @@ pub struct Limits {
     /// Number of entries of all layers.
     pub entries: usize,
     /// Maximum ratio of unpacked to compressed size. The ratio is checked only if the unpacked size
-    /// is above 8 MiB. The ratio of a tar with thousands of small files is about 50, the ratio of a
-    /// decompression bomb is about 1000.
+    /// is above 8 MiB. The ratio of a tar with thousands of small files is approximately 50. The
+    /// ratio of a decompression bomb is approximately 1000.
     pub ratio: u64,
 }
 

@@ -51,7 +51,7 @@ impl DeploymentReconcile<'_> {
         });
     }
 
-    /// Records the missing permissions of the requesters if `error` is about missing permissions.
+    /// Records the missing permissions of the requesters if permissions are the reason of `error`.
     pub(in crate::reconcile) fn note_rights(&mut self, error: &ReconcileError) {
         if let Some(rights) = PermissionFact::of_failure(error.code, &error.message) {
             self.facts.rights = Some(rights);
