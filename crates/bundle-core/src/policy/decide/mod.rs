@@ -134,7 +134,7 @@ pub fn decide(
             PolicyResult::NotSatisfied(findings) if binding(mode) => refusals.extend(findings),
             PolicyResult::Unknown(findings) if binding(mode) => unknown.extend(findings),
             PolicyResult::NotSatisfied(findings) => {
-                satisfied.warnings.extend(as_warnings(findings))
+                satisfied.warnings.extend(as_warnings(findings));
             }
             PolicyResult::Unknown(findings) => {
                 satisfied.is_cacheable = false;

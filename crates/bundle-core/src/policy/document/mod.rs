@@ -221,7 +221,7 @@ impl Policy {
         match named {
             Some(ReferencedText::Found(text)) => return Some(text.clone()),
             Some(ReferencedText::Missing(why)) => {
-                self.problems.push(unreadable(&self.name, path, why))
+                self.problems.push(unreadable(&self.name, path, why));
             }
             None => {
                 let why = format!("{what} was not found");

@@ -106,7 +106,7 @@ const EXCEPTIONS: [Exception; 7] = [
         },
     },
     Exception {
-        documented: "`==` is `=`, and a space in an operator or a comma that separates nothing is ignored",
+        documented: "`==` means `=`. A space in a comparison operator is ignored, and so is a comma without a range before or after it",
         here: &[Admitted, Excluded],
         there: &[Invalid],
         applies: |constraint, _| {
@@ -120,7 +120,7 @@ const EXCEPTIONS: [Exception; 7] = [
         },
     },
     Exception {
-        documented: "longer than 256 characters",
+        documented: "A range has at most 256 characters",
         here: &[Invalid],
         there: &[Admitted, Excluded],
         applies: |constraint, _| constraint.len() > 256,
