@@ -106,10 +106,8 @@ impl DeploymentReconcile<'_> {
         let key = self.content_key(&request);
         let applied = self.ctx.states.partially_applied(&self.name, &key);
         self.show_upgrade(&generated);
-        let is_in_place =
-            |this: &Self| unpacked && this.ctx.states.content(&this.name).as_ref() == Some(&key);
         let outcome = InstallOutcome {
-            is_in_place: is_in_place(self),
+            is_in_place: unpacked && self.ctx.states.content(&self.name).as_ref() == Some(&key),
             is_partly_applied: applied.is_some(),
             has_changed: self.has_installed,
         };
@@ -119,8 +117,7 @@ impl DeploymentReconcile<'_> {
             // content would not be visible, so they are recorded separately.
             self.note_rights(error);
         }
-        // After a restart, the maintenance of paused content finds out that it is in place.
-        self.facts.is_in_place = outcome.is_in_place || self.spec.paused && is_in_place(self);
+        self.facts.is_in_place = outcome.is_in_place;
         let awaited = self.ctx.states.phase_progress(&self.name, &key);
         let ready = awaited.as_ref().filter(|awaited| awaited.unready.is_none());
         let pause = ready.map(|awaited| awaited.pause);

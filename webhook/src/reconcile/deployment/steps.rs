@@ -218,7 +218,7 @@ impl<'a> DeploymentReconcile<'a> {
                 }
                 InstallStep::RecordDecision => self.record_decision(request, items()).await?,
                 InstallStep::Watch => is_watched = self.watch(request, items(), false).await?,
-                InstallStep::FindDrift => self.find_state(request, items(), key).await?,
+                InstallStep::FindDrift => self.find_state(request, items()).await?,
                 InstallStep::Compare => {
                     seen = self.observed_objects(request, items()).await?;
                     observed.is_as_recorded = Some(self.is_as_recorded(items(), request, &seen));
@@ -276,20 +276,15 @@ impl<'a> DeploymentReconcile<'a> {
     ) -> Result<(), ReconcileError> {
         let mut items = self.objects(request).await?;
         self.expire_unseen_jobs(request, &mut items).await?;
-        // The settings of the spec can differ from the installed settings.
-        let installed = self.installed_content();
-        let key = installed.map(|installed| installed.installation.clone());
-        self.find_state(request, &items, &key.unwrap_or_default())
-            .await
+        self.find_state(request, &items).await
     }
 
     /// Finds the state of the installed `items` after a restart, without applying them. Objects
-    /// that differ from the content count as drifted. `key` is the key of their installation.
+    /// that differ from the content count as drifted.
     async fn find_state(
         &mut self,
         request: &InstallRequest<'_>,
         items: &[PreparedObject],
-        key: &str,
     ) -> Result<(), ReconcileError> {
         if !self.watch(request, items, false).await? {
             self.ctx.states.mark_unwatched(&self.name);
@@ -316,9 +311,10 @@ impl<'a> DeploymentReconcile<'a> {
         if in_place {
             self.add_recorded_requests(request, items, &mut applied);
         }
+        let key = self.content_key(request);
         self.ctx
             .states
-            .finish_apply(&self.name, key, applied, &seen);
+            .finish_apply(&self.name, &key, applied, &seen);
         self.ctx.states.mark_drifted(&self.name, changed);
         Ok(())
     }
@@ -330,8 +326,7 @@ impl<'a> DeploymentReconcile<'a> {
         installation_prefix(request.digest(), request.account, namespace)
     }
 
-    /// Returns the key of an installation. It contains content, ServiceAccount, settings (except
-    /// `spec.paused`), uid, and
+    /// Returns the key of an installation. It contains content, ServiceAccount, settings, uid, and
     /// the period and key of the certificates of an operator. If the key changes, all objects are
     /// applied again. The uid is included because the permissions of an earlier BundleDeployment of
     /// the same name prove nothing.

@@ -54,7 +54,7 @@ pub struct CheckedDeploymentSpec {
     pub accept_unsupported: bool,
     /// Checks of CRD upgrades that are skipped.
     pub crd_exceptions: Vec<CrdException>,
-    /// Digest of the meaning of the spec without `paused`, which has no effect on installed objects.
+    /// Digest of the meaning of the spec.
     pub digest: Digest,
 }
 
@@ -149,19 +149,11 @@ impl CheckedDeploymentSpec {
                 deletion: rest.deletion,
                 accept_unsupported: rest.accept_unsupported,
                 crd_exceptions: rest.crd_exceptions,
-                digest: digest_without_paused(spec),
+                digest: canonical::spec_digest(spec),
             }),
             _ => Err(findings),
         }
     }
-}
-
-fn digest_without_paused(spec: &Value) -> Digest {
-    let mut spec = spec.clone();
-    if let Some(fields) = spec.as_object_mut() {
-        fields.remove("paused");
-    }
-    canonical::spec_digest(&spec)
 }
 
 fn template(field: &Field<'_>, written: &Value, findings: &mut Findings) -> Option<Template> {

@@ -24,15 +24,6 @@ fn rukpak_spec_has_defaults() {
 }
 
 #[test]
-fn digest_covers_every_setting_except_the_pause() {
-    let digest = |more: Value| CheckedDeploymentSpec::parse(&with(&more)).unwrap().digest;
-    let running = digest(json!({}));
-    assert_eq!(digest(json!({"paused": true})), running);
-    assert_eq!(digest(json!({"paused": false})), running);
-    assert_ne!(digest(json!({"createNamespace": true})), running);
-}
-
-#[test]
 fn parses_every_field_of_a_deployment() {
     let spec = CheckedDeploymentSpec::parse(&with(&json!({
         "serviceAccount": {"namespace": "team-a", "name": "deployer"},

@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 
 use crate::scenarios::reconcile::{
     LONG, apply, bundle_of, deployment, get, installed, kubectl, publish, staged, until,
-    until_reason,
 };
 
 use super::until_no_writes;
@@ -235,7 +234,7 @@ async fn object_that_another_user_changes_before_or_during_an_upgrade_is_restore
         &deployment("many", &one, &json!({"paused": true})),
     )
     .await;
-    until_reason(&cluster, DEPLOYMENT, "Ready", "Paused").await;
+    until(&cluster, DEPLOYMENT, "Ready", "False").await;
     change(&cluster, 5).await;
     kubectl(&cluster, "delete configmap item-6 -n many").await;
     let written = written_by(&cluster, &two, &json!({"paused": false})).await;

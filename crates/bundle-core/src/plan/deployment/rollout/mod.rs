@@ -63,8 +63,7 @@ pub enum RolloutStep {
     Keep,
     /// Compute the next step again after this time.
     Wait(Duration),
-    /// The deadline counts from now: the clock moved back, or the spec was written without an effect
-    /// on the applied objects, for example at the end of a pause.
+    /// The clock moved back: the deadline counts from now.
     Restart,
     /// Record the content of the spec as the healthy content.
     RecordHealthy,

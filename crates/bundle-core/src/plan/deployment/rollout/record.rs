@@ -174,16 +174,6 @@ pub enum RolloutState {
     },
 }
 
-impl RolloutAttempt {
-    /// Returns true if the content was never healthy, and is not replaced by the former content.
-    fn is_open(&self) -> bool {
-        matches!(
-            self.state,
-            RolloutState::Applying | RolloutState::Waiting | RolloutState::Failed { .. }
-        )
-    }
-}
-
 impl RolloutRecord {
     /// Returns the size of the recorded template and configuration as JSON, in bytes.
     pub(in crate::plan) fn request_bytes(&self) -> usize {
@@ -270,11 +260,7 @@ impl RolloutRecord {
             RolloutStep::Keep | RolloutStep::Wait(_) => return,
             RolloutStep::Restart => {
                 if let Some(attempt) = &mut self.attempt {
-                    attempt.generation = generation;
                     attempt.since = now;
-                    if let RolloutState::Failed { .. } = attempt.state {
-                        attempt.state = RolloutState::Waiting;
-                    }
                 }
                 return;
             }
@@ -323,18 +309,15 @@ impl ObservedRollout<'_> {
             return RolloutStep::Keep;
         }
         let is_healthy = self.state == ContentState::Healthy;
-        let attempt = self.record.attempt.as_ref();
-        let attempt = attempt.filter(|attempt| attempt.content == *self.content);
-        let Some(attempt) = attempt.filter(|attempt| attempt.generation == self.generation) else {
-            let is_open = attempt.is_some_and(RolloutAttempt::is_open);
+        let attempt = self.record.of_generation(self.generation);
+        let Some(attempt) = attempt.filter(|attempt| attempt.content == *self.content) else {
+            // An earlier version of this project installed the content.
             let known = self.record.healthy.as_ref();
             let is_known = known.is_some_and(|known| known.content == *self.content);
-            return match self.state {
-                // An earlier version of this project installed the content.
-                ContentState::Healthy if !is_known => RolloutStep::RecordHealthy,
-                ContentState::Healthy if is_open => RolloutStep::RecordHealthy,
-                ContentState::Unhealthy if is_open => RolloutStep::Restart,
-                _ => RolloutStep::Keep,
+            return if is_healthy && !is_known {
+                RolloutStep::RecordHealthy
+            } else {
+                RolloutStep::Keep
             };
         };
         match attempt.state {

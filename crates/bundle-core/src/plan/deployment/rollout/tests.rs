@@ -295,45 +295,12 @@ fn truth_table_of_the_next_step() {
             Keep,
         ),
         (
-            "spec changed without effect on unhealthy content",
+            "spec changed, new content not applied yet",
             Row {
                 generation: 3,
                 ..late(Unhealthy)
             },
-            Restart,
-        ),
-        (
-            "spec changed without effect on held content",
-            Row {
-                generation: 3,
-                ..row(held(None), Unhealthy)
-            },
-            Restart,
-        ),
-        (
-            "spec changed without effect, health unknown",
-            Row {
-                generation: 3,
-                ..late(Unknown)
-            },
             Keep,
-        ),
-        (
-            "spec changed without effect, content was healthy once",
-            Row {
-                generation: 3,
-                ..row(RolloutState::Healthy, Unhealthy)
-            },
-            Keep,
-        ),
-        (
-            "spec changed without effect while known content waits, healthy",
-            Row {
-                generation: 3,
-                state: Healthy,
-                ..with(record(Some(healthy("web-2", &plain)), &new, Waiting))
-            },
-            RecordHealthy,
         ),
         (
             "spec changed while the old content waits",
@@ -410,25 +377,6 @@ fn deadline_counts_from_the_end_of_the_installation_and_survives_repeated_applie
     record.begin(3, &content("web-2", &Value::Null), 600);
     assert_eq!(record.of_generation(2), None);
     assert_eq!(record.of_generation(3).unwrap().since, 600);
-}
-
-#[test]
-fn deadline_counts_again_after_a_pause() {
-    let mut record = upgraded();
-    // The writes that begin and end the pause apply no object.
-    take(&mut record, &Restart, 4, 700, "web-2");
-    let attempt = record.of_generation(4).unwrap();
-    assert_eq!(
-        (attempt.since, &attempt.state),
-        (700, &RolloutState::Waiting)
-    );
-    take(&mut record, &ReportFailure(None), 4, 800, "web-2");
-    take(&mut record, &Restart, 6, 900, "web-2");
-    let attempt = record.of_generation(6).unwrap();
-    assert_eq!(
-        (attempt.since, &attempt.state),
-        (900, &RolloutState::Waiting)
-    );
 }
 
 #[test]

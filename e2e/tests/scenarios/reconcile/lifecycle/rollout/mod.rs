@@ -1,8 +1,6 @@
 //! Deadlines of rollouts, and the automatic return to the content that was healthy before. No
 //! controllers run, so the scenarios write the status of Deployments.
 
-use std::time::{Duration, Instant};
-
 use e2e::{Cluster, Webhook, wait};
 use serde_json::{Value, json};
 
@@ -171,33 +169,6 @@ fn states(object: &Value) -> Vec<(&str, &str)> {
     revisions
         .filter_map(|one| Some((one["version"].as_str()?, one["state"].as_str()?)))
         .collect()
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn deadline_does_not_pass_during_a_pause_and_counts_again_after_it() {
-    let (cluster, _webhook) = stage().await;
-    let one = version(&cluster, 1, "").await;
-    let two = version(&cluster, 2, "").await;
-    let hold = json!({"deadline": "5s"});
-    install_healthy(&cluster, &web(&one, &hold, "a")).await;
-    let mut object = web(&two, &hold, "a");
-    apply(&cluster, &object).await;
-    until_reason(&cluster, NAME, "Progressing", "WaitingForHealth").await;
-    object["spec"]["paused"] = json!(true);
-    apply(&cluster, &object).await;
-    until_reason(&cluster, NAME, "Progressing", "Paused").await;
-    tokio::time::sleep(Duration::from_secs(6)).await;
-    let paused = get(&cluster, NAME).await.unwrap();
-    assert_eq!(
-        condition(&paused, "Ready")["reason"],
-        "Unhealthy",
-        "{paused}"
-    );
-    object["spec"]["paused"] = json!(false);
-    let began = Instant::now();
-    apply(&cluster, &object).await;
-    until_reason(&cluster, NAME, "Ready", "ProgressDeadlineExceeded").await;
-    assert!(began.elapsed() > Duration::from_secs(4));
 }
 
 #[tokio::test(flavor = "multi_thread")]
