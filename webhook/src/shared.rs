@@ -157,7 +157,13 @@ impl Shared {
     /// unknown class allows no host.
     pub(crate) fn allows_insecure(&self, class: &str, host: &str) -> bool {
         let class = self.classes.get(class);
-        matches!(class.as_deref(), Some(Ok(class)) if class.allows_insecure(host))
+        managed(class.as_deref()).is_some_and(|class| class.allows_insecure(host))
+    }
+
+    /// Returns `true` if the class `class` has pull secrets for images.
+    pub(crate) fn has_pull_secrets(&self, class: &str) -> bool {
+        let class = self.classes.get(class);
+        managed(class.as_deref()).is_some_and(|class| !class.pull_secrets.is_empty())
     }
 
     /// Returns the registry client for an image of a Bundle of `class`, with the credentials in the
@@ -169,20 +175,20 @@ impl Shared {
         credentials: &PullCredentials,
     ) -> Result<registry::Client, PullSecretError> {
         let secrets = Api::namespaced(self.client(), &self.settings.namespace);
+        let registry = reference.registry();
+        // One state of the class decides on the credentials and on the security of the connection.
+        let class = self.classes.get(class);
+        let class = managed(class.as_deref());
+        let allows_insecure = class.is_some_and(|class| class.allows_insecure(registry));
         let client = match credentials {
             PullCredentials::Secret(name) => self.registries.with_secret(&secrets, name).await?,
             PullCredentials::Class(name) => {
-                let class = self.classes.get(name);
-                let names = match class.as_deref() {
-                    Some(Ok(class)) => class.pull_secrets.as_slice(),
-                    _ => &[],
-                };
+                let names = class.map_or(&[][..], |class| class.pull_secrets.as_slice());
                 let registries = &self.registries;
                 registries.with_class_secrets(&secrets, name, names).await?
             }
         };
-        let registry = reference.registry();
-        Ok(if self.allows_insecure(class, registry) {
+        Ok(if allows_insecure {
             client.with_insecure_registry(registry)
         } else {
             client.with_verified_registry(registry)
@@ -222,5 +228,13 @@ impl Shared {
     /// Sets the version of the API server.
     pub fn set_server_version(&self, version: ServerVersion) {
         self.server_version.store(Some(Arc::new(version)));
+    }
+}
+
+/// Returns the class if it is valid and belongs to this project.
+fn managed(class: Option<&Result<Class, Findings>>) -> Option<&Class> {
+    match class {
+        Some(Ok(class)) if class.is_ours() => Some(class),
+        _ => None,
     }
 }

@@ -20,7 +20,7 @@ use super::auth::login::Login;
 use super::auth::token::TokenScope;
 use super::http::body::BlobPart;
 use super::http::error_message::detail_of;
-use super::http::pools::authority;
+use super::http::pools::{authority, is_loopback};
 use super::http::zone::NetworkZone;
 use super::mirrors::AccessKind;
 use super::{Client, RegistryErrorReason, Repository};
@@ -381,10 +381,18 @@ pub(super) fn redirect_target(
     if !matches!(*method, Method::GET | Method::HEAD) {
         return refuse(authority(&to), "requests that write must not be redirected");
     }
-    match (from.scheme(), to.scheme()) {
-        (_, "https") | ("http", "http") => Ok(to),
-        _ => refuse(authority(&to), "the target does not use TLS"),
+    if to.scheme() == "https" || may_stay_plain(from, &to) {
+        Ok(to)
+    } else {
+        refuse(authority(&to), "the target does not use TLS")
     }
+}
+
+/// Returns `true` if a request to `to` needs no TLS, because `from` has none either, and both URLs
+/// have the same host or are loopback addresses. Plain HTTP is allowed for single hosts.
+pub(super) fn may_stay_plain(from: &Url, to: &Url) -> bool {
+    let is_plain = from.scheme() == "http" && to.scheme() == "http";
+    is_plain && (from.host() == to.host() || is_loopback(from) && is_loopback(to))
 }
 
 /// Parses `Retry-After`, which contains seconds or a date.

@@ -167,7 +167,7 @@ impl Preparer {
             values: None,
             version: None,
             mark: self.inventory.mark(&item.key),
-            request: self.request_of_all_values(item),
+            request: self.request(item, &item.value),
             has_moved_fields: false,
             bypasses_cache: false,
         };
@@ -208,16 +208,6 @@ impl Preparer {
     fn rules(&self, item: &PreparedObject) -> Vec<&Rule> {
         let rules = self.ignore.iter();
         rules.filter(|rule| rule.fits(&item.id)).collect()
-    }
-
-    /// Returns true if all values of `item` are applied, whatever values the object has.
-    pub(in crate::reconcile) fn applies_all_values(&self, item: &PreparedObject) -> bool {
-        self.rules(item).is_empty() && !scaling::sets_replicas(&item.value)
-    }
-
-    /// Returns the hash of an apply of all values of `item`.
-    pub(in crate::reconcile) fn request_of_all_values(&self, item: &PreparedObject) -> RequestHash {
-        self.request(item, &item.value)
     }
 
     fn request(&self, item: &PreparedObject, values: &Value) -> RequestHash {

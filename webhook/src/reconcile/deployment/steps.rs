@@ -228,9 +228,7 @@ impl<'a> DeploymentReconcile<'a> {
                         deployment = self.name,
                         "all objects are unchanged: nothing is applied"
                     );
-                    let mut applied =
-                        restore::observed_as_applied(items(), &seen).unwrap_or_default();
-                    self.add_recorded_requests(request, items(), &mut applied);
+                    let applied = restore::observed_as_applied(items(), &seen).unwrap_or_default();
                     self.ctx
                         .states
                         .finish_apply(&self.name, key, applied, &seen);
@@ -296,7 +294,7 @@ impl<'a> DeploymentReconcile<'a> {
         } else {
             restore::find_changed(request.client, items, &seen).await
         };
-        let mut applied: HashMap<String, AppliedState> = items
+        let applied: HashMap<String, AppliedState> = items
             .iter()
             .map(|item| {
                 let applied = match seen.get(&item.key) {
@@ -308,9 +306,6 @@ impl<'a> DeploymentReconcile<'a> {
                 (item.key.clone(), applied)
             })
             .collect();
-        if in_place {
-            self.add_recorded_requests(request, items, &mut applied);
-        }
         let key = self.content_key(request);
         self.ctx
             .states

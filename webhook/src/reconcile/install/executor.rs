@@ -2,11 +2,10 @@
 //! time. `rights` and `deployment::checks` check the permissions before a round.
 //! `install::collisions` decides which objects are applied.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use bundle_core::diagnostic::codes;
-use bundle_core::object::GroupKind;
 use bundle_core::plan::backoff::RestoreFailure;
 use bundle_core::plan::inventory::Inventory;
 use kube::Client;
@@ -19,7 +18,7 @@ use crate::reconcile::apply::{
 use crate::reconcile::content::objects::PreparedObject;
 use crate::reconcile::drift::states::AppliedState;
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
-use crate::reconcile::install::unchanged::{FormerApplies, defined_kind};
+use crate::reconcile::install::unchanged::FormerApplies;
 use crate::reconcile::inventory::store::Inventories;
 use crate::reconcile::rights::dry_runs::check::DryRunCheck;
 use crate::reconcile::rights::dry_runs::failures::{CANNOT_STORE, DryRunFailures};
@@ -60,8 +59,6 @@ pub(in crate::reconcile) struct ApplyResults {
     /// Objects with a failed apply.
     pub(in crate::reconcile) failed: BTreeMap<String, RestoreFailure>,
     pub(in crate::reconcile) warnings: BTreeSet<String>,
-    /// The kinds whose definitions may have changed since the last apply of their objects.
-    pub(in crate::reconcile) changed_kinds: HashSet<GroupKind>,
 }
 
 impl Install<'_> {
@@ -100,14 +97,13 @@ impl Install<'_> {
         for apply in applies {
             let prepared = apply.prepared();
             let item = prepared.item();
-            let unchanged = former.unchanged(prepared, &self.inventory, &done.changed_kinds);
+            let unchanged = former.unchanged(prepared, &self.inventory);
             if let Some(state) = unchanged
                 && let Target::Uid(uid) = prepared.target()
             {
                 done.applied.insert(item.key.clone(), state);
                 done.uids.insert(item.key.clone(), uid.clone());
             } else {
-                done.changed_kinds.extend(defined_kind(item));
                 sent.push(apply);
             }
         }

@@ -59,17 +59,13 @@ impl<'a> DeploymentReconcile<'a> {
         self.check_before_record(&all, &authorized.namespaces)
             .await?;
         self.reserve_objects(items)?;
-        let changed_kinds = self.kinds_changed_before(items);
         // All objects are recorded before the first apply, so that no object is lost in a crash.
         self.record_namespaces(request, authorized.namespaces.clone())
             .await?;
         let mut intents = vec![self.record_targets(authorized.plan.targets()).await?];
         self.write_applyset().await?;
         self.ctx.states.begin_apply(&self.name);
-        let mut done = ApplyResults {
-            changed_kinds,
-            ..ApplyResults::default()
-        };
+        let mut done = ApplyResults::default();
         let work = (&mut done, &mut intents);
         let applied = self
             .apply_phases(request, items, mode, &mut authorized, work)

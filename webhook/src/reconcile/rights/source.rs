@@ -6,8 +6,10 @@ use std::collections::BTreeSet;
 
 use bundle_api::names::reason;
 use bundle_core::diagnostic::{Code, codes};
+use bundle_core::doctor::permissions;
 use bundle_core::names::KubeName;
 use bundle_core::plan::conditions::some_of;
+use bundle_core::review::source::PullCredentials;
 use bundle_core::review::{Requester, Source};
 use bundle_core::rights::AccessReview;
 
@@ -19,6 +21,8 @@ use crate::reconcile::rights::authorize;
 const MAX_LISTED: usize = 3;
 
 /// Fails if `requester` has no permission to read one of the ConfigMaps of `source`, or its Secret.
+/// Also fails if the pull secrets of a class are used, and `requester` has no permission to use the
+/// class.
 pub(in crate::reconcile) async fn check(
     ctx: &Context,
     requester: &Requester,
@@ -52,7 +56,7 @@ pub(in crate::reconcile) async fn check(
         }
     }
     if refused.is_empty() {
-        return Ok(());
+        return check_class(ctx, requester, source).await;
     }
     let names = some_of(&refused, MAX_LISTED);
     Err(not_allowed(
@@ -60,6 +64,43 @@ pub(in crate::reconcile) async fn check(
         &requester.user,
         namespace,
         &format!("{kind} {names}"),
+    ))
+}
+
+/// Fails if `source` is an image that the pod reads with the pull secrets of a class, and `requester`
+/// has no permission to use the class.
+async fn check_class(
+    ctx: &Context,
+    requester: &Requester,
+    source: &Source,
+) -> Result<(), ReconcileError> {
+    let Source::Image {
+        credentials: PullCredentials::Class(class),
+        ..
+    } = source
+    else {
+        return Ok(());
+    };
+    if !ctx.shared.has_pull_secrets(class) {
+        return Ok(());
+    }
+    let question = permissions::use_of_class(Some(class));
+    let is_allowed = authorize::has_permission(&ctx.own, requester, &question).await;
+    let is_allowed = is_allowed.map_err(|error| ReconcileError {
+        reason: reason::UNPACK_FAILED,
+        ..error
+    })?;
+    if is_allowed {
+        return Ok(());
+    }
+    Err(ReconcileError::new(
+        codes::review::USE_NOT_ALLOWED,
+        reason::UNPACK_FAILED,
+        format!(
+            "{} has no permission to use provisioner class {class}, whose pull secrets are necessary to read the source: verb use is missing",
+            requester.user
+        ),
+        RetryPolicy::Slowly,
     ))
 }
 

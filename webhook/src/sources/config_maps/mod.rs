@@ -182,7 +182,11 @@ impl ConfigMapsSource {
     }
 
     /// Reads each ConfigMap once, one after another, and writes its files into `sink`.
-    async fn read<S: FileSink + Send>(&self, sink: S) -> Result<CollectedFiles<S>, ConfigMapsError>
+    async fn read<S: FileSink + Send>(
+        &self,
+        sink: S,
+        limits: Limits,
+    ) -> Result<CollectedFiles<S>, ConfigMapsError>
     where
         S::File: Send,
     {
@@ -190,7 +194,7 @@ impl ConfigMapsSource {
         for part in &self.parts {
             folders.entry(&part.name).or_default().insert(&part.path);
         }
-        let mut collected = CollectedFiles::new(sink, limits());
+        let mut collected = CollectedFiles::new(sink, limits);
         for (name, folders) in folders {
             let namespace = self.namespace.clone();
             let held = HeldConfigMap::read(&self.api, name).await;
@@ -215,7 +219,7 @@ impl ConfigMapsSource {
 
 impl ContentSource for ConfigMapsSource {
     async fn resolve(&self) -> Result<ContentId, SourceError> {
-        let digest = self.read(NullSink).await?.index.digest();
+        let digest = self.read(NullSink, limits()).await?.index.digest();
         Ok(ContentId::new(
             &Source::ConfigMaps(self.parts.clone()),
             digest,
@@ -226,7 +230,8 @@ impl ContentSource for ConfigMapsSource {
     where
         S: FileSink<File: Send> + Send + 'static,
     {
-        let collected = self.read(sink).await?;
+        // The limit for new content was checked when the content was resolved.
+        let collected = self.read(sink, Limits::default()).await?;
         let found = collected.index.digest();
         if found != *content.digest() {
             let expected = content.digest().clone();

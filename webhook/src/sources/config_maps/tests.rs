@@ -263,7 +263,7 @@ fn with(
 async fn each_config_map_is_read_once_for_any_number_of_references() {
     let answers = vec![with("one", stored("one", Some(true), "1"))];
     let parts = [("one", "manifests"), ("one", "manifests"), ("one", "more")];
-    let read = async |source: ConfigMapsSource| source.read(InMemory::default()).await;
+    let read = async |source: ConfigMapsSource| source.read(InMemory::default(), limits()).await;
     let collected = served(&parts, answers, read).await.unwrap();
     let paths: Vec<_> = collected.files.keys().map(String::as_str).collect();
     assert_eq!(paths, ["manifests/a.yaml", "more/a.yaml"]);

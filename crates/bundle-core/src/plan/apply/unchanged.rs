@@ -1,8 +1,6 @@
 //! Applies that would not change their object, and that are therefore not sent: the last apply sent
 //! the same request, and the object has not been written since.
 
-use std::collections::BTreeMap;
-
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
@@ -10,7 +8,7 @@ use crate::object::ObjectId;
 use crate::plan::drift::{DriftState, ObjectState, drift_state};
 use crate::plan::inventory::CreationMark;
 use crate::plan::jobs;
-use crate::reference::Digest;
+use crate::version::apis;
 
 /// Hash of an apply: everything that decides its effect on an existing object, without the identity
 /// of the object.
@@ -33,26 +31,11 @@ impl RequestHash {
     }
 }
 
-/// Returns one digest over the requests of all objects, in any order. The inventory contains this
-/// digest. After a restart, it shows that the content is still rendered to the same requests.
-pub fn combined(requests: impl IntoIterator<Item = (String, RequestHash)>) -> Digest {
-    let sorted: BTreeMap<String, [u8; 16]> = requests
-        .into_iter()
-        .map(|(key, request)| (key, request.0))
-        .collect();
-    let mut hash = Sha256::new();
-    for (key, request) in sorted {
-        hash.update(key);
-        hash.update([0]);
-        hash.update(request);
-    }
-    Digest::from_hash(&hash.finalize())
-}
-
 /// Returns true if applies of the object are skipped while they would not change it. A Job runs once
-/// for each content, so its applies are always sent.
-pub fn can_skip(id: &ObjectId) -> bool {
-    !jobs::is_job(&id.group, &id.kind)
+/// for each content, so its applies are always sent. So are the applies of custom resources: after a
+/// change of the CustomResourceDefinition, the API server can store the same values in another form.
+fn can_skip(id: &ObjectId) -> bool {
+    !jobs::is_job(&id.group, &id.kind) && !apis::is_custom(&id.group)
 }
 
 /// Last successful apply of an object.
@@ -82,9 +65,6 @@ pub struct PlannedApply<'a> {
     pub is_owned: bool,
     /// True if the ownership of fields was changed for this apply.
     pub has_moved_fields: bool,
-    /// True if the definition of the kind may have changed since the last apply. Then the API server
-    /// may store the same values in another form.
-    pub is_kind_changed: bool,
 }
 
 impl PlannedApply<'_> {
@@ -97,14 +77,14 @@ impl PlannedApply<'_> {
         let is_in_place = last.state.fingerprint.is_some()
             && drift_state(last.state, Some(seen)) == DriftState::Unchanged;
         let is_same = seen_uid == uid && last.request == self.request && is_in_place;
-        !(is_same && self.is_owned && can_skip(self.id))
-            || self.has_moved_fields
-            || self.is_kind_changed
+        !(is_same && self.is_owned && can_skip(self.id)) || self.has_moved_fields
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use serde_json::json;
 
     use super::*;
@@ -155,6 +135,7 @@ mod tests {
             request: request("one"),
         };
         let (config_map, job) = (id("", "ConfigMap"), id("batch", "Job"));
+        let queue = id("shop.example.com", "Queue");
         let unchanged = PlannedApply {
             id: &config_map,
             uid: Some("ours"),
@@ -163,7 +144,6 @@ mod tests {
             seen: Some(("ours", applied)),
             is_owned: true,
             has_moved_fields: false,
-            is_kind_changed: false,
         };
         assert!(!unchanged.is_needed());
         let without_fields = state(None, "5");
@@ -257,9 +237,9 @@ mod tests {
                 },
             ),
             (
-                "the definition of the kind changed",
+                "a custom resource",
                 PlannedApply {
-                    is_kind_changed: true,
+                    id: &queue,
                     ..unchanged
                 },
             ),
@@ -287,14 +267,5 @@ mod tests {
         assert_ne!(RequestHash::of(&values, None, "installer"), hash);
         assert_ne!(RequestHash::of(&values, mark, "other"), hash);
         assert_ne!(RequestHash::of(&json!({}), mark, "installer"), hash);
-    }
-
-    #[test]
-    fn digest_of_requests_ignores_their_order_and_covers_keys_and_requests() {
-        let entry = |key: &str, text: &str| (key.to_owned(), request(text));
-        let digest = combined([entry("x", "one"), entry("y", "two")]);
-        assert_eq!(combined([entry("y", "two"), entry("x", "one")]), digest);
-        assert_ne!(combined([entry("y", "one"), entry("x", "two")]), digest);
-        assert_ne!(combined([entry("x", "one")]), digest);
     }
 }

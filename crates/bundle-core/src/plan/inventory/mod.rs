@@ -10,9 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 pub use creation::{CreationKey, CreationMark};
 pub use limits::{ObjectCounts, ObjectLimits, TooManyObjects};
-pub use record::{
-    InstallationRecord, InstalledContent, InstalledRequests, RecordedSeals, installation_prefix,
-};
+pub use record::{InstallationRecord, InstalledContent, RecordedSeals, installation_prefix};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 

@@ -77,20 +77,6 @@ pub struct InstalledContent {
     /// an object is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fields_digest: Option<String>,
-    /// Requests that applied the objects; `None` if they are unknown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub requests: Option<InstalledRequests>,
-}
-
-/// Requests that applied the objects of installed content.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct InstalledRequests {
-    /// [`crate::plan::unchanged::combined`] of the requests of all objects.
-    pub digest: String,
-    /// Keys of the objects that each installation applies again.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub repeated: Vec<String>,
 }
 
 /// Seals of one object. The seals are stored because a user can remove them from the status of the

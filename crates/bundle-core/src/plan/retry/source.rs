@@ -7,11 +7,11 @@ use crate::review::Source;
 /// Content that a source names at an attempt to read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NamedContent {
-    /// Content that was not unpacked yet, and that the source names by digest or commit, or in
-    /// immutable ConfigMaps. Another attempt gets the same content.
+    /// Content that was not unpacked yet, and that the source names by digest or commit. Another
+    /// attempt gets the same content.
     Fixed,
-    /// Content that was not unpacked yet, by tag, branch or URL. The source can name other content
-    /// later.
+    /// Content that was not unpacked yet, by tag, branch or URL, or in ConfigMaps, which can be
+    /// created again. The source can name other content later.
     Movable,
     /// Content that was unpacked before. The content is valid, so the server is the reason for a
     /// failure.
@@ -22,10 +22,9 @@ impl NamedContent {
     /// Returns the content that `source` names. `is_recorded` is `true` if the content was unpacked
     /// before.
     pub fn of(source: &Source, is_recorded: bool) -> Self {
-        let is_immutable = matches!(source, Source::ConfigMaps(_));
         if is_recorded {
             Self::Recorded
-        } else if source.is_fixed() || is_immutable {
+        } else if source.is_fixed() {
             Self::Fixed
         } else {
             Self::Movable
@@ -70,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn digests_commits_and_config_maps_name_fixed_content() {
+    fn digests_and_commits_name_fixed_content() {
         let digest = "a".repeat(64);
         let image = |reference: &str| json!({"type": "image", "image": {"ref": reference}});
         let git = |reference: Value| json!({"type": "git", "git": {"repository": "https://git.example.com/a", "ref": reference}});
@@ -83,7 +82,7 @@ mod tests {
             (git(json!({"tag": "v1"})), NamedContent::Movable),
             (
                 json!({"type": "configMaps", "configMaps": [{"configMap": {"name": "a"}}]}),
-                NamedContent::Fixed,
+                NamedContent::Movable,
             ),
             (
                 json!({"type": "http", "http": {"url": "https://files.example.com/a"}}),

@@ -215,7 +215,7 @@ impl Name {
             }),
             (Self::AfterBracket, b'/') => Some(repository(false)),
             (Self::Port { value, is_hub }, b'/') if value > 0 => {
-                Some(repository(is_hub && value == 443))
+                Some(repository(is_hub && matches!(value, 80 | 443)))
             }
             (Self::Port { value, is_hub }, b'0'..=b'9') => {
                 let value = value * 10 + u32::from(next - b'0');

@@ -42,7 +42,7 @@ fn has_starred_registry(pattern: &str) -> bool {
 }
 
 /// Returns the spellings of a canonical name, for the comparison with a pattern that has stars in
-/// its registry. The result has each alias of Docker Hub, with and without the default port.
+/// its registry. The result has each alias of Docker Hub, with and without the default ports.
 /// Therefore `index.docker.**` matches Docker Hub.
 fn spellings(name: &str) -> Vec<String> {
     let Some((registry, repository)) = name.split_once('/') else {
@@ -64,6 +64,7 @@ fn spellings(name: &str) -> Vec<String> {
             None => vec![
                 format!("{host}/{repository}"),
                 format!("{host}:443/{repository}"),
+                format!("{host}:80/{repository}"),
             ],
         })
         .collect()
@@ -143,7 +144,8 @@ fn canonical_registry(registry: &str) -> String {
             ),
     };
     match port.map(|port| (port, port.parse::<u16>())) {
-        None | Some((_, Ok(443))) => host,
+        // A registry without TLS is the same registry at port 80.
+        None | Some((_, Ok(80 | 443))) => host,
         Some((_, Ok(port))) => format!("{host}:{port}"),
         Some((text, Err(_))) => format!("{host}:{text}"),
     }

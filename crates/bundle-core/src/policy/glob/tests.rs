@@ -99,6 +99,9 @@ fn other_spelling_of_a_registry_still_matches() {
         ("registry.example.com/**", "Registry.EXAMPLE.com/web"),
         ("Registry.Example.com/**", "registry.example.com/web"),
         ("registry.example.com/**", "registry.example.com:443/web"),
+        ("registry.example.com/**", "registry.example.com:80/web"),
+        ("registry.example.com:80/**", "registry.example.com/web"),
+        ("*.example.com:80/**", "registry.example.com/web"),
         ("registry.example.com:443/**", "registry.example.com/web"),
         (
             "registry.example.com:5000/**",

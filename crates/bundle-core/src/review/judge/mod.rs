@@ -108,8 +108,13 @@ pub fn judge(subject: &Subject<'_>, facts: &ReviewFacts<'_>) -> Verdict {
 }
 
 /// Returns `true` if the registry should be queried. Returns `false` if the other facts already
-/// reject the write. `facts` must not contain the content.
+/// reject the write, or if a class belongs to another provisioner: then the permissions of the
+/// requester are not checked, and no decision depends on the content. `facts` must not contain the
+/// content.
 pub fn can_read_image(subject: &Subject<'_>, facts: &ReviewFacts<'_>) -> bool {
+    if needs::read(subject).is_ok_and(|spec| belongs_to_other_provisioner(&spec, facts)) {
+        return false;
+    }
     let verdict = judge(subject, facts);
     // A lookup is useful if the missing lookup is the only reason for a rejection.
     !verdict

@@ -21,6 +21,7 @@ use crate::registry::http::pools::authority;
 use crate::registry::http::zone::NetworkZone;
 use crate::registry::limited_map::LimitedMap;
 use crate::registry::memory::Unlimited;
+use crate::registry::transport::may_stay_plain;
 use crate::registry::{RegistryErrorReason, Repository};
 
 /// Lifetime of a token without `expires_in`, as the token specification defines.
@@ -211,8 +212,9 @@ pub(in crate::registry) fn secret(text: &str) -> Result<HeaderValue, RegistryErr
     Ok(value)
 }
 
-/// Returns the URL of the token service. Returns an error if the URL has no TLS and the registry
-/// has TLS, or if the URL is in a nearer network zone than the registry.
+/// Returns the URL of the token service. Returns an error if the URL is in a nearer network zone
+/// than the registry, or if it has no TLS. A registry without TLS can have its token service on the
+/// same host without TLS: credentials are sent to no other host without TLS.
 fn trusted_realm(realm: &str, endpoint: &Endpoint) -> Result<Url, RegistryErrorReason> {
     let url = Url::parse(realm).map_err(|_| {
         RegistryErrorReason::Malformed(format!(
@@ -225,12 +227,12 @@ fn trusted_realm(realm: &str, endpoint: &Endpoint) -> Result<Url, RegistryErrorR
             why,
         });
     }
-    if url.scheme() == "https" || url.scheme() == endpoint.base.scheme() {
+    if url.scheme() == "https" || may_stay_plain(&endpoint.base, &url) {
         Ok(url)
     } else {
         Err(RegistryErrorReason::Redirect {
             to: authority(&url),
-            why: "the token service does not use TLS, but the registry does",
+            why: "the token service does not use TLS, and is not on the host of a registry without TLS",
         })
     }
 }

@@ -79,7 +79,6 @@ impl DeploymentReconcile<'_> {
             approved_by: self.approved_by.clone(),
             terms: Some(self.present_terms()),
             fields_digest: fields.map(|digest| digest.to_string()),
-            requests: self.installed_requests(request, items),
         });
         self.conclude_decision(&mut record, request, items);
         self.note_complete(&mut record, request);

@@ -385,15 +385,6 @@ impl InstalledStates {
         })
     }
 
-    /// Returns the objects whose last request is unknown.
-    pub(in crate::reconcile) fn unknown_requests(&self, deployment: &str) -> Vec<String> {
-        self.with(deployment, |state| {
-            let objects = state.objects.iter();
-            let unknown = objects.filter(|(_, applied)| applied.request.is_none());
-            unknown.map(|(key, _)| key.clone()).collect()
-        })
-    }
-
     /// Returns true if drift of the object is visible in its `managedFields`.
     pub(in crate::reconcile) fn shows_drift_in_fields(&self, deployment: &str, key: &str) -> bool {
         self.with(deployment, |state| {

@@ -126,6 +126,24 @@ fn registry_is_queried_only_after_permissions_are_granted() {
 }
 
 #[test]
+fn registry_is_not_queried_for_classes_of_other_provisioners() {
+    let new = bundle("theirs");
+    let subject = create(Kind::Bundle, &new);
+    let mut facts = fine();
+    facts.content = ContentFact::NotNeeded;
+    facts
+        .may_use
+        .insert("theirs".into(), AccessReviewResult::Allowed);
+    facts.classes.extend([class("theirs", &json!({}))]);
+    assert!(can_read_image(&subject, &facts));
+    facts.classes.extend([class(
+        "theirs",
+        &json!({"provisioner": "example.com/theirs"}),
+    )]);
+    assert!(!can_read_image(&subject, &facts));
+}
+
+#[test]
 fn service_account_needs_impersonate() {
     let new = deployment(&json!({"serviceAccount": {"namespace": "team-a", "name": "deployer"}}));
     let subject = create(Kind::BundleDeployment, &new);
