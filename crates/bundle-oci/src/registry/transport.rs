@@ -20,7 +20,7 @@ use super::auth::login::Login;
 use super::auth::token::TokenScope;
 use super::http::body::BlobPart;
 use super::http::error_message::detail_of;
-use super::http::pools::{authority, is_loopback};
+use super::http::pools::{authority, may_stay_plain};
 use super::http::zone::NetworkZone;
 use super::mirrors::AccessKind;
 use super::{Client, RegistryErrorReason, Repository};
@@ -386,13 +386,6 @@ pub(super) fn redirect_target(
     } else {
         refuse(authority(&to), "the target does not use TLS")
     }
-}
-
-/// Returns `true` if a request to `to` needs no TLS, because `from` has none either, and both URLs
-/// have the same host or are loopback addresses. Plain HTTP is allowed for single hosts.
-pub(super) fn may_stay_plain(from: &Url, to: &Url) -> bool {
-    let is_plain = from.scheme() == "http" && to.scheme() == "http";
-    is_plain && (from.host() == to.host() || is_loopback(from) && is_loopback(to))
 }
 
 /// Parses `Retry-After`, which contains seconds or a date.

@@ -17,11 +17,10 @@ use crate::registry::auth::endpoint::Endpoint;
 use crate::registry::auth::login::Login;
 use crate::registry::http::client::HttpClient;
 use crate::registry::http::error_message::detail_of;
-use crate::registry::http::pools::authority;
+use crate::registry::http::pools::{authority, may_stay_plain};
 use crate::registry::http::zone::NetworkZone;
 use crate::registry::limited_map::LimitedMap;
 use crate::registry::memory::Unlimited;
-use crate::registry::transport::may_stay_plain;
 use crate::registry::{RegistryErrorReason, Repository};
 
 /// Lifetime of a token without `expires_in`, as the token specification defines.

@@ -330,6 +330,13 @@ pub(in crate::registry) fn authority(url: &Url) -> String {
     }
 }
 
+/// Returns `true` if a request to `to` needs no TLS, because `from` has none either, and both URLs
+/// have the same host or are loopback addresses. Plain HTTP is allowed for single hosts.
+pub(in crate::registry) fn may_stay_plain(from: &Url, to: &Url) -> bool {
+    let is_plain = from.scheme() == "http" && to.scheme() == "http";
+    is_plain && (from.host() == to.host() || is_loopback(from) && is_loopback(to))
+}
+
 /// Returns `true` if the URL refers to this machine.
 pub(in crate::registry) fn is_loopback(url: &Url) -> bool {
     match url.host() {
