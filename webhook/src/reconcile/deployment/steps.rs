@@ -322,9 +322,9 @@ impl<'a> DeploymentReconcile<'a> {
     }
 
     /// Returns the key of an installation. It contains content, ServiceAccount, settings, uid, and
-    /// the period and key of the certificates of an operator. If the key changes, all objects are
-    /// applied again. The uid is included because the permissions of an earlier BundleDeployment of
-    /// the same name prove nothing.
+    /// the period and key of the certificates of an operator. If the key changes, the content is
+    /// installed again. The uid is included because the permissions of an earlier BundleDeployment
+    /// of the same name prove nothing.
     pub(in crate::reconcile) fn content_key(&self, request: &InstallRequest<'_>) -> String {
         let key = format!(
             "{}{} {}",
