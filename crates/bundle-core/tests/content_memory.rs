@@ -66,6 +66,10 @@ fn documents() -> Vec<(&'static str, String)> {
     vec![
         ("a map with many keys", map(70_000)),
         (
+            "many separators",
+            format!("{}a: 1\n", "---\n".repeat(2 << 20)),
+        ),
+        (
             "a merged map with many keys",
             format!("a: 1\n<<: {}\n", flow_map(20_000)),
         ),

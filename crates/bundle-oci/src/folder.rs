@@ -109,15 +109,34 @@ impl<'a> FolderReader<'a> {
 
     /// Reads all files of a chart.
     fn chart(&mut self) {
-        if let Ok(text) = fs_err::read(self.folder.join(helm::IGNORE)) {
-            match helm::Ignore::parse(&text) {
-                Ok(ignore) => self.ignore = ignore,
-                Err(findings) => self.findings.extend(findings),
-            }
-        }
+        self.read_ignore_patterns();
         let root = self.folder;
         self.walk("", root);
         self.ignore = helm::Ignore::default();
+    }
+
+    fn read_ignore_patterns(&mut self) {
+        let place = self.folder.join(helm::IGNORE);
+        match fs_err::symlink_metadata(&place) {
+            Ok(found) if found.is_file() => {}
+            Ok(_) => {
+                self.refuse(helm::IGNORE, "is not a file");
+                return;
+            }
+            Err(_) => return,
+        }
+        let mut text = Vec::new();
+        let read = fs_err::File::open(&place)
+            .and_then(|file| file.take(helm::IGNORE_BYTES + 1).read_to_end(&mut text));
+        if let Err(error) = read {
+            let finding = unreadable(&place, error.kind());
+            self.findings.push(finding.in_file(helm::IGNORE));
+            return;
+        }
+        match helm::Ignore::parse(&text) {
+            Ok(ignore) => self.ignore = ignore,
+            Err(findings) => self.findings.extend(findings),
+        }
     }
 
     /// Reads the file or folder at `path` within the bundle, if `path` exists.
@@ -311,6 +330,26 @@ mod tests {
         let files = read(folder.path(), &Limits::default()).unwrap();
         let names: Vec<_> = files.keys().map(String::as_str).collect();
         assert_eq!(names, ["Chart.yaml", "templates/a.yaml"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn ignore_patterns_are_read_only_from_a_small_file() {
+        let folder = folder(&[("Chart.yaml", b"name: web"), ("secret", b"!private\n")]);
+        let place = folder.path().join(".helmignore");
+        for target in ["/dev/zero", "secret"] {
+            std::os::unix::fs::symlink(target, &place).unwrap();
+            let findings = read(folder.path(), &Limits::default()).unwrap_err();
+            let text = findings.to_string();
+            assert!(
+                text.contains("is not a file") && !text.contains("private"),
+                "{text}"
+            );
+            fs_err::remove_file(&place).unwrap();
+        }
+        fs_err::write(&place, vec![b'a'; 1 << 20]).unwrap();
+        let findings = read(folder.path(), &Limits::default()).unwrap_err();
+        assert!(findings.to_string().contains("is larger than 64 KiB"));
     }
 
     #[cfg(unix)]

@@ -35,6 +35,14 @@ impl Allowance {
         }
     }
 
+    /// Returns an allowance of `nodes`, for small files. Parsing ends as with [`Self::new`].
+    pub fn of_nodes(nodes: usize, cancellation: &Cancellation) -> Self {
+        Self {
+            nodes,
+            cancellation: cancellation.clone(),
+        }
+    }
+
     /// Returns an error if parsing was cancelled.
     pub(crate) fn check(&self) -> Result<(), Finding> {
         if self.cancellation.is_cancelled() {

@@ -1,5 +1,7 @@
 //! Splits a file into documents at lines that start with `---`, as kubectl does.
 
+use std::{iter, mem};
+
 /// Text of one document with its first line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Part<'a> {
@@ -10,34 +12,39 @@ pub(super) struct Part<'a> {
     pub(super) line: usize,
 }
 
-/// Splits a file into documents, including documents without content.
-pub(super) fn parts(text: &str) -> Vec<Part<'_>> {
-    let mut parts = Vec::new();
-    let (mut start, mut first) = (0, 1);
-    let mut offset = 0;
-    for (index, line) in text.split_inclusive('\n').enumerate() {
-        if let Some(rest) = line.strip_prefix("---") {
-            let separates = rest.is_empty() || rest.starts_with(char::is_whitespace);
-            if separates {
-                parts.push(Part {
-                    text: &text[start..offset],
-                    line: first,
-                });
-                // In `--- {a: 1}` the line of the separator has content, which belongs to the
-                // document.
-                let content = rest.trim_start();
-                let bare = content.is_empty() || content.starts_with('#');
-                start = if bare { offset + line.len() } else { offset };
-                first = if bare { index + 2 } else { index + 1 };
-            }
+/// Splits a file into documents, including documents without content. The documents are not
+/// collected: a file can have a separator for every four of its bytes.
+pub(super) fn parts(text: &str) -> impl Iterator<Item = Part<'_>> {
+    let mut lines = text.split_inclusive('\n').enumerate();
+    let (mut start, mut first, mut end) = (0, 1, 0);
+    let mut is_finished = false;
+    iter::from_fn(move || {
+        for (index, line) in lines.by_ref() {
+            let begin = end;
+            end += line.len();
+            let separator = line.strip_prefix("---");
+            let separator =
+                separator.filter(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace));
+            let Some(rest) = separator else {
+                continue;
+            };
+            let part = Part {
+                text: &text[start..begin],
+                line: first,
+            };
+            // In `--- {a: 1}` the line of the separator has content, which belongs to the document.
+            let content = rest.trim_start();
+            let bare = content.is_empty() || content.starts_with('#');
+            start = if bare { end } else { begin };
+            first = if bare { index + 2 } else { index + 1 };
+            return Some(part);
         }
-        offset += line.len();
-    }
-    parts.push(Part {
-        text: &text[start..],
-        line: first,
-    });
-    parts
+        let is_last = !mem::replace(&mut is_finished, true);
+        is_last.then(|| Part {
+            text: &text[start..],
+            line: first,
+        })
+    })
 }
 
 impl Part<'_> {
@@ -59,10 +66,7 @@ mod tests {
     use super::*;
 
     fn split(text: &str) -> Vec<(&str, usize)> {
-        parts(text)
-            .into_iter()
-            .map(|part| (part.text, part.line))
-            .collect()
+        parts(text).map(|part| (part.text, part.line)).collect()
     }
 
     #[test]
@@ -86,7 +90,8 @@ mod tests {
 
     #[test]
     fn finds_the_first_line_with_content() {
-        assert_eq!(parts("\n# hello\n\na: 1\n")[0].content_line(), Some(4));
-        assert_eq!(parts("\n# hello\n...\n")[0].content_line(), None);
+        let first_line = |text| parts(text).next().unwrap().content_line();
+        assert_eq!(first_line("\n# hello\n\na: 1\n"), Some(4));
+        assert_eq!(first_line("\n# hello\n...\n"), None);
     }
 }

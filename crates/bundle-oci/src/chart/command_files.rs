@@ -9,7 +9,7 @@ use bundle_core::cancellation::Cancellation;
 use bundle_core::diagnostic::{Finding, Findings, codes};
 use bundle_core::format::RenderCommand;
 use bundle_core::format::helm::{self, CHART, ChartFile, ChartFiles, IGNORE};
-use bundle_core::yaml;
+use bundle_core::yaml::{self, Allowance};
 
 use crate::limits::{Limits, format_size};
 
@@ -24,6 +24,9 @@ const FOLDER: u64 = 4 << 10;
 const DEPTH: usize = 32;
 /// Maximum depth of packed dependencies: packed dependencies within packed dependencies.
 const NESTING: usize = 4;
+/// Maximum number of nodes in the files `Chart.yaml` of all dependencies together. The parsed files
+/// use a few hundred bytes for each node, and no memory is reserved for them.
+const DEPENDENCY_NODES: usize = 50_000;
 /// Folder of the dependencies of a chart.
 const DEPENDENCIES: &str = "charts";
 /// Suffix of the file name of a packed dependency.
@@ -83,6 +86,7 @@ pub fn write_until(
         files: 0,
         folders: BTreeSet::new(),
         names: BTreeSet::new(),
+        allowance: Allowance::of_nodes(DEPENDENCY_NODES, cancellation),
     };
     for path in paths {
         writer.check_running()?;
@@ -114,6 +118,8 @@ struct Writer<'a> {
     folders: BTreeSet<String>,
     /// Each folder `charts` with the names of the charts in the folder.
     names: BTreeSet<(String, String)>,
+    /// Nodes of the files `Chart.yaml` of all dependencies together.
+    allowance: Allowance,
 }
 
 impl Writer<'_> {
@@ -163,7 +169,7 @@ impl Writer<'_> {
         if above.rsplit('/').next() != Some(DEPENDENCIES) {
             return Ok(());
         }
-        let documents = yaml::documents(text, path)?;
+        let documents = yaml::documents_within(text, path, &mut self.allowance)?;
         let name = documents.first().map(|one| &one.value["name"]);
         let name = name.and_then(|name| name.as_str()).unwrap_or_default();
         if self.names.insert((above.to_owned(), name.to_owned())) {
@@ -210,7 +216,7 @@ impl Writer<'_> {
         };
         self.bytes = self.bytes.saturating_add(size);
         drop(packed);
-        let folder = match helm::read(&files) {
+        let folder = match helm::read(&files, &mut self.allowance) {
             Ok((_, folder)) => folder,
             Err(findings) => {
                 let first = findings.first().map(ToString::to_string);
@@ -274,7 +280,6 @@ fn rejected(path: &str, why: &str) -> Findings {
 #[cfg(test)]
 mod tests {
     use bundle_core::format::{self, Files, RenderTarget};
-    use bundle_core::yaml::Allowance;
 
     use super::super::tests::packed;
     use super::*;
@@ -390,6 +395,38 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn dependencies_share_a_limit_of_nodes() {
+        // 12,000 nodes in 200 bytes, by aliases.
+        let list = |item: &str, count: usize| format!("[{}]", vec![item; count].join(","));
+        let expanded = |name: &str| {
+            let inner = list("0", 10);
+            let outer = list("*a", 10);
+            format!(
+                "name: {name}\na: &a {inner}\nb: &b {outer}\nc: {}\n",
+                list("*b", 100)
+            )
+        };
+        let with = |count: usize| {
+            let mut content = files(&[("Chart.yaml", CHART.as_bytes())]);
+            for index in 0..count {
+                let text = expanded(&format!("d{index}"));
+                content.insert(format!("charts/d{index}/Chart.yaml"), text.into_bytes());
+            }
+            content
+        };
+        written(&with(3)).unwrap();
+        let found = written(&with(10)).unwrap_err();
+        assert!(found.contains("charts/d4/Chart.yaml"), "{found}");
+        let maps = list("{a: 0}", 40_000);
+        let large = packed(&[("db/Chart.yaml", format!("name: db\na: {maps}\n").as_bytes())]);
+        let content = files(&[
+            ("Chart.yaml", CHART.as_bytes()),
+            ("charts/db-1.0.0.tgz", &large),
+        ]);
+        written(&content).unwrap_err();
     }
 
     #[test]

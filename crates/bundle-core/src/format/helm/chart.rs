@@ -10,7 +10,7 @@ use crate::{
     files::Files,
     package::{Format, Link, Maintainer, Package, PackageInfo},
     version::{Kubernetes, helm},
-    yaml,
+    yaml::{self, Allowance},
 };
 
 /// File that marks a folder as a chart.
@@ -65,8 +65,8 @@ pub struct Dependency {
 }
 
 /// Returns the chart in `files` and its folder. The folder is empty for the root, and otherwise
-/// ends with `/`.
-pub fn read(files: &Files) -> Result<(Chart, String), Findings> {
+/// ends with `/`. `Chart.yaml` is parsed within `allowance`.
+pub fn read(files: &Files, allowance: &mut Allowance) -> Result<(Chart, String), Findings> {
     let Some(folder) = folder(files) else {
         return Err(
             Finding::error(codes::format::BAD_CHART, "Chart.yaml file is missing")
@@ -76,7 +76,7 @@ pub fn read(files: &Files) -> Result<(Chart, String), Findings> {
     };
     let path = format!("{folder}{CHART}");
     let text = files.get(&path).map_or(&[][..], Vec::as_slice);
-    let documents = yaml::documents(text, &path)?;
+    let documents = yaml::documents_within(text, &path, allowance)?;
     let [document] = &documents[..] else {
         return Err(bad(&path, "the file has more than one document")
             .hint("keep the one with name and version")
@@ -213,6 +213,10 @@ pub(super) fn bad(file: &str, message: impl Into<String>) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn read(files: &Files) -> Result<(Chart, String), Findings> {
+        super::read(files, &mut Allowance::default())
+    }
 
     fn files(list: &[(&str, &str)]) -> Files {
         list.iter()

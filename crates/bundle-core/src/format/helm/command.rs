@@ -36,7 +36,7 @@ pub(super) fn command(
     target: &RenderTarget,
     allowance: &mut Allowance,
 ) -> Result<RenderCommand, Findings> {
-    let (chart, folder) = chart::read(files)?;
+    let (chart, folder) = chart::read(files, allowance)?;
     let name = target.name.as_deref();
     if let Some(name) = name.filter(|name| name.len() > RELEASE_NAME) {
         return Err(too_long(name).into());

@@ -54,7 +54,7 @@ impl ChartFiles {
 
     /// Returns an error if the comparison of all patterns with these paths takes too long.
     pub fn check_paths(&self, paths: &[String]) -> Result<(), Findings> {
-        let length: usize = paths.iter().map(String::len).sum();
+        let length: usize = paths.iter().map(|path| compared_length(path)).sum();
         if length.saturating_mul(self.ignore.length()) > COMPARISONS {
             let finding = bad(
                 IGNORE,
@@ -125,6 +125,13 @@ impl ChartFiles {
     pub fn is_random(&self) -> bool {
         self.is_random
     }
+}
+
+/// Returns the length of `path` and of the paths of all its folders, which `includes` compares with
+/// each pattern.
+fn compared_length(path: &str) -> usize {
+    let folders: usize = path.match_indices('/').map(|(at, _)| at).sum();
+    folders + path.len()
 }
 
 /// Returns the path of a file relative to the chart or dependency that contains the file.
@@ -201,6 +208,11 @@ mod tests {
         let paths = |count: usize| vec!["0123456789".to_owned(); count];
         assert_eq!(files.check_paths(&paths(100)), Ok(()));
         assert!(files.check_paths(&paths(5_000)).is_err());
+        // The folders of a path are compared too.
+        let flat = vec!["x".repeat(1_000); 15];
+        assert_eq!(files.check_paths(&flat), Ok(()));
+        let deep = vec!["x".repeat(24) + &"/x".repeat(488); 15];
+        assert!(files.check_paths(&deep).is_err());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::diagnostic::Findings;
 pub const IGNORE: &str = ".helmignore";
 
 /// Maximum size of a `.helmignore`, in bytes.
-const BYTES: usize = 64 << 10;
+pub const IGNORE_BYTES: u64 = 64 << 10;
 /// Maximum number of patterns.
 const PATTERNS: usize = 500;
 
@@ -21,8 +21,8 @@ impl Ignore {
     /// Parses a `.helmignore`: one pattern on each line, with `*`, `?`, a leading `/` for paths
     /// from the root and a final `/` for folders.
     pub fn parse(text: &[u8]) -> Result<Self, Findings> {
-        if text.len() > BYTES {
-            let message = format!("the file is larger than {} KiB", BYTES >> 10);
+        if text.len() as u64 > IGNORE_BYTES {
+            let message = format!("the file is larger than {} KiB", IGNORE_BYTES >> 10);
             return Err(bad(IGNORE, message).hint("remove patterns").into());
         }
         let text = String::from_utf8_lossy(text);
@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(pattern(PATTERNS).unwrap().length(), PATTERNS);
         let found = pattern(PATTERNS + 1).unwrap_err().to_string();
         assert!(found.contains("more than 500 patterns"), "{found}");
-        let found = Ignore::parse(&vec![b'#'; BYTES + 1])
+        let found = Ignore::parse(&vec![b'#'; (64 << 10) + 1])
             .unwrap_err()
             .to_string();
         assert!(found.contains("larger than 64 KiB"), "{found}");

@@ -30,7 +30,7 @@ use chart::bad;
 pub use chart::{CHART, Chart, Dependency, Person, read};
 pub use failure::failure;
 pub use files::{ChartFile, ChartFiles};
-pub use ignore::{IGNORE, Ignore};
+pub use ignore::{IGNORE, IGNORE_BYTES, Ignore};
 pub use output::compare;
 
 /// Format helm+v3.
@@ -64,7 +64,7 @@ impl ContentFormat for HelmV3 {
     }
 
     fn describe(&self, files: &Files) -> Result<Option<Package>, Findings> {
-        let (chart, _) = read(files)?;
+        let (chart, _) = read(files, &mut Allowance::default())?;
         let package = chart.package();
         Ok(Some(package.map_err(|finding| finding.in_file(CHART))?))
     }
@@ -90,7 +90,7 @@ impl ContentFormat for HelmV3 {
         allowance: &mut Allowance,
         findings: &mut Findings,
     ) -> Vec<Manifest> {
-        match read(input.files) {
+        match read(input.files, allowance) {
             // The range in bundle.yaml has priority.
             Ok((chart, _)) if package.is_none_or(|own| own.kubernetes.is_none()) => {
                 findings.extend(chart.unreadable_range());

@@ -10,6 +10,8 @@ use crate::{
 
 /// Key of the values in `spec.config`, as in RukPak.
 const KEY: &str = "values";
+/// Maximum memory of the values in a text, in bytes.
+const MEMORY: u64 = 16 << 20;
 /// Field with the values, if they are below [`KEY`].
 const KEY_FIELD: &str = "spec.config.values";
 
@@ -55,6 +57,13 @@ pub(super) fn given(config: &Value, allowance: &mut Allowance) -> Result<GivenVa
 
 /// Parses the text of a YAML document with values. A text without a document contains no values.
 fn parsed(text: &str, allowance: &mut Allowance) -> Result<Value, Findings> {
+    let hint = "write one YAML document with a map of values";
+    // Aliases can make the values much larger than the text, and no memory is reserved for them.
+    let weighed = yaml::weigh(text.as_bytes(), KEY_FIELD, allowance).map_err(of_field)?;
+    if weighed.tree.0 > MEMORY {
+        let message = format!("the values need more than {} MiB of memory", MEMORY >> 20);
+        return Err(invalid(KEY_FIELD, message, "write fewer values").into());
+    }
     let documents = match yaml::documents_within(text.as_bytes(), KEY_FIELD, allowance) {
         Ok(documents) => documents,
         Err(findings)
@@ -66,7 +75,6 @@ fn parsed(text: &str, allowance: &mut Allowance) -> Result<Value, Findings> {
         }
         Err(findings) => return Err(findings.into_iter().map(of_field).collect()),
     };
-    let hint = "write one YAML document with a map of values";
     let mut documents = documents.into_iter().map(|document| document.value);
     let value = documents.next();
     if documents.next().is_some() {
@@ -156,5 +164,22 @@ mod tests {
         let found = read(&json!({"values": "a: 1\nb: [\n"})).unwrap_err();
         let found = found.first().unwrap().to_string();
         assert!(found.starts_with("spec.config.values: line "), "{found}");
+    }
+
+    #[test]
+    fn values_that_are_large_by_aliases_are_rejected() {
+        let list = |item: &str| format!("[{}]", vec![item; 70].join(","));
+        let text = format!(
+            "a: &a {}\nb: &b {}\nc: {}\n",
+            list("0"),
+            list("*a"),
+            list("*b")
+        );
+        let found = read(&json!({ "values": text })).unwrap_err();
+        let found = found.first().unwrap().to_string();
+        assert!(
+            found.contains("the values need more than 16 MiB"),
+            "{found}"
+        );
     }
 }
