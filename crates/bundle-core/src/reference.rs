@@ -138,6 +138,46 @@ fn unreadable(text: &str, why: &str) -> Finding {
         .hint("write REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@sha256:…, such as registry.example.com/team/web:1.4.0")
 }
 
+/// Canonical name of Docker Hub.
+pub(crate) const DOCKER_HUB: &str = "docker.io";
+/// Aliases of Docker Hub.
+pub(crate) const DOCKER_HUB_ALIASES: [&str; 3] = [
+    "index.docker.io",
+    "registry-1.docker.io",
+    "registry.hub.docker.com",
+];
+
+/// Returns the canonical spelling of a registry: lower case, without a default port, and one name for
+/// Docker Hub and for each IPv6 address. A rule about a registry must apply to all of its spellings.
+pub fn canonical_registry(registry: &str) -> String {
+    let lower = registry.to_ascii_lowercase();
+    let (host, port) = match lower.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => (host, Some(port)),
+        _ => (lower.as_str(), None),
+    };
+    let host = match host {
+        alias if DOCKER_HUB_ALIASES.contains(&alias) => DOCKER_HUB.to_owned(),
+        other => other
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'))
+            .and_then(|address| address.parse::<std::net::Ipv6Addr>().ok())
+            .map_or_else(
+                || other.to_owned(),
+                |address| match address.to_ipv4_mapped() {
+                    // Both forms reach the same host. The shorter form is canonical.
+                    Some(address) => address.to_string(),
+                    None => format!("[{address}]"),
+                },
+            ),
+    };
+    match port.map(|port| (port, port.parse::<u16>())) {
+        // A registry without TLS is the same registry at port 80.
+        None | Some((_, Ok(80 | 443))) => host,
+        Some((_, Ok(port))) => format!("{host}:{port}"),
+        Some((text, Err(_))) => format!("{host}:{text}"),
+    }
+}
+
 fn is_registry(text: &str) -> bool {
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port))

@@ -6,8 +6,9 @@ use std::fmt;
 use std::io;
 use std::net::ToSocketAddrs as _;
 use std::sync::Arc;
+use std::time::Duration;
 
-use bundle_oci::registry::{HostAddresses, NameResolver};
+use bundle_oci::registry::{HostAddresses, LookupLimit, NameResolver};
 use futures::future::{BoxFuture, FutureExt as _};
 
 use crate::budget::{Budget, Pool};
@@ -16,6 +17,9 @@ use crate::budget::{Budget, Pool};
 const THREADS: u64 = 32;
 /// Number of equal parts of the threads. Each requester can use one part.
 const PARTS: u64 = 4;
+/// Maximum time that a lookup waits for a thread. It is shorter than the deadline of a connection
+/// (5 s), so that the error of the connection shows that the limit is the cause.
+const MAX_WAIT: Duration = Duration::from_secs(3);
 
 tokio::task_local! {
     static REQUESTER: String;
@@ -28,11 +32,12 @@ pub fn for_requester<T>(requester: &str, work: impl Future<Output = T>) -> impl 
 
 type Lookup = dyn Fn(&str) -> HostAddresses + Send + Sync;
 
-/// A resolver with a limited number of threads. A lookup waits for a free thread until the deadline
-/// of its connection.
+/// A resolver with a limited number of threads. A lookup that gets no thread in time fails with
+/// [`LookupLimit`].
 #[derive(Clone)]
 pub struct LimitedResolver {
     threads: Pool,
+    max_wait: Duration,
     lookup: Arc<Lookup>,
 }
 
@@ -55,6 +60,7 @@ impl LimitedResolver {
     pub(crate) fn new(lookup: impl Fn(&str) -> HostAddresses + Send + Sync + 'static) -> Self {
         Self {
             threads: Pool::new(THREADS),
+            max_wait: MAX_WAIT,
             lookup: Arc::new(lookup),
         }
     }
@@ -65,9 +71,16 @@ impl NameResolver for LimitedResolver {
         let requester = REQUESTER.try_with(Clone::clone).unwrap_or_default();
         let (resolver, host) = (self.clone(), host.to_owned());
         async move {
-            let Self { threads, lookup } = resolver;
+            let Self {
+                threads,
+                max_wait,
+                lookup,
+            } = resolver;
             let caps = Budget::part(&threads, &requester, PARTS);
-            let share = threads.take(1, caps).await.map_err(io::Error::other)?;
+            let share = tokio::time::timeout(max_wait, threads.take(1, caps))
+                .await
+                .map_err(|_| io::Error::other(LookupLimit))?
+                .map_err(io::Error::other)?;
             let thread = tokio::task::spawn_blocking(move || {
                 let found = lookup(&host);
                 // The share is held until the lookup ends, even if no caller waits for the result
@@ -158,5 +171,45 @@ mod tests {
         );
         let again = timeout(LONG, again).await.unwrap();
         again.unwrap_err();
+    }
+
+    #[tokio::test]
+    async fn lookup_that_waits_for_lookups_of_its_requester_fails_with_the_limit() {
+        let (closed, gate) = mpsc::channel();
+        let started = Arc::<Mutex<Vec<String>>>::default();
+        let resolver = LimitedResolver {
+            max_wait: Duration::from_millis(20),
+            ..resolver(gate, &started)
+        };
+        let most = usize::try_from(THREADS / PARTS).unwrap();
+        let lookups = (0..most).map(|number| {
+            let resolver = resolver.clone();
+            tokio::spawn(for_requester("mallory", async move {
+                resolver
+                    .resolve(&format!("r{number}.stalled.example"))
+                    .await
+            }))
+        });
+        let lookups: Vec<_> = lookups.collect();
+        let all_started = async {
+            while started.lock().unwrap().len() < most {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(LONG, all_started).await.unwrap();
+        // The requester is read when the lookup begins.
+        let lookup = async |requester: &str| {
+            let found = for_requester(requester, async {
+                resolver.resolve("registry.example").await
+            });
+            let error = found.await.unwrap_err();
+            error
+                .get_ref()
+                .is_some_and(|inner| inner.is::<LookupLimit>())
+        };
+        assert!(lookup("mallory").await);
+        assert!(!lookup("ana").await);
+        drop(closed);
+        join_all(lookups).await;
     }
 }

@@ -23,6 +23,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bundle_core::reference::canonical_registry;
+
 use crate::progress::{NoProgress, Progress};
 use crate::transfer::rate::MinimumRate;
 
@@ -42,7 +44,7 @@ pub use manifests::raw::ManifestStored;
 pub use manifests::referrers::SignatureStored;
 pub use memory::MemoryReservation;
 pub use mirrors::Mirrors;
-pub use names::{HostAddresses, NameResolver};
+pub use names::{HostAddresses, LookupLimit, NameResolver};
 pub use repository::Repository;
 
 /// Deadlines and retry pauses.
@@ -191,9 +193,16 @@ impl Client {
     }
 
     fn security_of(&self, registry: &str) -> ConnectionSecurity {
-        match &self.secured {
-            Some((secured, security)) if **secured == *registry => *security,
-            _ => ConnectionSecurity::default(),
+        let Some((secured, security)) = &self.secured else {
+            return ConnectionSecurity::default();
+        };
+        // A `location` can be another spelling of the registry that must be verified.
+        let is_other_spelling = *security == ConnectionSecurity::Verified
+            && canonical_registry(secured) == canonical_registry(registry);
+        if **secured == *registry || is_other_spelling {
+            *security
+        } else {
+            ConnectionSecurity::default()
         }
     }
 

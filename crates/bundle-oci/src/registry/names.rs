@@ -9,6 +9,12 @@ use futures::future::{BoxFuture, FutureExt as _};
 /// Addresses of a host, with port 0.
 pub type HostAddresses = io::Result<Vec<SocketAddr>>;
 
+/// A lookup did not begin, because the caller has reached its own limit of parallel lookups. The
+/// error says nothing about the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("too many DNS lookups of the same requester are running")]
+pub struct LookupLimit;
+
 /// Resolves the names of registries, token services and proxies.
 pub trait NameResolver: fmt::Debug + Send + Sync {
     /// Returns the addresses of `host`. The task that sends the request calls this function.

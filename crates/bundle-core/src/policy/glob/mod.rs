@@ -7,9 +7,7 @@
 mod example_search;
 mod problem;
 
-use std::net::Ipv6Addr;
-
-use crate::reference::Reference;
+use crate::reference::{DOCKER_HUB, DOCKER_HUB_ALIASES, Reference, canonical_registry};
 
 pub use problem::problem;
 
@@ -102,14 +100,6 @@ fn canonical_pattern(pattern: &str) -> String {
     }
 }
 
-const DOCKER_HUB: &str = "docker.io";
-/// Aliases of Docker Hub.
-const DOCKER_HUB_ALIASES: [&str; 3] = [
-    "index.docker.io",
-    "registry-1.docker.io",
-    "registry.hub.docker.com",
-];
-
 /// Returns the canonical spelling of a registry with stars, in lower case. An IPv6 address must not
 /// have stars.
 fn canonical_starred(registry: &str) -> String {
@@ -119,35 +109,6 @@ fn canonical_starred(registry: &str) -> String {
             format!("{}{rest}", canonical_registry(&format!("{address}]")))
         }
         _ => lower,
-    }
-}
-
-fn canonical_registry(registry: &str) -> String {
-    let lower = registry.to_ascii_lowercase();
-    let (host, port) = match lower.rsplit_once(':') {
-        Some((host, port)) if !port.contains(']') => (host, Some(port)),
-        _ => (lower.as_str(), None),
-    };
-    let host = match host {
-        alias if DOCKER_HUB_ALIASES.contains(&alias) => DOCKER_HUB.to_owned(),
-        other => other
-            .strip_prefix('[')
-            .and_then(|rest| rest.strip_suffix(']'))
-            .and_then(|address| address.parse::<Ipv6Addr>().ok())
-            .map_or_else(
-                || other.to_owned(),
-                |address| match address.to_ipv4_mapped() {
-                    // Both forms reach the same host. The shorter form is canonical.
-                    Some(address) => address.to_string(),
-                    None => format!("[{address}]"),
-                },
-            ),
-    };
-    match port.map(|port| (port, port.parse::<u16>())) {
-        // A registry without TLS is the same registry at port 80.
-        None | Some((_, Ok(80 | 443))) => host,
-        Some((_, Ok(port))) => format!("{host}:{port}"),
-        Some((text, Err(_))) => format!("{host}:{text}"),
     }
 }
 

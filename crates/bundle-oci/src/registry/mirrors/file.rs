@@ -107,6 +107,7 @@ fn rule(entry: RegistryEntry) -> Result<RegistryRule, String> {
         })
         .collect::<Result<_, String>>()?;
     Ok(RegistryRule {
+        canonical_prefix: super::canonical(&prefix),
         prefix,
         location,
         insecure: entry.insecure,

@@ -8,7 +8,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use bundle_core::reference::canonical_registry;
+
 use super::limited_map::LimitedMap;
+use super::names::LookupLimit;
 use super::{RegistryError, RegistryErrorReason, Repository};
 use crate::clock::instant;
 
@@ -29,6 +32,8 @@ pub struct Mirrors {
 struct RegistryRule {
     /// `HOST[:PORT][/PATH]`, or `*.HOST` for all subdomains.
     prefix: String,
+    /// The prefix with the canonical spelling of its host.
+    canonical_prefix: String,
     /// Replacement of the prefix. With `None`, the prefix is not replaced.
     location: Option<String>,
     insecure: bool,
@@ -125,12 +130,13 @@ impl Mirrors {
         repository: &Repository,
         wanted: &AccessKind,
     ) -> Result<Vec<Repository>, RegistryErrorReason> {
-        let name = repository.to_string();
+        // Another spelling of a registry must not bypass the rules.
+        let name = canonical(&repository.to_string());
         let Some((rule, rest)) = self
             .rules
             .iter()
             .filter_map(|rule| Some((rule, rule.rest(&name)?)))
-            .max_by_key(|(rule, _)| rule.prefix.len())
+            .max_by_key(|(rule, _)| (rule.canonical_prefix.len(), rule.blocked))
         else {
             return Ok(vec![repository.clone()]);
         };
@@ -173,6 +179,12 @@ impl Mirrors {
     /// Records that a mirror did not respond. Later lookups skip this mirror, because each attempt
     /// costs seconds.
     pub(super) fn record_failure(&self, location: &Repository, reason: &RegistryErrorReason) {
+        // The limit of one caller must not disable a mirror for all callers.
+        if let RegistryErrorReason::Unreachable { source, .. } = reason
+            && source.find::<LookupLimit>().is_some()
+        {
+            return;
+        }
         if matches!(
             reason,
             RegistryErrorReason::Unreachable { .. }
@@ -202,10 +214,10 @@ impl Mirrors {
 }
 
 impl RegistryRule {
-    /// Returns the part of a repository's name after the prefix; `None` if the name does not have
-    /// this prefix.
+    /// Returns the part of a repository's canonical name after the prefix; `None` if the name does
+    /// not have this prefix.
     fn rest<'a>(&self, name: &'a str) -> Option<&'a str> {
-        if let Some(domain) = self.prefix.strip_prefix("*.") {
+        if let Some(domain) = self.canonical_prefix.strip_prefix("*.") {
             // The prefix matches a subdomain with any port, so the rest is the whole path.
             let end = name.find('/').unwrap_or(name.len());
             let host = name[..end].split(':').next().unwrap_or_default();
@@ -214,8 +226,16 @@ impl RegistryRule {
                 .is_some_and(|sub| sub.len() > 1 && sub.ends_with('.'))
                 .then_some(&name[end..]);
         }
-        let rest = name.strip_prefix(self.prefix.as_str())?;
+        let rest = name.strip_prefix(self.canonical_prefix.as_str())?;
         (rest.is_empty() || rest.starts_with('/')).then_some(rest)
+    }
+}
+
+/// Returns `HOST[:PORT][/PATH]` with the canonical spelling of its host.
+fn canonical(name: &str) -> String {
+    match name.split_once('/') {
+        Some((registry, path)) => format!("{}/{path}", canonical_registry(registry)),
+        None => canonical_registry(name),
     }
 }
 
@@ -323,6 +343,52 @@ mod tests {
             );
         }
         assert_eq!(all.insecure(), ["near.example.com".to_owned()].into());
+    }
+
+    #[test]
+    fn rules_apply_to_every_spelling_of_a_registry() {
+        let hub = r#"
+            [[registry]]
+            prefix = "docker.io"
+            blocked = true
+            [[registry]]
+            prefix = "Upper.example.com:443/team"
+            blocked = true
+            [[registry]]
+            prefix = "upper.example.com/team"
+            location = "moved.example.com/team"
+        "#;
+        let all = mirrors(&format!("{CONF}{hub}"));
+        for name in [
+            "Registry.example.com/team/secret/x",
+            "registry.example.com:443/team/secret/x",
+            "REGISTRY.example.com:0443/team/secret/x",
+            "docker.io/a/b",
+            "index.docker.io/a/b",
+            "registry-1.docker.io/a/b",
+            "upper.example.com/team/x",
+            "upper.example.com:443/team/x",
+        ] {
+            let found = locations(&all, name, &AccessKind::Digest);
+            assert!(found.contains("blocks"), "{name}: {found}");
+        }
+        for (name, expected) in [
+            (
+                "Registry.example.com:443/team/web",
+                "near.example.com:5000/mirror/web moved.example.com/crew/web",
+            ),
+            (
+                "A.Example.ORG/web",
+                "near.example.com/org/web A.Example.ORG/web",
+            ),
+            (
+                "registry.example.com:5000/team/secret/x",
+                "registry.example.com:5000/team/secret/x",
+            ),
+        ] {
+            let found = locations(&all, name, &AccessKind::Digest);
+            assert_eq!(found, expected, "{name}");
+        }
     }
 
     #[test]

@@ -249,11 +249,12 @@ async fn slow_registry_is_read_to_the_end_if_it_keeps_to_the_minimum_rate() {
 async fn time_that_the_reader_of_a_blob_takes_is_not_counted_against_the_registry() {
     let registry = Registry::without_faults().await.unwrap();
     let (repository, blob) = stored(&registry, 3 << 20).await;
-    let window = Duration::from_millis(100);
+    // A busy machine can delay a piece of the registry by less than the window.
+    let window = Duration::from_millis(500);
     let mut reader = client_with_min_rate(1 << 20, window).blob(&repository, &blob.descriptor);
     let mut count = 0;
     while let Some(piece) = reader.next().await {
-        if count < 100_000 {
+        if count < 30_000 {
             // The receiver pauses, for example because it waits for memory.
             tokio::time::sleep(window * 2).await;
         }

@@ -236,7 +236,7 @@ async fn retries_after_429_with_retry_after() {
             .unwrap()
     };
     for (retry_after, least) in [
-        (date(2), Duration::from_millis(900)),
+        (date(5), Duration::from_millis(900)),
         (date(-60), Duration::ZERO),
         ("1".to_owned(), Duration::from_millis(900)),
     ] {

@@ -2,6 +2,7 @@
 
 use std::future::ready;
 use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -18,14 +19,31 @@ impl NameResolver for Loopback {
     }
 }
 
+/// A resolver whose caller has reached its limit of lookups while the value is true.
+#[derive(Debug)]
+struct Limited(Arc<AtomicBool>);
+
+impl NameResolver for Limited {
+    fn resolve(&self, host: &str) -> BoxFuture<'static, HostAddresses> {
+        if !self.0.load(Ordering::SeqCst) {
+            return Loopback.resolve(host);
+        }
+        ready(Err(std::io::Error::other(LookupLimit))).boxed()
+    }
+}
+
 /// Returns a client with this registries.conf.
 fn with_settings(text: &str) -> Client {
+    with_resolver(text, Arc::new(Loopback))
+}
+
+fn with_resolver(text: &str, resolver: Arc<dyn NameResolver>) -> Client {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("registries.conf");
     fs_err::write(&file, text).unwrap();
     Client::new(ClientOptions {
         mirrors: Mirrors::read(&[file]).unwrap(),
-        resolver: Some(Arc::new(Loopback)),
+        resolver: Some(resolver),
         ..ClientOptions::default()
     })
     .unwrap()
@@ -95,4 +113,39 @@ async fn settings_decide_about_mirrors_of_a_verified_registry() {
         let resolved = client.resolve(&reference).await;
         assert_eq!(resolved.ok() == Some(digest.clone()), is_resolved);
     }
+    // Another spelling of the registry is not another location.
+    let settings = format!(
+        "[[registry]]\nprefix = \"mirror.example.com:{port}\"\nlocation = \"mirror.example.com:{port}\"\ninsecure = true\n"
+    );
+    for (named, is_verified) in [
+        ("MIRROR.example.com", true),
+        ("mirror.example.com", true),
+        ("mirror.example.com", false),
+    ] {
+        let named = format!("{named}:{port}");
+        let reference: Reference = format!("{named}/team/web:1.4.0").parse().unwrap();
+        let mut client = with_settings(&settings);
+        if is_verified {
+            client = client.with_verified_registry(&named);
+        }
+        let resolved = client.resolve(&reference).await;
+        assert_eq!(resolved.is_ok(), !is_verified, "{named} {resolved:?}");
+    }
+}
+
+#[tokio::test]
+async fn limit_of_one_caller_does_not_disable_a_mirror() {
+    let registry = Registry::without_faults().await.unwrap();
+    let digest = pushed(&registry).await.digest().clone();
+    let host = registry.host();
+    let (_, port) = host.rsplit_once(':').unwrap();
+    let settings = format!(
+        "[[registry]]\nprefix = \"registry.example.com\"\nlocation = \"127.0.0.1:1\"\n[[registry.mirror]]\nlocation = \"mirror.example.com:{port}\"\ninsecure = true\n"
+    );
+    let limited = Arc::new(AtomicBool::new(true));
+    let client = with_resolver(&settings, Arc::new(Limited(limited.clone())));
+    let reference: Reference = "registry.example.com/team/web:1.4.0".parse().unwrap();
+    client.resolve(&reference).await.unwrap_err();
+    limited.store(false, Ordering::SeqCst);
+    assert_eq!(client.resolve(&reference).await.unwrap(), digest);
 }
