@@ -5,6 +5,7 @@ pub mod limit;
 pub mod lookups;
 pub mod pool;
 pub mod requests;
+pub mod transfers;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use bundle_core::review::service_account;
 use tokio::sync::Semaphore;
 
 pub use pool::{Cap, Pool, Share, ShareTooLarge};
+pub use transfers::{TransferSlot, Transfers};
 
 const MIB: u64 = 1 << 20;
 
@@ -44,8 +46,6 @@ const LARGE_ARRIVALS: u64 = 64;
 pub const TRANSFER: u64 = 3 * MIB;
 /// Number of equal parts of the memory of reviews. One part is for small image lookups (`lookups`).
 const SMALL_LOOKUP_PARTS: u64 = 16;
-/// Maximum number of concurrent transfers from one registry.
-const PER_REGISTRY: u64 = 2;
 /// Part of the memory limit for each watch of installed objects, in bytes: the limit divided by
 /// this value is the maximum number of watches. A watch needs less than a quarter of this value: 88
 /// watches, with the installation of their objects, added 10 MiB.
@@ -103,8 +103,9 @@ pub struct Budget {
     pub small_lookups: Pool,
     /// Memory for parsed content of bundles and its files, in bytes, by requester.
     pub content: Pool,
-    /// Number of transfers from registries, by requester and by registry.
-    pub transfers: Pool,
+    /// Slots for transfers, by requester and by registry, and for the unpacked contents that they
+    /// write to disk, by requester.
+    pub transfers: Transfers,
     /// Number of watches of installed objects, by requester.
     pub watches: Pool,
     /// Number of signature verifications in reviews, by requester.
@@ -145,7 +146,7 @@ impl Budget {
             parsed_objects: Pool::new(reviews - small_lookups),
             small_lookups: Pool::new(small_lookups),
             content: Pool::new(shared - reviews - transfers * TRANSFER),
-            transfers: Pool::new(transfers),
+            transfers: Transfers::new(transfers),
             watches: Pool::new(limit.min(MAX_SHARED) / WATCH_PART),
             verifications: Pool::new(VERIFICATIONS),
             installed_objects: ObjectLimits {
@@ -192,21 +193,6 @@ impl Budget {
             key: format!("address {client}"),
             limit: pool.capacity() / 4 * 3,
         }]
-    }
-
-    /// Returns the limits of a transfer: a quarter of all transfers for one requester, and two
-    /// transfers for one registry.
-    pub fn transfer_caps(&self, requester: &str, registry: &str) -> Vec<Cap> {
-        vec![
-            Cap {
-                key: requester_key(requester),
-                limit: (self.transfers.capacity() / 4).max(1),
-            },
-            Cap {
-                key: format!("registry {registry}"),
-                limit: PER_REGISTRY,
-            },
-        ]
     }
 
     /// Runs `work` on `thread`, when `thread` is free. Returns `None` if the thread panicked.
@@ -272,7 +258,7 @@ mod tests {
             let reviews = [&budget.parsed_objects, &budget.small_lookups];
             let pools = bodies.into_iter().chain(reviews).chain([&budget.content]);
             let shares: u64 = pools.map(Pool::capacity).sum();
-            let shares = shares + budget.transfers.capacity() * TRANSFER;
+            let shares = shares + budget.transfers.max_concurrent() * TRANSFER;
             assert_eq!(shares + PROCESS_RESERVE, limit);
         }
     }
@@ -283,7 +269,7 @@ mod tests {
         assert!(budget.bodies.capacity() >= 8 * MIB);
         assert!(budget.parsed_objects.capacity() >= 30 * MIB);
         assert!(budget.content.capacity() >= 40 * MIB);
-        assert!(budget.transfers.capacity() >= 4);
+        assert!(budget.transfers.max_concurrent() >= 4);
     }
 
     #[tokio::test]

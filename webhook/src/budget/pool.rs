@@ -28,7 +28,8 @@ struct State {
     /// Total number of units. This number does not change.
     capacity: u64,
     used: u64,
-    /// True if the limit of each key depends on the number of free units ([`Pool::divided`]).
+    /// True if the limit of the first key of each share depends on the number of free units
+    /// ([`Pool::divided`]).
     is_divided: bool,
     held: HashMap<String, u64>,
     waiting: VecDeque<Waiter>,
@@ -99,10 +100,11 @@ impl Pool {
         Self::with(capacity, false)
     }
 
-    /// Creates a pool that limits each key by the number of free units. A key gets a further share
-    /// only if the number of free units afterwards is at least the number of units of the key.
-    /// Therefore one key can have half of the units, and a second key can have half of the
-    /// remaining units. A few keys cannot use all units.
+    /// Creates a pool that limits the first key of each share by the number of free units. Such a
+    /// key gets a further share only if the number of free units afterwards is at least the number
+    /// of units of the key. Therefore one key can have half of the units, and a second key can have
+    /// half of the remaining units. A few keys cannot use all units. Further keys of a share have
+    /// only the limits in their caps.
     pub fn divided(capacity: u64) -> Self {
         Self::with(capacity, true)
     }
@@ -192,8 +194,9 @@ impl State {
         let free = self
             .is_divided
             .then(|| self.capacity.saturating_sub(self.used));
-        caps.iter().all(|cap| {
+        caps.iter().enumerate().all(|(index, cap)| {
             let held = self.held.get(&cap.key).copied().unwrap_or_default();
+            let free = free.filter(|_| index == 0);
             let most = free.map_or(cap.limit, |free| cap.limit.min(free.saturating_sub(weight)));
             held == 0 || held.saturating_add(weight) <= most
         })
@@ -215,6 +218,17 @@ impl State {
             .and_then(|cap| self.served.get(&cap.key))
             .copied()
             .unwrap_or_default()
+    }
+
+    /// Subtracts `units` from the units in the shares of `key`.
+    fn subtract(&mut self, key: &str, units: u64) {
+        if let Some(held) = self.held.get_mut(key) {
+            *held -= units;
+            if *held == 0 {
+                self.held.remove(key);
+                self.forget_if_idle(key);
+            }
+        }
     }
 
     /// Removes the sequence number of the latest grant to `key` if `key` has neither shares nor
@@ -293,17 +307,23 @@ impl Share {
         self.give_back(returned);
     }
 
+    /// Ends the limits of all keys except the first key. The units stay in use.
+    pub fn keep_first_key(&mut self) {
+        let ended = self.keys.split_off(self.keys.len().min(1));
+        let mut state = lock(&self.state);
+        for key in &ended {
+            state.subtract(key, self.weight);
+        }
+        let granted = state.grant(&self.state);
+        drop(state);
+        deliver(granted);
+    }
+
     fn give_back(&self, units: u64) {
         let mut state = lock(&self.state);
         state.used -= units;
         for key in &self.keys {
-            if let Some(held) = state.held.get_mut(key) {
-                *held -= units;
-                if *held == 0 {
-                    state.held.remove(key);
-                    state.forget_if_idle(key);
-                }
-            }
+            state.subtract(key, units);
         }
         let granted = state.grant(&self.state);
         drop(state);
@@ -399,6 +419,37 @@ mod tests {
         assert!(more.now_or_never().is_some());
         drop(first);
         assert_eq!(pool.used(), 0);
+    }
+
+    #[tokio::test]
+    async fn share_that_keeps_its_first_key_counts_only_for_this_key() {
+        let caps = |first: &str| [by(first, 2), by("all", 1)].concat();
+        let pool = Pool::new(3);
+        let mut one = pool.take(1, caps("a")).await.unwrap();
+        let mut two = Box::pin(pool.take(1, caps("a")));
+        assert!(two.as_mut().now_or_never().is_none());
+        one.keep_first_key();
+        one.keep_first_key();
+        let mut two = two.now_or_never().unwrap().unwrap();
+        two.keep_first_key();
+        assert_eq!((pool.used(), pool.held("a"), pool.held("all")), (2, 2, 0));
+        assert!(pool.try_take(1, caps("a")).is_none());
+        assert!(pool.try_take(1, caps("b")).is_some());
+        drop((one, two));
+        let state = lock(&pool.state);
+        assert!(state.used == 0 && state.held.is_empty() && state.served.is_empty());
+    }
+
+    #[tokio::test]
+    async fn divided_pool_divides_only_between_first_keys() {
+        let pool = Pool::divided(6);
+        let caps = |first: &str| [by(first, 2), by("all", 4)].concat();
+        let take = |first: &str| pool.try_take(1, caps(first));
+        let held = ["a", "a", "a", "b", "b", "c"].map(take);
+        let granted = held.each_ref().map(Option::is_some);
+        // The key `all` has four units, although only two units are free.
+        assert_eq!(granted, [true, true, false, true, true, false]);
+        assert_eq!((pool.used(), pool.held("all")), (4, 4));
     }
 
     #[tokio::test]

@@ -1,6 +1,6 @@
 //! The first unpacking of a Bundle: resolve, verify, fetch, check and store. The unpacking runs in
-//! the background. It holds a transfer slot while it uses a registry, and a share of memory while
-//! it parses.
+//! the background. It holds a slot from the transfer until the content is stored, and a share of
+//! memory while it parses.
 
 use std::sync::Arc;
 
@@ -103,8 +103,8 @@ impl Unpack {
         let decided = verified.decided;
         let id = decided.content.get().clone();
         let attempts = ContentAttempts::new(ctx, (&self.version, user), &id, FAILED)?;
-        // The slot and the data of the registry are released before the wait for memory, so that
-        // other transfers can use them.
+        // The transfer ends and the data of the registry is released before the wait for memory, so
+        // that other transfers can begin. The slot stays until the content is stored.
         let fetched = reader::fetch(ctx, &source, &id, slot, &attempts).await?;
         drop(source);
         let summary = fetched.summary;

@@ -13,26 +13,28 @@ use bundle_oci::unpack::FileSink;
 use super::attempt::ContentAttempts;
 use super::parse::{self, WeighError};
 use super::{panicked, source_error, unstorable};
-use crate::budget::{Share, WorkerThread};
+use crate::budget::{Share, TransferSlot, WorkerThread};
 use crate::reconcile::content::sealed_file::{FileLocation, SealedFileWriter};
 use crate::reconcile::content::stored::{StoredFile, Summary};
 use crate::reconcile::context::Context;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::sources::{ContentSource as _, OpenSource};
 
-/// Content on disk that is not stored in the cache yet.
+/// Content on disk that is not stored in the cache yet. It holds its slot until it is stored or
+/// dropped, also while it waits for memory.
 pub(in crate::reconcile) struct FetchedContent {
-    writer: SealedFileWriter,
+    file: SlotWriter,
     files: BTreeMap<String, FileLocation>,
     pub(in crate::reconcile) summary: Summary,
 }
 
-/// A writer with a transfer slot. The thread owns writer and slot until it ends, even if the
-/// unpacking was cancelled. Therefore no other transfer gets the slot while the thread still
-/// writes.
+/// A writer with its slot. The thread owns writer and slot until it ends, even if the unpacking was
+/// cancelled. Therefore no other transfer gets the slot while the thread still writes.
 struct SlotWriter {
     writer: SealedFileWriter,
-    slot: Share,
+    /// The slot is dropped after the writer, which removes the unfinished file. Therefore the
+    /// number of unfinished files never exceeds the number of slots.
+    slot: TransferSlot,
 }
 
 impl Write for SlotWriter {
@@ -53,42 +55,37 @@ impl FileSink for SlotWriter {
     }
 }
 
-/// Fetches `content` to disk, and computes the memory that it needs. Releases the transfer slot at
-/// the end.
+/// Fetches `content` to disk, and computes the memory that it needs. Ends the transfer of `slot` at
+/// the end. The unpacked content keeps the slot.
 pub(in crate::reconcile) async fn fetch(
     ctx: &Context,
     source: &OpenSource,
     content: &ContentId,
-    slot: Share,
+    slot: TransferSlot,
     attempts: &ContentAttempts,
 ) -> Result<FetchedContent, ReconcileError> {
     let reason = attempts.reason;
     let writer = ctx.store.begin();
     let writer = writer.map_err(|error| unstorable(&error, reason))?;
     let fetched = source.fetch(content, SlotWriter { writer, slot }).await;
-    let (files, SlotWriter { mut writer, slot }) =
-        fetched.map_err(|error| source_error(error, source.named(), reason))?;
+    let (files, mut file) = fetched.map_err(|error| source_error(error, source.named(), reason))?;
     let alone = attempts.exclusive_memory(ctx).await?;
     let attempt = attempts.attempt(ctx, ParseStep::Weigh);
     let weigh = move |cancellation: &Cancellation| {
-        let weigh = || parse::weigh(&files, cancellation, |location| writer.read(location));
+        let weigh = || parse::weigh(&files, cancellation, |location| file.writer.read(location));
         let weighed = attempt.run(weigh);
-        (writer, files, weighed, (slot, alone))
+        (file, files, weighed, alone)
     };
     let budget = &ctx.shared.budget;
     let weighed = budget.blocking(WorkerThread::Content, weigh).await;
-    let (writer, files, summary, _shares) = weighed.ok_or_else(|| panicked(reason))?;
+    let (file, files, summary, _alone) = weighed.ok_or_else(|| panicked(reason))?;
     let summary = summary?.map_err(|why| match why {
         WeighError::Unreadable(finding) => {
             ReconcileError::findings(reason, &finding.into(), RetryPolicy::OnChange)
         }
         WeighError::Io(error) => unstorable(&error, reason),
     })?;
-    Ok(FetchedContent {
-        writer,
-        files,
-        summary,
-    })
+    Ok(FetchedContent::new(file, files, summary))
 }
 
 /// Parsed content that is not stored in the cache yet. Its share of memory is released after the
@@ -100,6 +97,16 @@ pub(in crate::reconcile) struct ParsedContent {
 }
 
 impl FetchedContent {
+    /// Ends the transfer of the content. The content keeps its slot.
+    fn new(mut file: SlotWriter, files: BTreeMap<String, FileLocation>, summary: Summary) -> Self {
+        file.slot.end_transfer();
+        Self {
+            file,
+            files,
+            summary,
+        }
+    }
+
     /// Parses the content, if `class` supports its format.
     pub(in crate::reconcile) async fn parse(
         mut self,
@@ -120,7 +127,7 @@ impl FetchedContent {
             let check = |found, is_declared| class.format(found, is_declared);
             let parse = || {
                 parse::parse(files, check, cancellation, |location| {
-                    self.writer.read(location)
+                    self.file.writer.read(location)
                 })
             };
             let read = attempt.run(parse);
@@ -136,7 +143,7 @@ impl FetchedContent {
         })
     }
 
-    /// Stores the content in the cache.
+    /// Stores the content in the cache, and then releases its slot.
     pub(in crate::reconcile) fn keep(
         self,
         ctx: &Context,
@@ -145,11 +152,16 @@ impl FetchedContent {
         reason: &'static str,
     ) -> Result<(), ReconcileError> {
         let key = ctx.shared.stamp_key();
+        // The slot is dropped at the end, when the file has its final name or is removed.
+        let SlotWriter {
+            writer,
+            slot: _slot,
+        } = self.file;
         let files = self.files.into_iter();
         let files = files.map(|(path, location)| StoredFile { path, location });
         ctx.store
             .store(
-                self.writer,
+                writer,
                 files.collect(),
                 self.summary,
                 content,
@@ -157,5 +169,77 @@ impl FetchedContent {
                 owner,
             )
             .map_err(|error| unstorable(&error, reason))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use futures::FutureExt as _;
+
+    use super::*;
+    use crate::budget::{Budget, DEFAULT_LIMIT};
+    use crate::reconcile::content::store::Store;
+    use crate::telemetry::metrics::CacheMetrics;
+
+    const REGISTRY: &str = "registry.example.com";
+
+    /// Creates the file of a content of `requester`. Returns `None` if the requester must wait for
+    /// a slot.
+    fn begin(budget: &Budget, store: &Store, requester: &str) -> Option<SlotWriter> {
+        let slot = budget.transfers.take(requester, REGISTRY);
+        let slot = slot.now_or_never()?.unwrap();
+        let writer = store.begin().unwrap();
+        Some(SlotWriter { writer, slot })
+    }
+
+    /// Returns a content of `requester` that waits for memory. Returns `None` if the requester must
+    /// wait for a slot.
+    fn fetched(budget: &Budget, store: &Store, requester: &str) -> Option<FetchedContent> {
+        let summary = Summary {
+            bytes: 0,
+            weight: 0,
+        };
+        let file = begin(budget, store, requester)?;
+        Some(FetchedContent::new(file, BTreeMap::new(), summary))
+    }
+
+    fn unfinished_files(folder: &Path) -> usize {
+        fs_err::read_dir(folder).unwrap().count()
+    }
+
+    #[test]
+    fn contents_of_one_requester_that_wait_for_memory_are_limited_and_others_are_unpacked() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::new(folder.path().to_owned(), 1 << 20, CacheMetrics::default());
+        let budget = Budget::new(DEFAULT_LIMIT);
+        let mut of_ana: Vec<_> = (0..8)
+            .map_while(|_| fetched(&budget, &store, "ana"))
+            .collect();
+        assert_eq!((of_ana.len(), unfinished_files(folder.path())), (2, 2));
+        let mut waiting = Box::pin(budget.transfers.take("ana", REGISTRY));
+        assert!(waiting.as_mut().now_or_never().is_none());
+        let of_ben = begin(&budget, &store, "ben");
+        assert!(of_ben.is_some());
+        assert_eq!(unfinished_files(folder.path()), 3);
+        // The content that no longer waits for memory removes its file and releases its slot.
+        of_ana.pop();
+        assert_eq!(unfinished_files(folder.path()), 2);
+        assert!(waiting.now_or_never().is_some());
+    }
+
+    #[test]
+    fn contents_of_any_number_of_requesters_have_a_limited_number_of_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::new(folder.path().to_owned(), 1 << 20, CacheMetrics::default());
+        let budget = Budget::new(DEFAULT_LIMIT);
+        let held: Vec<_> = (0..100)
+            .map(|number| fetched(&budget, &store, &format!("tenant-{}", number % 20)))
+            .collect();
+        // docs/reference/limits.md uses this number for the size of the volume.
+        assert_eq!(unfinished_files(folder.path()), 6);
+        drop(held);
+        assert_eq!(unfinished_files(folder.path()), 0);
     }
 }

@@ -24,7 +24,7 @@ use bundle_core::review::{Requester, Source};
 use bundle_core::yaml::Allowance;
 
 use crate::budget::lookups::LookupMemory;
-use crate::budget::{Share, WorkerThread};
+use crate::budget::{Share, TransferSlot, WorkerThread};
 use crate::reconcile::background_tasks::{TaskOwner, TaskState};
 use crate::reconcile::content::sealed_file::ValidSeal;
 use crate::reconcile::content::stored::StoredContent;
@@ -69,13 +69,14 @@ pub(in crate::reconcile) async fn open(
     opened.map_err(|error| source_error(error, owner.named(source), reason))
 }
 
-/// Opens a source of a Bundle with [`open`], and waits for a transfer slot.
+/// Opens a source of a Bundle with [`open`], and waits for a transfer slot. The wait holds no
+/// memory and no unfinished file. A git source holds its folder of git during the wait.
 pub(in crate::reconcile) async fn open_for_transfer(
     ctx: &Context,
     source: &Source,
     owner: SourceOwner<'_>,
     reason: &'static str,
-) -> Result<(OpenSource, Share), ReconcileError> {
+) -> Result<(OpenSource, TransferSlot), ReconcileError> {
     let requester = &owner.requester.user;
     if matches!(source, Source::Git { .. }) {
         let opened = open(ctx, source, owner, reason).await?;
@@ -337,10 +338,10 @@ async fn transfer_slot(
     requester: &str,
     source: &Source,
     reason: &'static str,
-) -> Result<Share, ReconcileError> {
-    let budget = &ctx.shared.budget;
-    let caps = budget.transfer_caps(requester, source.host().unwrap_or(source.kind()));
-    budget.transfers.take(1, caps).await.map_err(|error| {
+) -> Result<TransferSlot, ReconcileError> {
+    let transfers = &ctx.shared.budget.transfers;
+    let registry = source.host().unwrap_or(source.kind());
+    transfers.take(requester, registry).await.map_err(|error| {
         ReconcileError::new(
             codes::install::CONTENT_LOST,
             reason,
