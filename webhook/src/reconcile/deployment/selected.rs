@@ -21,6 +21,7 @@ use serde_json::{Map, Value};
 use crate::budget::WorkerThread;
 use crate::reconcile::bundle::compatibility::compatibility;
 use crate::reconcile::content::objects::{self, HeldObjects, PreparedObject};
+use crate::reconcile::context::ClassLookup;
 use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::reader;
@@ -47,14 +48,10 @@ impl DeploymentReconcile<'_> {
         keys: &BTreeSet<String>,
     ) -> Result<Option<HeldObjects>, ReconcileError> {
         let id = request.source()?;
-        let target = self.render_target(request).await?;
-        // Another client may have changed the format in the status. Then no copy is found, and the
-        // whole content is loaded.
-        let format = request.generated.status.content.as_ref();
-        let format = format.and_then(|content| content.format.as_ref()?.parse::<Format>().ok());
-        let Some(format) = format else {
+        let Some(format) = self.bundle_format(request).await? else {
             return Ok(None);
         };
+        let target = self.target_for_format(request, Some(format)).await?;
         let rendered_for = format::dependencies(format).key(&target);
         let find = {
             let (ctx, id, keys) = (self.ctx.clone(), id.clone(), keys.clone());
@@ -133,22 +130,49 @@ impl DeploymentReconcile<'_> {
         }
     }
 
-    /// Returns the installation that the content is rendered for. The rendering of charts depends
-    /// on the API versions of the server.
+    /// Returns the installation that the content is rendered for.
     pub(in crate::reconcile) async fn render_target(
         &self,
         request: &InstallRequest<'_>,
+    ) -> Result<RenderTarget, ReconcileError> {
+        let format = self.bundle_format(request).await?;
+        self.target_for_format(request, format).await
+    }
+
+    /// Returns the format of the content of the Bundle. The class of the Bundle decides, because
+    /// the Bundle was unpacked only if the content has the format of its class. The format in the
+    /// status is not used, because other clients can write it. Returns `None` if the class was
+    /// deleted or changed, so that its format is unknown.
+    async fn bundle_format(
+        &self,
+        request: &InstallRequest<'_>,
+    ) -> Result<Option<Format>, ReconcileError> {
+        let name = request.class();
+        if name == self.class.name {
+            return Ok(format_of(&self.class.provisioner));
+        }
+        let found = self.ctx.class(name).await.map_err(|error| {
+            ReconcileError::api("read the class of the Bundle", request.reason, &error)
+        })?;
+        Ok(match found {
+            ClassLookup::Managed(class) => format_of(&class.provisioner),
+            ClassLookup::Unmanaged | ClassLookup::NotFound | ClassLookup::Invalid(_) => None,
+        })
+    }
+
+    /// Returns the installation that content of this format is rendered for. The rendering of
+    /// charts depends on the API versions of the server. Content of unknown format can be a chart.
+    async fn target_for_format(
+        &self,
+        request: &InstallRequest<'_>,
+        format: Option<Format>,
     ) -> Result<RenderTarget, ReconcileError> {
         let server = self.ctx.shared.server_version();
         let config = match &self.object.data["spec"]["config"] {
             Value::Null => Value::Object(Map::new()),
             config => config.clone(),
         };
-        let format = request.generated.status.content.as_ref();
-        let format = format.and_then(|content| content.format.as_deref());
-        let is_chart = format == Some(Format::HelmV3.to_string().as_str())
-            || matches!(self.class.provisioner, Provisioner::Helm);
-        let apis = if is_chart {
+        let apis = if format.is_none_or(|format| format == Format::HelmV3) {
             let found = self.ctx.apis.served().await;
             found.map_err(|error| {
                 ReconcileError::api("discover the served APIs", request.reason, &error)
@@ -212,5 +236,39 @@ impl DeploymentReconcile<'_> {
             namespace: self.target_namespace()?,
         };
         objects::prepare(&self.ctx.apis, (kinds, objects), &owner, request.reason).await
+    }
+}
+
+/// Returns the format of all content that a class of this provisioner supports. Returns `None` for
+/// the provisioner of another program.
+fn format_of(provisioner: &Provisioner) -> Option<Format> {
+    match provisioner {
+        Provisioner::Plain => Some(Format::PlainV0),
+        Provisioner::Registry => Some(Format::RegistryV1),
+        Provisioner::Helm => Some(Format::HelmV3),
+        Provisioner::Foreign(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bundle_core::review::Class;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn class_of_a_bundle_supports_only_the_format_of_its_provisioner() {
+        for provisioner in ["plain", "registry", "helm"] {
+            let spec = json!({"provisioner": format!("core.rukpak.io/{provisioner}")});
+            let class = Class::parse(provisioner, &spec).unwrap();
+            let own = format_of(&class.provisioner);
+            for format in [Format::PlainV0, Format::RegistryV1, Format::HelmV3] {
+                let is_read = class.reads(format).is_ok();
+                assert_eq!(is_read, own == Some(format), "{provisioner} {format}");
+            }
+        }
+        let other = Provisioner::Foreign("example.com/other".to_owned());
+        assert_eq!(format_of(&other), None);
     }
 }

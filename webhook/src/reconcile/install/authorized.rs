@@ -8,6 +8,7 @@ use std::time::Instant;
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::conditions::some_of;
 use bundle_core::plan::consent::ObjectAction;
+use bundle_core::plan::inventory::Inventory;
 
 use crate::reconcile::apply::{ApplyPlan, CHECK_VALIDITY};
 use crate::reconcile::content::objects::PreparedObject;
@@ -80,18 +81,15 @@ impl<'a> DeploymentReconcile<'a> {
     }
 
     /// Checks the namespaces before the objects of a phase are applied. The namespaces must exist
-    /// and must not have been replaced. Namespaces that an earlier phase created are recorded, and
-    /// later checks expect them.
+    /// and must not have been replaced since the permission check. Namespaces that were created
+    /// since the check are recorded, and later checks expect them.
     pub(in crate::reconcile) async fn check_before_applies(
         &mut self,
         items: &[&PreparedObject],
         asked: &mut NamespaceUids,
     ) -> Result<(), ReconcileError> {
         let live = self.existing_namespaces_of(items).await?;
-        let replaced = live
-            .iter()
-            .filter(|(name, uid)| asked.get(*name).is_some_and(|before| before != *uid));
-        self.fail_if_changed(replaced.map(|(name, _)| name.as_str()).collect())?;
+        self.fail_if_changed(replaced(&live, asked, &self.inventory))?;
         if live.keys().any(|name| !asked.contains_key(name)) {
             self.record_live(&live).await?;
         }
@@ -114,5 +112,62 @@ impl<'a> DeploymentReconcile<'a> {
             ),
             RetryPolicy::Soon,
         ))
+    }
+}
+
+/// Returns the namespaces in `live` that were replaced. `asked` are the namespaces that the
+/// permission check found. All other namespaces are compared with `inventory`, which records the
+/// namespaces of earlier installations, and the namespaces that this installation has created.
+fn replaced<'n>(
+    live: &'n NamespaceUids,
+    asked: &NamespaceUids,
+    inventory: &Inventory,
+) -> Vec<&'n str> {
+    live.iter()
+        .filter(|(name, uid)| {
+            let expected = asked.get(*name).map(String::as_str);
+            let expected = expected.or_else(|| inventory.namespace(name));
+            expected.is_some_and(|expected| expected != uid.as_str())
+        })
+        .map(|(name, _)| name.as_str())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn uids(pairs: &[(&str, &str)]) -> NamespaceUids {
+        let pairs = pairs.iter();
+        pairs
+            .map(|(name, uid)| ((*name).to_owned(), (*uid).to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn namespace_that_the_check_did_not_find_is_compared_with_the_inventory() {
+        let mut inventory = Inventory::new("web");
+        for (name, uid) in [
+            ("checked", "former"),
+            ("changed", "now"),
+            ("recreated", "former"),
+            ("own", "now"),
+        ] {
+            inventory.record_namespace(name, uid);
+        }
+        let live = uids(&[
+            ("changed", "now"),
+            ("checked", "now"),
+            ("own", "now"),
+            ("recreated", "now"),
+            ("unknown", "now"),
+        ]);
+        let asked = uids(&[("changed", "former"), ("checked", "now")]);
+        assert_eq!(
+            replaced(&live, &asked, &inventory),
+            ["changed", "recreated"]
+        );
+        // The check was repeated, and has found all namespaces.
+        assert!(replaced(&live, &live, &inventory).is_empty());
     }
 }

@@ -49,6 +49,7 @@ impl DeploymentReconcile<'_> {
         let remover = Remover {
             apis: &self.ctx.apis,
             client: request.client,
+            own: &self.ctx.own,
             account: request.account,
             inventory: &inventory,
             reason: request.reason,

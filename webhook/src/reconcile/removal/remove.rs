@@ -21,6 +21,7 @@ use crate::clients::cluster::ServiceAccount;
 use crate::reconcile::api::discovery::{Apis, Kind};
 use crate::reconcile::api::object::{self, ObservedObject};
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
+use crate::reconcile::inventory::namespaces::{self, NamespaceUids};
 use crate::reconcile::inventory::present::{KeptObject, PresentObject, SharedPresentObject};
 
 /// Maximum number of objects in a message.
@@ -49,6 +50,8 @@ pub(in crate::reconcile) struct DeletionState {
 pub(in crate::reconcile) struct Remover<'a> {
     pub(in crate::reconcile) apis: &'a Apis,
     pub(in crate::reconcile) client: &'a Client,
+    /// Client of the pod, which reads namespaces.
+    pub(in crate::reconcile) own: &'a Client,
     pub(in crate::reconcile) account: &'a ServiceAccount,
     pub(in crate::reconcile) inventory: &'a Inventory,
     /// Reason of the condition that reports an error.
@@ -58,14 +61,20 @@ pub(in crate::reconcile) struct Remover<'a> {
 /// Custom resources that the deployment did not install.
 #[derive(Default)]
 struct ForeignResources {
-    /// The first foreign custom resources that are cluster-scoped, or that are in a namespace with
-    /// objects of the deployment. Messages name them.
-    named: Vec<String>,
-    /// The number of foreign custom resources that are cluster-scoped, or that are in a namespace
-    /// with objects of the deployment.
-    in_own_namespaces: usize,
-    /// The number of foreign custom resources in other namespaces.
+    /// The foreign custom resources that are cluster-scoped, or that are in a namespace with
+    /// objects of the deployment. Messages name the first of them.
+    in_own_namespaces: ResourceList,
+    /// The number of foreign custom resources in other namespaces. A namespace that was recreated
+    /// since the installation is another namespace, because it may belong to another owner.
     in_other_namespaces: usize,
+}
+
+/// Custom resources of one kind.
+#[derive(Default)]
+struct ResourceList {
+    count: usize,
+    /// The first custom resources, at most [`MAX_NAMED_RESOURCES`].
+    first: Vec<String>,
 }
 
 impl Remover<'_> {
@@ -182,6 +191,7 @@ impl Remover<'_> {
         objects: &[SharedPresentObject],
     ) -> Result<Vec<KeptObject>, ReconcileError> {
         let mut kept = Vec::new();
+        let namespaces = self.inventory.namespaces_of_objects();
         for present in objects
             .iter()
             .filter(|present| Phase::of(&present.id.group, &present.id.kind) == Phase::Crds)
@@ -200,7 +210,7 @@ impl Remover<'_> {
             else {
                 continue;
             };
-            let foreign = self.foreign(&custom).await?;
+            let foreign = self.foreign(&custom, &namespaces).await?;
             if let Some(why) = foreign.why(&custom.plural) {
                 kept.push(KeptObject {
                     id: present.id.clone(),
@@ -211,7 +221,13 @@ impl Remover<'_> {
         Ok(kept)
     }
 
-    async fn foreign(&self, custom: &CustomKind) -> Result<ForeignResources, ReconcileError> {
+    /// Returns the foreign custom resources of a definition. `recorded` contains the names of the
+    /// namespaces with recorded objects.
+    async fn foreign(
+        &self,
+        custom: &CustomKind,
+        recorded: &BTreeSet<String>,
+    ) -> Result<ForeignResources, ReconcileError> {
         let mut foreign = ForeignResources::default();
         let Some(version) = custom.versions.first() else {
             return Ok(foreign);
@@ -226,28 +242,35 @@ impl Remover<'_> {
             },
             namespaced: custom.namespaced,
         };
+        let mut in_recorded = BTreeMap::<String, ResourceList>::new();
         let listed = object::list(self.client, &kind, |id, uid| {
             let key = id.to_string();
             if self.inventory.owns(&key, uid) {
                 return;
             }
-            let namespace = id.namespace.as_deref();
-            if namespace.is_some_and(|name| self.inventory.namespace(name).is_none()) {
-                foreign.in_other_namespaces += 1;
-                return;
-            }
-            foreign.in_own_namespaces += 1;
-            if foreign.named.len() < MAX_NAMED_RESOURCES {
-                foreign.named.push(key);
+            match id.namespace {
+                None => foreign.in_own_namespaces.add(key),
+                Some(name) if recorded.contains(&name) => {
+                    in_recorded.entry(name).or_default().add(key);
+                }
+                Some(_) => foreign.in_other_namespaces += 1,
             }
         })
         .await;
         match listed {
-            Ok(()) => Ok(foreign),
-            Err(error) if object::is_not_found(&error) => Ok(ForeignResources::default()),
+            Ok(()) => {}
+            Err(error) if object::is_not_found(&error) => return Ok(ForeignResources::default()),
             // If the list fails, custom resources could be lost, so the removal fails.
-            Err(error) => Err(self.failed(&format!("list {}", custom.plural), &error)),
+            Err(error) => return Err(self.failed(&format!("list {}", custom.plural), &error)),
         }
+        // Only the namespaces of these resources are read. They are read after the list, so that a
+        // namespace that was recreated before the list has another uid.
+        let names = in_recorded.keys().map(String::as_str).collect();
+        let live = namespaces::uids(self.own, names)
+            .await
+            .map_err(|error| ReconcileError::api("read the namespaces", self.reason, &error))?;
+        foreign.add_recorded(in_recorded, &live, self.inventory);
+        Ok(foreign)
     }
 
     /// Deletes `objects` without waiting for finalizers. Adds the objects that no longer exist to
@@ -356,16 +379,50 @@ impl Remover<'_> {
     }
 }
 
+impl ResourceList {
+    fn add(&mut self, key: String) {
+        self.count += 1;
+        if self.first.len() < MAX_NAMED_RESOURCES {
+            self.first.push(key);
+        }
+    }
+
+    fn append(&mut self, other: Self) {
+        self.count += other.count;
+        let free = MAX_NAMED_RESOURCES.saturating_sub(self.first.len());
+        self.first.extend(other.first.into_iter().take(free));
+    }
+}
+
 impl ForeignResources {
+    /// Adds the resources in namespaces with recorded objects. `live` contains the uids of the
+    /// namespaces that exist.
+    fn add_recorded(
+        &mut self,
+        resources: BTreeMap<String, ResourceList>,
+        live: &NamespaceUids,
+        inventory: &Inventory,
+    ) {
+        for (name, list) in resources {
+            let uid = live.get(&name);
+            if uid.is_some_and(|uid| inventory.owns_namespace(&name, uid)) {
+                self.in_own_namespaces.append(list);
+            } else {
+                self.in_other_namespaces += list.count;
+            }
+        }
+    }
+
     /// Returns the reason why the definition of `plural` is not deleted. Returns `None` if there
     /// are no foreign custom resources. Resources in other namespaces are counted and not named.
     fn why(&self, plural: &str) -> Option<String> {
-        let count = self.in_own_namespaces + self.in_other_namespaces;
+        let own = &self.in_own_namespaces;
+        let count = own.count + self.in_other_namespaces;
         if count == 0 {
             return None;
         }
-        let mut parts = self.named.clone();
-        if self.in_own_namespaces > self.named.len() {
+        let mut parts = own.first.clone();
+        if own.count > own.first.len() {
             parts.push("…".to_owned());
         }
         if self.in_other_namespaces > 0 {
@@ -391,8 +448,10 @@ mod tests {
     #[test]
     fn custom_resources_of_other_namespaces_are_counted_and_not_named() {
         let foreign = |named: &[&str], here, elsewhere| ForeignResources {
-            named: named.iter().map(|&name| name.to_owned()).collect(),
-            in_own_namespaces: here,
+            in_own_namespaces: ResourceList {
+                count: here,
+                first: named.iter().map(|&name| name.to_owned()).collect(),
+            },
             in_other_namespaces: elsewhere,
         };
         for (foreign, why) in [
@@ -412,5 +471,36 @@ mod tests {
         ] {
             assert_eq!(foreign.why("queues").as_deref(), why);
         }
+    }
+
+    #[test]
+    fn custom_resources_of_recreated_namespaces_are_counted_and_not_named() {
+        let mut inventory = Inventory::new("shop");
+        for name in ["gone", "recreated", "shop", "shop-2"] {
+            inventory.record_namespace(name, format!("{name}-1"));
+        }
+        let live = NamespaceUids::from(
+            [
+                ("recreated", "recreated-2"),
+                ("shop", "shop-1"),
+                ("shop-2", "shop-2-1"),
+            ]
+            .map(|(name, uid)| (name.to_owned(), uid.to_owned())),
+        );
+        let mut resources = BTreeMap::<String, ResourceList>::new();
+        for (namespace, count) in [("gone", 1), ("recreated", 2), ("shop", 2), ("shop-2", 4)] {
+            let list = resources.entry(namespace.to_owned()).or_default();
+            for number in 0..count {
+                list.add(format!("Queue.x/{namespace}/{number}"));
+            }
+        }
+        let mut foreign = ForeignResources::default();
+        foreign.add_recorded(resources, &live, &inventory);
+        assert_eq!(
+            foreign.why("queues").as_deref(),
+            Some(
+                "9 queues exist (Queue.x/shop/0, Queue.x/shop/1, Queue.x/shop-2/0, …, 3 in other namespaces)"
+            )
+        );
     }
 }

@@ -53,6 +53,7 @@ impl Removal<'_> {
         Remover {
             apis: &self.ctx.apis,
             client: &self.client,
+            own: &self.ctx.own,
             account: &self.account,
             inventory: &self.recorded,
             reason: "RemovalFailed",

@@ -17,6 +17,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub use crate::plan::applyset::parts;
 
 use crate::plan::jobs::JobRuns;
+use crate::plan::rollout::RolloutState;
 
 /// Largest number of objects in one inventory, including objects that are still to be pruned.
 pub const MAX_OBJECTS: usize = 25_000;
@@ -94,9 +95,14 @@ pub struct Inventory {
     /// Recorded objects. The keys are [`crate::object::ObjectId`] as text.
     #[serde(default)]
     objects: BTreeMap<String, ObjectRecord>,
-    /// Uid of each namespace with recorded objects, by name.
+    /// Uid of each namespace with recorded objects, and of each of [`Self::healthy_namespaces`], by
+    /// name.
     #[serde(default)]
     namespaces: BTreeMap<String, String>,
+    /// Names of the namespaces of the content that was healthy last. After other content is
+    /// installed, an automatic rollback can still install this content.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    healthy_namespaces: BTreeSet<String>,
     /// Field of earlier versions, which is read and not written.
     #[serde(
         default,
@@ -245,6 +251,22 @@ impl Inventory {
     /// Returns true if the content with this [`installation_prefix`] is completely installed.
     pub fn is_installed(&self, prefix: &str) -> bool {
         self.installation.starts_with(prefix) && self.was_installed(prefix)
+    }
+
+    /// Returns true if no installation of this spec has begun: none for its generation, and the last
+    /// installation had a spec with another digest. `generation` and `digest` are those of the spec
+    /// that the requesters wrote.
+    ///
+    /// The content can also be installed again without a write of the spec, for example by an
+    /// automatic rollback, after a change of the class, or with new certificates. Then an
+    /// installation of this generation has begun, or the spec has the same digest. The digest is
+    /// necessary because no installation begins for a write that reverts a change before its
+    /// installation.
+    pub fn is_new_spec(&self, generation: i64, digest: &str) -> bool {
+        let rollout = self.record.as_ref().map(|record| &record.rollout);
+        let has_begun = rollout.is_some_and(|rollout| rollout.of_generation(generation).is_some());
+        // The three words of `installation_prefix` precede the digest of the spec.
+        !has_begun && self.installation.split(' ').nth(3) != Some(digest)
     }
 
     /// Sets the key of creation marks if the inventory has no key. `random` returns the new key.
@@ -449,6 +471,12 @@ impl Inventory {
             .map(|(name, uid)| (name.as_str(), uid.as_str()))
     }
 
+    /// Returns true if `uid` is the recorded uid of namespace `name`. A namespace with another uid
+    /// was deleted and created again, and may belong to another owner.
+    pub fn owns_namespace(&self, name: &str, uid: &str) -> bool {
+        !uid.is_empty() && self.namespace(name) == Some(uid)
+    }
+
     /// Records the uid of the namespace that objects are installed into.
     pub fn record_namespace(&mut self, name: impl Into<String>, uid: impl Into<String>) {
         self.namespaces.insert(name.into(), uid.into());
@@ -462,10 +490,37 @@ impl Inventory {
             .collect()
     }
 
-    /// Removes the records of namespaces without recorded objects.
+    /// Records the names of the namespaces of the content that was healthy last, if this content is
+    /// installed. The caller records this before an installation begins, because that installation
+    /// records and prunes objects.
+    pub fn record_healthy_namespaces(&mut self) {
+        if self.is_healthy_content_installed() {
+            self.healthy_namespaces = self.namespaces_of_objects();
+        }
+    }
+
+    /// Removes the records of namespaces that contain no recorded objects. Keeps the namespaces of
+    /// the content that was healthy last: an automatic rollback creates objects in them, and must
+    /// detect namespaces that were recreated.
     pub fn shrink_namespaces(&mut self) {
+        self.record_healthy_namespaces();
         let used = self.namespaces_of_objects();
-        self.namespaces.retain(|name, _| used.contains(name));
+        let healthy = &self.healthy_namespaces;
+        self.namespaces
+            .retain(|name, _| used.contains(name) || healthy.contains(name));
+    }
+
+    /// Returns true if all objects of the content that was healthy last are installed, and no
+    /// installation of other content or of another spec has begun since then.
+    fn is_healthy_content_installed(&self) -> bool {
+        let record = self.record.as_ref();
+        let attempt = record.and_then(|record| record.rollout.attempt.as_ref());
+        attempt.is_some_and(|attempt| {
+            matches!(
+                attempt.state,
+                RolloutState::Healthy | RolloutState::RolledBack { .. }
+            )
+        })
     }
 }
 

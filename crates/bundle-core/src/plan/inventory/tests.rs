@@ -1,9 +1,14 @@
 //! Ownership of objects, and the encoding of inventories.
 
 use proptest::prelude::*;
+use serde_json::Value;
 
 use super::*;
 use crate::object::ObjectId;
+use crate::plan::rollout::{
+    ContentRequest, HealthyContent, RolloutAttempt, RolloutContent, RolloutStep,
+};
+use crate::service_account::ServiceAccount;
 
 const KEY: &str = "ConfigMap/team-a/web";
 
@@ -25,14 +30,12 @@ fn inventory() -> Inventory {
 
 #[test]
 fn recorded_requests_count_for_the_limits_of_objects() {
-    use crate::plan::rollout::{ContentRequest, HealthyContent, RolloutContent};
-
     let mut inventory = Inventory::new("web");
     inventory.record(KEY, "a");
     assert_eq!(inventory.counted_objects(), 1);
     for (bytes, expected) in [(0, 1), (1000, 1), (5000, 5), (20_000, 1)] {
         let request = ContentRequest {
-            template: serde_json::Value::Null,
+            template: Value::Null,
             config: "x".repeat(bytes).into(),
             ..ContentRequest::default()
         };
@@ -41,6 +44,67 @@ fn recorded_requests_count_for_the_limits_of_objects() {
         record.rollout.healthy = Some(healthy);
         inventory.record = Some(record);
         assert_eq!(inventory.counted_objects(), expected, "{bytes}");
+    }
+}
+
+/// Returns an inventory whose last installation had this spec.
+fn installed_with(spec: &str) -> Inventory {
+    let account = ServiceAccount::parse("bundle-system", "installer").unwrap();
+    let prefix = installation_prefix("sha256:content", &account, None);
+    Inventory {
+        installation: format!("{prefix}{spec} uid 7 key"),
+        ..Inventory::new("web")
+    }
+}
+
+#[test]
+fn spec_is_new_until_an_installation_of_its_generation_or_of_its_digest_begins() {
+    let cause = || "cause".to_owned();
+    let states = [
+        RolloutState::Applying,
+        RolloutState::Waiting,
+        RolloutState::Healthy,
+        RolloutState::RollingBack { cause: cause() },
+        RolloutState::RolledBack { cause: cause() },
+        RolloutState::Failed {
+            cause: cause(),
+            obstacle: Some("rejected".to_owned()),
+        },
+    ];
+    // Columns: generation with a begun installation, spec of the last installation, expected result
+    // for generation 2 with spec `b`.
+    for (begun, last, expected) in [
+        (None, "", true),
+        (None, "a", true),
+        // An inventory of an earlier version of this project, and a write that was reverted.
+        (None, "b", false),
+        (Some(1), "a", true),
+        (Some(1), "b", false),
+        (Some(2), "b", false),
+        // The automatic rollback records the spec of the former content.
+        (Some(2), "a", false),
+    ] {
+        let mut inventory = if last.is_empty() {
+            Inventory::new("web")
+        } else {
+            installed_with(last)
+        };
+        assert_eq!(
+            inventory.is_new_spec(2, "b"),
+            last != "b",
+            "without a record: {last}"
+        );
+        for state in &states {
+            let mut record = InstallationRecord::default();
+            record.rollout.attempt = begun.map(|generation| RolloutAttempt {
+                generation,
+                state: state.clone(),
+                ..RolloutAttempt::default()
+            });
+            inventory.record = Some(record);
+            let found = inventory.is_new_spec(2, "b");
+            assert_eq!(found, expected, "{begun:?} {last} {state:?}");
+        }
     }
 }
 
@@ -269,6 +333,81 @@ fn namespaces_stay_recorded_while_they_contain_recorded_objects() {
         inventory.namespaces().collect::<Vec<_>>(),
         [("team-a", "1")]
     );
+}
+
+fn rollout_content(number: u8) -> RolloutContent {
+    RolloutContent::new(&number.to_string(), "digest", &Value::Null)
+}
+
+/// Records a complete installation of this content for this generation of the spec, with one object
+/// in each of `namespaces`. All other objects are pruned.
+fn install(
+    inventory: &mut Inventory,
+    (generation, content): (i64, u8),
+    namespaces: &[&str],
+) -> Vec<String> {
+    let content = rollout_content(content);
+    inventory.record_healthy_namespaces();
+    let record = inventory.record.get_or_insert_default();
+    record.rollout.begin(generation, &content, 0);
+    let mut keys = Vec::new();
+    for namespace in namespaces {
+        inventory.record_namespace(*namespace, format!("uid-of-{namespace}"));
+        let key = format!("ConfigMap/{namespace}/web");
+        inventory.record(key.clone(), "a");
+        keys.push(key);
+    }
+    let wanted = keys.iter().map(String::as_str).collect();
+    for key in inventory.keys_except(&wanted) {
+        inventory.remove(&key);
+    }
+    inventory.shrink_namespaces();
+    let record = inventory.record.get_or_insert_default();
+    record.rollout.complete(generation, &content, 0);
+    let names = inventory.namespaces().map(|(name, _)| name.to_owned());
+    names.collect()
+}
+
+/// Records this step of the rollout of this content.
+fn step(inventory: &mut Inventory, step: &RolloutStep, (generation, content): (i64, u8)) {
+    let record = inventory.record.get_or_insert_default();
+    let healthy =
+        || HealthyContent::new(rollout_content(content), "uid", ContentRequest::default());
+    record.rollout.record(step, (generation, 0), "", healthy);
+}
+
+#[test]
+fn namespaces_of_healthy_content_stay_recorded_until_other_content_is_healthy() {
+    let mut inventory = Inventory::new("web");
+    assert_eq!(install(&mut inventory, (1, 1), &["a", "n"]), ["a", "n"]);
+    step(&mut inventory, &RolloutStep::RecordHealthy, (1, 1));
+    // The objects in namespace `n` are pruned. The new content is never healthy.
+    assert_eq!(install(&mut inventory, (2, 2), &["a"]), ["a", "n"]);
+    assert!(inventory.owns_namespace("n", "uid-of-n"));
+    assert!(!inventory.owns_namespace("n", "recreated"));
+    assert!(!inventory.owns_namespace("other", ""));
+    let bytes = inventory.encode().unwrap();
+    assert_eq!(Inventory::decode(&bytes).unwrap(), inventory);
+    // Namespaces of other content that was not healthy do not accumulate.
+    assert_eq!(install(&mut inventory, (3, 3), &["b"]), ["a", "b", "n"]);
+    assert_eq!(install(&mut inventory, (4, 4), &["c"]), ["a", "c", "n"]);
+    assert_eq!(install(&mut inventory, (5, 4), &["d"]), ["a", "d", "n"]);
+    step(&mut inventory, &RolloutStep::RecordHealthy, (5, 4));
+    // The same spec is installed again, for example after a change of the class.
+    assert_eq!(install(&mut inventory, (5, 4), &["d"]), ["d"]);
+    assert_eq!(install(&mut inventory, (6, 5), &["e"]), ["d", "e"]);
+}
+
+#[test]
+fn namespaces_of_healthy_content_stay_recorded_after_an_automatic_rollback() {
+    let mut inventory = Inventory::new("web");
+    install(&mut inventory, (1, 1), &["a", "n"]);
+    step(&mut inventory, &RolloutStep::RecordHealthy, (1, 1));
+    assert_eq!(install(&mut inventory, (2, 2), &["b"]), ["a", "b", "n"]);
+    step(&mut inventory, &RolloutStep::RollBack, (2, 2));
+    assert_eq!(install(&mut inventory, (2, 1), &["a", "n"]), ["a", "n"]);
+    assert!(inventory.is_healthy_content_installed());
+    assert_eq!(install(&mut inventory, (3, 3), &["c"]), ["a", "c", "n"]);
 }
 
 #[test]

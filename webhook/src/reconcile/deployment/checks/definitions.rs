@@ -2,6 +2,8 @@
 //! the definition on the cluster. If an exception allows an unsafe change, the custom resources on
 //! the cluster are validated. The rules are in `bundle_core::plan::crd_upgrade`.
 
+use std::collections::BTreeSet;
+
 use bundle_cluster::object::custom_resources::ResourceValidation;
 use bundle_core::diagnostic::{Code, codes};
 use bundle_core::plan::crd_upgrade::existing::{
@@ -15,6 +17,7 @@ use crate::reconcile::api::object;
 use crate::reconcile::content::objects::PreparedObject;
 use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::error::{self, MAX_LISTED, ReconcileError, RetryPolicy};
+use crate::reconcile::inventory::namespaces;
 
 impl DeploymentReconcile<'_> {
     /// Compares the definitions among `items` with the definitions on the cluster. Each definition
@@ -27,7 +30,7 @@ impl DeploymentReconcile<'_> {
     ) -> Result<(), ReconcileError> {
         let (mut refused, mut warnings) = (Vec::new(), Vec::new());
         let mut validated = Vec::new();
-        for item in items.iter().filter(|item| item.is_definition()) {
+        for item in items.iter().filter(|item| item.id.is_definition()) {
             let Some(live) = self.live_definition(request, items, item).await? else {
                 continue;
             };
@@ -99,6 +102,7 @@ impl DeploymentReconcile<'_> {
         let Ok(_turn) = tokio::time::timeout(limits.time, turn).await else {
             return Err(busy(request.reason));
         };
+        let own = self.own_namespaces(request.reason).await?;
         let mut validation = ResourceValidation::new(request.client, limits);
         let mut invalid = Vec::new();
         for (item, lists) in definitions {
@@ -109,11 +113,10 @@ impl DeploymentReconcile<'_> {
             let Some(live) = self.live_definition(request, items, item).await? else {
                 continue;
             };
-            // The message names only objects in namespaces that the inventory records, and
-            // cluster-scoped objects. Messages about a removal have the same limit.
-            let can_be_named = |namespace: Option<&str>| {
-                namespace.is_none_or(|name| self.inventory.namespace(name).is_some())
-            };
+            // The message names only cluster-scoped objects, and objects in the namespaces of this
+            // BundleDeployment. Messages about a removal have the same limit.
+            let can_be_named =
+                |namespace: Option<&str>| namespace.is_none_or(|name| own.contains(name));
             let found = validation
                 .validate(&live.data, &item.value, lists, can_be_named)
                 .await;
@@ -135,6 +138,24 @@ impl DeploymentReconcile<'_> {
             return Ok(());
         }
         Err(invalid_resources(invalid, request.reason))
+    }
+
+    /// Returns the namespaces with recorded objects, without namespaces that were deleted or
+    /// recreated.
+    async fn own_namespaces(
+        &self,
+        reason: &'static str,
+    ) -> Result<BTreeSet<String>, ReconcileError> {
+        let mut own = self.inventory.namespaces_of_objects();
+        let names = own.iter().map(String::as_str).collect();
+        let live = namespaces::uids(&self.ctx.own, names)
+            .await
+            .map_err(|error| ReconcileError::api("read the namespaces", reason, &error))?;
+        own.retain(|name| {
+            let uid = live.get(name);
+            uid.is_some_and(|uid| self.inventory.owns_namespace(name, uid))
+        });
+        Ok(own)
     }
 }
 

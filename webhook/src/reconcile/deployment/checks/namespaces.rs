@@ -48,8 +48,10 @@ impl DeploymentReconcile<'_> {
     /// Checks, before objects are created, that no namespace was replaced since the installation.
     ///
     /// If a namespace was replaced, the permissions of the requesters are checked again in the new
-    /// namespace. Objects that are installed with the permissions of the class are not created
-    /// before the next write of the spec.
+    /// namespace. Objects that are installed with the permissions of the class are created only by
+    /// an installation of a new spec ([`Inventory::is_new_spec`]).
+    ///
+    /// [`Inventory::is_new_spec`]: bundle_core::plan::inventory::Inventory::is_new_spec
     pub(in crate::reconcile) async fn check_namespaces(
         &mut self,
         request: &InstallRequest<'_>,
@@ -93,12 +95,15 @@ impl DeploymentReconcile<'_> {
                     ..error
                 })?;
         }
-        if !items
-            .iter()
-            .filter(concerned)
-            .any(|item| is_delegated(item))
-            // A new write of the spec permits the installation. A restore has no such write.
-            || (act == ObjectAction::Install && self.inventory.installation != self.content_key(request))
+        let digest = self.requested.spec.digest.as_str();
+        // A restore has no write of the spec.
+        let is_permitted =
+            act == ObjectAction::Install && self.inventory.is_new_spec(self.generation(), digest);
+        if is_permitted
+            || !items
+                .iter()
+                .filter(concerned)
+                .any(|item| is_delegated(item))
         {
             return Ok(());
         }
@@ -137,6 +142,7 @@ impl DeploymentReconcile<'_> {
         live: NamespaceUids,
     ) -> Result<(), ReconcileError> {
         let mut inventory = (*self.inventory).clone();
+        inventory.record_healthy_namespaces();
         if inventory.installation.is_empty() || inventory.record.is_some() {
             self.note_decision(&mut inventory, request);
             let record = inventory.record.get_or_insert_default();
@@ -187,7 +193,7 @@ pub(in crate::reconcile) fn namespaces_replaced(
         codes::install::NAMESPACE_REPLACED,
         reason,
         format!(
-            "{}: nothing is created in the new namespace until a user with permission to use the class writes the spec again",
+            "{}: nothing is created in the new namespace until a user with permission to use the class changes the spec",
             replaced_since_installation(names)
         ),
         RetryPolicy::Slowly,
