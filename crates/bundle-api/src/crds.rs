@@ -38,10 +38,31 @@ pub fn all() -> Result<Vec<Value>, serde_json::Error> {
             "bundleapprovals" => {
                 schema["properties"]["spec"]["x-kubernetes-validations"] = json!([{"rule": "self == oldSelf", "message": "bundleapproval.spec is immutable"}]);
             }
+            "provisionerclasses" | "signaturepolicies" => {
+                keep_unknown_fields(&mut schema["properties"]["spec"]);
+            }
             _ => {}
         }
     }
     Ok(crds)
+}
+
+/// Makes the API server store unknown fields, which it removes otherwise. A field that this version
+/// does not know can be a condition or a limit, so the code that reads the spec rejects it.
+fn keep_unknown_fields(schema: &mut Value) {
+    let Some(members) = schema.as_object_mut() else {
+        return;
+    };
+    if let Some(properties) = members.get_mut("properties").and_then(Value::as_object_mut) {
+        properties.values_mut().for_each(keep_unknown_fields);
+        members.insert(
+            "x-kubernetes-preserve-unknown-fields".to_owned(),
+            true.into(),
+        );
+    }
+    if let Some(items) = members.get_mut("items") {
+        keep_unknown_fields(items);
+    }
 }
 
 /// Sets the maximal length of `metadata.name`. The API server rejects longer names with
@@ -154,6 +175,26 @@ mod tests {
             unbounded_lists(&schema["properties"]["status"], "status", &mut found);
             assert!(found.is_empty(), "{}: {found:?}", crd["metadata"]["name"]);
         }
+    }
+
+    #[test]
+    fn unknown_fields_of_classes_and_policies_are_stored() {
+        for (name, path) in [
+            ("provisionerclasses", ""),
+            ("provisionerclasses", "/properties/sources"),
+            ("signaturepolicies", ""),
+            (
+                "signaturepolicies",
+                "/properties/authorities/items/properties/keyless",
+            ),
+        ] {
+            let schema = schema(name);
+            let keeps = format!("/properties/spec{path}/x-kubernetes-preserve-unknown-fields");
+            assert_eq!(schema.pointer(&keeps), Some(&json!(true)), "{name} {keeps}");
+        }
+        let parameters =
+            "/properties/spec/properties/parameters/x-kubernetes-preserve-unknown-fields";
+        assert_eq!(schema("provisionerclasses").pointer(parameters), None);
     }
 
     #[test]

@@ -116,6 +116,18 @@ impl<'v> Field<'v> {
         is
     }
 
+    /// Reports all fields of the object except `known`: an unknown field can be a condition or a limit
+    /// that this version does not enforce.
+    pub(super) fn only(&self, known: &[&str], findings: &mut Findings) {
+        let members = self.value.and_then(Value::as_object);
+        for name in members.into_iter().flat_map(|members| members.keys()) {
+            if !known.contains(&name.as_str()) {
+                let why = format!("unknown field; the known fields are {}", known.join(", "));
+                self.get(name).bad(findings, why);
+            }
+        }
+    }
+
     /// Parses an optional text; `None` if absent. An empty text counts as absent.
     pub(super) fn text(&self, findings: &mut Findings) -> Option<&'v str> {
         let text = self.value?.as_str();

@@ -134,6 +134,9 @@ impl Class {
         for object in [&approval, &sources, &targets] {
             object.object(f);
         }
+        if !matches!(provisioner, Provisioner::Foreign(_)) {
+            only_known_fields(&field, f);
+        }
         let allow = [("Allow", true), ("Deny", false)];
         let class = Self {
             name: name.to_owned(),
@@ -323,6 +326,66 @@ impl Class {
                 .hint(hint),
         )
     }
+}
+
+impl Class {
+    /// Returns the error if this class of a BundleDeployment does not allow the connection that reads
+    /// the image of its Bundle. `is_insecure` is `true` if the class of the Bundle allows the registry
+    /// without verified TLS. A digest in the reference pins the content for every connection.
+    pub fn insecure_image_rejection(
+        &self,
+        source: &Source,
+        is_insecure: bool,
+        field: &str,
+    ) -> Option<Finding> {
+        let Source::Image { reference, .. } = source else {
+            return None;
+        };
+        let host = reference.registry();
+        if !is_insecure || reference.digest().is_some() || self.allows_insecure(host) {
+            return None;
+        }
+        let message = format!(
+            "provisioner class {:?} does not allow {host} without verified TLS, and the class of the Bundle allows it",
+            self.name
+        );
+        Some(
+            Finding::error(codes::review::SOURCE_NOT_ALLOWED, message)
+                .at_field(format!("{field}.image.ref"))
+                .hint("name the image by its digest, or use one class; an administrator can also list the host in spec.sources.insecureHosts of both classes"),
+        )
+    }
+}
+
+/// Reports unknown fields of the spec of a class.
+fn only_known_fields(spec: &Field<'_>, findings: &mut Findings) {
+    let fields: [(&str, &[&str]); 4] = [
+        ("approval", &["mode", "by"]),
+        ("serviceAccount", &["namespace", "name"]),
+        (
+            "sources",
+            &[
+                "types",
+                "hosts",
+                "privateAddresses",
+                "pullSecrets",
+                "insecureHosts",
+            ],
+        ),
+        ("targets", &["namespaces", "clusterScoped"]),
+    ];
+    let mut known = vec![
+        "provisioner",
+        "parameters",
+        "authorization",
+        "requesterCheck",
+        "signatures",
+    ];
+    for (name, members) in fields {
+        known.push(name);
+        spec.get(name).only(members, findings);
+    }
+    spec.only(&known, findings);
 }
 
 fn pull_secrets(field: &Field<'_>, findings: &mut Findings) -> Vec<KubeName> {

@@ -281,3 +281,57 @@ fn content_without_a_sign_of_a_format_is_a_chart_for_the_provisioner_of_charts()
         assert_eq!(format.ok(), expected, "{provisioner} {found}");
     }
 }
+
+#[test]
+fn class_of_a_deployment_must_allow_the_connection_of_the_class_of_its_bundle() {
+    let with = |hosts: Value| {
+        class(&json!({
+            "provisioner": "core.rukpak.io/plain", "sources": {"insecureHosts": hosts},
+        }))
+    };
+    let (strict, open) = (with(json!([])), with(json!(["registry.example.com"])));
+    let digest = crate::reference::Digest::of(b"web");
+    let tag = image("registry.example.com/web:1");
+    let pinned = image(&format!("registry.example.com/web:1@{digest}"));
+    for (class, source, is_insecure, is_rejected) in [
+        (&strict, &tag, true, true),
+        (&strict, &tag, false, false),
+        (&strict, &pinned, true, false),
+        (&strict, &Source::Upload, true, false),
+        (&open, &tag, true, false),
+    ] {
+        let finding = class.insecure_image_rejection(source, is_insecure, "spec.source");
+        assert_eq!(finding.is_some(), is_rejected, "{source:?} {is_insecure}");
+    }
+}
+
+#[test]
+fn unknown_fields_of_our_classes_are_errors() {
+    let with = |provisioner: &str, more: &Value| {
+        let mut spec = json!({"provisioner": provisioner});
+        for (name, value) in more.as_object().unwrap() {
+            spec[name] = value.clone();
+        }
+        Class::parse("plain", &spec)
+    };
+    for (more, path) in [
+        (json!({"signature": "Required"}), "spec.signature"),
+        (
+            json!({"sources": {"host": ["a.example.com"]}}),
+            "spec.sources.host",
+        ),
+        (
+            json!({"targets": {"namespace": ["a"]}}),
+            "spec.targets.namespace",
+        ),
+        (
+            json!({"approval": {"mod": "Required"}}),
+            "spec.approval.mod",
+        ),
+    ] {
+        let findings = with("core.rukpak.io/plain", &more).unwrap_err();
+        let text = findings.to_string();
+        assert!(text.contains(&format!("{path}: unknown field")), "{text}");
+        assert!(with("example.com/other", &more).is_ok());
+    }
+}

@@ -48,6 +48,14 @@ pub(super) fn check(
             .iter()
             .filter_map(|class| class.source_rejection(source, sourced.field)),
     );
+    let is_insecure = source
+        .host()
+        .is_some_and(|host| classes.iter().any(|class| class.allows_insecure(host)));
+    findings.extend(
+        classes
+            .iter()
+            .filter_map(|class| class.insecure_image_rejection(source, is_insecure, sourced.field)),
+    );
     if !needs::content_is_checked(subject) || is_foreign(sourced, facts) {
         return;
     }

@@ -130,10 +130,18 @@ impl DeploymentReconcile<'_> {
     /// Checks that the class allows the source of the content. The class may have changed since
     /// admission. Admission of the Bundle checked only the class of the Bundle.
     pub(in crate::reconcile) fn check_source_allowed(&self) -> Result<(), ReconcileError> {
-        let source = &self.spec.template.bundle.source;
+        let bundle = &self.spec.template.bundle;
+        let source = &bundle.source;
         let field = "spec.template.spec.source";
+        let is_insecure = source
+            .host()
+            .is_some_and(|host| self.ctx.shared.allows_insecure(&bundle.class, host));
         self.class
             .source_rejection(source, field)
+            .or_else(|| {
+                self.class
+                    .insecure_image_rejection(source, is_insecure, field)
+            })
             .map_or(Ok(()), |finding| {
                 Err(ReconcileError::findings(
                     self.install_reason(),
