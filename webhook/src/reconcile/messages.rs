@@ -12,7 +12,7 @@ use bundle_core::plan::crd_upgrade::existing::{ExistingObjects, Unvalidated};
 use bundle_core::plan::health::{Health, health};
 use bundle_core::plan::ignore::{self, Rule};
 use bundle_core::plan::inventory::{InventoryError, Reservation};
-use bundle_core::plan::package_rules::{InstalledPackage, PackageRules};
+use bundle_core::plan::package_rules::{AllowedUpgrades, InstalledPackage, PackageRules};
 use bundle_core::plan::replace::{self, NoReplacementReason};
 use bundle_core::plan::retry::source::NamedContent;
 use bundle_core::plan::rollout::{
@@ -314,8 +314,13 @@ fn of_upgrades() -> Vec<ReconcileError> {
         version: Some(version.to_owned()),
         digest: String::new(),
     };
-    let refusals = |upgrades: &str, version: &str| {
-        package(upgrades).upgrade_refusals(&installed(version), "other", false)
+    let refusals = |upgrades: &str, installed: &InstalledPackage| {
+        let allowed = AllowedUpgrades::default();
+        package(upgrades).upgrade_refusals(installed, "other", allowed)
+    };
+    let other = InstalledPackage {
+        name: "shop".to_owned(),
+        ..installed("1.5.0")
     };
     let jug = json!({"metadata": {"namespace": "team-a", "name": "blue"}, "spec": {"litres": 12}});
     let new = json!({"spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": {
@@ -331,8 +336,9 @@ fn of_upgrades() -> Vec<ReconcileError> {
         definitions::unvalidated(crd, &Unvalidated::Objects(10_000), REASON),
         definitions::busy(REASON),
         package_rules::requirements_missing(&package(">=1.2").unmet(|_| true, &[])),
-        package_rules::upgrade_refused(&refusals(">=1.2", "1.1.0"), REASON),
-        package_rules::upgrade_refused(&refusals(">=1.2", "1.5.0"), REASON),
+        package_rules::upgrade_refused(&refusals(">=1.2", &installed("1.1.0")), REASON),
+        package_rules::upgrade_refused(&refusals(">=1.2", &installed("1.5.0")), REASON),
+        package_rules::upgrade_refused(&refusals(">=1.2", &other), REASON),
     ]
 }
 

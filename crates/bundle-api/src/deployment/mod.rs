@@ -241,6 +241,11 @@ pub struct Rollout {
     /// still forbid lower versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_downgrade: Option<bool>,
+    /// Allow another package to replace the installed package, whose objects are then deleted.
+    /// Default: false. Content without a `bundle.yaml` belongs to no package. Content of a former
+    /// revision in `status.revisions` is always allowed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allow_other_package: Option<bool>,
     /// Handling of an object with a change of an immutable field. `IfCompleted` deletes and
     /// recreates finished Jobs. `Always` deletes and recreates any object except Namespaces, CRDs
     /// and volumes. `Never` recreates no object. The annotation `core.rukpak.io/replace` of an

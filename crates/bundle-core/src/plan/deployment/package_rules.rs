@@ -8,6 +8,8 @@ use crate::{
     package::{Package, Requirement, Requires, Upgrades},
 };
 
+pub use crate::review::deployment::AllowedUpgrades;
+
 /// Package that a BundleDeployment has installed completely.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct InstalledPackage {
@@ -89,16 +91,21 @@ impl PackageRules {
     }
 
     /// Returns the reasons to reject an upgrade from the `installed` package to content with this
-    /// digest. There are no reasons if `installed` is another package, or if its content has the
-    /// same digest.
+    /// digest. There are no reasons if the installed content has the same digest.
     pub fn upgrade_refusals(
         &self,
         installed: &InstalledPackage,
         digest: &str,
-        allow_downgrade: bool,
+        allowed: AllowedUpgrades,
     ) -> Findings {
         let mut findings = Findings::default();
-        if installed.name != self.name || installed.digest == digest {
+        if installed.digest == digest {
+            return findings;
+        }
+        if installed.name != self.name {
+            if !allowed.other_package {
+                findings.push(self.other_package_refusal(&installed.name));
+            }
             return findings;
         }
         let before = installed.version();
@@ -120,7 +127,7 @@ impl PackageRules {
         let is_lower = before
             .as_ref()
             .is_some_and(|before| self.version.cmp_precedence(before).is_lt());
-        if is_lower && !allow_downgrade {
+        if is_lower && !allowed.lower_version {
             let message = format!(
                 "version {} of {} is lower than the installed version {shown}",
                 self.version, self.name
@@ -131,6 +138,14 @@ impl PackageRules {
             );
         }
         findings
+    }
+
+    fn other_package_refusal(&self, installed: &str) -> Finding {
+        let message = format!("{} cannot replace package {installed}", self.title());
+        Finding::error(codes::install::OTHER_PACKAGE, message).hint(
+            "deploy it under another name, or set spec.rollout.allowOtherPackage: true to replace \
+             the package and delete its objects",
+        )
     }
 
     fn title(&self) -> String {
@@ -208,6 +223,13 @@ mod tests {
             name: name.to_owned(),
             version: (!version.is_empty()).then(|| version.to_owned()),
             digest: Digest::of(version.as_bytes()).to_string(),
+        }
+    }
+
+    fn downgrade(lower_version: bool) -> AllowedUpgrades {
+        AllowedUpgrades {
+            lower_version,
+            other_package: false,
         }
     }
 
@@ -317,17 +339,34 @@ mod tests {
             ),
         ] {
             let rules = rules(None, upgrades);
-            let found = rules.upgrade_refusals(&installed("web", version), "other", allowed);
+            let found =
+                rules.upgrade_refusals(&installed("web", version), "other", downgrade(allowed));
             assert_eq!(texts(&found), expected, "{version:?} {allowed}");
-            // Content of another package can always replace the installed content.
-            let other = installed("shop", version);
-            assert!(rules.upgrade_refusals(&other, "other", allowed).is_empty());
             let same = installed("web", version);
-            assert!(
-                rules
-                    .upgrade_refusals(&same, &same.digest, allowed)
-                    .is_empty()
-            );
+            let found = rules.upgrade_refusals(&same, &same.digest, downgrade(allowed));
+            assert!(found.is_empty());
+        }
+    }
+
+    #[test]
+    fn another_package_replaces_the_installed_package_only_if_allowed() {
+        let upgrades = Upgrades {
+            from: Some(Range::parse(">=1.2").unwrap()),
+            minimum: None,
+        };
+        for (version, upgrades) in [("1.0.0", Some(upgrades)), ("9.0.0", None), ("", None)] {
+            let rules = rules(None, upgrades);
+            let shop = installed("shop", version);
+            let refusals = rules.upgrade_refusals(&shop, "other", downgrade(true));
+            let expected = ["package web 1.4.0 cannot replace package shop"];
+            assert_eq!(texts(&refusals), expected, "{version:?}");
+            let allowed = AllowedUpgrades {
+                other_package: true,
+                lower_version: false,
+            };
+            assert!(rules.upgrade_refusals(&shop, "other", allowed).is_empty());
+            let same = rules.upgrade_refusals(&shop, &shop.digest, downgrade(false));
+            assert!(same.is_empty());
         }
     }
 

@@ -52,7 +52,7 @@ fn deployment() -> Value {
         "paused": true,
         "collision": "Adopt",
         "drift": {"mode": "Report", "ignore": [{"kind": "Deployment.apps", "namespace": "team-a", "name": "web", "fields": ["/spec/replicas"], "manager": "hpa"}]},
-        "rollout": {"deadline": "1m", "onFailure": "RollBack", "waitFor": "Ready", "history": 3, "allowDowngrade": true, "replace": "Never"},
+        "rollout": {"deadline": "1m", "onFailure": "RollBack", "waitFor": "Ready", "history": 3, "allowDowngrade": true, "allowOtherPackage": true, "replace": "Never"},
         "deletion": {"objects": "Orphan", "customResources": "Delete"},
         "kubernetes": {"unsupported": "Accept"},
         "crdUpgrades": {"exceptions": [{"crd": "a.example.com", "check": "Enum", "reason": "r"}]},

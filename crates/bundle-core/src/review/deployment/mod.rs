@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::Value;
 
-pub use settings::{CrdCheck, CrdException, IgnoreRule, ReplacePolicy};
+pub use settings::{AllowedUpgrades, CrdCheck, CrdException, IgnoreRule, ReplacePolicy};
 
 use super::{
     canonical,
@@ -78,8 +78,8 @@ pub struct Rollout {
     pub wait_for_ready: bool,
     /// Number of earlier revisions that are kept.
     pub history: usize,
-    /// `true` if a lower version may replace a higher version.
-    pub allow_downgrade: bool,
+    /// Upgrades that are allowed in spite of the rules for packages.
+    pub allowed: AllowedUpgrades,
     /// Objects that are deleted and recreated if an immutable field changes.
     pub replace: ReplacePolicy,
 }
@@ -315,7 +315,10 @@ impl OptionalFieldReader<'_, '_> {
                 &[("Applied", false), ("Ready", true)],
             ),
             history: count,
-            allow_downgrade: field.get("allowDowngrade").flag(self.findings),
+            allowed: AllowedUpgrades {
+                lower_version: field.get("allowDowngrade").flag(self.findings),
+                other_package: field.get("allowOtherPackage").flag(self.findings),
+            },
             replace: field.get("replace").choice(
                 self.findings,
                 ReplacePolicy::default(),

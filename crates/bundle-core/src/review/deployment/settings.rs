@@ -1,7 +1,24 @@
-//! Settings of a BundleDeployment that the plans of `plan::ignore`,
-//! `plan::replace` and `plan::crd_upgrade` use.
+//! Settings of a BundleDeployment that the plans of `plan::ignore`, `plan::replace`,
+//! `plan::package_rules` and `plan::crd_upgrade` use.
 
 use crate::object::GroupKind;
+
+/// Upgrades that need permission in `spec.rollout`, and have it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AllowedUpgrades {
+    /// `true` if a lower version may replace a higher version of the same package.
+    pub lower_version: bool,
+    /// `true` if another package may replace the installed package.
+    pub other_package: bool,
+}
+
+impl AllowedUpgrades {
+    /// Every upgrade, for content that the BundleDeployment has already installed.
+    pub const ALL: Self = Self {
+        lower_version: true,
+        other_package: true,
+    };
+}
 
 /// One rule of `spec.drift.ignore`. An absent property matches all objects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

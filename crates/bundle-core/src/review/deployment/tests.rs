@@ -32,7 +32,7 @@ fn parses_every_field_of_a_deployment() {
         "paused": true,
         "collision": "Adopt",
         "drift": {"mode": "Report", "ignore": [{"kind": "Deployment.apps", "name": "web", "fields": ["/spec/replicas"]}, {"manager": "keda"}]},
-        "rollout": {"deadline": "1h30m", "onFailure": "RollBack", "waitFor": "Ready", "history": 0, "allowDowngrade": true, "replace": "Always"},
+        "rollout": {"deadline": "1h30m", "onFailure": "RollBack", "waitFor": "Ready", "history": 0, "allowDowngrade": true, "allowOtherPackage": true, "replace": "Always"},
         "deletion": {"objects": "Orphan", "customResources": "Delete"},
         "kubernetes": {"unsupported": "Accept"},
         "crdUpgrades": {"exceptions": [{"crd": "widgets.example.com", "check": "NoExistingFieldRemoved", "reason": "unused"}]},
@@ -45,6 +45,7 @@ fn parses_every_field_of_a_deployment() {
     assert!(spec.create_namespace);
     assert_eq!(spec.drift_ignore.len(), 2);
     assert_eq!(spec.rollout.deadline, Duration::from_secs(5400));
+    assert_eq!(spec.rollout.allowed, AllowedUpgrades::ALL);
     assert!(spec.deletion.orphan && spec.rollout.roll_back && spec.rollout.wait_for_ready);
     assert_eq!(spec.crd_exceptions[0].crd, "widgets.example.com");
 }

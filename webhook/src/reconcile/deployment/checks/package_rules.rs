@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bundle_api::names::reason;
 use bundle_core::diagnostic::{Findings, codes};
 use bundle_core::plan::inventory::InstalledContent;
-use bundle_core::plan::package_rules::PackageRules;
+use bundle_core::plan::package_rules::{AllowedUpgrades, PackageRules};
 use bundle_core::plan::revisions;
 
 use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
@@ -25,9 +25,13 @@ impl DeploymentReconcile<'_> {
         if let Some(installed) = self.installed_content().and_then(InstalledContent::package) {
             let digest = request.digest();
             // The history is read from the inventory, which users cannot write.
-            let allowed = self.spec.rollout.allow_downgrade
-                || revisions::contains(&self.core_revisions(), digest)
-                || self.was_healthy(digest);
+            let is_former =
+                revisions::contains(&self.core_revisions(), digest) || self.was_healthy(digest);
+            let allowed = if is_former {
+                AllowedUpgrades::ALL
+            } else {
+                self.spec.rollout.allowed
+            };
             let refusals = rules.upgrade_refusals(&installed, digest, allowed);
             if !refusals.is_empty() {
                 return Err(upgrade_refused(&refusals, request.reason));
