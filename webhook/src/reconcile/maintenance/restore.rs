@@ -56,9 +56,12 @@ impl DeploymentReconcile<'_> {
         scope: RestoreScope<'_>,
     ) -> Result<Option<Duration>, ReconcileError> {
         let states = &self.ctx.states;
+        let correct = self.spec.correct_drift && !self.spec.paused;
+        if !correct {
+            states.postpone_verifications(&self.name);
+        }
         let (mut due, next) = states.suspects(&self.name, Instant::now());
         due.retain(|key| scope.has(key));
-        let correct = self.spec.correct_drift && !self.spec.paused;
         let restorable = |this: &Self| {
             let mut keys = this.ctx.states.restorable(&this.name);
             keys.retain(|key| scope.has(key));
@@ -236,7 +239,8 @@ impl DeploymentReconcile<'_> {
         for (item, result) in results {
             match result {
                 Ok(applied) if self.is_as_applied(item, &applied) => {
-                    let state = executor::applied_state(&applied);
+                    // A dry run sends no request, so the next installation applies the object.
+                    let state = executor::observed_state(&applied.seen);
                     states.record_verified(&self.name, &item.key, state, now);
                 }
                 Ok(_) | Err(_) => states.mark_drifted(&self.name, [item.key.clone()].into()),

@@ -177,6 +177,7 @@ impl InstalledState {
                 .entry(key.to_owned())
                 .or_insert(PendingVerification {
                     due: None,
+                    written: now,
                     times: 0,
                     last: now,
                 });
@@ -186,6 +187,7 @@ impl InstalledState {
         if suspect.due.is_none() {
             let pause = Duration::from_millis(drift::verification_pause_ms(suspect.times));
             suspect.due = Some(suspect.last + pause);
+            suspect.written = now;
         }
     }
 }

@@ -32,6 +32,10 @@ use crate::reconcile::error::ReconcileError;
 /// Time without a verification after which the verification delay of an object starts again at its
 /// minimum.
 const VERIFICATION_RESET_AFTER: Duration = Duration::from_secs(120);
+/// Time between a write and its verification by dry run. Times in `managedFields` are whole seconds.
+/// If a dry run takes place in the second of the write, its result has the same time although it
+/// changes a value.
+const DRY_RUN_DELAY: Duration = Duration::from_secs(2);
 
 /// The state of an object after the last apply.
 #[derive(Debug, Clone, Copy, Default)]
@@ -69,6 +73,8 @@ struct PendingVerification {
     /// The time at which the object is verified. `None` if the object was verified and no actor
     /// wrote it afterwards.
     due: Option<Instant>,
+    /// The time at which the write was observed.
+    written: Instant,
     /// The number of consecutive verifications that found no drift.
     times: u32,
     last: Instant,
@@ -207,6 +213,16 @@ impl InstalledStates {
             }
             (due, next)
         })
+    }
+
+    /// Postpones verifications until [`DRY_RUN_DELAY`] after the write that they verify.
+    pub(in crate::reconcile) fn postpone_verifications(&self, deployment: &str) {
+        self.with(deployment, |state| {
+            for suspect in state.pending_verifications.values_mut() {
+                let earliest = suspect.written + DRY_RUN_DELAY;
+                suspect.due = suspect.due.map(|due| due.max(earliest));
+            }
+        });
     }
 
     /// Records that an object was verified: the object has all applied values. `left` is the state

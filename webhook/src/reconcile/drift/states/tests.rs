@@ -94,6 +94,22 @@ fn write_without_change_of_the_own_entry_is_verified_with_growing_delay() {
 }
 
 #[test]
+fn dry_run_verifies_a_write_only_in_a_later_second() {
+    let (states, _woken) = states();
+    let users = ["web".to_owned()];
+    states.evaluate_event(&users, KEY, &Observation::Present(seen(6, "a")));
+    let after = |seconds: u64| Instant::now() + Duration::from_secs(seconds);
+    for _ in 0..2 {
+        states.postpone_verifications("web");
+        assert!(states.suspects("web", after(1)).0.is_empty());
+        assert_eq!(states.suspects("web", after(3)).0, [KEY.to_owned()].into());
+    }
+    states.record_verified("web", KEY, applied_state(6, "a"), Instant::now());
+    states.postpone_verifications("web");
+    assert!(states.suspects("web", after(60)).0.is_empty());
+}
+
+#[test]
 fn content_with_unwatched_objects_is_found_again_in_the_next_reconcile() {
     let (states, mut woken) = states();
     states.begin_reconcile("web");
