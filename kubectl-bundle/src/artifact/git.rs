@@ -47,11 +47,21 @@ pub(crate) fn origin(folder: &Path, paths: &[String]) -> GitOrigin {
             "--list",
         ],
     ) {
-        Ok(Some(settings)) if settings.lines().any(runs_programs) => {
+        Ok(Some(settings)) if !settings.lines().any(runs_programs) => {}
+        Ok(Some(_)) => {
             origin.notes.push("the settings of the git checkout run programs, so git is not used: neither origin nor commit is recorded".to_owned());
             return origin;
         }
-        _ => {}
+        Ok(None) => {
+            origin.notes.push("git cannot read the settings of the checkout of the folder: neither origin nor commit is recorded".to_owned());
+            return origin;
+        }
+        Err(error) => {
+            origin.notes.push(format!(
+                "cannot run git ({error}): neither origin nor commit is recorded"
+            ));
+            return origin;
+        }
     }
     let revision = match run(&folder, &["rev-parse", "--verify", "--quiet", "HEAD"]) {
         Ok(Some(revision)) => revision,

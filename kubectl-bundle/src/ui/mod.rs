@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use anstream::AutoStream;
 use bundle_core::diagnostic::{Finding, Findings, Severity};
+use bundle_core::text::visible;
 
 use crate::failure::{Failure, Outcome};
 pub(crate) use escape::safe;
@@ -121,15 +122,17 @@ impl Ui {
             .map_err(|error| Failure::stdout(&error))
     }
 
-    /// Prints a note on stderr.
+    /// Prints a note on stderr, with hidden characters escaped.
     pub(crate) fn note(&mut self, line: impl std::fmt::Display) {
         if self.verbosity >= Verbosity::Normal {
-            self.write_stderr(&format!("{line}\n"));
+            self.prompt(line);
         }
     }
 
-    /// Prints a text that the user must read to continue, even with `--quiet`.
+    /// Prints a text that the user must read to continue, even with `--quiet`. Hidden characters are
+    /// escaped.
     pub(crate) fn prompt(&mut self, line: impl std::fmt::Display) {
+        let line = visible(&line.to_string());
         self.write_stderr(&format!("{line}\n"));
     }
 
@@ -162,10 +165,7 @@ impl Ui {
                 self.write_stderr(&findings::findings(&findings, causes));
             }
             Failure::Server(status) => {
-                self.write_stderr(&format!(
-                    "{}\n",
-                    crate::failure::api_server::message(status)
-                ));
+                self.prompt(crate::failure::api_server::message(status));
                 if let Some(hint) = crate::failure::api_server::hint(status) {
                     self.write_stderr(&findings::hint(hint));
                 }
@@ -183,7 +183,7 @@ impl Ui {
     /// is printed too.
     pub(crate) fn progress(&mut self, message: &str) -> Progress {
         if self.verbosity >= Verbosity::Verbose {
-            self.write_stderr(&format!("{message}\n"));
+            self.prompt(message);
         }
         Progress::start(self.progress, message)
     }
@@ -200,7 +200,7 @@ impl Ui {
     /// Returns a progress bar for transfers on stderr, drawn only on a terminal.
     pub(crate) fn transfer(&mut self, message: &str) -> Arc<TransferProgress> {
         if self.verbosity >= Verbosity::Verbose {
-            self.write_stderr(&format!("{message}\n"));
+            self.prompt(message);
         }
         Arc::new(TransferProgress::start(self.progress, message))
     }
@@ -209,5 +209,52 @@ impl Ui {
         // Errors of stderr cannot be reported.
         let _ = self.err.write_all(text.as_bytes());
         let _ = self.err.flush();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use kube::core::Status;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Screen(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Screen {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn hidden_characters_of_notes_and_server_errors_are_escaped() {
+        let screen = Screen::default();
+        let mut ui = Ui {
+            out: Box::new(io::sink()),
+            err: Box::new(screen.clone()),
+            progress: false,
+            verbosity: Verbosity::Normal,
+            verb: None,
+        };
+        let hidden = "a\u{1b}]52;c;\u{7}\u{202e}b";
+        ui.note(hidden);
+        ui.failure(&Failure::Server(Box::new(Status {
+            message: hidden.to_owned(),
+            reason: "Forbidden".to_owned(),
+            ..Status::default()
+        })));
+        let shown = String::from_utf8(screen.0.lock().unwrap().clone()).unwrap();
+        let escaped = r"a\u{1b}]52;c;\u{7}\u{202e}b";
+        assert_eq!(
+            shown,
+            format!("{escaped}\nError from server (Forbidden): {escaped}\n")
+        );
     }
 }

@@ -20,7 +20,7 @@ impl Progress {
         if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
             bar.set_style(style);
         }
-        bar.set_message(message.to_owned());
+        bar.set_message(super::safe(message));
         if visible {
             bar.enable_steady_tick(Duration::from_millis(120));
         }
@@ -28,8 +28,8 @@ impl Progress {
     }
 
     /// Sets the current step.
-    pub(crate) fn now(&self, message: impl Into<String>) {
-        self.0.set_message(message.into());
+    pub(crate) fn now(&self, message: &str) {
+        self.0.set_message(super::safe(message));
     }
 }
 
@@ -63,7 +63,7 @@ impl StepProgress {
         }
         step.clone_into(&mut self.last);
         if self.is_drawn {
-            self.line.now(super::safe(step));
+            self.line.now(step);
         } else {
             ui.note(super::safe(step));
         }
@@ -88,7 +88,7 @@ impl TransferProgress {
         ) {
             bar.set_style(style);
         }
-        bar.set_message(message.to_owned());
+        bar.set_message(super::safe(message));
         if visible {
             bar.enable_steady_tick(Duration::from_millis(120));
         }

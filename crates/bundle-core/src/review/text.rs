@@ -2,6 +2,7 @@
 
 use super::judge::Verdict;
 use crate::diagnostic::{Code, Finding, codes};
+use crate::text::visible;
 
 /// Maximum length of a warning, in characters. If all warnings of a request together exceed 4096
 /// characters, the API server truncates each warning to 256 characters. It then drops the warnings
@@ -51,8 +52,8 @@ fn is_verbatim(code: Code) -> bool {
     .contains(&code)
 }
 
-/// Returns one warning with its code, truncated. The message precedes the location if there is no
-/// space for both.
+/// Returns one warning with its code, truncated, with hidden characters escaped. The message precedes
+/// the location if there is no space for both.
 pub fn warning(finding: &Finding) -> String {
     let whole = one_line(&format!("{}: {finding}", finding.code));
     if whole.chars().count() <= WARNING_LIMIT {
@@ -76,7 +77,7 @@ pub fn warnings(verdict: &Verdict) -> Vec<String> {
 }
 
 fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    visible(&text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 fn cut(text: &str) -> String {
@@ -89,7 +90,8 @@ fn cut(text: &str) -> String {
     cut
 }
 
-/// Returns the `status` for a rejected write; `None` for an admitted write.
+/// Returns the `status` for a rejected write; `None` for an admitted write. Hidden characters are
+/// escaped: the status contains text of bundles and users, and kubectl prints it on the terminal.
 pub fn refusal(verdict: &Verdict) -> Option<Refusal> {
     let (findings, reason, status) = match verdict {
         Verdict::Admit { .. } => return None,
@@ -101,16 +103,17 @@ pub fn refusal(verdict: &Verdict) -> Option<Refusal> {
         .iter()
         .map(|finding| Cause {
             code: finding.code,
-            field: finding.place.field.clone(),
-            message: finding.message.clone(),
+            field: finding.place.field.as_deref().map(visible),
+            message: visible(&finding.message),
         })
         .collect();
     if let [only] = errors[..]
         && is_verbatim(only.code)
     {
+        let message = visible(&only.message);
         return Some(Refusal {
-            reason: only.message.clone(),
-            message: only.message.clone(),
+            reason: message.clone(),
+            message,
             status,
             causes,
         });
@@ -128,7 +131,7 @@ pub fn refusal(verdict: &Verdict) -> Option<Refusal> {
     }
     Some(Refusal {
         reason: reason.to_owned(),
-        message: lines.join("\n"),
+        message: visible(&lines.join("\n")),
         status,
         causes,
     })
@@ -138,6 +141,7 @@ pub fn refusal(verdict: &Verdict) -> Option<Refusal> {
 mod tests {
     use super::*;
     use crate::diagnostic::Findings;
+    use crate::text::is_hidden;
 
     #[test]
     fn warnings_are_one_line() {
@@ -191,6 +195,32 @@ mod tests {
             ("bundle.spec is immutable", "bundle.spec is immutable", 403)
         );
         assert_eq!(refusal.causes[0].code, codes::review::SPEC_IMMUTABLE);
+    }
+
+    #[test]
+    fn hidden_characters_are_escaped() {
+        let hidden = "1\u{1b}]52;c;\u{7}\u{202e}\u{9b}x";
+        let finding = |code| {
+            Finding::error(code, format!("`{hidden}` is not a version"))
+                .at_field(format!("spec.{hidden}"))
+                .hint(hidden)
+        };
+        let verbatim = vec![finding(codes::review::SPEC_IMMUTABLE)];
+        let several = vec![
+            finding(codes::review::SPEC_IMMUTABLE),
+            finding(codes::trust::UNSIGNED),
+        ];
+        let is_shown = |text: &str| !text.contains(|c: char| c != '\n' && is_hidden(c));
+        for findings in [verbatim, several] {
+            let verdict = Verdict::Refuse(findings.into_iter().collect());
+            let refusal = refusal(&verdict).unwrap();
+            assert!(is_shown(&refusal.message) && is_shown(&refusal.reason));
+            for cause in refusal.causes {
+                assert!(is_shown(&cause.message) && is_shown(&cause.field.unwrap()));
+            }
+        }
+        let warned = warning(&finding(codes::review::CLASS_UNKNOWN));
+        assert!(is_shown(&warned) && warned.contains("\\u{1b}"), "{warned}");
     }
 
     #[test]

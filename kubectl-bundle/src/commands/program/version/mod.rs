@@ -62,7 +62,7 @@ impl Version {
         if !ui.structured(self.format, &versions)? {
             ui.data(format!("Client Version: v{}", versions.client_version))?;
             if let Some(server) = &versions.server_version {
-                ui.data(format!("Server Version: {server}"))?;
+                ui.data(format!("Server Version: {}", safe(server)))?;
             }
             if let Some(webhook) = &versions.webhook_version {
                 ui.data(format!("Webhook Version: {}", safe(webhook)))?;

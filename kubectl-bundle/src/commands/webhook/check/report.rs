@@ -7,8 +7,8 @@ use serde::Serialize;
 use super::documents::ReviewedObject;
 use crate::failure::Outcome;
 use crate::failure::exit::Exit;
-use crate::ui::Ui;
 use crate::ui::format::Format;
+use crate::ui::{Ui, safe};
 
 /// Result of the review.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -123,7 +123,8 @@ pub(super) fn print(
         return Ok(exit);
     }
     for report in reports {
-        ui.data(format!("{} {}", report.object, report.verdict.word()))?;
+        let word = report.verdict.word();
+        ui.data(format!("{} {word}", safe(&report.object)))?;
         for finding in report.located() {
             ui.finding(&finding);
         }
