@@ -3,7 +3,6 @@
 
 use bundle_cluster::error;
 use bundle_cluster::object::custom_resources::ResourceValidation;
-use bundle_core::object::ObjectId;
 use bundle_core::plan::crd_upgrade::existing::{self, ValidationLimits};
 use bundle_core::plan::crd_upgrade::{self, CrdException};
 use kube::Client;
@@ -18,11 +17,6 @@ pub(crate) enum UpgradeProblem {
     Invalid(String),
     /// Existing custom resources were not validated.
     Unvalidated(String),
-}
-
-/// Returns true for a CustomResourceDefinition.
-pub(crate) fn is_definition(id: &ObjectId) -> bool {
-    id.group == "apiextensions.k8s.io" && id.kind == "CustomResourceDefinition"
 }
 
 /// Returns the problem of an upgrade from the `live` to the `new` definition, if any.

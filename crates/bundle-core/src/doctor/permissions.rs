@@ -128,9 +128,16 @@ impl PluginVerb {
     }
 }
 
-/// Returns the access review for the use of a class, or of all classes.
-pub fn use_of_class(name: Option<&str>) -> AccessReview {
-    AccessReview::resource("use", GROUP, "provisionerclasses", None, name)
+/// Returns the access review for the use of a class, or of all classes. The review names the system
+/// namespace. Therefore a RoleBinding in this namespace grants the verb like a ClusterRoleBinding.
+pub fn use_of_class(name: Option<&str>, system_namespace: &str) -> AccessReview {
+    AccessReview::resource(
+        "use",
+        GROUP,
+        "provisionerclasses",
+        Some(system_namespace),
+        name,
+    )
 }
 
 /// Permissions of the caller.

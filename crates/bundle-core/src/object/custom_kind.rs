@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Manifest, ObjectId};
+use super::Manifest;
 
 /// Kind that a CRD of the content defines. The kind is known before the API server serves it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -43,14 +43,10 @@ impl CustomKind {
     pub fn all(objects: &[Manifest]) -> Vec<Self> {
         objects
             .iter()
-            .filter(|object| is_definition(&object.id))
+            .filter(|object| object.id.is_definition())
             .filter_map(|object| Self::of(&object.value))
             .collect()
     }
-}
-
-fn is_definition(id: &ObjectId) -> bool {
-    (id.group.as_str(), id.kind.as_str()) == ("apiextensions.k8s.io", "CustomResourceDefinition")
 }
 
 #[cfg(test)]

@@ -45,6 +45,11 @@ impl ObjectId {
         self.group.is_empty() && self.kind == "Namespace"
     }
 
+    /// Returns true if the object is a CustomResourceDefinition.
+    pub fn is_definition(&self) -> bool {
+        self.group == "apiextensions.k8s.io" && self.kind == "CustomResourceDefinition"
+    }
+
     /// Returns the `apiVersion`: `v1` or `apps/v1`.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {

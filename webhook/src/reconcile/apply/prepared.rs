@@ -47,7 +47,8 @@ pub(in crate::reconcile) struct PreparedApply<'i> {
     /// The resourceVersion of the object from which `values` were computed.
     version: Option<String>,
     mark: Option<CreationMark>,
-    request: RequestHash,
+    /// User name of the installing ServiceAccount.
+    installer: String,
     /// True if the ownership of fields was changed since the object was read. The apply then
     /// changes more fields than the dry run whose result is cached.
     has_moved_fields: bool,
@@ -84,9 +85,9 @@ impl<'i> PreparedApply<'i> {
         self.values.as_ref().unwrap_or(&self.item.value)
     }
 
-    /// Returns the hash of the request.
-    pub(in crate::reconcile) fn request(&self) -> RequestHash {
-        self.request
+    /// Returns the hash of the request. Each call computes it.
+    pub(in crate::reconcile) fn request_hash(&self) -> RequestHash {
+        RequestHash::of(self.values(), self.mark, &self.installer)
     }
 
     /// Returns true if the ownership of fields was changed since the object was read.
@@ -167,7 +168,7 @@ impl Preparer {
             values: None,
             version: None,
             mark: self.inventory.mark(&item.key),
-            request: self.request(item, &item.value),
+            installer: self.account.user_name(),
             has_moved_fields: false,
             bypasses_cache: false,
         };
@@ -198,7 +199,6 @@ impl Preparer {
         if leaves_replicas {
             scaling::remove_replicas(&mut values);
         }
-        prepared.request = self.request(item, &values);
         prepared.values = Some(values);
         prepared.version = live.metadata.resource_version;
         Ok(prepared)
@@ -208,11 +208,6 @@ impl Preparer {
     fn rules(&self, item: &PreparedObject) -> Vec<&Rule> {
         let rules = self.ignore.iter();
         rules.filter(|rule| rule.fits(&item.id)).collect()
-    }
-
-    fn request(&self, item: &PreparedObject, values: &Value) -> RequestHash {
-        let mark = self.inventory.mark(&item.key);
-        RequestHash::of(values, mark, &self.account.user_name())
     }
 
     /// Returns the change of field ownership that must precede the apply.

@@ -44,7 +44,7 @@ pub(super) async fn send(
     let warnings = warnings(&parts.headers).collect();
     Ok(Applied {
         seen: ObservedObject::of(&prepared.item().kind, &object),
-        request: prepared.request(),
+        request: prepared.request_hash(),
         warnings,
         created: parts.status == http::StatusCode::CREATED,
     })

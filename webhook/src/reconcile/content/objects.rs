@@ -29,15 +29,10 @@ pub(in crate::reconcile) struct PreparedObject {
 }
 
 impl PreparedObject {
-    /// Returns true if the object is a CustomResourceDefinition.
-    pub(in crate::reconcile) fn is_definition(&self) -> bool {
-        self.id.group == "apiextensions.k8s.io" && self.id.kind == "CustomResourceDefinition"
-    }
-
     /// Returns true if applying the object changes the served kinds.
     pub(in crate::reconcile) fn defines_kinds(&self) -> bool {
         let is_service = self.id.group == "apiregistration.k8s.io" && self.id.kind == "APIService";
-        is_service || self.is_definition()
+        is_service || self.id.is_definition()
     }
 }
 

@@ -54,7 +54,7 @@ impl FormerApplies {
         let planned = PlannedApply {
             id: &item.id,
             uid,
-            request: prepared.request(),
+            request: prepared.request_hash(),
             last: applied.last_apply(),
             seen: seen.map(|seen| (seen.uid.as_str(), seen.state)),
             is_owned: uid.is_some_and(|uid| inventory.owns(&item.key, uid)),

@@ -46,12 +46,7 @@ pub(in crate::reconcile) async fn check(
     let mut refused = Vec::new();
     for name in names {
         let question = AccessReview::resource("get", "", resource, Some(namespace), Some(name));
-        let is_allowed = authorize::has_permission(&ctx.own, requester, &question).await;
-        let is_allowed = is_allowed.map_err(|error| ReconcileError {
-            reason: reason::UNPACK_FAILED,
-            ..error
-        })?;
-        if !is_allowed {
+        if !has_permission(ctx, requester, &question).await? {
             refused.push(name);
         }
     }
@@ -84,13 +79,8 @@ async fn check_class(
     if !ctx.shared.has_pull_secrets(class) {
         return Ok(());
     }
-    let question = permissions::use_of_class(Some(class));
-    let is_allowed = authorize::has_permission(&ctx.own, requester, &question).await;
-    let is_allowed = is_allowed.map_err(|error| ReconcileError {
-        reason: reason::UNPACK_FAILED,
-        ..error
-    })?;
-    if is_allowed {
+    let question = permissions::use_of_class(Some(class), &ctx.shared.settings.namespace);
+    if has_permission(ctx, requester, &question).await? {
         return Ok(());
     }
     Err(ReconcileError::new(
@@ -102,6 +92,18 @@ async fn check_class(
         ),
         RetryPolicy::Slowly,
     ))
+}
+
+async fn has_permission(
+    ctx: &Context,
+    requester: &Requester,
+    question: &AccessReview,
+) -> Result<bool, ReconcileError> {
+    let answer = authorize::has_permission(&ctx.own, requester, question).await;
+    answer.map_err(|error| ReconcileError {
+        reason: reason::UNPACK_FAILED,
+        ..error
+    })
 }
 
 /// Returns the error for a requester without permission to read `objects`.

@@ -5,7 +5,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::object::ObjectId;
-use crate::plan::drift::{DriftState, ObjectState, drift_state};
+use crate::plan::drift::{DriftState, ObjectState, drift_state, first_half};
 use crate::plan::inventory::CreationMark;
 use crate::plan::jobs;
 use crate::version::apis;
@@ -25,9 +25,7 @@ impl RequestHash {
             hash.update(part.len().to_be_bytes());
             hash.update(part);
         }
-        let mut first = [0; 16];
-        first.copy_from_slice(&hash.finalize()[..16]);
-        Self(first)
+        Self(first_half(hash))
     }
 }
 

@@ -151,7 +151,7 @@ fn counts_generations(group: &str, kind: &str) -> bool {
     }
 }
 
-fn first_half(hash: Sha256) -> [u8; 16] {
+pub(in crate::plan) fn first_half(hash: Sha256) -> [u8; 16] {
     let mut first = [0; 16];
     first.copy_from_slice(&hash.finalize()[..16]);
     first

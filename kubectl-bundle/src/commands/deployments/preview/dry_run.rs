@@ -123,7 +123,7 @@ impl<'a> DryRuns<'a> {
         let mut values = self.values(object, &live, &before).await;
         values["metadata"]["uid"] = before["metadata"]["uid"].clone();
         let mut note = self.collision(&live);
-        if note.is_none() && definitions::is_definition(&object.id) {
+        if note.is_none() && object.id.is_definition() {
             note = self.definition_upgrade(&before, &object.value).await;
         }
         let is_adopted = note

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use super::lookup::ClusterFacts;
 use crate::artifact::folder;
-use crate::cluster::definitions::{UpgradeProblem, is_definition, upgrade_problem};
+use crate::cluster::definitions::{UpgradeProblem, upgrade_problem};
 use crate::failure::Failure;
 
 /// Result of the lookup of an image: its metadata, or the reason why the lookup failed.
@@ -156,7 +156,7 @@ impl<'a> ReviewedImage<'a> {
         spec: &CheckedDeploymentSpec,
         result: &mut ContentFindings,
     ) {
-        for object in objects.iter().filter(|object| is_definition(&object.id)) {
+        for object in objects.iter().filter(|object| object.id.is_definition()) {
             let name = &object.id.name;
             let subject = format!("CustomResourceDefinition {name}");
             let live = match self.lookup.definition(name).await {

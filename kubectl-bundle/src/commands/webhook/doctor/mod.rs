@@ -102,43 +102,22 @@ impl Doctor {
             return Ok(results);
         }
         let shipped = manifests::all(manifests::DEFAULT_SYSTEM_NAMESPACE)?;
-        let (caller, definitions, review, installation) = tokio::join!(
-            permissions::caller(&observer),
-            installation::definitions(&observer, &shipped),
-            registrations::review(&observer),
-            self.installation(&observer, &shipped),
-        );
-        results.extend(caller);
-        results.extend(definitions);
-        results.extend(installation?);
-        results.push(review);
-        Ok(results)
-    }
-
-    /// Returns the results that depend on the system namespace.
-    async fn installation(
-        &self,
-        observer: &Observer,
-        shipped: &[manifests::EmbeddedManifest],
-    ) -> Outcome<Vec<CheckResult>> {
-        let registrations = Registrations::read(observer, shipped).await;
+        let registrations = Registrations::read(&observer, &shipped).await;
         let namespace = self
             .namespace
             .clone()
             .or_else(|| registrations.namespace())
             .unwrap_or_else(|| manifests::DEFAULT_SYSTEM_NAMESPACE.to_owned());
-        let manifests = manifests::all(&namespace)?;
-        let (pods, endpoints, permissions, policies) = tokio::join!(
-            installation::pods(observer, &namespace),
-            installation::endpoints(observer, &namespace, registrations.are_called_by_url()),
-            permissions::pod(observer, &manifests, &namespace),
-            installation::policies(observer, &namespace),
+        let (caller, definitions, review, installation) = tokio::join!(
+            permissions::caller(&observer, &namespace),
+            installation::definitions(&observer, &shipped),
+            registrations::review(&observer),
+            installed(&observer, &registrations, &namespace),
         );
-        let mut results = pods;
-        results.push(endpoints);
-        results.extend(permissions);
-        results.extend(policies);
-        results.extend(registrations.check(&namespace));
+        results.extend(caller);
+        results.extend(definitions);
+        results.extend(installation?);
+        results.push(review);
         Ok(results)
     }
 
@@ -182,4 +161,25 @@ fn shown_date(seconds: i64) -> String {
         Ok(time) => time.strftime("%Y-%m-%d").to_string(),
         Err(_) => format!("second {seconds}"),
     }
+}
+
+/// Returns the results of the installation in the system namespace `namespace`.
+async fn installed(
+    observer: &Observer,
+    registrations: &Registrations,
+    namespace: &str,
+) -> Outcome<Vec<CheckResult>> {
+    let manifests = manifests::all(namespace)?;
+    let (pods, endpoints, permissions, policies) = tokio::join!(
+        installation::pods(observer, namespace),
+        installation::endpoints(observer, namespace, registrations.are_called_by_url()),
+        permissions::pod(observer, &manifests, namespace),
+        installation::policies(observer, namespace),
+    );
+    let mut results = pods;
+    results.push(endpoints);
+    results.extend(permissions);
+    results.extend(policies);
+    results.extend(registrations.check(namespace));
+    Ok(results)
 }

@@ -64,8 +64,8 @@ pub(super) async fn pod(
     observer.check("permissions", &account, answers).await
 }
 
-/// Checks the permissions of the caller.
-pub(super) async fn caller(observer: &Observer) -> Vec<CheckResult> {
+/// Checks the permissions of the caller. `namespace` is the system namespace.
+pub(super) async fn caller(observer: &Observer, namespace: &str) -> Vec<CheckResult> {
     const SUBJECT: &str = "your user";
     let client = observer.client();
     let work = async {
@@ -73,13 +73,13 @@ pub(super) async fn caller(observer: &Observer) -> Vec<CheckResult> {
             Observed::Found(requester) if !requester.user.is_empty() => requester.user,
             _ => SUBJECT.to_owned(),
         };
-        let permissions = caller_permissions(observer).await;
+        let permissions = caller_permissions(observer, namespace).await;
         vec![permissions::caller(&user, permissions)]
     };
     observer.check("caller", SUBJECT, work).await
 }
 
-async fn caller_permissions(observer: &Observer) -> Observed<CallerPermissions> {
+async fn caller_permissions(observer: &Observer, namespace: &str) -> Observed<CallerPermissions> {
     let client = observer.client();
     let ask = |question: AccessReview| {
         let client = client.clone();
@@ -96,13 +96,14 @@ async fn caller_permissions(observer: &Observer) -> Observed<CallerPermissions> 
             other => return other.map(|_| CallerPermissions::default()),
         }
     }
-    permissions.classes = usable_classes(observer, &ask).await;
+    permissions.classes = usable_classes(observer, namespace, &ask).await;
     Observed::Found(permissions)
 }
 
 /// Returns the classes that the caller can use; `None` if the classes are unknown.
 async fn usable_classes<F>(
     observer: &Observer,
+    namespace: &str,
     ask: &(impl Fn(AccessReview) -> F + Sync),
 ) -> Option<Vec<String>>
 where
@@ -114,12 +115,12 @@ where
         return None;
     };
     let names: Vec<String> = list.items.iter().map(ResourceExt::name_any).collect();
-    if let Observed::Found(true) = ask(permissions::use_of_class(None)).await {
+    if let Observed::Found(true) = ask(permissions::use_of_class(None, namespace)).await {
         return Some(names);
     }
     let questions = names
         .iter()
-        .map(|name| ask(permissions::use_of_class(Some(name))));
+        .map(|name| ask(permissions::use_of_class(Some(name), namespace)));
     let answers = parallel::ordered(questions.collect::<Vec<_>>()).await;
     let usable = names
         .into_iter()
