@@ -16,7 +16,7 @@ use crate::host::prerequisites::RequiredProgram;
 use crate::host::process::Process;
 use crate::wait;
 
-const READY: Duration = Duration::from_secs(20);
+const READY: Duration = Duration::from_secs(90);
 /// Folder that a server with the permissions of root requires.
 const PRIVILEGE_SEPARATION: &str = "/run/sshd";
 

@@ -21,9 +21,9 @@ use crate::wait;
 
 /// Field manager of all objects that the harness applies.
 const MANAGER: &str = "e2e";
-const ESTABLISHED: Duration = Duration::from_secs(20);
+const ESTABLISHED: Duration = Duration::from_secs(90);
 /// Deadline for the API server to serve a kind after its CRD is established.
-const SERVED: Duration = Duration::from_secs(10);
+const SERVED: Duration = Duration::from_secs(90);
 
 /// Returns all objects in the YAML files of `folder`, ordered by file name.
 pub fn read_folder(folder: &Path) -> Result<Vec<Value>> {

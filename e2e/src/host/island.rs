@@ -13,7 +13,7 @@ use crate::host::prerequisites::{self, RequiredProgram};
 use crate::host::process::Process;
 use crate::wait;
 
-const START: Duration = Duration::from_secs(10);
+const START: Duration = Duration::from_secs(90);
 
 /// Shell command that enables loopback and then sleeps. The network namespace exists as long as the
 /// process of this command.

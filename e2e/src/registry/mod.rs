@@ -29,7 +29,7 @@ pub const PASSWORD: &str = "s3cret";
 /// `USER:PASSWORD` in the format of htpasswd(1) (bcrypt with the lowest cost).
 const HTPASSWD: &str = "e2e:$2b$04$Xr.j/M06a/z3g6e90FOXM.y0hBc3AdcI806stka9zkh/WKwq1gM1i\n";
 
-const START: Duration = Duration::from_secs(20);
+const START: Duration = Duration::from_secs(90);
 
 /// TLS, authentication and program of a registry.
 #[derive(Debug, Clone, Default)]

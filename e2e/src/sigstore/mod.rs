@@ -22,7 +22,7 @@ pub use tiles::TiledLog;
 pub use tuf::TufRepository;
 
 const NAME: &str = "sigstore";
-const START: Duration = Duration::from_secs(20);
+const START: Duration = Duration::from_secs(90);
 /// Issuer of the tokens of [`workflow`].
 pub const WORKFLOW_ISSUER: &str = "https://token.actions.githubusercontent.com";
 /// Identity in the certificates for tokens of [`workflow`].

@@ -21,7 +21,7 @@ use crate::tools::{self, Tool};
 use crate::wait;
 
 const NAME: &str = "rekor-tiles";
-const START: Duration = Duration::from_secs(20);
+const START: Duration = Duration::from_secs(90);
 /// Name of the log in its checkpoints: the host of its address, without the port, as clients
 /// expect.
 const ORIGIN: &str = "127.0.0.1";

@@ -34,7 +34,7 @@ pub const NAMESPACE: &str = "bundle-system";
 pub const STATE_NAMESPACE: &str = "bundle-system-state";
 const SERVICE_ACCOUNT: &str = "bundle-webhook";
 
-const READY: Duration = Duration::from_secs(30);
+const READY: Duration = Duration::from_secs(90);
 /// Timeout of a shutdown. The pod waits for reviews in progress for less time.
 const STOP: Duration = Duration::from_secs(30);
 

@@ -18,7 +18,7 @@ use crate::host::process::Process;
 use crate::wait;
 
 const NAME: &str = "noop-webhook";
-const READY: Duration = Duration::from_secs(10);
+const READY: Duration = Duration::from_secs(90);
 
 /// Running webhook.
 pub struct NoopWebhook {

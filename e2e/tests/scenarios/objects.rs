@@ -7,7 +7,7 @@ use std::time::Duration;
 use e2e::{Cluster, Output, Tool, wait};
 use serde_json::Value;
 
-/// Time limit of [`until`].
+/// Time limit of [`until`], and of a read that is repeated.
 const LONG: Duration = Duration::from_secs(90);
 
 /// Public key without a private key. A policy with this key causes the webhook to fetch signatures,
@@ -25,8 +25,16 @@ pub(super) async fn try_kubectl(cluster: &Cluster, line: &str) -> Output {
 }
 
 /// Runs kubectl as the administrator with the words of `line`, and returns its standard output.
+/// Repeats a failed `get`, because a busy API server rejects or drops requests.
 pub(super) async fn kubectl(cluster: &Cluster, line: &str) -> String {
-    try_kubectl(cluster, line).await.success().unwrap()
+    if !line.starts_with("get ") {
+        return try_kubectl(cluster, line).await.success().unwrap();
+    }
+    wait::until(LONG, line, || async {
+        try_kubectl(cluster, line).await.success().map(Some)
+    })
+    .await
+    .unwrap()
 }
 
 /// Applies `object` as the administrator.
@@ -67,8 +75,17 @@ pub(super) async fn apply_as(cluster: &Cluster, object: &Value, user: Option<&st
 
 /// Returns the object `what`, such as `configmap a -n b`, if it exists.
 pub(super) async fn get(cluster: &Cluster, what: &str) -> Option<Value> {
-    let line = format!("get {what} -o json --ignore-not-found");
-    serde_json::from_str(&kubectl(cluster, &line).await).ok()
+    serde_json::from_str(&kubectl(cluster, &line_to_get(what)).await).ok()
+}
+
+/// Like [`get`], for waits: reads once, and returns the error of a failed read.
+pub(super) async fn try_get(cluster: &Cluster, what: &str) -> anyhow::Result<Option<Value>> {
+    let output = cluster.kubectl(line_to_get(what).split(' ')).await?;
+    Ok(serde_json::from_str(&output.success()?).ok())
+}
+
+fn line_to_get(what: &str) -> String {
+    format!("get {what} -o json --ignore-not-found")
 }
 
 /// Returns the condition of type `kind` of `object`, or null.
@@ -88,7 +105,7 @@ pub(super) async fn until_condition(
     status: &str,
 ) -> Value {
     wait::until(LONG, &format!("{what}: {kind}={status}"), || async {
-        let Some(object) = get(cluster, what).await else {
+        let Some(object) = try_get(cluster, what).await? else {
             anyhow::bail!("it is not there");
         };
         let found = condition(&object, kind);
@@ -117,7 +134,7 @@ pub(super) async fn until_reason(
     reason: &str,
 ) -> String {
     wait::until(LONG, &format!("{what}: {kind} with {reason}"), || async {
-        let object = get(cluster, what).await.unwrap_or_default();
+        let object = try_get(cluster, what).await?.unwrap_or_default();
         let found = condition(&object, kind);
         Ok((found["reason"] == reason)
             .then(|| found["message"].as_str().unwrap_or_default().to_owned()))

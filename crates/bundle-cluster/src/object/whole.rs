@@ -169,9 +169,14 @@ mod tests {
     use http_body_util::StreamBody;
     use kube::Client;
     use serde_json::json;
+    use tokio::sync::Mutex;
     use tower::{BoxError, service_fn};
 
     use super::*;
+
+    /// Held by each test with a large object: [`TURN`] is one for the whole process, and these tests
+    /// check that no permit is lost.
+    static LARGE_OBJECTS: Mutex<()> = Mutex::const_new(());
 
     async fn receive_text(code: u16, text: String) -> Result<Option<DynamicObject>, kube::Error> {
         let answer = Response::builder().status(code);
@@ -185,6 +190,7 @@ mod tests {
 
     #[tokio::test]
     async fn reads_objects_that_are_large_as_text_alone() {
+        let _alone = LARGE_OBJECTS.lock().await;
         for size in [10, SMALL, 1 << 20] {
             let text = object(&json!({"a": "x".repeat(size)}));
             let read = receive_text(200, text).await.unwrap().unwrap();
@@ -195,6 +201,7 @@ mod tests {
 
     #[tokio::test]
     async fn refuses_objects_that_are_too_large_as_text_or_as_a_tree() {
+        let _alone = LARGE_OBJECTS.lock().await;
         let maps = vec![json!({"a": 0}); 100_000];
         for (text, told) in [
             (object(&json!(maps)), "MiB of memory"),
@@ -211,6 +218,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn response_that_stalls_releases_its_permit() {
+        let _alone = LARGE_OBJECTS.lock().await;
         let service = service_fn(|_: Request<Body>| {
             let data = Bytes::from(vec![b' '; 2 * SMALL]);
             let pieces = stream::once(future::ready(Ok::<_, BoxError>(Frame::data(data))));
@@ -238,6 +246,7 @@ mod tests {
 
     #[tokio::test]
     async fn texts_are_parsed_if_each_is_small_enough_as_a_tree() {
+        let _alone = LARGE_OBJECTS.lock().await;
         let text = |data: serde_json::Value| Body::from(object(&data).into_bytes());
         let large = "x".repeat(1 << 20);
         let one = ObjectText::receive(text(json!({"a": large})))

@@ -17,7 +17,7 @@ const SCRIPT: &str = include_str!("namespaces.sh");
 /// Moves the process into the cgroups of the node, and starts the program.
 const ENTER: &str =
     "for file in /sys/fs/cgroup/*/cgroup.procs; do echo 0 > \"$file\"; done; exec \"$@\"";
-const READY: Duration = Duration::from_secs(20);
+const READY: Duration = Duration::from_secs(90);
 
 /// Network, mount, PID and cgroup namespaces of a node. When this value is dropped, the namespaces
 /// and all processes in the namespaces end.

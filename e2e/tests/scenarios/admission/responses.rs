@@ -305,3 +305,49 @@ async fn vendor_suffix_of_the_server_is_ignored_and_shown_in_the_message() {
         assert!(refused.contains(text), "expected `{text}` in `{refused}`");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unknown_fields_of_classes_and_policies_are_rejected_without_validation_by_the_client() {
+    let cluster = stage().await;
+    let object = |kind: &str, spec: Value| {
+        json!({
+            "apiVersion": "core.rukpak.io/v1alpha1", "kind": kind,
+            "metadata": {"name": "misspelled"}, "spec": spec,
+        })
+    };
+    let class = |field: &str, value: Value| {
+        let mut spec = json!({"provisioner": "core.rukpak.io/plain"});
+        spec[field] = value;
+        object("ProvisionerClass", spec)
+    };
+    let policy = |field: &str, authority: &str| {
+        let mut spec = json!({
+            "images": [{"glob": "registry.example.com/**"}],
+            "authorities": [{"keyless": {"identities": [{"issuer": "https://a.example.com", "subject": "a"}]}}],
+        });
+        spec[field] = 1.into();
+        spec["authorities"][0][authority] = json!([]);
+        object("SignaturePolicy", spec)
+    };
+    for (object, field) in [
+        (class("signature", "Required".into()), "spec.signature"),
+        (
+            class("sources", json!({"host": ["a.example.com"]})),
+            "spec.sources.host",
+        ),
+        (policy("treshold", "attestations"), "spec.treshold"),
+        (
+            policy("threshold", "attestation"),
+            "spec.authorities[0].attestation",
+        ),
+    ] {
+        let kubectl = cluster.tool(e2e::Tool::Kubectl).await.unwrap();
+        let kubectl = kubectl.args(["create", "--validate=ignore", "--dry-run=server", "-f", "-"]);
+        let created = kubectl.stdin(object.to_string()).output().await.unwrap();
+        let refused = created.failure(1).unwrap();
+        assert!(
+            refused.contains(&format!("{field}: unknown field")),
+            "{refused}"
+        );
+    }
+}

@@ -22,7 +22,7 @@ async fn registrations_of_a_service_get_authority_and_path() {
         "mutatingwebhookconfiguration",
     ] {
         let what = format!("{kind} bundle-webhook");
-        wait::until_true(Duration::from_secs(30), &what, || async {
+        wait::until_true(Duration::from_secs(90), &what, || async {
             let found = get(&cluster, &what).await.unwrap_or_default();
             let webhooks = found["webhooks"].as_array().cloned().unwrap_or_default();
             Ok(!webhooks.is_empty()

@@ -327,7 +327,7 @@ async fn install_waits_until_all_pods_are_ready() {
     let cluster = &cluster;
     let late = plugin(
         cluster,
-        &format!("install --image {IMAGE} --wait --timeout=3s"),
+        &format!("install --image {IMAGE} --wait --timeout=15s"),
     )
     .await
     .failure(4)

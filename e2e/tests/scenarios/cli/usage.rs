@@ -75,11 +75,18 @@ impl Scene {
         pushed.lines().last().unwrap().to_owned()
     }
 
-    /// Returns the shell completions of kubectl for these words.
-    async fn complete(&self, words: &[&str]) -> String {
-        let words = ["__complete", "bundle"].iter().chain(words);
-        let output = self.cluster.kubectl(words).await.unwrap();
-        output.success().unwrap()
+    /// Waits until the shell completions of kubectl for these words have this line. On a busy
+    /// machine, a completion can be empty, because the plugin waits for the cluster only briefly.
+    async fn completes(&self, words: &[&str], expected: &str) {
+        wait::until_true(AT_ONCE, &format!("{words:?} completes"), || async {
+            let words = ["__complete", "bundle"].iter().chain(words);
+            let completions = self.cluster.kubectl(words).await?.success()?;
+            let mut names = completions.lines().map(|line| line.split('\t').next());
+            anyhow::ensure!(names.any(|name| name == Some(expected)), "{completions}");
+            Ok(true)
+        })
+        .await
+        .unwrap();
     }
 
     /// Creates another class with the spec of the existing class.
@@ -283,7 +290,7 @@ async fn wait_returns_at_once_if_only_a_change_can_help() {
         .unwrap();
     let late = scene
         .fails(
-            &format!("deploy idle {idle} --wait=healthy --timeout 2s"),
+            &format!("deploy idle {idle} --wait=healthy --timeout 15s"),
             4,
         )
         .await;
@@ -367,10 +374,8 @@ async fn kubectl_completes_names_and_lists_show_what_was_created_and_corrected()
     let installed = scene.plugin("completion install").await.success().unwrap();
     let file = bin.join("kubectl_complete-bundle");
     assert_eq!(installed.trim(), file.display().to_string());
-    let names = scene.complete(&["status", ""]).await;
-    assert!(names.lines().any(|line| line == "hello"), "{names}");
-    let classes = scene.complete(&["deploy", "web", "--class", "core"]).await;
-    assert!(classes.contains("core-rukpak-io-plain"), "{classes}");
-    let verbs = scene.complete(&["re"]).await;
-    assert!(verbs.contains("render"), "{verbs}");
+    scene.completes(&["status", ""], "hello").await;
+    let class = ["deploy", "web", "--class", "core"];
+    scene.completes(&class, "core-rukpak-io-plain").await;
+    scene.completes(&["re"], "render").await;
 }

@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::scenarios::admission::callers::another_user;
 use crate::scenarios::objects::{apply, get, kubectl, until};
 
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(90);
 
 /// Calls the content service as one ServiceAccount.
 pub(super) struct Caller {

@@ -66,7 +66,7 @@ async fn two_clusters_run_in_parallel_and_are_removed() {
         .success()
         .unwrap();
     wait::until_true(
-        Duration::from_secs(20),
+        Duration::from_secs(90),
         "team-a has its ServiceAccount",
         || async {
             Ok(eks

@@ -2,7 +2,7 @@
 
 pub(super) mod chart;
 mod chart_values;
-mod limits;
+pub(super) mod limits;
 mod network_policy;
 mod process;
 mod secrets;

@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use crate::scenarios::objects::kubectl;
 
-const SOON: Duration = Duration::from_secs(20);
-/// Time that is shorter than the lease: a replica that waits for the expiry of the lease fails the
-/// test.
-const BEFORE_LEASE_EXPIRY: Duration = Duration::from_secs(8);
+const SOON: Duration = Duration::from_secs(60);
+/// Time that is shorter than the default of `--lease-duration`, which is 15 s: a replica that waits
+/// for the expiry of the lease fails the test.
+const BEFORE_LEASE_EXPIRY: Duration = Duration::from_secs(12);
 
 /// Returns two numbers for both registrations together: webhooks with a `caBundle`, and all
 /// webhooks.
@@ -97,9 +97,7 @@ async fn stopped_pod_releases_its_lease_for_the_successor() {
         .unwrap();
     let identity = format!("e2e-{}", webhook.address().port());
     let leads = || async { Ok(holder(&cluster).await == identity) };
-    wait::until_true(BEFORE_LEASE_EXPIRY, "it leads", leads)
-        .await
-        .unwrap();
+    wait::until_true(SOON, "it leads", leads).await.unwrap();
 
     let status = webhook.stop().await.unwrap();
     assert!(status.success(), "{status}\n{}", webhook.log().unwrap());
@@ -127,13 +125,13 @@ async fn replica_takes_the_lease_only_after_the_leader_died() {
     let cluster = Cluster::builder().start().await.unwrap();
     let short = |admission| WebhookOptions {
         admission,
-        flags: ["--lease-duration", "3s"].map(ToOwned::to_owned).into(),
+        flags: ["--lease-duration", "8s"].map(ToOwned::to_owned).into(),
         ..WebhookOptions::default()
     };
     let mut first = cluster.start_webhook(short(true)).await.unwrap();
     let identity = |port: u16| format!("e2e-{port}");
     let (leader, cluster) = (identity(first.address().port()), &cluster);
-    wait::until_true(BEFORE_LEASE_EXPIRY, "the first leads", || async {
+    wait::until_true(SOON, "the first leads", || async {
         Ok(holder(cluster).await == leader)
     })
     .await

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{
     CLASS, CONFIG, LONG, apply, apply_with_kubeconfig, bundle_editor, bundle_of, deployment, get,
-    installed, kubectl, publish, stage, until, until_reason, within_a_second,
+    installed, kubectl, publish, soon, stage, until, until_reason,
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -128,7 +128,7 @@ async fn service_account_needs_permissions_in_target_namespace_only() {
     .await;
     installed(&cluster, "web").await;
     kubectl(&cluster, "delete configmap web -n team-a").await;
-    within_a_second(&cluster, "configmap web -n team-a", "/data/text", "hello").await;
+    soon(&cluster, "configmap web -n team-a", "/data/text", "hello").await;
 
     // Without permissions, the installing ServiceAccount cannot remove the objects, and the
     // condition reports this. With `Orphan`, the removal ends.

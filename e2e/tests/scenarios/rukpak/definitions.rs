@@ -88,7 +88,7 @@ async fn install(cluster: &Cluster, paused: bool) -> String {
 
 async fn until_paused(cluster: &Cluster) {
     let what = "the deployment is paused";
-    wait::until_true(std::time::Duration::from_secs(60), what, || async {
+    wait::until_true(std::time::Duration::from_secs(90), what, || async {
         let object = get(cluster, "bundledeployment kegs")
             .await
             .unwrap_or_default();
@@ -191,7 +191,7 @@ async fn pod_restores_a_definition_that_it_must_make_stricter_again() {
     allowed(&cluster, "kegs", &maximum).await;
     let restored = format!("{SPEC}/properties/litres/maximum");
     let what = "the definition is restored";
-    wait::until_true(std::time::Duration::from_secs(60), what, || async {
+    wait::until_true(std::time::Duration::from_secs(90), what, || async {
         let kegs = get(&cluster, "crd kegs.crdguard.example.com").await;
         Ok(kegs.unwrap_or_default().pointer(&restored) == Some(&json!(9)))
     })

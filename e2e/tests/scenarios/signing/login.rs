@@ -9,7 +9,7 @@ use e2e::host::command::Command;
 use e2e::{Output, Registry, Sigstore, Tool, ToolEnvironment, bundles, wait};
 
 const WHO: &str = "ana@example.com";
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(90);
 
 struct Scene {
     bench: ToolEnvironment,

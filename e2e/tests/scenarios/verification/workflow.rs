@@ -7,10 +7,12 @@ use e2e::sigstore::{PERSON_ISSUER, Sigstore, WORKFLOW, WORKFLOW_ISSUER, person, 
 use e2e::{Cluster, Output, Tool, WebhookOptions, bundles, wait};
 use serde_json::{Value, json};
 
-const LONG: Duration = Duration::from_secs(60);
-/// Time limit for changes that watches report. This time is shorter than the interval between reads
-/// of Secrets and ConfigMaps.
-const WATCH_TIMEOUT: Duration = Duration::from_secs(10);
+use crate::scenarios::objects;
+
+const LONG: Duration = Duration::from_secs(90);
+/// Time limit for changes that watches report. This time is shorter than the interval of 15 s
+/// between reads of Secrets and ConfigMaps.
+const WATCH_TIMEOUT: Duration = Duration::from_secs(14);
 
 struct Scene {
     cluster: Cluster,
@@ -117,9 +119,7 @@ impl Scene {
     }
 
     async fn get(&self, what: &str) -> Value {
-        let words = format!("get {what} -o json --ignore-not-found");
-        let found = self.cluster.kubectl(words.split(' ')).await.unwrap();
-        serde_json::from_str(&found.success().unwrap()).unwrap_or_default()
+        objects::get(&self.cluster, what).await.unwrap_or_default()
     }
 
     /// Waits until a condition has this status, and returns its message.
@@ -227,7 +227,7 @@ async fn admits_and_installs_only_content_signed_by_the_workflow() {
     }
     for (pinned, name) in [(&by_two, "by-two"), (&by_three, "by-three")] {
         scene.until_admitted(LONG, pinned).await;
-        let deploy = format!("deploy {name} {pinned} --wait --timeout 60s");
+        let deploy = format!("deploy {name} {pinned} --wait --timeout 90s");
         scene.plugin(&deploy).await.success().unwrap();
         let bundles = scene.get("bundles").await;
         let bundles = bundles["items"].as_array().unwrap();
@@ -290,7 +290,7 @@ async fn admits_and_installs_only_content_signed_by_the_workflow() {
     // The trust root expires soon. After the expiry, the policy reports the time and rejects all
     // content that it matches.
     let mut ending = root(&scene.others);
-    let end = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(8);
+    let end = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(20);
     ending["tlogs"][0]["publicKey"]["validFor"]["end"] = end.to_string().into();
     scene.trust(&ending).await;
     scene

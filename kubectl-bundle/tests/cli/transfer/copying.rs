@@ -213,7 +213,7 @@ fn interrupted_copy_leaves_nothing_under_the_name() {
     for (target, signal) in [("x.tar", "INT"), ("x.oci", "TERM"), ("y.tar", "KILL")] {
         registry.set_fault(Some(bundle_testkit::registry::Fault::StallingBlob));
         let mut child = context.command(&["copy", &web, target]).spawn().unwrap();
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(120);
         while entries(&context, ".kubectl-bundle-") == 0 {
             assert!(Instant::now() < deadline, "nothing was begun");
             std::thread::yield_now();

@@ -67,12 +67,12 @@ fn reports_registries_with_false_stalled_or_interrupted_responses() {
     error: cannot read the manifest of [REGISTRY]/web:1.4.0: the registry stopped responding (500 ms) [BUNDLE-REGISTRY-006]
       hint: try again
     ");
-    insta::assert_snapshot!(inspect_within("3s", Fault::StallingBlob), @r"
+    insta::assert_snapshot!(inspect_within("6s", Fault::StallingBlob), @r"
     exit code: 4
     ----- stdout -----
     ----- stderr -----
     [REGISTRY]/web:1.4.0 is sha256:4cc7e585...
-    error: cannot pull [REGISTRY]/web@sha256:4cc7e585...: the registry stopped responding (3 s) [BUNDLE-REGISTRY-006]
+    error: cannot pull [REGISTRY]/web@sha256:4cc7e585...: the registry stopped responding (6 s) [BUNDLE-REGISTRY-006]
       hint: try again
     ");
     insta::assert_snapshot!(inspect(Fault::Html), @r"

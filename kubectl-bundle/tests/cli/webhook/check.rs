@@ -198,7 +198,7 @@ fn check_is_unknown_if_the_registry_does_not_send_the_content() {
     deployment(&context, &reference, "");
     registry.set_fault(Some(Fault::CutBlob));
     cluster(&mut context, answers(PLAIN_PROVISIONER, &[]));
-    let arguments = ["check", "-f", "web.yaml", "--registry-timeout", "5s"];
+    let arguments = ["check", "-f", "web.yaml", "--registry-timeout", "30s"];
     let checked = context.run(&arguments);
     assert!(
         checked.starts_with(

@@ -8,6 +8,7 @@ use e2e::Tool;
 use e2e::host::command::Command;
 use e2e::host::packages;
 use e2e::host::prerequisites::{BASH_COMPLETION, RequiredProgram};
+use e2e::wait;
 use e2e::webhook::shared;
 
 /// Script that types into a shell.
@@ -56,14 +57,22 @@ async fn kubectl_completes_the_plugin_in_bash_zsh_and_fish() {
             ),
         ] {
             let command = cluster.clean(Command::new("zsh")).deadline(SESSION);
-            let output = command
+            let command = command
                 .env("TERM", "xterm")
                 .args(["-f", &driver.display().to_string(), setup, typed, expected])
-                .args(shell)
-                .output()
-                .await
-                .unwrap();
-            output.success().unwrap();
+                .args(shell);
+            // On a busy machine, a completion can be empty, because the plugin waits for the
+            // cluster only briefly. The script then waits for the completion until its deadline.
+            wait::until_true(
+                SESSION * 3,
+                &format!("the shell completes `{expected}`"),
+                || async {
+                    command.clone().output().await?.success()?;
+                    Ok(true)
+                },
+            )
+            .await
+            .unwrap();
         }
     }
 }

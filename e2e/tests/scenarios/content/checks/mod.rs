@@ -235,7 +235,7 @@ async fn install(cluster: &Cluster, client: &Client) {
     made.success().unwrap();
     let path = "/apis/checks.example.com/v1/namespaces/default/goods";
     wait::until(
-        std::time::Duration::from_secs(30),
+        std::time::Duration::from_secs(90),
         "goods are served",
         || async {
             let served = create_dry(client, path, &good()).await;

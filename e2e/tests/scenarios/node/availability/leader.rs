@@ -16,8 +16,9 @@ use super::{
 /// opens no new connection while a connection is open. It detects a silent peer by unanswered
 /// pings, after 30 + 15 s.
 const SILENT_PEER: Duration = Duration::from_secs(60);
-/// Time in which the API server detects that a replica has ended.
-const GAP: Duration = Duration::from_secs(5);
+/// Time in which the API server detects on a busy machine that a replica has ended. This time is
+/// well below the time in which it detects a silent peer.
+const GAP: Duration = Duration::from_secs(15);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn node_leader_that_is_killed_resumes_within_the_lease() {

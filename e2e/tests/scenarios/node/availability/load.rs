@@ -33,7 +33,7 @@ const INSTALL_INTERVAL: Duration = Duration::from_secs(1);
 const OBJECTS: usize = 4;
 /// Time before the end of a leader. In this time, the leader may have applied objects without
 /// recording them as installed.
-const UNRECORDED: Duration = Duration::from_secs(2);
+const UNRECORDED: Duration = Duration::from_secs(5);
 const LONG: Duration = Duration::from_secs(120);
 
 /// Results of the requested reviews.

@@ -14,8 +14,10 @@ use kube::Client;
 use rand::Rng as _;
 use serde_json::{Value, json};
 
-use crate::scenarios::objects::{apply, kubectl};
-use probe::{LivenessProbe, Observed, anonymous_kib};
+use crate::scenarios::objects::{apply, get, kubectl};
+use probe::{LivenessProbe, Observed};
+
+pub(in crate::scenarios) use probe::anonymous_kib;
 
 mod content;
 mod hostile_server;
@@ -113,10 +115,19 @@ fn deployment(name: &str, reference: &str) -> Value {
     })
 }
 
+/// Runs kubectl with the words of `line`, which waits for thousands of objects and ends by its own
+/// `--timeout`.
+async fn kubectl_for_minutes(cluster: &Cluster, line: &str) {
+    let command = cluster.tool(Tool::Kubectl).await.unwrap();
+    let command = command.args(line.split(' '));
+    let output = command.deadline(Duration::from_mins(11)).output().await;
+    output.unwrap().success().unwrap();
+}
+
 /// Returns the phase of a Bundle, and the message of its condition `Unpacked`.
 async fn phase(cluster: &Cluster, name: &str) -> (String, String) {
-    let text = kubectl(cluster, &format!("get bundle {name} -o json")).await;
-    let object: Value = serde_json::from_str(&text).unwrap();
+    let object = get(cluster, &format!("bundle {name}")).await;
+    let object = object.unwrap_or_default();
     let unpacked = object["status"]["conditions"]
         .as_array()
         .into_iter()

@@ -75,7 +75,7 @@ fn is_alive(address: SocketAddr) -> bool {
 }
 
 /// Returns the anonymous memory of a process in KiB; 0 after the process has ended.
-pub(super) fn anonymous_kib(pid: u32) -> u64 {
+pub(in crate::scenarios) fn anonymous_kib(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status
         .lines()

@@ -16,9 +16,10 @@ use crate::scenarios::reconcile::{
 /// a delay.
 const CHANGES: u32 = 16;
 /// Time limit for restoring a single change, including polling.
-const SOON: Duration = Duration::from_secs(6);
-/// Maximum delay before an object is restored, plus the time for the restore.
-const LONGEST: Duration = Duration::from_secs(40);
+const SOON: Duration = Duration::from_secs(20);
+/// Three times the maximum delay before an object is restored, because a poll can miss the time
+/// until the next change.
+const LONGEST: Duration = Duration::from_secs(120);
 
 fn content() -> String {
     let mut content = String::new();

@@ -2,8 +2,6 @@
 //! the same second as a write of the webhook, and while the webhook is down. `inventory` tests
 //! which objects belong to a BundleDeployment.
 
-use std::time::Duration;
-
 use e2e::{Cluster, wait};
 use serde_json::{Value, json};
 
@@ -78,20 +76,16 @@ async fn apply_as(cluster: &Cluster, manager: &str, object: &Value) {
 }
 
 async fn until_value(cluster: &Cluster, how: &str, what: &str, pointer: &str, expected: &Value) {
-    wait::until_true(
-        Duration::from_secs(20),
-        &format!("{what} after {how}"),
-        || async {
-            let object = get(cluster, &format!("{what} -n team-a"))
-                .await
-                .unwrap_or_default();
-            let found = object.pointer(pointer).cloned().unwrap_or_default();
-            if found == *expected {
-                return Ok(true);
-            }
-            anyhow::bail!("{found} {}", object["metadata"])
-        },
-    )
+    wait::until_true(LONG, &format!("{what} after {how}"), || async {
+        let object = get(cluster, &format!("{what} -n team-a"))
+            .await
+            .unwrap_or_default();
+        let found = object.pointer(pointer).cloned().unwrap_or_default();
+        if found == *expected {
+            return Ok(true);
+        }
+        anyhow::bail!("{found} {}", object["metadata"])
+    })
     .await
     .unwrap();
 }

@@ -7,8 +7,8 @@ use e2e::{bundles, wait};
 use serde_json::json;
 
 use crate::scenarios::reconcile::{
-    CONFIG, LONG, apply, bundle_of, deployment, get, installed, kubectl, publish, stage, until,
-    until_reason, within_a_second,
+    CONFIG, LONG, apply, bundle_of, deployment, get, installed, kubectl, publish, soon, stage,
+    until, until_reason,
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -97,7 +97,7 @@ async fn drift_is_only_reported_in_report_mode() {
         &deployment("web", &one, &json!({"paused": false})),
     )
     .await;
-    within_a_second(&cluster, "configmap web -n team-a", "/data/text", "hello").await;
+    soon(&cluster, "configmap web -n team-a", "/data/text", "hello").await;
     until(&cluster, "bundledeployment web", "Drifted", "False").await;
 
     // Drift in ignored fields is neither reported nor restored.
@@ -110,7 +110,7 @@ async fn drift_is_only_reported_in_report_mode() {
         "label configmap web -n team-a core.rukpak.io/owner-name-",
     )
     .await;
-    within_a_second(
+    soon(
         &cluster,
         "configmap web -n team-a",
         "/metadata/labels/core.rukpak.io~1owner-name",

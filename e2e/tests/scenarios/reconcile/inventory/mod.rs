@@ -3,7 +3,6 @@
 //! managers.
 
 use std::fmt::Write as _;
-use std::time::{Duration, Instant};
 
 use e2e::{Cluster, wait};
 use futures::StreamExt as _;
@@ -15,9 +14,9 @@ use serde_json::{Value, json};
 use super::lifecycle::{killed_after, until_no_writes, writes};
 use super::{
     CONFIG, LONG, apply, apply_with_kubeconfig, bundle_editor, bundle_of, condition, deployment,
-    get, install_web, installed, kubectl, publish, stage, staged, until, until_reason,
-    within_a_second,
+    get, install_web, installed, kubectl, publish, soon, stage, staged, until, until_reason,
 };
+use crate::scenarios::pod::limits::anonymous_kib;
 
 mod applyset;
 mod custom_resources;
@@ -92,7 +91,7 @@ async fn object_without_labels_of_the_webhook_is_restored_and_stays_recorded() {
             .join(" ")
     );
     kubectl(&cluster, &unlabel).await;
-    within_a_second(
+    soon(
         &cluster,
         "configmap web -n team-a",
         "/metadata/labels/core.rukpak.io~1owner-name",
@@ -286,14 +285,46 @@ async fn custom_resources_in_foreign_namespaces_are_counted_and_not_named() {
         e2e::bundles::shop(f, "1.0.0")
     })
     .await;
-    apply(&cluster, &deployment("shop", &shop, &json!({}))).await;
+    // The missing objects are not restored, so the inventory keeps the uid of the first namespace.
+    let report = json!({"drift": {"mode": "Report"}});
+    apply(&cluster, &deployment("shop", &shop, &report)).await;
     installed(&cluster, "shop").await;
-    kubectl(&cluster, "create namespace mallory").await;
-    let theirs = json!({"apiVersion": "shop.example.com/v1", "kind": "Queue",
-        "metadata": {"name": "secret-project", "namespace": "mallory",
-            "labels": {"core.rukpak.io/owner-kind": "BundleDeployment", "core.rukpak.io/owner-name": "shop"}},
-        "spec": {"service": "x"}});
-    apply(&cluster, &theirs).await;
+    kubectl(&cluster, "delete namespace shop").await;
+    for namespace in ["mallory", "shop", "team-a"] {
+        kubectl(&cluster, &format!("create namespace {namespace}")).await;
+    }
+    for (namespace, name) in [("mallory", "secret-project"), ("shop", "secret-plan")] {
+        let theirs = json!({"apiVersion": "shop.example.com/v1", "kind": "Queue",
+            "metadata": {"name": name, "namespace": namespace,
+                "labels": {"core.rukpak.io/owner-kind": "BundleDeployment", "core.rukpak.io/owner-name": "shop"}},
+            "spec": {"service": "x"}});
+        apply(&cluster, &theirs).await;
+    }
+    let counted = "2 queues exist (2 in other namespaces)";
+    let secrets = ["secret-project", "mallory", "secret-plan"];
+
+    // The definition is pruned.
+    let web = publish(&cluster, "team/web:1", |f| bundle_of(f, "web", CONFIG)).await;
+    let more = json!({"drift": {"mode": "Report"}, "rollout": {"allowOtherPackage": true}});
+    apply(&cluster, &deployment("shop", &web, &more)).await;
+    let printed = wait::until(LONG, "a warning names the definition", || async {
+        let object = get(&cluster, "bundledeployment shop").await;
+        let status = object.unwrap_or_default()["status"].clone();
+        let warnings = status["warnings"].to_string();
+        if !warnings.contains("queues exist") {
+            anyhow::bail!("{status}");
+        }
+        Ok(Some(status.to_string()))
+    })
+    .await
+    .unwrap();
+    assert!(printed.contains(counted), "{printed}");
+    assert!(
+        !secrets.iter().any(|name| printed.contains(name)),
+        "{printed}"
+    );
+    installed(&cluster, "shop").await;
+
     kubectl(&cluster, "delete bundledeployment shop --wait=false").await;
     let printed = wait::until(LONG, "the deletion is refused", || async {
         let object = get(&cluster, "bundledeployment shop")
@@ -307,9 +338,9 @@ async fn custom_resources_in_foreign_namespaces_are_counted_and_not_named() {
     })
     .await
     .unwrap();
-    assert!(printed.contains("1 queues exist"), "{printed}");
+    assert!(printed.contains(counted), "{printed}");
     assert!(
-        !printed.contains("secret-project") && !printed.contains("mallory"),
+        !secrets.iter().any(|name| printed.contains(name)),
         "{printed}"
     );
 }
@@ -318,11 +349,11 @@ async fn custom_resources_in_foreign_namespaces_are_counted_and_not_named() {
 async fn thousands_of_labelled_foreign_objects_cost_no_memory() {
     let (cluster, webhook) = stage().await;
     install_web(&cluster).await;
-    let before = webhook.rss_kib().unwrap();
+    let pid = webhook.pid().unwrap();
+    let before = anonymous_kib(pid);
     kubectl(&cluster, "create namespace mallory").await;
     let api: Api<ConfigMap> = Api::namespaced(cluster.client().await.unwrap(), "mallory");
     let name = |n: usize| format!("{}-{n:04}", "x".repeat(240));
-    let began = Instant::now();
     let made: Vec<_> = futures::stream::iter((0..5_000).map(|n| {
         let api = api.clone();
         let object: ConfigMap =
@@ -342,16 +373,12 @@ async fn thousands_of_labelled_foreign_objects_cost_no_memory() {
     })
     .await
     .unwrap();
-    let after = webhook.rss_kib().unwrap();
-    println!(
-        "{before} KiB before, {after} KiB after, {:?}",
-        began.elapsed()
-    );
+    let after = anonymous_kib(pid);
+    println!("{before} KiB before, {after} KiB after");
     assert!(
-        after.saturating_sub(before) < 2 * 1024,
+        after.saturating_sub(before) < 4 * 1024,
         "{before} KiB before, {after} KiB after"
     );
-    assert!(began.elapsed() < Duration::from_secs(300));
 }
 
 #[tokio::test(flavor = "multi_thread")]

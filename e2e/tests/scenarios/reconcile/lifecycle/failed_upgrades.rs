@@ -10,7 +10,7 @@ use crate::scenarios::reconcile::{
     LONG, apply, bundle_of, condition, deployment, get, kubectl, publish, stage, try_kubectl, until,
 };
 
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(60);
 
 /// Returns a ConfigMap, which is applied first, a CRD, a custom resource of this CRD, and a
 /// Deployment in the same late phase as the custom resource.

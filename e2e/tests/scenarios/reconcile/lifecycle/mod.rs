@@ -7,8 +7,8 @@ use e2e::{Cluster, bundles, wait};
 use serde_json::{Value, json};
 
 use super::{
-    CONFIG, LONG, apply, bundle_of, deployment, get, installed, kubectl, publish, stage, staged,
-    until, within_a_second,
+    CONFIG, LONG, apply, bundle_of, deployment, get, installed, kubectl, publish, soon, stage,
+    staged, until,
 };
 
 mod crd_upgrades;
@@ -43,7 +43,7 @@ async fn shop_is_installed_restored_upgraded_and_removed() {
         "patch configmap basket -n shop --type merge -p {\"data\":{\"LOG_LEVEL\":\"debug\"}}",
     )
     .await;
-    within_a_second(
+    soon(
         &cluster,
         "configmap basket -n shop",
         "/data/LOG_LEVEL",
@@ -51,7 +51,7 @@ async fn shop_is_installed_restored_upgraded_and_removed() {
     )
     .await;
     kubectl(&cluster, "delete configmap basket -n shop").await;
-    within_a_second(
+    soon(
         &cluster,
         "configmap basket -n shop",
         "/data/LOG_LEVEL",
@@ -63,7 +63,7 @@ async fn shop_is_installed_restored_upgraded_and_removed() {
         "label configmap basket -n shop core.rukpak.io/owner-name-",
     )
     .await;
-    within_a_second(
+    soon(
         &cluster,
         "configmap basket -n shop",
         "/metadata/labels/core.rukpak.io~1owner-name",
@@ -136,7 +136,7 @@ pub(super) fn writes(cluster: &Cluster) -> anyhow::Result<usize> {
     Ok(cluster.audit()?.iter().filter(changes).count())
 }
 
-/// Waits until the webhook has written nothing for three seconds.
+/// Waits until the webhook has written nothing for six seconds.
 pub(super) async fn until_no_writes(cluster: &Cluster) {
     let last = std::sync::Mutex::new((0, Instant::now()));
     wait::until_true(LONG, "it comes to rest", || async {
@@ -145,7 +145,7 @@ pub(super) async fn until_no_writes(cluster: &Cluster) {
         if last.0 != now {
             *last = (now, Instant::now());
         }
-        Ok(last.1.elapsed() > Duration::from_secs(3))
+        Ok(last.1.elapsed() > Duration::from_secs(6))
     })
     .await
     .unwrap();

@@ -136,3 +136,32 @@ async fn only_versions_that_the_package_can_replace_are_upgraded_and_none_is_dow
     installed(&cluster, name).await;
     assert_eq!(version_of(&cluster, name).await, "1.2.0");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_package_replaces_the_installed_package_only_if_the_spec_allows_it() {
+    let (cluster, _webhook) = stage().await;
+    kubectl(&cluster, "create namespace rules").await;
+    let first = push(&cluster, "former", "1.0.0", "").await;
+    let other = push(&cluster, "latter", "0.1.0", "").await;
+    let set = async |reference: &str, allowed: bool| {
+        let rollout = json!({"rollout": {"allowOtherPackage": allowed}});
+        apply(&cluster, &deployment("swapped", reference, &rollout)).await;
+    };
+    set(&first, false).await;
+    installed(&cluster, "swapped").await;
+    set(&other, false).await;
+    let message = until(&cluster, "bundledeployment swapped", "Installed", "False").await;
+    let expected = "package latter 0.1.0 cannot replace package former";
+    assert!(message.contains(expected), "{message}");
+    assert_eq!(version_of(&cluster, "former").await, "1.0.0");
+    assert_eq!(version_of(&cluster, "latter").await, Value::Null);
+    set(&other, true).await;
+    installed(&cluster, "swapped").await;
+    assert_eq!(version_of(&cluster, "latter").await, "0.1.0");
+    assert_eq!(version_of(&cluster, "former").await, Value::Null);
+    // Content of a former revision needs no permission.
+    set(&first, false).await;
+    installed(&cluster, "swapped").await;
+    assert_eq!(version_of(&cluster, "former").await, "1.0.0");
+    assert_eq!(version_of(&cluster, "latter").await, Value::Null);
+}

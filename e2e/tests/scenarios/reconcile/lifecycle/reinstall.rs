@@ -7,11 +7,11 @@ use e2e::wait;
 use serde_json::json;
 
 use crate::scenarios::reconcile::{
-    apply, bundle_of, deployment, get, installed, kubectl, publish, stage, until,
+    LONG, apply, bundle_of, deployment, get, installed, kubectl, publish, stage, until,
 };
 
 /// Time limit. It is shorter than the ten minutes for which the reconciler caches discovery data.
-const SOON: Duration = Duration::from_secs(15);
+const SOON: Duration = Duration::from_secs(45);
 
 /// Returns the CRD of a kind `Kettle` with one version.
 fn definition(scope: &str, version: &str) -> String {
@@ -95,7 +95,7 @@ async fn definition_pruned_by_an_upgrade_is_installed_again_by_a_downgrade() {
         assert!(has_kettle(&cluster, "v1/namespaces/reinstall/kettles/kettle").await);
         apply(&cluster, &deployment("pruned", &two, &json!({}))).await;
         installed(&cluster, "pruned").await;
-        wait::until_true(SOON * 3, "the definition is pruned", || async {
+        wait::until_true(LONG, "the definition is pruned", || async {
             let definition = "crd kettles.reinstall.example.com";
             Ok(get(&cluster, definition).await.is_none())
         })
@@ -133,7 +133,7 @@ async fn object_is_watched_again_after_its_definition_was_deleted_while_the_webh
     kubectl(&cluster, "delete crd kettles.reinstall.example.com").await;
     webhook.start().await.unwrap();
     let is_there = || has_kettle(&cluster, "v1/namespaces/reinstall/kettles/kettle");
-    wait::until_true(SOON * 3, "definition and object are restored", || async {
+    wait::until_true(LONG, "definition and object are restored", || async {
         Ok(is_there().await)
     })
     .await
@@ -144,7 +144,7 @@ async fn object_is_watched_again_after_its_definition_was_deleted_while_the_webh
     };
     let before = uid().await;
     kubectl(&cluster, "delete kettle kettle -n reinstall").await;
-    wait::until_true(SOON * 3, "the object is restored again", || async {
+    wait::until_true(LONG, "the object is restored again", || async {
         let now = uid().await;
         Ok(now.is_some() && now != before)
     })
@@ -171,11 +171,9 @@ async fn object_is_restored_after_its_definition_was_recreated_with_another_scop
     let remove = "delete crd kettles.reinstall.example.com";
     kubectl(&cluster, remove).await;
     create(&cluster, &definition("Cluster", "v1")).await;
-    wait::until_true(
-        SOON * 3,
-        "the object is there, without a namespace",
-        || async { Ok(has_kettle(&cluster, "v1/kettles/kettle").await) },
-    )
+    wait::until_true(LONG, "the object is there, without a namespace", || async {
+        Ok(has_kettle(&cluster, "v1/kettles/kettle").await)
+    })
     .await
     .unwrap();
     until(&cluster, "bundledeployment kettle", "Ready", "True").await;
@@ -183,7 +181,7 @@ async fn object_is_restored_after_its_definition_was_recreated_with_another_scop
     kubectl(&cluster, remove).await;
     create(&cluster, &definition("Namespaced", "v2")).await;
     let expected = r#"no matches for kind "Kettle" in version "reinstall.example.com/v1""#;
-    wait::until_true(SOON * 3, "the condition names the kind", || async {
+    wait::until_true(LONG, "the condition names the kind", || async {
         let message = until(&cluster, "bundledeployment kettle", "Ready", "False").await;
         if message.contains(expected) {
             return Ok(true);

@@ -84,11 +84,12 @@ async fn pull_secrets_need_permission_or_a_class() {
         "rules": [{"apiGroups": ["core.rukpak.io"], "resources": ["provisionerclasses"], "verbs": ["use"]}],
     });
     apply(&cluster, &role).await;
-    for role in ["bundle-editor", MALLORY] {
-        let line = format!(
-            "create clusterrolebinding {MALLORY}-{role} --clusterrole={role} --user={MALLORY}"
-        );
-        kubectl(&cluster, &line).await;
+    // A RoleBinding in the system namespace suffices for the class.
+    for binding in [
+        "clusterrolebinding pull-editor --clusterrole=bundle-editor".to_owned(),
+        format!("rolebinding {MALLORY} --clusterrole={MALLORY} --namespace={NAMESPACE}"),
+    ] {
+        kubectl(&cluster, &format!("create {binding} --user={MALLORY}")).await;
     }
     let sources = json!({"pullSecrets": [SECRET]});
     let private = class(PRIVATE_CLASS, &json!({ "sources": sources }));

@@ -2,7 +2,6 @@
 //! the webhook writes the correct values again.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use bundle_core::object::ObjectId;
 use bundle_core::plan::drift::{
@@ -13,7 +12,8 @@ use e2e::{Cluster, Webhook, bundles, wait};
 use serde_json::{Value, json};
 
 use super::{
-    LONG, apply, condition, deployment, get, install_web, installed, kubectl, publish, stage, until,
+    LONG, apply, condition, deployment, get, install_web, installed, kubectl, publish, stage,
+    try_get, until,
 };
 
 mod older;
@@ -102,8 +102,8 @@ async fn stop_and_void_stamps(cluster: &Cluster, webhook: &mut Webhook) {
 /// Waits until a field of a status is `wanted`.
 pub(super) async fn until_status(cluster: &Cluster, what: &str, pointer: &str, wanted: &Value) {
     let message = format!("{what}: {pointer} is {wanted}");
-    wait::until(Duration::from_secs(40), &message, || async {
-        let object = get(cluster, what).await.unwrap_or_default();
+    wait::until(LONG, &message, || async {
+        let object = try_get(cluster, what).await?.unwrap_or_default();
         let found = object["status"].pointer(pointer).unwrap_or(&Value::Null);
         if found == wanted {
             return Ok(Some(()));
@@ -331,7 +331,7 @@ async fn drift_is_not_hidden_by_a_digest_written_into_the_status() {
     let forged = json!({"installed": {"fieldsDigest": fields_digest(&config)}});
     patch_status(&cluster, "bundledeployment web", &forged).await;
     webhook.start().await.unwrap();
-    wait::until_true(Duration::from_secs(40), "the text is restored", || async {
+    wait::until_true(LONG, "the text is restored", || async {
         let config = get(&cluster, "configmap web -n team-a").await;
         Ok(config.unwrap_or_default()["data"]["text"] == "hello")
     })
@@ -362,17 +362,13 @@ async fn account_written_into_a_status_removes_nothing() {
         "patch configmap web -n team-a --type=merge --patch={\"metadata\":{\"finalizers\":null}}",
     )
     .await;
-    wait::until_true(
-        Duration::from_secs(40),
-        "the deployment is gone",
-        || async {
-            let object = get(&cluster, "bundledeployment web").await;
-            if let Some(object) = &object {
-                anyhow::bail!("{}", condition(object, "Ready"));
-            }
-            Ok(true)
-        },
-    )
+    wait::until_true(LONG, "the deployment is gone", || async {
+        let object = get(&cluster, "bundledeployment web").await;
+        if let Some(object) = &object {
+            anyhow::bail!("{}", condition(object, "Ready"));
+        }
+        Ok(true)
+    })
     .await
     .unwrap();
 }

@@ -1,10 +1,14 @@
 //! Proxies from the environment, and mirrors from `registries.conf`.
 
-use e2e::Registry;
+use std::time::Duration;
+
 use e2e::registry::proxy::Proxy;
 use e2e::registry::{RegistryOptions, RegistryProgram};
+use e2e::{Registry, wait};
 
 use super::{Scene, refused};
+
+const LONG: Duration = Duration::from_secs(90);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn uses_proxies_from_the_environment() {
@@ -105,7 +109,12 @@ async fn mirrors_are_read_from_and_never_written_to() {
     // mirror.
     assert!(text.contains(&origin.host()), "{text}");
     assert!(!text.contains(&mirror.host()), "{text}");
-    assert!(requests(&mirror.log().unwrap(), "/v2/copies/web/") > 3);
+    // A registry logs a request after its response.
+    wait::until_true(LONG, "the mirror logs the requests", || async {
+        Ok(requests(&mirror.log()?, "/v2/copies/web/") > 3)
+    })
+    .await
+    .unwrap();
     assert_eq!(reads(), before);
 
     // Content that the mirror lacks is read from the registry itself.

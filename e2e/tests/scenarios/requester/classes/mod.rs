@@ -4,7 +4,9 @@
 use super::removal::{remove, until_kept, until_removed};
 use super::*;
 
+mod bundle_class;
 pub(super) mod class_change;
+mod recreated;
 
 /// Creates the class `name` with `authorization: Class` and these target namespaces, and gives
 /// `user` verb `use` on the class.

@@ -4,6 +4,11 @@
 use crate::scenarios::requester::policies::{policy, resource_rule, until_enforced};
 use crate::scenarios::requester::*;
 
+/// Node ports of this file. Like the addresses of its Services, they are at the start of their
+/// range, from which the API server allocates none as long as others are free.
+const PORT: u16 = 30077;
+const OTHER_PORT: u16 = 30078;
+
 /// A Job with the image `tag`. The cluster runs no Pods: the scenario writes the status of the Job.
 fn job(namespace: &str, name: &str, tag: &str) -> Value {
     json!({
@@ -100,7 +105,7 @@ async fn completed_job_is_replaced_and_running_one_once_it_has_finished() {
     let three = [job("rerun", "done", "2"), job("rerun", "busy", "2")];
     upgrade(&cluster, "rerun", "3", &three, &json!({})).await;
     let words = [
-        "Job.batch/rerun/busy: spec.template",
+        "Job.batch/rerun/busy: immutable fields change: spec.template",
         "is replaced after it has finished",
     ];
     let reported = until_message(&cluster, "rerun", &words).await;
@@ -176,7 +181,7 @@ async fn immutable_objects_are_replaced_if_content_or_spec_requests_it() {
 
     // Replacement is not enabled: the message has one sentence for each object, without values, and
     // no object is changed.
-    let two = all("2", "two", "edit", Some("10.96.0.177"));
+    let two = all("2", "two", "edit", Some("10.96.0.7"));
     upgrade(&cluster, "renew", "2", &two, &json!({})).await;
     let words = [
         "ConfigMap/renew/fixed: immutable fields change: data",
@@ -307,7 +312,7 @@ async fn service_is_deleted_for_its_replacement_only_if_it_could_be_created() {
         &cluster,
         "respawn",
         "respawn",
-        &service("web", None, 30977),
+        &service("web", None, PORT),
         &json!({}),
     )
     .await;
@@ -332,7 +337,7 @@ async fn service_is_deleted_for_its_replacement_only_if_it_could_be_created() {
         &cluster,
         "respawn",
         "2",
-        &service("web", Some("10.96.0.188"), 30977),
+        &service("web", Some("10.96.0.8"), PORT),
         &json!({}),
     )
     .await;
@@ -350,7 +355,7 @@ async fn service_is_deleted_for_its_replacement_only_if_it_could_be_created() {
     }
     // A write of the spec triggers an immediate retry.
     let settings = json!({"drift": {"mode": "Correct"}});
-    let same = service("web", Some("10.96.0.188"), 30977);
+    let same = service("web", Some("10.96.0.8"), PORT);
     upgrade(&cluster, "respawn", "2", &same, &settings).await;
     wait::until_true(LONG, "the Service is replaced", || async {
         let now = uid(&cluster, look).await;
@@ -368,18 +373,18 @@ async fn service_is_deleted_for_its_replacement_only_if_it_could_be_created() {
     until(&cluster, "respawn", "Installed", "True").await;
     let replaced = uid(&cluster, look).await;
     let found = get(&cluster, look).await.unwrap();
-    assert_eq!(found["spec"]["clusterIP"], "10.96.0.188");
-    assert_eq!(found["spec"]["ports"][0]["nodePort"], 30977);
+    assert_eq!(found["spec"]["clusterIP"], "10.96.0.8");
+    assert_eq!(found["spec"]["ports"][0]["nodePort"], PORT);
 
     // The new port is in use by another Service.
     let line = "delete resourcequota one -n respawn";
     try_kubectl(&cluster, line).await.success().unwrap();
-    put(&cluster, &service("other", None, 30978)).await;
+    put(&cluster, &service("other", None, OTHER_PORT)).await;
     upgrade(
         &cluster,
         "respawn",
         "3",
-        &service("web", Some("10.96.0.189"), 30978),
+        &service("web", Some("10.96.0.9"), OTHER_PORT),
         &json!({}),
     )
     .await;

@@ -15,7 +15,7 @@ use forgeries::{Forgery, by_certificate, by_key, of_version};
 
 mod forgeries;
 
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(90);
 
 struct Scene {
     cluster: Cluster,

@@ -311,7 +311,7 @@ impl Browser {
 }
 
 fn awaited(path: &Path) -> String {
-    let end = Instant::now() + Duration::from_secs(30);
+    let end = Instant::now() + Duration::from_secs(120);
     loop {
         if let Ok(text) = std::fs::read_to_string(path) {
             return text;

@@ -54,8 +54,8 @@ async fn objects_of_one_tenant_are_limited_and_leave_objects_to_another() {
     let probe = LivenessProbe::start(&webhook);
     for name in ["objects-first", "objects-second"] {
         deploy(&cluster, &registry, (mallory, name), OBJECTS).await;
-        let line = format!("wait bundledeployment {name} --for=condition=Installed --timeout=300s");
-        kubectl(&cluster, &line).await;
+        let line = format!("wait bundledeployment {name} --for=condition=Installed --timeout=600s");
+        kubectl_for_minutes(&cluster, &line).await;
     }
     let installed = anonymous_kib(webhook.pid().unwrap());
     deploy(&cluster, &registry, (mallory, "objects-third"), OBJECTS).await;

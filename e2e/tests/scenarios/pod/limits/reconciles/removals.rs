@@ -34,13 +34,13 @@ async fn removals_of_thousands_of_objects_at_once_do_not_exhaust_memory() {
         );
         let (reference, _) = publish(&registry, &name, &tar([file]));
         apply(&cluster, &deployment(&name, &reference)).await;
-        let line = format!("wait bundledeployment {name} --for=condition=Installed --timeout=300s");
-        kubectl(&cluster, &line).await;
+        let line = format!("wait bundledeployment {name} --for=condition=Installed --timeout=600s");
+        kubectl_for_minutes(&cluster, &line).await;
         names.push(name);
     }
     let probe = LivenessProbe::start(&webhook);
     let line = format!("delete bundledeployment {} --timeout=600s", names.join(" "));
-    kubectl(&cluster, &line).await;
+    kubectl_for_minutes(&cluster, &line).await;
     let left = kubectl(
         &cluster,
         "get configmaps -n removals -l core.rukpak.io/owner-kind -o name",

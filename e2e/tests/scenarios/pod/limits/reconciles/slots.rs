@@ -7,7 +7,7 @@ use bundle_testkit::registry::Registry;
 use e2e::wait;
 
 use super::*;
-use crate::scenarios::objects::{apply_as, get};
+use crate::scenarios::objects::apply_as;
 
 /// Installations of each tenant: more than the number of concurrent reconciles.
 const INSTALLATIONS_PER_TENANT: usize = 12;

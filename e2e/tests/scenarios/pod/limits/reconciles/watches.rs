@@ -5,7 +5,7 @@ use bundle_testkit::registry::Registry;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::scenarios::objects::{apply_as, get, until};
+use crate::scenarios::objects::{apply_as, until};
 
 /// Namespaces of each content.
 const NAMESPACES: usize = 10;

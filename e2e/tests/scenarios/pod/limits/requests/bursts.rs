@@ -15,14 +15,24 @@ const ADMINISTRATORS: usize = 400;
 /// Parallel writes of a tenant: more than an API server processes at the same time.
 const TENANT: usize = 240;
 
+/// Held by each burst. Two bursts at the same time leave so little processor time to each API
+/// server that it does not send its reviews before their timeouts.
+static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 /// Returns the number of answers of each kind: status, and known part of the message. Panics if the
 /// message of an answer is unknown, for example because the connection of its request ended.
 fn assert_answered<'a>(answers: impl IntoIterator<Item = &'a (u16, String)>) -> String {
     let mut counts = BTreeMap::<String, usize>::new();
     for (status, message) in answers {
         // Accepted responses: admitted, rejected with a diagnostic code, or a timeout or limit of
-        // the API server.
-        let good = ["BUNDLE-", "deadline exceeded", "too many", "Too many"];
+        // the API server. 408: the API server sent the body too slowly, on a busy machine.
+        let good = [
+            "BUNDLE-",
+            "deadline exceeded",
+            "too many",
+            "Too many",
+            "code 408",
+        ];
         let found = good.iter().find(|good| message.contains(**good));
         assert!(*status == 201 || found.is_some(), "{status}: {message}");
         let found = found.copied().unwrap_or_default();
@@ -33,6 +43,7 @@ fn assert_answered<'a>(answers: impl IntoIterator<Item = &'a (u16, String)>) -> 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn parallel_writes_of_administrators_right_after_the_start_lose_no_review() {
+    let _alone = ALONE.lock().await;
     let (cluster, mut webhook) = stage().await;
     let client = cluster.client().await.unwrap();
     let probe = LivenessProbe::start(&webhook);
@@ -53,6 +64,7 @@ async fn parallel_writes_of_administrators_right_after_the_start_lose_no_review(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn parallel_writes_of_a_tenant_whose_registry_stalls_fail_no_write_of_another_user() {
+    let _alone = ALONE.lock().await;
     let (cluster, mut webhook) = stage().await;
     grant_tenant(&cluster, "mallory").await;
     let client = cluster.client().await.unwrap();

@@ -220,8 +220,8 @@ async fn parallel_dry_runs_whose_manifests_have_four_mebibytes_wait_for_memory()
         let Err(error) = answer else { continue };
         let text = error.to_string();
         // A retry response of the webhook or a timeout of the API server. A pod that died would
-        // close the connection.
-        let good = ["BUNDLE-", "too many", "deadline exceeded"];
+        // close the connection. 408: the API server sent the body too slowly, on a busy machine.
+        let good = ["BUNDLE-", "too many", "deadline exceeded", "code 408"];
         assert!(good.iter().any(|good| text.contains(good)), "{text}");
     }
     survived("80 dry runs with manifests of 4 MiB", &mut webhook, probe).await;
@@ -277,7 +277,7 @@ async fn stalled_dry_runs_of_one_tenant_have_bounded_memory_and_leave_reviews_to
     for (status, message) in &answers {
         // Accepted responses: admitted without reading the image, because no policy requires
         // signatures; rejected for missing memory; or a timeout of the review or of the API server.
-        let good = ["BUNDLE-", "deadline exceeded"];
+        let good = ["BUNDLE-", "deadline exceeded", "code 408"];
         assert!(
             *status == 201 || good.iter().any(|good| message.contains(good)),
             "{status}: {message}"

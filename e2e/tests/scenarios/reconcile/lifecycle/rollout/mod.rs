@@ -264,13 +264,13 @@ async fn failed_upgrade_returns_once_to_exactly_the_former_objects() {
     assert_eq!(states(&object), [("1.0.0", "Active"), ("2.0.0", "Failed")]);
 
     // A write of the spec causes another attempt, which fails in the same way.
-    let longer = json!({"deadline": "3s", "onFailure": "RollBack"});
+    let longer = json!({"deadline": "20s", "onFailure": "RollBack"});
     apply(&cluster, &web(&two, &longer, "second")).await;
     until_reason(&cluster, NAME, "Progressing", "WaitingForHealth").await;
     let object = until_rolled_back(&cluster).await;
     assert_eq!(object["status"]["revisions"][0]["number"], 5, "{object}");
 
-    apply(&cluster, &web(&three, &back, "second")).await;
+    apply(&cluster, &web(&three, &longer, "second")).await;
     make_available(&cluster, "3").await;
     until(&cluster, NAME, "Ready", "True").await;
     let object = get(&cluster, NAME).await.unwrap();
@@ -307,7 +307,7 @@ async fn deadline_survives_a_restart_between_apply_and_deadline() {
     let (cluster, mut webhook) = stage().await;
     let one = version(&cluster, 1, "").await;
     let two = version(&cluster, 2, "").await;
-    let back = json!({"deadline": "8s", "onFailure": "RollBack"});
+    let back = json!({"deadline": "20s", "onFailure": "RollBack"});
     install_healthy(&cluster, &web(&one, &back, "a")).await;
     let before = objects(&cluster).await;
     apply(&cluster, &web(&two, &back, "a")).await;
@@ -345,7 +345,7 @@ async fn return_is_refused_without_the_permissions_for_the_former_content() {
 
     // The new content has no Secret, so its installation prunes the Secret. Afterwards the
     // permission to write the Secret is withdrawn, so a rollback cannot create the Secret again.
-    let slow = json!({"deadline": "15s", "onFailure": "RollBack"});
+    let slow = json!({"deadline": "30s", "onFailure": "RollBack"});
     apply_with_kubeconfig(&cluster, &web(&two, &slow, "a"), &ana).await;
     until_reason(&cluster, NAME, "Progressing", "WaitingForHealth").await;
     kubectl(&cluster, "delete rolebinding secrets -n team-a").await;

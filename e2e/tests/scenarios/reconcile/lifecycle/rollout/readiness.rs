@@ -239,14 +239,14 @@ async fn deadline_passes_while_an_installation_waits_between_phases() {
     until(&cluster, NAME, "Ready", "True").await;
     let before = objects(&cluster).await;
 
-    let back = json!({"waitFor": "Ready", "deadline": "8s", "onFailure": "RollBack"});
+    let back = json!({"waitFor": "Ready", "deadline": "20s", "onFailure": "RollBack"});
     apply(&cluster, &web(&two, &back)).await;
     waits_for_deployment(&cluster).await;
     webhook.kill().unwrap();
     webhook.restart().await.unwrap();
     let object = until_rolled_back(&cluster).await;
     let message = condition(&object, "Ready")["message"].to_string();
-    let cause = "was not healthy within spec.rollout.deadline 8s: phase 2 of 3: 0/1 workloads ready: Deployment.apps/team-a/web: ";
+    let cause = "was not healthy within spec.rollout.deadline 20s: phase 2 of 3: 0/1 workloads ready: Deployment.apps/team-a/web: ";
     assert!(message.contains(cause), "{message}");
     assert_eq!(objects(&cluster).await, before);
     assert_eq!(host(&cluster).await, "v1.example.com");
