@@ -11,7 +11,7 @@ use crate::scenarios::reconcile::{
     apply, bundle_of, condition, deployment, get, kubectl, publish, staged, until,
 };
 
-/// Time for which requests are counted. After this time, the next attempt is about a minute away.
+/// Time for which requests are counted. After this time, the next attempt is one minute away.
 const COUNT_DURATION: Duration = Duration::from_secs(70);
 /// Maximum number of attempts in that time. The attempts are at about 0, 2, 6, 14, 30 and 62 s.
 /// Each attempt is one dry run.
