@@ -32,6 +32,10 @@ const PATTERN_CACHE: usize = 64 << 10;
 /// the number of values in the configuration. Each value of the schema can be compared with each
 /// value of the configuration.
 const COMPARISONS: u64 = 50_000_000;
+/// Maximum number of divisions of a validation: the number of keywords `multipleOf`, multiplied by the
+/// number of values in the configuration. A division of very large numbers takes several
+/// microseconds.
+const DIVISIONS: u64 = 200_000;
 /// Like `COMPARISONS`, but the maximum for a validation that lists all errors. Each comparison can
 /// result in an error.
 const LISTED_COMPARISONS: u64 = 30_000;
@@ -133,8 +137,15 @@ impl ConfigSchema {
         let wide = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
         let comparisons = wide(self.size.values).saturating_mul(wide(values(value)));
         let only = |message: &str| vec![(path.to_owned(), message.to_owned())];
-        if comparisons > COMPARISONS {
+        // Each pair of items in a list can be compared.
+        let pairs = wide(values(value)).saturating_pow(2);
+        let pairs = wide(self.size.unique_lists).saturating_mul(pairs);
+        if comparisons > COMPARISONS || pairs > COMPARISONS {
             return only("it has too many values for a schema of this size");
+        }
+        let divisions = wide(self.size.divisors).saturating_mul(wide(values(value)));
+        if divisions > DIVISIONS {
+            return only("it has too many values for a schema with this number of `multipleOf`");
         }
         let matched = wide(self.size.patterns).saturating_mul(wide(text_bytes(value)));
         if matched > MATCHED_BYTES {
@@ -194,12 +205,16 @@ fn text_bytes(value: &Value) -> usize {
     }
 }
 
-/// Values and patterns of a schema, including the definitions that the schema refers to.
+/// Values and costly keywords of a schema, including the definitions that the schema refers to.
 #[derive(Debug, Clone, Copy, Default)]
 struct Size {
     values: usize,
     patterns: usize,
     alternatives: usize,
+    /// Number of keywords `uniqueItems`.
+    unique_lists: usize,
+    /// Number of keywords `multipleOf`.
+    divisors: usize,
 }
 
 impl Size {
@@ -207,6 +222,8 @@ impl Size {
         self.values = self.values.saturating_add(other.values);
         self.patterns = self.patterns.saturating_add(other.patterns);
         self.alternatives = self.alternatives.saturating_add(other.alternatives);
+        self.unique_lists = self.unique_lists.saturating_add(other.unique_lists);
+        self.divisors = self.divisors.saturating_add(other.divisors);
         for (count, most, what) in [
             (self.values, VALUES, "values"),
             (self.patterns, PATTERNS, "patterns"),
@@ -282,6 +299,8 @@ impl<'a> Counter<'a> {
                         size.alternatives += value.as_array().map_or(0, Vec::len);
                     }
                     size.patterns += usize::from(key == "pattern" && value.is_string());
+                    size.unique_lists += usize::from(key == "uniqueItems");
+                    size.divisors += usize::from(key == "multipleOf");
                     if let ("$ref", Value::String(reference)) = (key.as_str(), value) {
                         size.add(self.definition(reference, depth + 1)?)?;
                     } else {

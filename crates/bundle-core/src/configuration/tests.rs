@@ -243,3 +243,43 @@ fn long_texts_are_limited_with_the_default_and_by_the_number_of_patterns() {
     let expected = "its texts are too long for a schema with this number of patterns";
     assert!(error.contains(expected), "{error}");
 }
+
+#[test]
+fn keywords_that_cost_more_than_one_comparison_limit_the_values() {
+    let files = |keyword: &str, count: usize| {
+        let keywords = vec![keyword; count].join(", ");
+        let schema = format!(
+            r#"{{"properties": {{"any": {{"allOf": [{keywords}], "items": {{"allOf": [{keywords}]}}}}}}}}"#
+        );
+        bundle(&schema, PATCHES)
+    };
+    // These integers have the same hash, so the validator compares each pair.
+    let integers: Vec<u64> = (0..3_000).map(|n| (1 << 63) - 1 - n).collect();
+    let large = vec![1e300; 1_000];
+    for (keyword, count, any, expected) in [
+        (r#"{"uniqueItems": true}"#, 1, json!(integers), None),
+        (
+            r#"{"uniqueItems": true}"#,
+            100,
+            json!(integers),
+            Some("it has too many values for a schema of this size"),
+        ),
+        (r#"{"multipleOf": 0.5}"#, 20, json!(large), None),
+        (
+            r#"{"multipleOf": 0.5}"#,
+            200,
+            json!(large),
+            Some("it has too many values for a schema with this number of `multipleOf`"),
+        ),
+    ] {
+        let rendered = render(&files(keyword, count), Some(json!({ "any": any })));
+        match (rendered, expected) {
+            (Ok(_), None) => {}
+            (Err(error), Some(expected)) => {
+                let error = error.to_string();
+                assert!(error.contains(expected), "{error}");
+            }
+            (rendered, _) => panic!("{keyword} {count}: {:?}", rendered.map(|_| ())),
+        }
+    }
+}

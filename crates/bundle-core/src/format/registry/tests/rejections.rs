@@ -118,6 +118,19 @@ fn with_webhooks(webhooks: &[String]) -> String {
 }
 
 #[test]
+fn each_list_of_a_rule_is_read_once() {
+    // The product of the lengths would take minutes.
+    let list = |text: &str| vec![text; 50_000].join(", ");
+    let rules = format!(
+        "{WEBHOOK}, rules: [{{apiGroups: [{}], resources: [{}]}}]}}",
+        list("admissionregistration.k8s.io"),
+        list("a")
+    );
+    let files = bundle(&with_webhooks(&[rules]), &[]);
+    format::read(&files).unwrap();
+}
+
+#[test]
 fn invalid_webhooks_are_rejected() {
     let webhook = |more: &str| format!("{WEBHOOK}{more}}}");
     let rule = |rule: &str| webhook(&format!(", rules: [{rule}]"));
