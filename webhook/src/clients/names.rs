@@ -203,9 +203,7 @@ mod tests {
                 resolver.resolve("registry.example").await
             });
             let error = found.await.unwrap_err();
-            error
-                .get_ref()
-                .is_some_and(|inner| inner.is::<LookupLimit>())
+            matches!(error.get_ref(), Some(inner) if inner.is::<LookupLimit>())
         };
         assert!(lookup("mallory").await);
         assert!(!lookup("ana").await);
