@@ -87,7 +87,7 @@ async fn create_deployer(cluster: &Cluster, user: &str, home: &str) {
 async fn other_service_account_of_the_class_installs_nothing_in_a_recreated_namespace() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
-    let (user, home, witness) = ("reborn", "reborn-home", "reborn-witness");
+    let (user, home, witness) = ("rehoused", "rehoused-home", "rehoused-witness");
     tenant(&cluster, user, &json!([])).await;
     let mut class = json!({"targets": {"namespaces": [user, home]}});
     delegate_with(&cluster, user, user, &class).await;
