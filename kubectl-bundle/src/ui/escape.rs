@@ -6,6 +6,11 @@ pub(crate) use bundle_core::text::{is_hidden, visible};
 /// Maximum length of a field, in characters.
 const MAX_CHARS: usize = 400;
 
+/// Returns the whole `text` on one line, with hidden characters escaped, for data that scripts read.
+pub(crate) fn one_line(text: &str) -> String {
+    visible(text).replace('\n', r"\n")
+}
+
 /// Returns `text` on one line, with hidden characters escaped, truncated to a maximum length.
 pub(crate) fn safe(text: &str) -> String {
     let mut shown = String::new();
@@ -35,6 +40,11 @@ mod tests {
             "a\\u{1b}[31m\\r\\nb\\u{9b}2J\\u{7f}"
         );
         assert_eq!(safe("abc\u{202e}txt\u{2066}"), "abc\\u{202e}txt\\u{2066}");
-        assert_eq!(safe(&"x".repeat(1000)).chars().count(), MAX_CHARS + 1);
+        let long = "x".repeat(1000);
+        assert_eq!(
+            one_line(&format!("{long}\n\x1b")),
+            format!(r"{long}\n\u{{1b}}")
+        );
+        assert_eq!(safe(&long).chars().count(), MAX_CHARS + 1);
     }
 }

@@ -16,10 +16,10 @@ use std::sync::Arc;
 
 use anstream::AutoStream;
 use bundle_core::diagnostic::{Finding, Findings, Severity};
-use bundle_core::text::visible;
 
 use crate::failure::{Failure, Outcome};
-pub(crate) use escape::safe;
+use escape::visible;
+pub(crate) use escape::{one_line, safe};
 pub(crate) use progress::{Progress, StepProgress, TransferProgress, format_size};
 use suggestions::VerbFlags;
 pub(crate) use table::Table;

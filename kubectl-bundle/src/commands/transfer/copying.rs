@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::artifact::location::ArtifactLocation;
 use crate::failure::Outcome;
 use crate::ui::format::Format;
-use crate::ui::{Ui, format_size, safe};
+use crate::ui::{Ui, format_size, one_line};
 
 /// Result for one artifact.
 #[derive(Debug, Serialize)]
@@ -221,7 +221,7 @@ pub(crate) fn print(ui: &mut Ui, format: Option<Format>, report: &CopyReport) ->
         return Ok(());
     }
     for one in &report.artifacts {
-        ui.data(safe(&one.target))?;
+        ui.data(one_line(&one.target))?;
     }
     Ok(())
 }

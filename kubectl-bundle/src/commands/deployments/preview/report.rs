@@ -9,7 +9,7 @@ use super::summary::Summary;
 use super::{ChangeKind, ExternalDiff, ObjectChange, Preview, text};
 use crate::failure::Outcome;
 use crate::ui::format::Format;
-use crate::ui::{Ui, safe};
+use crate::ui::{Ui, one_line, safe};
 
 /// Output settings of a preview.
 #[derive(Debug, Clone, Default)]
@@ -26,7 +26,7 @@ impl Preview {
         let summary = Summary::of(self);
         if output.format == Some(Format::Name) {
             for change in self.changed() {
-                ui.data(safe(&change.key))?;
+                ui.data(one_line(&change.key))?;
             }
         } else if !ui.structured(output.format, &self.structured(&summary))? {
             match &output.external {

@@ -8,7 +8,7 @@ use super::documents::ReviewedObject;
 use crate::failure::Outcome;
 use crate::failure::exit::Exit;
 use crate::ui::format::Format;
-use crate::ui::{Ui, safe};
+use crate::ui::{Ui, one_line};
 
 /// Result of the review.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -124,7 +124,7 @@ pub(super) fn print(
     }
     for report in reports {
         let word = report.verdict.word();
-        ui.data(format!("{} {word}", safe(&report.object)))?;
+        ui.data(format!("{} {word}", one_line(&report.object)))?;
         for finding in report.located() {
             ui.finding(&finding);
         }
