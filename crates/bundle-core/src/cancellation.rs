@@ -1,20 +1,70 @@
 //! Cancellation of long work on another thread.
 
+use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// Number of calls of [`Cancellation::is_cancelled`] between two calls of the limit.
+const CALLS: u32 = 1024;
 
 /// A flag that requests the cancellation of work. All clones have the same flag.
-#[derive(Debug, Clone, Default)]
-pub struct Cancellation(Arc<AtomicBool>);
+#[derive(Clone, Default)]
+pub struct Cancellation(Arc<State>);
+
+#[derive(Default)]
+struct State {
+    flag: AtomicBool,
+    calls: AtomicU32,
+    is_exceeded: Option<Box<dyn Fn() -> bool + Send + Sync>>,
+}
 
 impl Cancellation {
+    /// Returns a flag that is also set when `is_exceeded` returns true, for example because the
+    /// work has used its processor time. The thread that calls [`Self::is_cancelled`] calls
+    /// `is_exceeded`, once in 1024 calls.
+    pub fn with_limit(is_exceeded: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(State {
+            is_exceeded: Some(Box::new(is_exceeded)),
+            ..State::default()
+        }))
+    }
+
     /// Sets the flag. All clones then report the cancellation.
     pub fn cancel(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.flag.store(true, Ordering::Relaxed);
     }
 
     /// Returns true if the flag is set.
     pub fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        if let Some(is_exceeded) = &self.0.is_exceeded {
+            let calls = self.0.calls.fetch_add(1, Ordering::Relaxed);
+            if calls.is_multiple_of(CALLS) && is_exceeded() {
+                self.cancel();
+            }
+        }
+        self.0.flag.load(Ordering::Relaxed)
+    }
+}
+
+impl fmt::Debug for Cancellation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Cancellation").field(&self.0.flag).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exceeded_limit_cancels_all_clones() {
+        let exceeded = Arc::new(AtomicBool::new(false));
+        let limit = exceeded.clone();
+        let work = Cancellation::with_limit(move || limit.load(Ordering::Relaxed));
+        let other = work.clone();
+        assert!(!work.is_cancelled());
+        exceeded.store(true, Ordering::Relaxed);
+        assert!((0..CALLS).any(|_| work.is_cancelled()));
+        assert!(work.is_cancelled() && other.is_cancelled());
     }
 }

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 use super::review::{self, Envelope, Request, RequestEnvelope};
 use super::{Admission, Lookups, rejections};
-use crate::budget::{self, Budget, SMALL_BODY, Share, WorkerThread};
+use crate::budget::{self, Budget, SMALL_BODY, Share, WorkerThread, address_key, requester_key};
 use crate::server::admission_listener::BODY_LIMIT;
 use crate::server::connections::Client;
 use crate::server::responses::ResponseShares;
@@ -145,11 +145,15 @@ impl<L: Lookups> Admission<L> {
             bytes: body,
             _share: body_share,
         };
-        let weighed = self.parsed((body, ()), review::weigh).await;
+        let weighed = self.parsed(address_key(address), (body, ()), review::weigh);
+        let weighed = weighed.await;
         let (envelope, (body, ())) = weighed.map_err(|why| self.malformed(&why, started))?;
         let length = body.bytes.len();
         let share = self.tree_share(&envelope, length, started).await?;
-        let parsed = self.parsed((body, share), review::read).await;
+        let requester = envelope.request.as_ref();
+        let requester = requester.map_or("", |request| request.user_info.username.as_str());
+        let parsed = self.parsed(requester_key(requester), (body, share), review::read);
+        let parsed = parsed.await;
         let (request, (body, share)) = parsed.map_err(|why| self.malformed(&why, started))?;
         drop(body);
         Ok(ReceivedReview {
@@ -159,11 +163,13 @@ impl<L: Lookups> Admission<L> {
         })
     }
 
-    /// Runs `read` over the body, on another thread if the body is large. That thread owns the body
+    /// Runs `read` over the body, on another thread if the body is large. `key` takes turns on that
+    /// thread. That thread owns the body
     /// and `memory`, the reserved memory for the result, until the thread ends. This is also true
     /// if the review was cancelled.
     async fn parsed<T: Send + 'static, M: Send + 'static>(
         &self,
+        key: String,
         (body, memory): (HeldBody, M),
         read: fn(&[u8]) -> Result<T, String>,
     ) -> Result<(T, (HeldBody, M)), String> {
@@ -173,7 +179,7 @@ impl<L: Lookups> Admission<L> {
         if length <= SMALL_BODY {
             return work(&Cancellation::default());
         }
-        let done = self.budget.blocking(WorkerThread::Objects, work).await;
+        let done = self.budget.blocking(WorkerThread::Objects, key, work).await;
         done.unwrap_or_else(|| {
             Err("the review cannot be parsed: the worker thread panicked".to_owned())
         })

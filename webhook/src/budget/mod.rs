@@ -8,13 +8,13 @@ pub mod requests;
 pub mod transfers;
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use bundle_core::cancellation::Cancellation;
 use bundle_core::plan::inventory::ObjectLimits;
 use bundle_core::review::service_account;
-use tokio::sync::Semaphore;
+use rustix::time::{ClockId, clock_gettime};
 
 pub use pool::{Cap, Pool, Share, ShareTooLarge};
 pub use transfers::{TransferSlot, Transfers};
@@ -58,8 +58,12 @@ const OBJECT_PART: u64 = 8 << 10;
 /// them, so that another requester waits for at most one verification.
 const VERIFICATIONS: u64 = 2;
 /// Number of concurrent threads of one [`WorkerThread`]. The value is 1, so that on two cores one
-/// core remains for reviews and the reconciler while content is parsed.
-const BLOCKING_THREADS: usize = 1;
+/// core remains for reviews and the reconciler while content is parsed. The memory of the process
+/// that no share covers ([`PROCESS_RESERVE`]) is also sufficient only for one.
+const BLOCKING_THREADS: u64 = 1;
+/// Maximum processor time of one work on a [`WorkerThread`]. The largest content of each format
+/// needs a few seconds.
+const PROCESSOR_TIME: Duration = Duration::from_secs(60);
 
 /// Minimum memory limit of the process, in bytes.
 pub const SMALLEST_LIMIT: u64 = PROCESS_RESERVE + MIN_SHARED;
@@ -79,6 +83,11 @@ pub fn limited_requester(requester: &str) -> String {
 /// Returns the key of a requester in the limits of a [`Pool`] ([`Cap::key`]).
 pub fn requester_key(requester: &str) -> String {
     format!("requester {}", limited_requester(requester))
+}
+
+/// Returns the key of a client address in the limits of a [`Pool`] ([`Cap::key`]).
+pub fn address_key(client: IpAddr) -> String {
+    format!("address {client}")
 }
 
 /// The limits of one process.
@@ -112,8 +121,8 @@ pub struct Budget {
     pub verifications: Pool,
     /// Maximum numbers of installed objects.
     pub installed_objects: ObjectLimits,
-    content_thread: Arc<Semaphore>,
-    object_thread: Arc<Semaphore>,
+    content_thread: Pool,
+    object_thread: Pool,
 }
 
 /// A thread for long work. Work on one thread never waits for work on the other thread.
@@ -153,8 +162,8 @@ impl Budget {
                 total: limit / OBJECT_PART,
                 requester: limit / OBJECT_PART / 2,
             },
-            content_thread: Arc::new(Semaphore::new(BLOCKING_THREADS)),
-            object_thread: Arc::new(Semaphore::new(BLOCKING_THREADS)),
+            content_thread: Pool::new(BLOCKING_THREADS),
+            object_thread: Pool::new(BLOCKING_THREADS),
         }
     }
 
@@ -190,39 +199,53 @@ impl Budget {
     /// sends the reviews of all users.
     pub fn by_address(pool: &Pool, client: IpAddr) -> Vec<Cap> {
         vec![Cap {
-            key: format!("address {client}"),
+            key: address_key(client),
             limit: pool.capacity() / 4 * 3,
         }]
     }
 
     /// Runs `work` on `thread`, when `thread` is free. Returns `None` if the thread panicked.
     ///
-    /// If the future is dropped, `work` that has started is cancelled through its argument. The
+    /// `key` is the requester ([`requester_key`]) or another user of the thread. Keys with waiting
+    /// work take turns, so work waits for at most one work of each other key. `work` is cancelled
+    /// through its argument when it has used [`PROCESSOR_TIME`], or when the future is dropped. The
     /// thread is free for other work only when the cancelled work ends. The caller must move the
     /// share of memory that `work` uses into `work`, and `work` returns the share with the result.
     /// Otherwise the share would be released too early.
     pub async fn blocking<T: Send + 'static>(
         &self,
         thread: WorkerThread,
+        key: String,
         work: impl FnOnce(&Cancellation) -> T + Send + 'static,
     ) -> Option<T> {
-        let permit = Arc::clone(self.semaphore(thread)).acquire_owned();
-        let permit = permit.await.ok()?;
-        let cancellation = Cancellation::default();
+        let pool = self.thread(thread);
+        let turn = pool.take(1, vec![Cap { key, limit: 1 }]).await.ok()?;
+        let cancellation = Cancellation::with_limit(processor_time_limit(PROCESSOR_TIME));
         let _guard = CancelOnDrop(cancellation.clone());
         let running = tokio::task::spawn_blocking(move || {
             let result = work(&cancellation);
-            drop(permit);
+            drop(turn);
             result
         });
         running.await.ok()
     }
 
-    fn semaphore(&self, thread: WorkerThread) -> &Arc<Semaphore> {
+    fn thread(&self, thread: WorkerThread) -> &Pool {
         match thread {
             WorkerThread::Content => &self.content_thread,
             WorkerThread::Objects => &self.object_thread,
         }
+    }
+}
+
+/// Returns a function that returns true when the calling thread has used more than `limit` of
+/// processor time since the first call.
+fn processor_time_limit(limit: Duration) -> impl Fn() -> bool + Send + Sync {
+    let first = OnceLock::new();
+    move || {
+        let now = clock_gettime(ClockId::ThreadCPUTime);
+        let now = Duration::try_from(now).unwrap_or_default();
+        now.saturating_sub(*first.get_or_init(|| now)) > limit
     }
 }
 
@@ -303,29 +326,33 @@ mod tests {
         let share = budget.content.take(MIB, Vec::new()).await.unwrap();
         let (start, started) = tokio::sync::oneshot::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
-        let work = budget.blocking(WorkerThread::Content, move |cancellation| {
-            start.send(()).unwrap();
-            ended.recv().ok();
-            assert!(cancellation.is_cancelled());
-            share
-        });
+        let work = budget.blocking(
+            WorkerThread::Content,
+            requester_key("ana"),
+            move |cancellation| {
+                start.send(()).unwrap();
+                ended.recv().ok();
+                assert!(cancellation.is_cancelled());
+                share
+            },
+        );
         let mut work = Box::pin(work);
         tokio::select! {
             _ = &mut work => panic!("it ends too early"),
             started = started => started.unwrap(),
         }
         drop(work);
-        assert_eq!(budget.content_thread.available_permits(), 0);
+        assert_eq!(budget.content_thread.used(), 1);
         assert_eq!(budget.content.used(), MIB);
         // Reviews and restores run on another thread, which is free.
         budget
-            .blocking(WorkerThread::Objects, |_| ())
+            .blocking(WorkerThread::Objects, requester_key("ana"), |_| ())
             .await
             .unwrap();
         end.send(()).unwrap();
         // Both requests wait until the cancelled work has ended.
         budget
-            .blocking(WorkerThread::Content, |_| ())
+            .blocking(WorkerThread::Content, requester_key("ana"), |_| ())
             .await
             .unwrap();
         let all = budget.content.take(budget.content.capacity(), Vec::new());
@@ -337,25 +364,68 @@ mod tests {
         let budget = Budget::new(DEFAULT_LIMIT);
         let (start, started) = tokio::sync::oneshot::channel();
         let text = format!("a: [{}]\n", "0,".repeat(1_000));
-        let work = budget.blocking(WorkerThread::Content, move |cancellation| {
-            start.send(()).unwrap();
-            // Without cancellation this loop never ends.
-            loop {
-                let mut allowance = Allowance::new(cancellation);
-                if let Err(finding) = yaml::weigh(text.as_bytes(), "a.yaml", &mut allowance) {
-                    assert_eq!(finding.code, codes::format::CANCELLED);
-                    return;
+        let work = budget.blocking(
+            WorkerThread::Content,
+            requester_key("ana"),
+            move |cancellation| {
+                start.send(()).unwrap();
+                // Without cancellation this loop never ends.
+                loop {
+                    let mut allowance = Allowance::new(cancellation);
+                    if let Err(finding) = yaml::weigh(text.as_bytes(), "a.yaml", &mut allowance) {
+                        assert_eq!(finding.code, codes::format::CANCELLED);
+                        return;
+                    }
                 }
-            }
-        });
+            },
+        );
         let mut work = Box::pin(work);
         tokio::select! {
             _ = &mut work => panic!("it ends too early"),
             started = started => started.unwrap(),
         }
         drop(work);
-        let next = budget.blocking(WorkerThread::Content, |_| ());
+        let next = budget.blocking(WorkerThread::Content, requester_key("ana"), |_| ());
         let free = tokio::time::timeout(Duration::from_secs(30), next).await;
         assert_eq!(free, Ok(Some(())));
+    }
+
+    #[tokio::test]
+    async fn requesters_take_turns_on_a_thread() {
+        let budget = Budget::new(DEFAULT_LIMIT);
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let (done, order) = std::sync::mpsc::channel();
+        let work = |name: &'static str| {
+            let done = done.clone();
+            let key = requester_key(name);
+            budget.blocking(WorkerThread::Content, key, move |_| done.send(name))
+        };
+        let first = budget.blocking(WorkerThread::Content, requester_key("ana"), move |_| {
+            ended.recv()
+        });
+        let all = futures::future::join(
+            first,
+            futures::future::join_all(["ana", "ana", "ben", "cleo"].map(work)),
+        );
+        let release = async {
+            // All works wait when this future is polled.
+            end.send(()).unwrap();
+        };
+        futures::future::join(all, release).await;
+        drop(done);
+        let order: Vec<_> = order.try_iter().collect();
+        assert_eq!(order, ["ben", "cleo", "ana", "ana"]);
+    }
+
+    #[test]
+    fn processor_time_of_a_thread_is_limited() {
+        let generous = processor_time_limit(Duration::from_secs(3600));
+        assert!(!generous() && !generous());
+        let strict = processor_time_limit(Duration::ZERO);
+        // The first call starts the measurement.
+        assert!(!strict());
+        while !strict() {
+            std::hint::spin_loop();
+        }
     }
 }

@@ -12,7 +12,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
 use crate::archives::{ArchiveError, BundleArchive, BundleArchives};
-use crate::budget::{Budget, WorkerThread};
+use crate::budget::{Budget, WorkerThread, requester_key};
 use crate::reconcile::content::archive::{StoredArchive, WRITE_MEMORY};
 use crate::reconcile::context::Context;
 use crate::reconcile::seal;
@@ -73,7 +73,9 @@ impl ServedContent {
                 written
             }
         };
-        let written = budget.blocking(WorkerThread::Content, work).await;
+        let written = budget
+            .blocking(WorkerThread::Content, requester_key(&requester.user), work)
+            .await;
         let panicked = || Err(io::Error::other("the thread panicked"));
         written
             .unwrap_or_else(panicked)

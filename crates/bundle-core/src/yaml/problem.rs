@@ -129,8 +129,8 @@ pub(super) fn cancelled() -> Finding {
 fn cancelled_text() -> (Code, String, &'static str) {
     (
         codes::format::CANCELLED,
-        "parsing of the content was cancelled, because its result is no longer needed".to_owned(),
-        "no action is required",
+        "parsing of the content was cancelled: it needs too much processor time, or its result is no longer needed".to_owned(),
+        "if the content still exists, divide it into several bundles, or remove what makes it slow to parse",
     )
 }
 

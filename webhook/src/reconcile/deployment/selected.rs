@@ -18,7 +18,7 @@ use bundle_core::plan::placement::ObjectOwner;
 use bundle_core::review::class::Provisioner;
 use serde_json::{Map, Value};
 
-use crate::budget::WorkerThread;
+use crate::budget::{WorkerThread, requester_key};
 use crate::reconcile::bundle::compatibility::compatibility;
 use crate::reconcile::content::objects::{self, HeldObjects, PreparedObject};
 use crate::reconcile::context::ClassLookup;
@@ -62,7 +62,13 @@ impl DeploymentReconcile<'_> {
             }
         };
         let budget = &self.ctx.shared.budget;
-        let found = budget.blocking(WorkerThread::Objects, find).await;
+        let found = budget
+            .blocking(
+                WorkerThread::Objects,
+                requester_key(&self.requester.user),
+                find,
+            )
+            .await;
         let Some(selected) = found.flatten() else {
             return Ok(None);
         };
@@ -88,7 +94,9 @@ impl DeploymentReconcile<'_> {
             Err(error) => return Err(error),
         };
         let work = move |_: &Cancellation| (selected.read(), share);
-        let loaded = budget.blocking(WorkerThread::Objects, work).await;
+        let loaded = budget
+            .blocking(WorkerThread::Objects, requester_key(user), work)
+            .await;
         // The share comes first in the tuple, so that it is dropped after the objects.
         let (share, (content, kinds)) = match loaded {
             Some((Ok(loaded), share)) => (share, loaded),

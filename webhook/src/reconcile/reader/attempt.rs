@@ -13,7 +13,7 @@ use bundle_core::reference::Digest;
 
 use super::{all_memory, memory, unstorable};
 use crate::attempts::Attempts;
-use crate::budget::Share;
+use crate::budget::{Share, requester_key};
 use crate::reconcile::context::Context;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 
@@ -79,6 +79,11 @@ impl ContentAttempts {
             is_alone: false,
             reason,
         }
+    }
+
+    /// Returns the key of the requester in the limits.
+    pub(super) fn key(&self) -> String {
+        requester_key(&self.requester)
     }
 
     /// Reserves all memory for content if this attempt must run without other content in memory.

@@ -15,7 +15,7 @@ use bundle_oci::chart::{self, CommandFiles};
 
 use super::parse::{self, content_error};
 use super::{ContentAttempts, LoadRequest, RenderedKeeper, memory, panicked, unstorable};
-use crate::budget::{Share, WorkerThread};
+use crate::budget::{Share, WorkerThread, requester_key};
 use crate::clients::helm::{HelmError, HelmFolder};
 use crate::reconcile::background_tasks::{TaskOwner, TaskState};
 use crate::reconcile::content::rendered::PER_OBJECT;
@@ -98,7 +98,13 @@ async fn rendered(
         }
     };
     let budget = &ctx.shared.budget;
-    let found = budget.blocking(WorkerThread::Objects, find).await;
+    let found = budget
+        .blocking(
+            WorkerThread::Objects,
+            requester_key(&wanted.requester.user),
+            find,
+        )
+        .await;
     let Some(selected) = found.flatten() else {
         return Ok(None);
     };
@@ -106,7 +112,8 @@ async fn rendered(
     let weight = wanted.with_pruning(ctx, objects);
     let share = memory(ctx, &wanted.requester.user, weight, wanted.reason).await?;
     let work = move |_: &Cancellation| (selected.read(), share);
-    match budget.blocking(WorkerThread::Content, work).await {
+    let key = requester_key(&wanted.requester.user);
+    match budget.blocking(WorkerThread::Content, key, work).await {
         Some((Ok((content, _)), share)) => Ok(Some((content, share))),
         Some((Err(error), _)) => {
             let digest = wanted.content.digest();
@@ -168,7 +175,9 @@ impl Rendering {
             (attempt.run(write), stored, folder)
         };
         let budget = &self.ctx.shared.budget;
-        let done = budget.blocking(WorkerThread::Content, work).await;
+        let done = budget
+            .blocking(WorkerThread::Content, requester_key(&self.requester), work)
+            .await;
         let (written, stored, folder) = done.ok_or_else(|| panicked(reason))?;
         let files = written?.map_err(|error| unstorable(&error, reason))?;
         let files = files.map_err(|findings| content_error(&findings, reason))?;
@@ -192,7 +201,9 @@ impl Rendering {
             (attempt.run(weigh), output, folder)
         };
         let budget = &self.ctx.shared.budget;
-        let done = budget.blocking(WorkerThread::Content, work).await;
+        let done = budget
+            .blocking(WorkerThread::Content, requester_key(&self.requester), work)
+            .await;
         let (weighed, output, folder) = done.ok_or_else(|| panicked(reason))?;
         let weight = weighed?.map_err(|finding| content_error(&Findings::from(finding), reason))?;
         let objects = weight.objects.saturating_mul(PER_OBJECT);
@@ -230,7 +241,9 @@ impl Rendering {
             (attempt.run(parse), share, slot)
         };
         let budget = &self.ctx.shared.budget;
-        let done = budget.blocking(WorkerThread::Content, work).await;
+        let done = budget
+            .blocking(WorkerThread::Content, requester_key(&self.requester), work)
+            .await;
         let (read, _share, _slot) = done.ok_or_else(|| panicked(reason))?;
         let kept = parse::read_error(read?, reason)?;
         kept.map_err(|error| unstorable(&error, reason))

@@ -11,13 +11,13 @@ use bundle_core::review::Class;
 use bundle_oci::unpack::FileSink;
 
 use super::attempt::ContentAttempts;
-use super::parse::{self, WeighError};
+use super::parse::{self, WeighError, content_error};
 use super::{panicked, source_error, unstorable};
 use crate::budget::{Share, TransferSlot, WorkerThread};
 use crate::reconcile::content::sealed_file::{FileLocation, SealedFileWriter};
 use crate::reconcile::content::stored::{StoredFile, Summary};
 use crate::reconcile::context::Context;
-use crate::reconcile::error::{ReconcileError, RetryPolicy};
+use crate::reconcile::error::ReconcileError;
 use crate::sources::{ContentSource as _, OpenSource};
 
 /// Content on disk that is not stored in the cache yet. It holds its slot until it is stored or
@@ -77,12 +77,12 @@ pub(in crate::reconcile) async fn fetch(
         (file, files, weighed, alone)
     };
     let budget = &ctx.shared.budget;
-    let weighed = budget.blocking(WorkerThread::Content, weigh).await;
+    let weighed = budget
+        .blocking(WorkerThread::Content, attempts.key(), weigh)
+        .await;
     let (file, files, summary, _alone) = weighed.ok_or_else(|| panicked(reason))?;
     let summary = summary?.map_err(|why| match why {
-        WeighError::Unreadable(finding) => {
-            ReconcileError::findings(reason, &finding.into(), RetryPolicy::OnChange)
-        }
+        WeighError::Unreadable(finding) => content_error(&finding.into(), reason),
         WeighError::Io(error) => unstorable(&error, reason),
     })?;
     Ok(FetchedContent::new(file, files, summary))
@@ -134,7 +134,9 @@ impl FetchedContent {
             (read, self, memory)
         };
         let budget = &ctx.shared.budget;
-        let done = budget.blocking(WorkerThread::Content, work).await;
+        let done = budget
+            .blocking(WorkerThread::Content, attempts.key(), work)
+            .await;
         let (read, fetched, memory) = done.ok_or_else(|| panicked(reason))?;
         Ok(ParsedContent {
             content: parse::read_error(read?, reason)?,

@@ -24,7 +24,7 @@ use bundle_core::review::{Requester, Source};
 use bundle_core::yaml::Allowance;
 
 use crate::budget::lookups::LookupMemory;
-use crate::budget::{Share, TransferSlot, WorkerThread};
+use crate::budget::{Share, TransferSlot, WorkerThread, requester_key};
 use crate::reconcile::background_tasks::{TaskOwner, TaskState};
 use crate::reconcile::content::sealed_file::ValidSeal;
 use crate::reconcile::content::stored::StoredContent;
@@ -157,7 +157,13 @@ pub(in crate::reconcile) async fn load(
         (attempt.run(parse), stored, share)
     };
     let budget = &ctx.shared.budget;
-    let done = budget.blocking(WorkerThread::Content, work).await;
+    let done = budget
+        .blocking(
+            WorkerThread::Content,
+            requester_key(&wanted.requester.user),
+            work,
+        )
+        .await;
     let (read, stored, mut share) = done.ok_or_else(|| panicked(reason))?;
     let read: io::Result<Result<Parsed, Findings>> = read?;
     // Only a read error means that the copy is damaged. Findings can be caused by the configuration
@@ -213,7 +219,11 @@ async fn rendered_copy(ctx: &Arc<Context>, wanted: &LoadRequest<'_>) -> Option<R
         }
     };
     let budget = &ctx.shared.budget;
-    budget.blocking(WorkerThread::Objects, find).await.flatten()
+    let key = requester_key(&wanted.requester.user);
+    budget
+        .blocking(WorkerThread::Objects, key, find)
+        .await
+        .flatten()
 }
 
 /// Stores the rendered objects of parsed content, so that single objects can be read later.

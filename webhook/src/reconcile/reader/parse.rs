@@ -118,7 +118,7 @@ pub(in crate::reconcile) fn read_error<T>(
 }
 
 /// Returns the error for findings about content. The error is permanent until the content or its
-/// configuration changes.
+/// configuration changes. Only parsing that used all of its processor time is retried.
 pub(super) fn content_error(findings: &Findings, reason: &'static str) -> ReconcileError {
     let code = codes::format::INVALID_CONFIGURATION;
     let reason = if findings.errors().all(|finding| finding.code == code) {
@@ -126,7 +126,13 @@ pub(super) fn content_error(findings: &Findings, reason: &'static str) -> Reconc
     } else {
         reason
     };
-    ReconcileError::findings(reason, findings, RetryPolicy::OnChange)
+    let cancelled = codes::format::CANCELLED;
+    let retry = if findings.errors().any(|finding| finding.code == cancelled) {
+        RetryPolicy::Slowly
+    } else {
+        RetryPolicy::OnChange
+    };
+    ReconcileError::findings(reason, findings, retry)
 }
 
 #[cfg(test)]
