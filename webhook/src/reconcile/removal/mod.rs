@@ -2,6 +2,7 @@
 
 pub(super) mod deleted_objects;
 pub(super) mod deletion;
+mod foreign_resources;
 pub(super) mod occupants;
 pub(super) mod ordered_removal;
 pub(super) mod prune;

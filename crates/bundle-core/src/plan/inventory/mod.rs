@@ -4,12 +4,15 @@
 
 mod creation;
 mod limits;
+mod namespaces;
+mod ownership;
 mod record;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 pub use creation::{CreationKey, CreationMark};
 pub use limits::{ObjectCounts, ObjectLimits, TooManyObjects};
+pub use ownership::{LiveObject, ObjectOwnership, Reservation};
 pub use record::{InstallationRecord, InstalledContent, RecordedSeals, installation_prefix};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -17,7 +20,6 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub use crate::plan::applyset::parts;
 
 use crate::plan::jobs::JobRuns;
-use crate::plan::rollout::RolloutState;
 
 /// Largest number of objects in one inventory, including objects that are still to be pruned.
 pub const MAX_OBJECTS: usize = 25_000;
@@ -31,9 +33,6 @@ pub const MAX_BYTES: usize = 8 * 1024 * 1024;
 const COUNTED_BYTES: usize = 1024;
 /// Version of the encoding of an inventory.
 const VERSION: u32 = 1;
-/// Tolerance for clock differences, in seconds. The creation time of an object is from the clock of
-/// the API server, and may be this much earlier than the time of the intent.
-const CLOCK_TOLERANCE: i64 = 2;
 
 /// Record of one object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,42 +121,6 @@ pub struct Inventory {
 
 fn ignored<'de, D: Deserializer<'de>>(field: D) -> Result<(), D::Error> {
     IgnoredAny::deserialize(field).map(|_| ())
-}
-
-/// Properties of an existing object that decide its ownership.
-#[derive(Debug, Clone, Copy)]
-pub struct LiveObject<'a> {
-    /// Uid of the object.
-    pub uid: &'a str,
-    /// `creationTimestamp` in seconds since 1970; `None` if the object has no such field.
-    pub created: Option<i64>,
-    /// True if this project's field manager has exactly one `Apply` entry in `managedFields`.
-    pub applied_by_us: bool,
-    /// Creation mark in the annotations; `None` if the object has no valid creation mark.
-    pub mark: Option<CreationMark>,
-}
-
-/// Ownership of an existing object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ObjectOwnership {
-    /// The inventory records the object with this uid. Or the pod created the object, and a crash
-    /// prevented the record of its uid.
-    Ours,
-    /// The inventory records another object of the same name. Another actor deleted the recorded
-    /// object and created this object.
-    Replaced,
-    /// The inventory has no record of an object with this name.
-    Unrecorded,
-}
-
-/// Reservation of an object. No other BundleDeployment may install a reserved object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reservation {
-    /// The object is recorded or is being adopted.
-    Owned,
-    /// The next apply creates the object: an existing object of this name may be the result of a
-    /// request that is not recorded yet.
-    Installing,
 }
 
 /// Error of encoding or decoding an inventory.
@@ -286,39 +249,6 @@ impl Inventory {
         Some(self.creation_key.as_ref()?.mark(key))
     }
 
-    /// Returns the ownership of the object `key`. `live` is the existing object. For an intent, the
-    /// object must have the creation mark, and must not be older than the intent. No other client
-    /// knows the mark before the object exists.
-    pub fn claim(&self, key: &str, live: LiveObject<'_>) -> ObjectOwnership {
-        match self.objects.get(key) {
-            Some(ObjectRecord::Uid(uid)) if !uid.is_empty() && uid == live.uid => {
-                ObjectOwnership::Ours
-            }
-            Some(ObjectRecord::Uid(_)) => ObjectOwnership::Replaced,
-            Some(ObjectRecord::Intent(since))
-                if self.is_applied(key, live)
-                    && live.created.is_some_and(|created| {
-                        created >= since.saturating_sub(CLOCK_TOLERANCE)
-                    }) =>
-            {
-                ObjectOwnership::Ours
-            }
-            Some(ObjectRecord::Adoption(uid))
-                if !uid.is_empty() && uid == live.uid && self.is_applied(key, live) =>
-            {
-                ObjectOwnership::Ours
-            }
-            Some(ObjectRecord::Intent(_) | ObjectRecord::Adoption(_)) | None => {
-                ObjectOwnership::Unrecorded
-            }
-        }
-    }
-
-    /// Returns true if an apply of this project has reached the object.
-    fn is_applied(&self, key: &str, live: LiveObject<'_>) -> bool {
-        live.applied_by_us && live.mark.is_some() && live.mark == self.mark(key)
-    }
-
     /// Returns the record of the object `key`; `None` if the object is not recorded.
     pub fn get(&self, key: &str) -> Option<&ObjectRecord> {
         self.objects.get(key)
@@ -336,18 +266,6 @@ impl Inventory {
         match self.objects.get(key)? {
             ObjectRecord::Uid(uid) => Some(uid),
             ObjectRecord::Intent(_) | ObjectRecord::Adoption(_) => None,
-        }
-    }
-
-    /// Returns the reservation of the object `key`; `None` if the object is not reserved. `uid` is
-    /// the uid of the object on the cluster. An intent reserves an object with any uid, because the
-    /// uid of the created object is not recorded yet.
-    pub fn reserves(&self, key: &str, uid: &str) -> Option<Reservation> {
-        match self.objects.get(key)? {
-            ObjectRecord::Uid(recorded) | ObjectRecord::Adoption(recorded) => {
-                (!uid.is_empty() && recorded == uid).then_some(Reservation::Owned)
-            }
-            ObjectRecord::Intent(_) => Some(Reservation::Installing),
         }
     }
 
@@ -456,71 +374,6 @@ impl Inventory {
             .filter(|key| !wanted.contains(key.as_str()))
             .cloned()
             .collect()
-    }
-
-    /// Returns the uid of namespace `name` at the time of installation; `None` if the namespace is
-    /// not recorded.
-    pub fn namespace(&self, name: &str) -> Option<&str> {
-        self.namespaces.get(name).map(String::as_str)
-    }
-
-    /// Returns names and uids of the recorded namespaces.
-    pub fn namespaces(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.namespaces
-            .iter()
-            .map(|(name, uid)| (name.as_str(), uid.as_str()))
-    }
-
-    /// Returns true if `uid` is the recorded uid of namespace `name`. A namespace with another uid
-    /// was deleted and created again, and may belong to another owner.
-    pub fn owns_namespace(&self, name: &str, uid: &str) -> bool {
-        !uid.is_empty() && self.namespace(name) == Some(uid)
-    }
-
-    /// Records the uid of the namespace that objects are installed into.
-    pub fn record_namespace(&mut self, name: impl Into<String>, uid: impl Into<String>) {
-        self.namespaces.insert(name.into(), uid.into());
-    }
-
-    /// Returns the names of the namespaces that contain recorded objects.
-    pub fn namespaces_of_objects(&self) -> BTreeSet<String> {
-        self.objects
-            .keys()
-            .filter_map(|key| parts(key)?.1.map(str::to_owned))
-            .collect()
-    }
-
-    /// Records the names of the namespaces of the content that was healthy last, if this content is
-    /// installed. The caller records this before an installation begins, because that installation
-    /// records and prunes objects.
-    pub fn record_healthy_namespaces(&mut self) {
-        if self.is_healthy_content_installed() {
-            self.healthy_namespaces = self.namespaces_of_objects();
-        }
-    }
-
-    /// Removes the records of namespaces that contain no recorded objects. Keeps the namespaces of
-    /// the content that was healthy last: an automatic rollback creates objects in them, and must
-    /// detect namespaces that were recreated.
-    pub fn shrink_namespaces(&mut self) {
-        self.record_healthy_namespaces();
-        let used = self.namespaces_of_objects();
-        let healthy = &self.healthy_namespaces;
-        self.namespaces
-            .retain(|name, _| used.contains(name) || healthy.contains(name));
-    }
-
-    /// Returns true if all objects of the content that was healthy last are installed, and no
-    /// installation of other content or of another spec has begun since then.
-    fn is_healthy_content_installed(&self) -> bool {
-        let record = self.record.as_ref();
-        let attempt = record.and_then(|record| record.rollout.attempt.as_ref());
-        attempt.is_some_and(|attempt| {
-            matches!(
-                attempt.state,
-                RolloutState::Healthy | RolloutState::RolledBack { .. }
-            )
-        })
     }
 }
 

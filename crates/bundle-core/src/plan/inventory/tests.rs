@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::*;
 use crate::object::ObjectId;
 use crate::plan::rollout::{
-    ContentRequest, HealthyContent, RolloutAttempt, RolloutContent, RolloutStep,
+    ContentRequest, HealthyContent, RolloutAttempt, RolloutContent, RolloutState, RolloutStep,
 };
 use crate::service_account::ServiceAccount;
 

@@ -4,6 +4,8 @@ use bundle_core::diagnostic::rendered;
 
 use super::*;
 use crate::clients::git::GitFailure;
+use crate::sources::git::credentials::GitSecretError;
+use crate::sources::git::host::HostError;
 
 #[test]
 fn messages_of_git_sources_are_recorded() {

@@ -8,7 +8,8 @@ mod server;
 
 use std::time::Duration;
 
-use bundle_core::diagnostic::Code;
+use bundle_core::diagnostic::{Code, codes};
+use bundle_core::plan::retry::source::SourceFailure;
 use bundle_core::review::source::Auth;
 use bundle_oci::unpack::InMemory;
 use http::{Request, Response};

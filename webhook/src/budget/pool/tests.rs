@@ -1,0 +1,190 @@
+//! Limits and order of the shares of a pool.
+
+use futures::FutureExt as _;
+
+use super::*;
+
+fn by(key: &str, most: u64) -> Vec<Cap> {
+    vec![Cap {
+        key: key.to_owned(),
+        limit: most,
+    }]
+}
+
+#[tokio::test]
+async fn dropped_shares_are_returned() {
+    let pool = Pool::new(10);
+    let first = pool.take(8, by("a", 10)).await.unwrap();
+    let mut second = Box::pin(pool.take(8, by("b", 10)));
+    assert!(second.as_mut().now_or_never().is_none());
+    drop(first);
+    assert_eq!(second.await.unwrap().weight(), 8);
+    assert_eq!(pool.used(), 0);
+}
+
+#[tokio::test]
+async fn reduced_share_returns_the_rest_once() {
+    let pool = Pool::new(10);
+    let mut first = pool.take(10, by("a", 4)).await.unwrap();
+    let mut second = Box::pin(pool.take(4, by("b", 10)));
+    assert!(second.as_mut().now_or_never().is_none());
+    first.reduce(3);
+    first.reduce(8);
+    assert_eq!((first.weight(), second.await.unwrap().weight()), (3, 4));
+    assert_eq!(pool.used(), 3);
+    drop(first);
+    assert_eq!(pool.used(), 0);
+}
+
+#[tokio::test]
+async fn share_above_the_capacity_is_rejected() {
+    let error = Pool::new(10).take(11, Vec::new()).await.unwrap_err();
+    assert_eq!((error.wanted, error.capacity), (11, 10));
+}
+
+#[tokio::test]
+async fn key_at_its_limit_waits_and_other_keys_overtake_it() {
+    let pool = Pool::new(10);
+    let one = pool.take(3, by("a", 4)).await.unwrap();
+    assert!(pool.is_capped(3, &by("a", 4)) && !pool.is_capped(3, &by("b", 4)));
+    let mut two = Box::pin(pool.take(3, by("a", 4)));
+    assert!(two.as_mut().now_or_never().is_none());
+    assert!(pool.take(3, by("b", 4)).now_or_never().is_some());
+    drop(one);
+    assert!(two.now_or_never().is_some());
+    // A single share can exceed the limit.
+    assert!(pool.take(9, by("a", 4)).now_or_never().is_some());
+}
+
+#[tokio::test]
+async fn divided_pool_leaves_units_to_further_keys() {
+    let pool = Pool::divided(8);
+    let mut held = Vec::new();
+    for (key, most) in [("a", 4), ("b", 2), ("c", 1), ("d", 1), ("e", 0)] {
+        let taken = (0..8).map_while(|_| pool.take(1, by(key, 8)).now_or_never());
+        let taken: Vec<_> = taken.collect();
+        assert_eq!(taken.len(), most, "{key}");
+        held.push(taken);
+    }
+    assert_eq!(pool.used(), 8);
+    // The waiter whose key has the fewest units is next.
+    let mut more = Box::pin(pool.take(1, by("a", 8)));
+    let mut first = Box::pin(pool.take(1, by("e", 8)));
+    assert!(more.as_mut().now_or_never().is_none());
+    assert!(first.as_mut().now_or_never().is_none());
+    held[1].clear();
+    let first = first.now_or_never();
+    assert!(first.is_some());
+    assert!(more.as_mut().now_or_never().is_none());
+    held.clear();
+    assert!(more.now_or_never().is_some());
+    drop(first);
+    assert_eq!(pool.used(), 0);
+}
+
+#[tokio::test]
+async fn share_that_keeps_its_first_key_counts_only_for_this_key() {
+    let caps = |first: &str| [by(first, 2), by("all", 1)].concat();
+    let pool = Pool::new(3);
+    let mut one = pool.take(1, caps("a")).await.unwrap();
+    let mut two = Box::pin(pool.take(1, caps("a")));
+    assert!(two.as_mut().now_or_never().is_none());
+    one.keep_first_key();
+    one.keep_first_key();
+    let mut two = two.now_or_never().unwrap().unwrap();
+    two.keep_first_key();
+    assert_eq!((pool.used(), pool.held("a"), pool.held("all")), (2, 2, 0));
+    assert!(pool.try_take(1, caps("a")).is_none());
+    assert!(pool.try_take(1, caps("b")).is_some());
+    drop((one, two));
+    let state = lock(&pool.state);
+    assert!(state.used == 0 && state.held.is_empty() && state.served.is_empty());
+}
+
+#[tokio::test]
+async fn divided_pool_divides_only_between_first_keys() {
+    let pool = Pool::divided(6);
+    let caps = |first: &str| [by(first, 2), by("all", 4)].concat();
+    let take = |first: &str| pool.try_take(1, caps(first));
+    let held = ["a", "a", "a", "b", "b", "c"].map(take);
+    let granted = held.each_ref().map(Option::is_some);
+    // The key `all` has four units, although only two units are free.
+    assert_eq!(granted, [true, true, false, true, true, false]);
+    assert_eq!((pool.used(), pool.held("all")), (4, 4));
+}
+
+#[tokio::test]
+async fn key_with_the_smallest_share_is_served_first() {
+    let pool = Pool::new(4);
+    let held = [
+        pool.take(2, by("a", 4)).await.unwrap(),
+        pool.take(2, by("c", 4)).await.unwrap(),
+    ];
+    let mut greedy = Box::pin(pool.take(2, by("a", 4)));
+    let mut modest = Box::pin(pool.take(2, by("b", 4)));
+    assert!(greedy.as_mut().now_or_never().is_none());
+    assert!(modest.as_mut().now_or_never().is_none());
+    let [first, last] = held;
+    drop(last);
+    assert!(greedy.as_mut().now_or_never().is_none());
+    assert!(modest.now_or_never().is_some());
+    drop(first);
+    assert!(greedy.now_or_never().is_some());
+}
+
+#[tokio::test]
+async fn share_is_tried_without_waiting() {
+    // The test takes more shares than the number of operations after which tokio interrupts a task.
+    let pool = Pool::new(1_000);
+    let shares: Vec<_> = (0..1_001)
+        .map(|_| pool.try_take(1, by("a", 1_000)))
+        .collect();
+    let granted = shares.iter().filter(|share| share.is_some()).count();
+    assert_eq!((granted, pool.used()), (1_000, 1_000));
+    drop(shares);
+    assert!(pool.try_take(1_001, by("a", 1_000)).is_none());
+    assert!(pool.try_take(1_000, by("a", 1_000)).is_some());
+    assert_eq!(pool.used(), 0);
+}
+
+#[tokio::test]
+async fn dropped_wait_leaves_the_queue() {
+    let pool = Pool::new(4);
+    let held = pool.take(1, by("a", 4)).await.unwrap();
+    let mut large = Box::pin(pool.take(4, by("b", 4)));
+    assert!(large.as_mut().now_or_never().is_none());
+    // The small waiter is behind the large waiter in the queue.
+    let mut small = Box::pin(pool.take(1, by("c", 4)));
+    assert!(small.as_mut().now_or_never().is_none());
+    drop(large);
+    assert!(small.now_or_never().is_some());
+    drop(held);
+    assert_eq!(pool.used(), 0);
+}
+
+#[tokio::test]
+async fn keys_are_served_in_turn_for_any_number_of_waiters() {
+    let pool = Pool::new(2);
+    let held = [
+        pool.take(1, by("a", 1)).await.unwrap(),
+        pool.take(1, by("b", 1)).await.unwrap(),
+    ];
+    let mut crowd: Vec<_> = ["a", "b", "a", "b"]
+        .map(|key| Box::pin(pool.take(1, by(key, 1))))
+        .into();
+    for waiter in &mut crowd {
+        assert!(waiter.as_mut().now_or_never().is_none());
+    }
+    let mut late = Box::pin(pool.take(1, by("c", 1)));
+    assert!(late.as_mut().now_or_never().is_none());
+    let [first, second] = held;
+    drop(first);
+    let share = late.now_or_never();
+    assert!(share.is_some());
+    drop((share, second));
+    assert!(crowd[0].as_mut().now_or_never().is_some());
+    assert!(crowd[1].as_mut().now_or_never().is_some());
+    drop(crowd);
+    let state = lock(&pool.state);
+    assert!(state.used == 0 && state.held.is_empty() && state.served.is_empty());
+}
