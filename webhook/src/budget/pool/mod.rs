@@ -34,8 +34,10 @@ struct State {
     held: HashMap<String, u64>,
     waiting: VecDeque<Waiter>,
     next: u64,
-    /// Sequence number of the latest grant to each key. A grant is recorded only for the first key
-    /// of its share. A key that has neither shares nor waiters is removed.
+    /// Position of each key in the turns: [`State::now`] at its latest grant. A grant is recorded
+    /// only for the first key of its share. A key that has neither shares nor waiters is removed,
+    /// so that a key without a record gets a position when it starts to wait
+    /// ([`State::add_position`]).
     served: HashMap<String, u64>,
     /// Number of shares that were granted since the start.
     grants: u64,
@@ -144,8 +146,9 @@ impl Pool {
     /// Waits for a share of this weight under these limits. Only the first key of each waiter
     /// determines the order of waiters. The waiter whose first key has the fewest units in use is
     /// next. If several keys have the same number of units, the key that was served longest ago is
-    /// next. If this key has several waiters, the oldest waiter is next. Dropping the future
-    /// removes the waiter.
+    /// next. A key that starts to wait comes before the key that was served last, and after all
+    /// other waiting keys. If a key has several waiters, its oldest waiter is next. Dropping the
+    /// future removes the waiter.
     pub async fn take(&self, weight: u64, caps: Vec<Cap>) -> Result<Share, ShareTooLarge> {
         let too_large = ShareTooLarge {
             wanted: weight,
@@ -175,6 +178,9 @@ impl Pool {
             let mut state = lock(&self.state);
             let number = state.next;
             state.next += 1;
+            if let Some(cap) = caps.first() {
+                state.add_position(&cap.key);
+            }
             state.waiting.push_back(Waiter {
                 number,
                 weight,
@@ -210,8 +216,23 @@ impl State {
             .unwrap_or_default()
     }
 
-    /// Returns the sequence number of the latest grant to the waiter's first key. Returns 0 if the
-    /// key had no grant.
+    /// Returns the present position in the turns. Positions of grants are even.
+    fn now(&self) -> u64 {
+        self.grants * 2
+    }
+
+    /// Gives a key without a record a position just before the latest grant. Keys that were served
+    /// earlier have waited longer. Otherwise two keys that return again and again could delay them
+    /// forever.
+    fn add_position(&mut self, key: &str) {
+        if !self.served.contains_key(key) {
+            let position = self.now().saturating_sub(1);
+            self.served.insert(key.to_owned(), position);
+        }
+    }
+
+    /// Returns the position of the waiter's first key in the turns. Returns 0 if the waiter has no
+    /// key.
     fn last_served(&self, waiter: &Waiter) -> u64 {
         let first = waiter.caps.first();
         first
@@ -231,8 +252,7 @@ impl State {
         }
     }
 
-    /// Removes the sequence number of the latest grant to `key` if `key` has neither shares nor
-    /// waiters.
+    /// Removes the position of `key` in the turns if `key` has neither shares nor waiters.
     fn forget_if_idle(&mut self, key: &str) {
         let is_first = |waiter: &Waiter| waiter.caps.first().is_some_and(|cap| cap.key == key);
         if !self.held.contains_key(key) && !self.waiting.iter().any(is_first) {
@@ -271,7 +291,8 @@ impl State {
             self.used += waiter.weight;
             self.grants += 1;
             if let Some(cap) = waiter.caps.first() {
-                self.served.insert(cap.key.clone(), self.grants);
+                let now = self.now();
+                self.served.insert(cap.key.clone(), now);
             }
             let keys: Vec<String> = waiter.caps.into_iter().map(|cap| cap.key).collect();
             for key in &keys {

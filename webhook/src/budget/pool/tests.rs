@@ -178,13 +178,42 @@ async fn keys_are_served_in_turn_for_any_number_of_waiters() {
     let mut late = Box::pin(pool.take(1, by("c", 1)));
     assert!(late.as_mut().now_or_never().is_none());
     let [first, second] = held;
+    // `a` was served before `c` started to wait, and `b` is the key that was served last.
     drop(first);
+    let first = crowd[0].as_mut().now_or_never();
+    assert!(first.is_some() && late.as_mut().now_or_never().is_none());
+    drop(second);
     let share = late.now_or_never();
     assert!(share.is_some());
-    drop((share, second));
-    assert!(crowd[0].as_mut().now_or_never().is_some());
+    drop((share, first));
     assert!(crowd[1].as_mut().now_or_never().is_some());
     drop(crowd);
     let state = lock(&pool.state);
     assert!(state.used == 0 && state.held.is_empty() && state.served.is_empty());
+}
+
+#[tokio::test]
+async fn returning_keys_delay_a_waiting_key_once() {
+    let pool = Pool::new(1);
+    let take = |key: &str| Box::pin(pool.take(1, by(key, 1)));
+    let held = take("victim").await.unwrap();
+    let mut victim = take("victim");
+    let mut x = take("x");
+    assert!(victim.as_mut().now_or_never().is_none());
+    assert!(x.as_mut().now_or_never().is_none());
+    drop(held);
+    let mut held = x.now_or_never().unwrap().unwrap();
+    // Each of two keys waits again whenever the other key holds the unit.
+    let mut turns = 0;
+    for key in ["y", "x", "y", "x"] {
+        let mut next = take(key);
+        assert!(next.as_mut().now_or_never().is_none());
+        drop(held);
+        if victim.as_mut().now_or_never().is_some() {
+            break;
+        }
+        held = next.now_or_never().unwrap().unwrap();
+        turns += 1;
+    }
+    assert!(turns <= 1, "the key waited for {turns} further shares");
 }
