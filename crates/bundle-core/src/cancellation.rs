@@ -21,7 +21,7 @@ struct State {
 impl Cancellation {
     /// Returns a flag that is also set when `is_exceeded` returns true, for example because the
     /// work has used its processor time. The thread that calls [`Self::is_cancelled`] calls
-    /// `is_exceeded`, once in 1024 calls.
+    /// `is_exceeded`, once in 1024 calls. [`Self::is_cancelled_now`] calls `is_exceeded` each time.
     pub fn with_limit(is_exceeded: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(State {
             is_exceeded: Some(Box::new(is_exceeded)),
@@ -36,13 +36,27 @@ impl Cancellation {
 
     /// Returns true if the flag is set.
     pub fn is_cancelled(&self) -> bool {
-        if let Some(is_exceeded) = &self.0.is_exceeded {
+        if self.0.is_exceeded.is_some() {
             let calls = self.0.calls.fetch_add(1, Ordering::Relaxed);
-            if calls.is_multiple_of(CALLS) && is_exceeded() {
-                self.cancel();
+            if calls.is_multiple_of(CALLS) {
+                return self.is_cancelled_now();
             }
         }
         self.0.flag.load(Ordering::Relaxed)
+    }
+
+    /// Returns true if the flag is set, like [`Self::is_cancelled`], but calls the limit each time.
+    /// For the start of a step that can be long, such as a document or a file.
+    pub fn is_cancelled_now(&self) -> bool {
+        if self.0.flag.load(Ordering::Relaxed) {
+            return true;
+        }
+        let limit = self.0.is_exceeded.as_ref();
+        let is_exceeded = limit.is_some_and(|limit| limit());
+        if is_exceeded {
+            self.cancel();
+        }
+        is_exceeded
     }
 }
 
@@ -66,5 +80,20 @@ mod tests {
         exceeded.store(true, Ordering::Relaxed);
         assert!((0..CALLS).any(|_| work.is_cancelled()));
         assert!(work.is_cancelled() && other.is_cancelled());
+    }
+
+    #[test]
+    fn limit_is_called_each_time_on_request() {
+        let exceeded = Arc::new(AtomicBool::new(false));
+        let limit = exceeded.clone();
+        let work = Cancellation::with_limit(move || limit.load(Ordering::Relaxed));
+        assert!(!work.is_cancelled() && !work.is_cancelled_now());
+        exceeded.store(true, Ordering::Relaxed);
+        assert!(!work.is_cancelled());
+        assert!(work.is_cancelled_now() && work.is_cancelled());
+        let flag = Cancellation::default();
+        assert!(!flag.is_cancelled_now());
+        flag.cancel();
+        assert!(flag.is_cancelled_now());
     }
 }

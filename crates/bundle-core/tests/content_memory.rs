@@ -63,6 +63,8 @@ fn documents() -> Vec<(&'static str, String)> {
     let list = |values| format!("[{}]", "0,".repeat(values));
     let lists = |lists| format!("[{}]", "[0],".repeat(lists));
     let indented = |keys| map(keys).replace('k', "  k");
+    // The parser buffers at most 96 consecutive comments if it returns comments.
+    let comments = "# c\n".repeat(97);
     vec![
         ("a map with many keys", map(70_000)),
         (
@@ -105,6 +107,10 @@ fn documents() -> Vec<(&'static str, String)> {
         (
             "lists as key",
             format!("a:\n  ? {}\n  : 0\n", lists(30_000)),
+        ),
+        (
+            "a list as key after comments",
+            format!("a:\n{comments}  b\n? {}\n: 0\n", lists(30_000)),
         ),
         (
             "a list as key in a flow map",
@@ -158,6 +164,7 @@ fn document_that_the_parser_stores_is_limited_and_a_large_map_is_not() {
         weighed.map(|_| ()).map_err(|finding| finding.code)
     };
     let too_complex = Err(codes::format::TOO_COMPLEX);
+    let unreadable = Err(codes::format::UNREADABLE);
     for (name, expected) in [
         ("a map with many keys", Ok(())),
         ("a merge within the limit", Ok(())),
@@ -165,11 +172,9 @@ fn document_that_the_parser_stores_is_limited_and_a_large_map_is_not() {
         ("a merged map with many keys", too_complex),
         ("a merge beside many keys", too_complex),
         ("an alias of a merge key", too_complex),
-        ("a list as key", Err(codes::format::UNREADABLE)),
-        (
-            "a map as key after another key",
-            Err(codes::format::UNREADABLE),
-        ),
+        ("a list as key", unreadable),
+        ("a list as key after comments", unreadable),
+        ("a map as key after another key", unreadable),
     ] {
         assert_eq!(result(name), expected, "{name}");
     }
@@ -332,6 +337,29 @@ fn rendering_an_operator_needs_no_more_than_its_weight() {
     }
 }
 
+#[test]
+fn rendering_with_a_lock_or_a_chart_needs_no_more_than_its_weight() {
+    let _alone = alone();
+    let maps = |count| "{b: 0},".repeat(count);
+    for (path, text) in [
+        ("images.lock.yaml", format!("images: [{}]\n", maps(10_000))),
+        ("Chart.yaml", format!("name: a\nx: [{}]\n", maps(5_000))),
+    ] {
+        let files = Files::from_iter([(path.to_owned(), text.into_bytes())]);
+        let input = RenderInput {
+            files: &files,
+            target: &RenderTarget::default(),
+            output: CommandOutput::Later,
+        };
+        let render =
+            || format::render_objects(&input, |found, _| Ok(found), &Cancellation::default());
+        let ((used, _), limit) = (peak(render), weight(&files).unwrap());
+        // A quarter for buffers of the parser. A second copy of the values would need more.
+        let (used, most) = (used >> 10, (limit + limit / 4) >> 10);
+        assert!(used < most, "{path}: {used} of {most} KiB");
+    }
+}
+
 /// Returns a Role with one rule.
 fn role(name: &str, rule: &Value) -> Manifest {
     Manifest {
@@ -454,11 +482,12 @@ fn configurations_need_no_more_than_the_memory_that_is_counted_for_them() {
 #[test]
 fn finding_the_files_of_a_configuration_needs_no_more_than_a_constant() {
     let _alone = alone();
-    for (name, values) in [
-        ("many maps", "{a: 0},".repeat(150_000)),
-        ("many lists", "[0],".repeat(200_000)),
+    let list = |item: &str, count| format!("name: web\nkeywords: [{}]\n", item.repeat(count));
+    for (name, package) in [
+        ("many maps", list("{a: 0},", 150_000)),
+        ("many lists", list("[0],", 200_000)),
+        ("many documents", "0\n---\n".repeat(150_000)),
     ] {
-        let package = format!("name: web\nkeywords: [{values}]\n");
         let (peak, _) = peak(|| ReadFiles::new(Some(package.as_bytes())));
         assert!(peak < CONSTANT, "{name}: {} KiB", peak >> 10);
     }

@@ -60,7 +60,7 @@ impl ReadFiles {
     pub fn new(package: Option<&[u8]>) -> Self {
         let is_small = |text: &&[u8]| {
             let weight = yaml::weigh(text, package::FILE, &mut Allowance::default());
-            weight.is_ok_and(|weight| weight.tree.0 <= PACKAGE_MEMORY)
+            weight.is_ok_and(|weight| weight.documents_memory() <= PACKAGE_MEMORY)
         };
         // The error of an invalid file is reported by `render`.
         let package = package

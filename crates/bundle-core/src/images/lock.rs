@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{Evidence, FoundImage, ImageReference, StoredLocation, hygiene::placed};
 use crate::{
@@ -105,11 +106,13 @@ impl Lock {
                 .in_file(FILE)
                 .hint(AGAIN)
         };
-        let documents = yaml::documents(text, FILE)?;
-        let [document] = &documents[..] else {
+        let mut documents = yaml::documents(text, FILE)?;
+        if documents.len() > 1 {
             return Err(bad("the file has more than one document".to_owned()).into());
-        };
-        let document: Document = serde_json::from_value(document.value.clone())
+        }
+        // The values move into the result, because memory is reserved for one copy of the values.
+        let value = documents.pop().map_or(Value::Null, |only| only.value);
+        let document: Document = serde_json::from_value(value)
             .map_err(|error| bad(format!("invalid lock file: {error}")))?;
         let mut findings = Findings::default();
         if document.api_version != API_VERSION || document.kind != KIND {

@@ -43,6 +43,20 @@ impl Allowance {
         }
     }
 
+    /// Returns a separate allowance of the same size, to weigh a file before it is parsed.
+    pub(super) fn for_weighing(&self) -> Self {
+        Self::of_nodes(self.nodes, &self.cancellation)
+    }
+
+    /// Returns an error if parsing was cancelled. Called at the start of each document, because the
+    /// nodes of a document can be long.
+    pub(super) fn begin_document(&self) -> Result<(), Finding> {
+        if self.cancellation.is_cancelled_now() {
+            return Err(problem::cancelled());
+        }
+        Ok(())
+    }
+
     /// Returns an error if parsing was cancelled.
     pub(crate) fn check(&self) -> Result<(), Finding> {
         if self.cancellation.is_cancelled() {

@@ -17,34 +17,40 @@ enum Position {
     Value,
 }
 
-/// Returns an error if a key of a large document is a list or map, or if parsing was cancelled.
-/// Ignores all other errors, which the parser reports.
+/// Returns an error if a key of a large document is a list or map, if the document is invalid or
+/// too complex, or if parsing was cancelled. The options are those of the parser
+/// (`limits::options`), so that the parser rejects each document that this check cannot read.
 pub(super) fn check(part: Part<'_>, file: &str, allowance: &Allowance) -> Result<(), Finding> {
     if part.text.len() <= SMALL {
         return Ok(());
     }
     let depth = granit_parser::Options::default().block_nesting_limit;
     let options = granit_parser::options! {
+        emit_comments: false,
         flow_nesting_limit: limits::MAX_DEPTH,
         block_nesting_limit: depth.max(limits::MAX_DEPTH + 1),
     };
     let (mut open, mut nodes) = (Vec::new(), 0);
     for event in Parser::new_from_str_with_options(part.text, options) {
         allowance.check()?;
-        let Ok((event, span)) = event else {
-            return Ok(());
-        };
+        let (event, span) = event.map_err(|error| problem::scan(&error, part.line, file))?;
+        let line = part.line + span.start.line().saturating_sub(1);
         let is_node = !matches!(event, Event::SequenceEnd | Event::MappingEnd);
         nodes += usize::from(is_node);
+        // Aliases count as well. The parser accepts at most `limits::MAX_UNFOLDED` aliases.
         if nodes > 2 * limits::MAX_NODES {
-            return Ok(());
+            return Err(problem::too_many_nodes(line, file));
         }
         match event {
             Event::SequenceStart(..) | Event::MappingStart(..)
                 if matches!(open.last(), Some(Position::Key)) =>
             {
-                let line = part.line + span.start.line().saturating_sub(1);
                 return Err(problem::complex_key(line, file));
+            }
+            Event::SequenceStart(..) | Event::MappingStart(..)
+                if open.len() == limits::MAX_DEPTH =>
+            {
+                return Err(problem::too_deep(line, file));
             }
             Event::SequenceStart(..) => open.push(Position::List),
             Event::MappingStart(..) => open.push(Position::Key),

@@ -68,6 +68,21 @@ pub fn documents_within(
     Ok(found)
 }
 
+/// Like [`documents_within`], for files for which no memory is reserved. Returns an error before
+/// any document is parsed if the parsed documents need more than `memory` bytes.
+pub fn small_documents(
+    text: &[u8],
+    file: &str,
+    memory: u64,
+    allowance: &mut Allowance,
+) -> Result<Vec<Document>, Findings> {
+    let weight = weigh(text, file, &mut allowance.for_weighing())?;
+    if weight.documents_memory() > memory {
+        return Err(problem::too_much_memory(memory, file).into());
+    }
+    documents_within(text, file, allowance)
+}
+
 /// Serializes a value as YAML that YAML 1.1 and 1.2 parsers read as the same value.
 pub fn to_string(value: &Value) -> String {
     // Serialisation of a JSON value cannot fail, because its keys are text and its numbers are

@@ -1,5 +1,6 @@
 //! Converts parser errors to findings with code, line and hint.
 
+use serde_saphyr::granit_parser::ScanError;
 use serde_saphyr::{Error, budget::BudgetBreach};
 
 use super::limits;
@@ -11,7 +12,17 @@ pub(super) fn finding(error: &Error, first: usize, file: &str) -> Finding {
         .location()
         .and_then(|at| usize::try_from(at.line()).ok())
         .map_or(first, |line| first + line.saturating_sub(1));
-    let (code, message, hint) = explain(error);
+    at_line(explain(error), line, file)
+}
+
+/// Returns the finding for an error of the first pass (`keys::check`) in a document that starts at
+/// line `first` of the file.
+pub(super) fn scan(error: &ScanError, first: usize, file: &str) -> Finding {
+    let line = first + error.marker().line().saturating_sub(1);
+    at_line(explain_text(&error.info()), line, file)
+}
+
+fn at_line((code, message, hint): (Code, String, &str), line: usize, file: &str) -> Finding {
     Finding::error(code, message)
         .in_file(file)
         .at_line(line)
@@ -35,16 +46,12 @@ fn explain(error: &Error) -> (Code, String, &'static str) {
             "separate documents by a line with `---`",
         ),
         Error::Budget { breach, .. } => too_complex(&match breach {
-            BudgetBreach::Depth { .. } => {
-                format!("more than {} nested lists and maps", limits::MAX_DEPTH)
-            }
+            BudgetBreach::Depth { .. } => depth_text(),
             BudgetBreach::Nodes { nodes } if *nodes <= limits::MAX_NODES => format!(
                 "more than {} values and a merge key (`<<`)",
                 limits::MAX_STORED_NODES
             ),
-            BudgetBreach::Nodes { .. } | BudgetBreach::Events { .. } => {
-                format!("more than {} values", limits::MAX_NODES)
-            }
+            BudgetBreach::Nodes { .. } | BudgetBreach::Events { .. } => nodes_text(),
             BudgetBreach::ScalarBytes { .. } => "more text than the file size allows".to_owned(),
             BudgetBreach::RecordedAnchorEvents { .. } => expansion_limit_text(),
             BudgetBreach::RecordedAnchorBytes { .. } => {
@@ -72,30 +79,29 @@ fn explain(error: &Error) -> (Code, String, &'static str) {
             format!("unknown YAML tag `{tag}`"),
             "remove the tag",
         ),
-        other => {
-            let text = other.to_string();
-            if let Some(key) = text.strip_prefix(DUPLICATE_KEY_PREFIX) {
-                return duplicate(without_place(key));
-            }
-            if text.starts_with(CANCELLED) {
-                return cancelled_text();
-            }
-            if text.starts_with(TOO_MANY) {
-                return too_complex("more values than the limit of a bundle");
-            }
-            if text.starts_with("recursion limit exceeded") {
-                return too_complex(&format!(
-                    "more than {} nested lists and maps",
-                    limits::MAX_DEPTH
-                ));
-            }
-            (
-                codes::format::UNREADABLE,
-                format!("invalid YAML: {}", without_place(&text)),
-                PARSED_AS,
-            )
-        }
+        other => explain_text(&other.to_string()),
     }
+}
+
+/// Explains the message of a parser.
+fn explain_text(text: &str) -> (Code, String, &'static str) {
+    if let Some(key) = text.strip_prefix(DUPLICATE_KEY_PREFIX) {
+        return duplicate(without_place(key));
+    }
+    if text.starts_with(CANCELLED) {
+        return cancelled_text();
+    }
+    if text.starts_with(TOO_MANY) {
+        return too_complex("more values than the limit of a bundle");
+    }
+    if text.starts_with("recursion limit exceeded") {
+        return too_complex(&depth_text());
+    }
+    (
+        codes::format::UNREADABLE,
+        format!("invalid YAML: {}", without_place(text)),
+        PARSED_AS,
+    )
 }
 
 /// Message for a key that is a list or map.
@@ -111,13 +117,32 @@ pub(super) const CANCELLED: &str = "parsing cancelled";
 
 /// Returns the finding for a key that is a list or map. `line` is the line of the key in the file.
 pub(super) fn complex_key(line: usize, file: &str) -> Finding {
+    at_line(explain_text(COMPLEX_KEY), line, file)
+}
+
+/// Returns the finding for a document with more nodes than the limit. `line` is the line of the
+/// first node above the limit.
+pub(super) fn too_many_nodes(line: usize, file: &str) -> Finding {
+    at_line(too_complex(&nodes_text()), line, file)
+}
+
+/// Returns the finding for lists and maps that are nested too deeply. `line` is the line of the
+/// first list or map above the limit.
+pub(super) fn too_deep(line: usize, file: &str) -> Finding {
+    at_line(too_complex(&depth_text()), line, file)
+}
+
+/// Returns the finding for a file whose parsed documents need more than `limit` bytes of memory.
+pub(super) fn too_much_memory(limit: u64, file: &str) -> Finding {
     Finding::error(
-        codes::format::UNREADABLE,
-        format!("invalid YAML: {COMPLEX_KEY}"),
+        codes::format::TOO_COMPLEX,
+        format!(
+            "the parsed file needs more than {} MiB of memory",
+            limit >> 20
+        ),
     )
     .in_file(file)
-    .at_line(line)
-    .hint(PARSED_AS)
+    .hint("shorten the file")
 }
 
 /// Returns the finding for cancelled parsing, outside of a document.
@@ -140,6 +165,14 @@ fn duplicate(key: &str) -> (Code, String, &'static str) {
         format!("the key `{key}` appears twice"),
         "remove one of the two: parsers disagree about which one applies",
     )
+}
+
+fn depth_text() -> String {
+    format!("more than {} nested lists and maps", limits::MAX_DEPTH)
+}
+
+fn nodes_text() -> String {
+    format!("more than {} values", limits::MAX_NODES)
 }
 
 fn expansion_limit_text() -> String {

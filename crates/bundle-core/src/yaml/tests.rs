@@ -1,8 +1,11 @@
 //! Accepted and rejected YAML, with messages.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use serde_json::json;
 
 use super::*;
+use crate::cancellation::Cancellation;
 
 fn read(text: &str) -> Value {
     let documents = documents(text.as_bytes(), "f.yaml").unwrap();
@@ -187,6 +190,72 @@ fn rejects_binary_and_too_large_files() {
         large.first().unwrap().message.contains("(10 MiB)"),
         "{large}"
     );
+}
+
+#[test]
+fn errors_of_a_large_document_are_reported_with_line() {
+    let lines = "# c\n".repeat(97);
+    let long = format!("a: {}\n", "x".repeat(20_000));
+    let list = format!("[{}]", "[0],".repeat(5_000));
+    let (flow, block) = ("[".repeat(200), nested(200, " ", "a:"));
+    let key = "a key is a list or map, but keys must be strings";
+    for (text, line, message) in [
+        (format!("a:\n{lines}  b\n? {list}\n: 0\n"), 100, key),
+        (format!("a:\n{lines}- {list}\n? {list}\n: 0\n"), 100, key),
+        (format!("{long}b: c: d\n"), 2, "mapping values"),
+        (format!("{long}b: [1, 2\n"), 2, "unclosed bracket"),
+        (format!("{long}b: *nope\n"), 2, "unknown anchor"),
+        (format!("{long}b: {flow}\n"), 2, "nested lists and maps"),
+        (format!("{long}{block}"), 130, "nested lists and maps"),
+    ] {
+        let head: String = text.chars().take(40).collect();
+        let finding = refused(&text);
+        let place = finding.place.to_string();
+        assert_eq!(place, format!("f.yaml:{line}"), "{head}");
+        assert!(finding.message.contains(message), "{head}: {finding}");
+        let weighed = weigh(text.as_bytes(), "f.yaml", &mut Allowance::default());
+        assert_eq!(weighed, Err(finding), "{head}");
+    }
+    let valid = format!("a:\n{lines}  b\nc: {list}\n");
+    assert!(documents(valid.as_bytes(), "f.yaml").is_ok());
+    let aliases = "*a,".repeat(2 * limits::MAX_NODES);
+    let finding = refused(&format!("a: &a 0\nb: [{aliases}]\n"));
+    let message = "the document has more than 500000 values";
+    assert_eq!(finding.message, message);
+    assert_eq!(finding.code, codes::format::TOO_COMPLEX);
+}
+
+#[test]
+fn small_documents_are_weighed_before_they_are_parsed() {
+    let within = |text: &str, nodes: &mut Allowance| {
+        small_documents(text.as_bytes(), "f.yaml", 1 << 20, nodes).map(|found| found.len())
+    };
+    let mut nodes = Allowance::default();
+    let text = "x".repeat(50_000);
+    let expanding = |count| format!("a: &a {text}\nb: [*a, *a]\n---\n").repeat(count);
+    assert_eq!(within(&expanding(4), &mut nodes), Ok(4));
+    let findings = within(&expanding(8), &mut nodes).unwrap_err();
+    let finding = findings.first().unwrap();
+    assert_eq!(finding.code, codes::format::TOO_COMPLEX);
+    assert!(finding.message.contains("more than 1 MiB"), "{finding}");
+    // Weighing does not use the allowance.
+    let mut nodes = Allowance::of_nodes(10, &Cancellation::default());
+    assert_eq!(within("[1, 2, 3, 4, 5, 6]", &mut nodes), Ok(1));
+    within("[1, 2, 3]", &mut nodes).unwrap_err();
+}
+
+#[test]
+fn each_document_asks_for_the_processor_time() {
+    let text = "a: 1\n---\n".repeat(10);
+    let allowance = || {
+        let calls = AtomicUsize::new(0);
+        let is_exceeded = move || calls.fetch_add(1, Ordering::Relaxed) == 5;
+        Allowance::new(&Cancellation::with_limit(is_exceeded))
+    };
+    let finding = weigh(text.as_bytes(), "f.yaml", &mut allowance()).unwrap_err();
+    assert_eq!(finding.code, codes::format::CANCELLED);
+    let findings = documents_within(text.as_bytes(), "f.yaml", &mut allowance()).unwrap_err();
+    assert_eq!(findings.first().unwrap().code, codes::format::CANCELLED);
 }
 
 /// Returns nested entries. Each entry is on its own line.

@@ -17,6 +17,7 @@ pub(super) fn read(
     let Some(line) = part.content_line() else {
         return Ok(None);
     };
+    allowance.begin_document()?;
     keys::check(part, file, allowance)?;
     let nodes = NodeCount::new(allowance);
     let tree = Tree {

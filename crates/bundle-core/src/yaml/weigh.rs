@@ -4,8 +4,12 @@ use std::{cell::Cell, fmt};
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
-use super::{Allowance, allowance::NodeCount, keys, limits, problem, split, tree};
+use super::{Allowance, Document, allowance::NodeCount, keys, limits, problem, split, tree};
 use crate::{diagnostic::Finding, footprint::Footprint};
+
+/// Memory of one parsed document without its values, in bytes. While the list of documents grows,
+/// its old and its new allocation exist together.
+const PER_DOCUMENT: u64 = 3 * size_of::<Document>() as u64;
 
 /// Estimated memory of the parsed documents of a file (weight), and the numbers of their objects.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -20,6 +24,13 @@ pub struct Weight {
 }
 
 impl Weight {
+    /// Returns the memory of the list that [`documents`](super::documents) returns, in bytes. A
+    /// document without lists, maps and text adds nothing to `tree`.
+    pub fn documents_memory(&self) -> u64 {
+        let documents = self.objects.saturating_mul(PER_DOCUMENT);
+        self.tree.0.saturating_add(documents)
+    }
+
     /// Returns the sum of both weights.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
@@ -46,6 +57,7 @@ pub fn weigh(text: &[u8], file: &str, allowance: &mut Allowance) -> Result<Weigh
         if part.content_line().is_none() {
             continue;
         }
+        allowance.begin_document()?;
         keys::check(part, file, allowance)?;
         let nodes = NodeCount::new(allowance);
         let operator_entries = Cell::new(weight.operator_entries);

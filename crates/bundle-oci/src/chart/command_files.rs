@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use bundle_core::cancellation::Cancellation;
 use bundle_core::diagnostic::{Finding, Findings, codes};
 use bundle_core::format::RenderCommand;
-use bundle_core::format::helm::{self, CHART, ChartFile, ChartFiles, IGNORE};
+use bundle_core::format::helm::{self, CHART, CHART_MEMORY, ChartFile, ChartFiles, IGNORE};
 use bundle_core::yaml::{self, Allowance};
 
 use crate::limits::{Limits, format_size};
@@ -24,8 +24,8 @@ const FOLDER: u64 = 4 << 10;
 const DEPTH: usize = 32;
 /// Maximum depth of packed dependencies: packed dependencies within packed dependencies.
 const NESTING: usize = 4;
-/// Maximum number of nodes in the files `Chart.yaml` of all dependencies together. The parsed files
-/// use a few hundred bytes for each node, and no memory is reserved for them.
+/// Maximum number of nodes in the files `Chart.yaml` of all dependencies together. Each file also
+/// has a limit for its memory ([`CHART_MEMORY`]), because no memory is reserved for these files.
 const DEPENDENCY_NODES: usize = 50_000;
 /// Folder of the dependencies of a chart.
 const DEPENDENCIES: &str = "charts";
@@ -124,7 +124,7 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     fn check_running(&self) -> io::Result<()> {
-        if self.cancellation.is_cancelled() {
+        if self.cancellation.is_cancelled_now() {
             return Err(io::Error::other("the rendering was cancelled"));
         }
         Ok(())
@@ -169,7 +169,7 @@ impl Writer<'_> {
         if above.rsplit('/').next() != Some(DEPENDENCIES) {
             return Ok(());
         }
-        let documents = yaml::documents_within(text, path, &mut self.allowance)?;
+        let documents = yaml::small_documents(text, path, CHART_MEMORY, &mut self.allowance)?;
         let name = documents.first().map(|one| &one.value["name"]);
         let name = name.and_then(|name| name.as_str()).unwrap_or_default();
         if self.names.insert((above.to_owned(), name.to_owned())) {
@@ -427,6 +427,22 @@ mod tests {
             ("charts/db-1.0.0.tgz", &large),
         ]);
         written(&content).unwrap_err();
+    }
+
+    #[test]
+    fn dependencies_that_need_much_memory_are_rejected() {
+        let (long, aliases) = ("x".repeat(51_200), "*a,".repeat(405));
+        let document = format!("a: &a {long}\nb: [{aliases}]\n");
+        let text = format!("name: db\n{document}---\n{document}");
+        let archive = packed(&[("db/Chart.yaml", text.as_bytes())]);
+        for (path, bytes) in [
+            ("charts/db/Chart.yaml", text.as_bytes()),
+            ("charts/db-1.0.0.tgz", &archive[..]),
+        ] {
+            let content = files(&[("Chart.yaml", CHART.as_bytes()), (path, bytes)]);
+            let found = written(&content).unwrap_err();
+            assert!(found.contains("more than 4 MiB of memory"), "{found}");
+        }
     }
 
     #[test]

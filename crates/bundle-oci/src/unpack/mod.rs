@@ -235,6 +235,25 @@ impl<S: FileSink> Unpacker<S> {
         Ok(())
     }
 
+    /// Removes the files of lower layers at and below `path`, or only below `path`. Each file is
+    /// visited once, because an image can have thousands of whiteouts.
+    fn remove(&mut self, path: &str, below: bool) {
+        if path.is_empty() {
+            self.files.clear();
+            return;
+        }
+        if !below {
+            self.files.remove(path);
+        }
+        let prefix = format!("{path}/");
+        let inside = self.files.range(prefix.clone()..);
+        let inside = inside.take_while(|(name, _)| name.starts_with(&prefix));
+        let inside: Vec<String> = inside.map(|(name, _)| name.clone()).collect();
+        for name in inside {
+            self.files.remove(&name);
+        }
+    }
+
     fn walk<R: Read>(&mut self, entries: &mut TarEntries<'_, R>) -> Result<(), UnpackError> {
         let mut files = BTreeMap::new();
         let mut removed = Vec::new();
@@ -276,11 +295,7 @@ impl<S: FileSink> Unpacker<S> {
             }
         }
         for (path, below) in removed {
-            let prefix = format!("{path}/");
-            let whole = path.is_empty();
-            self.files.retain(|name, _| {
-                !(whole || name.starts_with(&prefix) || (!below && *name == path))
-            });
+            self.remove(&path, below);
         }
         self.files.extend(files);
         entry::reject_files_as_folders(&self.files)

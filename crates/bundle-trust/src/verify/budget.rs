@@ -39,7 +39,7 @@ impl<'a> Budget<'a> {
     /// Creates the budget for `waiting` signatures. The total depends only on the keys and roots of
     /// the policies.
     pub(super) fn new(waiting: usize, material: &TrustMaterial) -> Self {
-        let share = material.keys.len() + SHARE * material.roots.len().max(1);
+        let share = share(material);
         Self {
             left: MAX_SIGNATURES * share,
             share,
@@ -74,14 +74,21 @@ impl<'a> Budget<'a> {
     }
 }
 
-/// Fields of a bundle that cause operations. Other fields are ignored.
+/// Returns the number of operations that is reserved for each signature.
+fn share(material: &TrustMaterial) -> usize {
+    material.keys.len() + SHARE * material.roots.len().max(1)
+}
+
+/// Fields of a bundle that cause operations. Other fields are ignored. The types accept each bundle
+/// that `crate::bundle` accepts, for example lists that are `null`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct CountedFields {
+    #[serde(default)]
     verification_material: Material,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Material {
     #[serde(default)]
@@ -89,7 +96,7 @@ struct Material {
     #[serde(default)]
     x509_certificate_chain: Option<Chain>,
     #[serde(default)]
-    tlog_entries: Vec<Entry>,
+    tlog_entries: Option<Vec<Entry>>,
     #[serde(default)]
     timestamp_verification_data: Option<Timestamps>,
 }
@@ -136,7 +143,7 @@ struct Checkpoint {
 #[serde(rename_all = "camelCase")]
 struct Timestamps {
     #[serde(default)]
-    rfc3161_timestamps: Vec<Timestamped>,
+    rfc3161_timestamps: Option<Vec<Timestamped>>,
 }
 
 #[derive(Deserialize)]
@@ -146,8 +153,9 @@ struct Timestamped {
     signed_timestamp: String,
 }
 
-/// Returns an upper bound of the public-key operations for `raw`. Invalid input needs no operation,
-/// because the examination rejects such input.
+/// Returns an upper bound of the public-key operations for `raw`. A bundle whose fields cannot be
+/// counted costs the share of one signature. The examination rejects such a bundle with its own
+/// error.
 pub(super) fn operations(raw: &RawSignature, material: &TrustMaterial) -> Result<usize, Rejection> {
     let keys = material.keys.len().max(1);
     let roots = material.roots.len();
@@ -165,25 +173,26 @@ pub(super) fn operations(raw: &RawSignature, material: &TrustMaterial) -> Result
     }
     let Ok(counted) = json::read::<CountedFields>(&raw.bytes, "not the JSON of a Sigstore bundle")
     else {
-        return Ok(0);
+        return Ok(share(material));
     };
     Ok(keys + roots * counted.verification_material.operations()?)
 }
 
 impl Material {
     fn operations(&self) -> Result<usize, Rejection> {
-        let no_timestamps = Vec::new();
+        let entries = self.tlog_entries.as_deref().unwrap_or_default();
         let data = self.timestamp_verification_data.as_ref();
-        let timestamps = data.map_or(&no_timestamps, |data| &data.rfc3161_timestamps);
+        let timestamps = data.and_then(|data| data.rfc3161_timestamps.as_deref());
+        let timestamps = timestamps.unwrap_or_default();
         let chain = self.x509_certificate_chain.as_ref();
         let certificates = chain.map_or(1, |chain| chain.certificates.len());
-        if certificates + self.tlog_entries.len() + timestamps.len() > MOST_EVIDENCE {
+        if certificates + entries.len() + timestamps.len() > MOST_EVIDENCE {
             // Verification rejects this bundle before any operation.
             return Ok(0);
         }
         let mut seen = HashSet::new();
         let mut operations = 0;
-        for entry in &self.tlog_entries {
+        for entry in entries {
             let log = entry.log_id.as_ref().map(|log| log.key_id.as_str());
             if !seen.insert((log, entry.canonicalized_body.as_deref())) {
                 return Err(Rejection::Certificate {
@@ -208,7 +217,7 @@ impl Material {
         if self.certificate.is_some() || chain.is_some() {
             // The chain is verified at each attested time. In the worst case, each certificate is
             // tried at each position of the chain.
-            let times = (timestamps.len() + self.tlog_entries.len()).max(1);
+            let times = (timestamps.len() + entries.len()).max(1);
             operations += 2 + times * 2 * certificates.max(1);
         }
         Ok(operations)

@@ -101,7 +101,7 @@ pub(super) fn write(
     let mut tar = TarWriter::new(gzip, TIME);
     let mut folders = BTreeSet::new();
     for file in files {
-        if cancellation.is_cancelled() {
+        if cancellation.is_cancelled_now() {
             return Err(io::ErrorKind::Interrupted.into());
         }
         for (at, _) in file.path.match_indices('/') {

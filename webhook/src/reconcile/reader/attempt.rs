@@ -44,7 +44,8 @@ pub(super) struct Attempt {
 }
 
 impl ContentAttempts {
-    /// Fails if the content must not be parsed now. `version` is uid and generation of the object.
+    /// Fails if the content must not be parsed now. `version` is the version of the object: uid and
+    /// digest of the spec of a Bundle, or uid and generation of a BundleDeployment.
     pub(in crate::reconcile) fn new(
         ctx: &Context,
         (version, requester): (&str, &str),

@@ -132,12 +132,22 @@ pub(in crate::reconcile) fn content_too_large(
     limit: u64,
     reason: &'static str,
 ) -> ReconcileError {
+    needs_too_much(&weight.div_ceil(1 << 20).to_string(), limit, reason)
+}
+
+/// Returns the error for content that needs more memory than `limit` after parsing. `weight` is the
+/// memory of the files that were weighed until then, in bytes.
+pub(super) fn content_over_limit(weight: u64, limit: u64, reason: &'static str) -> ReconcileError {
+    let needed = format!("more than {}", weight.saturating_sub(1) >> 20);
+    needs_too_much(&needed, limit, reason)
+}
+
+fn needs_too_much(needed: &str, limit: u64, reason: &'static str) -> ReconcileError {
     ReconcileError::new(
         codes::install::CONTENT_TOO_LARGE,
         reason,
         format!(
-            "the parsed content needs {} MiB of memory, and at most {} MiB are available for one content: split the content into several bundles, or increase the memory of bundle-webhook",
-            weight.div_ceil(1 << 20),
+            "the parsed content needs {needed} MiB of memory, and at most {} MiB are available for one content: split the content into several bundles, or increase the memory of bundle-webhook",
             limit >> 20
         ),
         RetryPolicy::OnChange,

@@ -11,6 +11,7 @@ use bundle_core::review::Class;
 use bundle_oci::unpack::FileSink;
 
 use super::attempt::ContentAttempts;
+use super::errors::content_over_limit;
 use super::parse::{self, WeighError, content_error};
 use super::{panicked, source_error, unstorable};
 use crate::budget::{Share, TransferSlot, WorkerThread};
@@ -71,8 +72,10 @@ pub(in crate::reconcile) async fn fetch(
     let (files, mut file) = fetched.map_err(|error| source_error(error, source.named(), reason))?;
     let alone = attempts.exclusive_memory(ctx).await?;
     let attempt = attempts.attempt(ctx, ParseStep::Weigh);
+    let limit = ctx.shared.budget.largest_content();
     let weigh = move |cancellation: &Cancellation| {
-        let weigh = || parse::weigh(&files, cancellation, |location| file.writer.read(location));
+        let mut read = |location: &FileLocation| file.writer.read(location);
+        let weigh = || parse::weigh(&files, limit, cancellation, &mut read);
         let weighed = attempt.run(weigh);
         (file, files, weighed, alone)
     };
@@ -83,6 +86,7 @@ pub(in crate::reconcile) async fn fetch(
     let (file, files, summary, _alone) = weighed.ok_or_else(|| panicked(reason))?;
     let summary = summary?.map_err(|why| match why {
         WeighError::Unreadable(finding) => content_error(&finding.into(), reason),
+        WeighError::TooLarge(weight) => content_over_limit(weight, limit, reason),
         WeighError::Io(error) => unstorable(&error, reason),
     })?;
     Ok(FetchedContent::new(file, files, summary))

@@ -21,12 +21,17 @@ use crate::reconcile::error::{ReconcileError, RetryPolicy};
 /// The reason why the memory that content needs could not be computed.
 pub(super) enum WeighError {
     Unreadable(Finding),
+    /// The memory exceeds the limit. The number is the memory that was computed until then, in
+    /// bytes.
+    TooLarge(u64),
     Io(io::Error),
 }
 
-/// Computes the memory that parsing these files needs. Reads one file at a time.
+/// Computes the memory that parsing these files needs. Reads one file at a time. Reads no further
+/// file if the memory exceeds `limit`.
 pub(super) fn weigh(
     files: &BTreeMap<String, FileLocation>,
+    limit: u64,
     cancellation: &Cancellation,
     mut read: impl FnMut(&FileLocation) -> io::Result<Vec<u8>>,
 ) -> Result<Summary, WeighError> {
@@ -52,6 +57,9 @@ pub(super) fn weigh(
             .saturating_add(location.length)
             .saturating_add(weight.tree.0)
             .saturating_add(objects);
+        if summary.weight > limit {
+            return Err(WeighError::TooLarge(summary.weight));
+        }
         documents = documents.plus(weight);
     }
     let has_file = |path: &str| files.contains_key(path);
@@ -139,15 +147,43 @@ pub(super) fn content_error(findings: &Findings, reason: &'static str) -> Reconc
 mod tests {
     use super::*;
 
+    const LOCATION: FileLocation = FileLocation {
+        offset: 0,
+        length: 0,
+        hash: [0; 32],
+    };
+
+    #[test]
+    fn weighing_reads_no_further_file_above_the_limit() {
+        let files = (0..100).map(|number| (format!("manifests/{number}.yaml"), LOCATION));
+        let files: BTreeMap<_, _> = files.collect();
+        let text = format!("a: [{}]\n", "0,".repeat(1_000)).into_bytes();
+        let weighed = |limit| {
+            let mut count = 0;
+            let read = |_: &FileLocation| {
+                count += 1;
+                Ok(text.clone())
+            };
+            let weighed = weigh(&files, limit, &Cancellation::default(), read);
+            (weighed, count)
+        };
+        let (all, count) = weighed(u64::MAX);
+        let Ok(Summary { weight, .. }) = all else {
+            panic!("the files can be weighed");
+        };
+        assert_eq!(count, 100);
+        let (some, count) = weighed(weight / 10);
+        let Err(WeighError::TooLarge(partial)) = some else {
+            panic!("the files exceed the limit");
+        };
+        assert_eq!(count, 11);
+        assert!(partial > weight / 10 && partial < weight / 5);
+    }
+
     #[test]
     fn content_of_a_format_that_the_class_lacks_is_not_rendered() {
-        let location = FileLocation {
-            offset: 0,
-            length: 0,
-            hash: [0; 32],
-        };
         let parsed = |check: fn(Format, bool) -> Result<Format, Finding>| {
-            let files = vec![("manifests/a.yaml".to_owned(), location)];
+            let files = vec![("manifests/a.yaml".to_owned(), LOCATION)];
             let invalid = |_: &FileLocation| Ok(b"kind: [".to_vec());
             let cancellation = Cancellation::default();
             let parsed = parse(files, check, &cancellation, invalid);

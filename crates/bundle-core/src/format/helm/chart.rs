@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::{
     diagnostic::{Finding, Findings, codes},
@@ -15,6 +16,10 @@ use crate::{
 
 /// File that marks a folder as a chart.
 pub const CHART: &str = "Chart.yaml";
+
+/// Maximum memory of a parsed `Chart.yaml`, in bytes. No memory is reserved for the files of
+/// dependencies.
+pub const CHART_MEMORY: u64 = 4 << 20;
 
 /// Maximum number of dependencies of a chart.
 const DEPENDENCIES: usize = 200;
@@ -76,13 +81,14 @@ pub fn read(files: &Files, allowance: &mut Allowance) -> Result<(Chart, String),
     };
     let path = format!("{folder}{CHART}");
     let text = files.get(&path).map_or(&[][..], Vec::as_slice);
-    let documents = yaml::documents_within(text, &path, allowance)?;
-    let [document] = &documents[..] else {
+    let mut documents = yaml::small_documents(text, &path, CHART_MEMORY, allowance)?;
+    if documents.len() > 1 {
         return Err(bad(&path, "the file has more than one document")
             .hint("keep the one with name and version")
             .into());
-    };
-    let mut value = document.value.clone();
+    }
+    let document = documents.pop();
+    let mut value = document.map_or(Value::Null, |document| document.value);
     if let Some(map) = value.as_object_mut() {
         map.retain(|_, value| !value.is_null());
     }
@@ -301,5 +307,14 @@ mod tests {
         let found = read(&files(&[(CHART, &chart), ("charts/redis/Chart.yaml", "")])).unwrap_err();
         let found = found.to_string();
         assert!(found.contains("more than 200 dependencies"), "{found}");
+    }
+
+    #[test]
+    fn rejects_files_that_need_much_memory() {
+        let text = "x".repeat(50_000);
+        let aliases = "*a, ".repeat(100);
+        let chart = format!("name: web\nversion: 1.0.0\na: &a {text}\nb: [{aliases}]\n");
+        let found = read(&files(&[(CHART, &chart)])).unwrap_err().to_string();
+        assert!(found.contains("more than 4 MiB of memory"), "{found}");
     }
 }

@@ -27,7 +27,7 @@ use crate::{
 
 use chart::bad;
 
-pub use chart::{CHART, Chart, Dependency, Person, read};
+pub use chart::{CHART, CHART_MEMORY, Chart, Dependency, Person, read};
 pub use failure::failure;
 pub use files::{ChartFile, ChartFiles};
 pub use ignore::{IGNORE, IGNORE_BYTES, Ignore};

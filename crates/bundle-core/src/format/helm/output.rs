@@ -50,6 +50,9 @@ pub(super) fn read(
 /// `helm test` are compared like other objects.
 const TEST_BYTES: usize = 64 << 10;
 
+/// Maximum memory of such a parsed object, in bytes. No memory is reserved for it.
+const TEST_MEMORY: u64 = 4 << 20;
+
 /// The name of a template, and the text of one object that it renders.
 type Source<'a> = (&'a [u8], &'a [u8]);
 
@@ -144,7 +147,9 @@ fn is_test(text: &[u8]) -> bool {
     if text.len() > TEST_BYTES {
         return false;
     }
-    let documents = yaml::documents(text, NAME).unwrap_or_default();
+    let mut allowance = Allowance::default();
+    let documents = yaml::small_documents(text, NAME, TEST_MEMORY, &mut allowance);
+    let documents = documents.unwrap_or_default();
     !documents.is_empty() && documents.iter().all(|one| hooks::is_test(&one.value))
 }
 

@@ -61,7 +61,7 @@ fn parsed(text: &str, allowance: &mut Allowance) -> Result<Value, Findings> {
     // Parsed values can need a hundred times the memory of their text, and no memory is reserved for
     // them.
     let weighed = yaml::weigh(text.as_bytes(), KEY_FIELD, allowance).map_err(of_field)?;
-    if weighed.tree.0 > MEMORY {
+    if weighed.documents_memory() > MEMORY {
         let message = format!("the values need more than {} MiB of memory", MEMORY >> 20);
         return Err(invalid(KEY_FIELD, message, "write fewer values").into());
     }
@@ -171,11 +171,13 @@ mod tests {
     fn values_that_need_much_memory_are_rejected() {
         let text = |maps: usize| format!("a: [{}]\n", vec!["{a: 0}"; maps].join(","));
         read(&json!({ "values": text(1_000) })).unwrap();
-        let found = read(&json!({ "values": text(60_000) })).unwrap_err();
-        let found = found.first().unwrap().to_string();
-        assert!(
-            found.contains("the values need more than 16 MiB"),
-            "{found}"
-        );
+        for text in [text(60_000), "0\n---\n".repeat(150_000)] {
+            let found = read(&json!({ "values": text })).unwrap_err();
+            let found = found.first().unwrap().to_string();
+            assert!(
+                found.contains("the values need more than 16 MiB"),
+                "{found}"
+            );
+        }
     }
 }

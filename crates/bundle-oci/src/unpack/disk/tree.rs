@@ -1,7 +1,7 @@
 //! The paths of the folder that is being written. All decisions use this tree in memory. The disk
 //! is never used for decisions.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 
 use super::super::UnpackError;
 use super::super::entry::refused;
@@ -33,6 +33,18 @@ struct PlacedNode {
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     nodes: BTreeMap<String, PlacedNode>,
+    emptied: EmptiedPaths,
+    /// Number of nodes that [`Tree::remove`] has visited.
+    #[cfg(test)]
+    visits: usize,
+}
+
+/// Paths below which one layer has removed the entries of lower layers, and below which that layer
+/// has entries. A further whiteout of the layer for such a path has no effect.
+#[derive(Debug, Default)]
+struct EmptiedPaths {
+    layer: usize,
+    paths: HashSet<String>,
 }
 
 impl Tree {
@@ -87,13 +99,27 @@ impl Tree {
     }
 
     /// Removes the entries of lower layers at and below `path`, or only below `path`. A folder is
-    /// kept if this layer has an entry in the folder.
+    /// kept if this layer has an entry in the folder. The entries below a path are visited only
+    /// once for each layer, because an image can repeat a whiteout any number of times.
     pub(super) fn remove(
         &mut self,
         path: &str,
         below: bool,
         layer: usize,
     ) -> Vec<(String, TreeNode)> {
+        if self.emptied.layer != layer {
+            self.emptied = EmptiedPaths {
+                layer,
+                ..EmptiedPaths::default()
+            };
+        }
+        if self.emptied.paths.contains(path) {
+            return Vec::new();
+        }
+        #[cfg(test)]
+        {
+            self.visits += self.below(path).count();
+        }
         let mut paths: Vec<String> = self
             .below(path)
             .filter(|(_, placed)| placed.layer < layer)
@@ -104,16 +130,18 @@ impl Tree {
         if !below && own.is_some() {
             paths.push(path.to_owned());
         }
-        paths
-            .into_iter()
-            .filter_map(|path| {
-                if self.below(&path).next().is_some() {
-                    return None;
-                }
-                let gone = self.nodes.remove(&path)?;
-                Some((path, gone.node))
-            })
-            .collect()
+        let removed = paths.into_iter().filter_map(|path| {
+            if self.below(&path).next().is_some() {
+                return None;
+            }
+            let gone = self.nodes.remove(&path)?;
+            Some((path, gone.node))
+        });
+        let removed = removed.collect();
+        if self.below(path).next().is_some() {
+            self.emptied.paths.insert(path.to_owned());
+        }
+        removed
     }
 
     fn below(&self, path: &str) -> impl Iterator<Item = (&String, &PlacedNode)> {
@@ -194,5 +222,31 @@ pub(super) fn relative(path: &str, target: &str) -> String {
     match made.trim_end_matches('/') {
         "" => ".".to_owned(),
         made => made.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repeated_whiteouts_of_a_layer_visit_its_entries_once() {
+        const ENTRIES: usize = 10_000;
+        let mut tree = Tree::default();
+        tree.put("a", TreeNode::Folder, 0);
+        tree.put("a/lower", TreeNode::File, 0);
+        for number in 0..ENTRIES {
+            tree.put(&format!("a/{number}"), TreeNode::File, 1);
+        }
+        let lower = ("a/lower".to_owned(), TreeNode::File);
+        assert_eq!(tree.remove("a", true, 1), [lower]);
+        for _ in 0..ENTRIES {
+            assert!(tree.remove("a", true, 1).is_empty());
+            assert!(tree.remove("a", false, 1).is_empty());
+        }
+        assert_eq!(tree.visits, ENTRIES + 1);
+        // The entries of this layer are entries of a lower layer for the next layer.
+        assert_eq!(tree.remove("a", false, 2).len(), ENTRIES + 1);
+        assert_eq!(tree.get("a"), None);
     }
 }

@@ -173,6 +173,43 @@ fn expensive_signature_does_not_use_the_share_of_later_ones() {
 }
 
 #[test]
+fn operations_of_bundles_with_null_lists_are_counted() {
+    let sigstore = Sigstore::new();
+    let material = sigstore.material(&[]);
+    let good = sigstore.signed(&CertificateRequest::default(), &statement());
+    let cost = |bundle: &Value| operations(&raw(bundle), &material).unwrap();
+    for field in ["tlogEntries", "timestampVerificationData"] {
+        let with = |list: &Value| {
+            let mut bundle = good.clone();
+            bundle["verificationMaterial"][field] = match field {
+                "tlogEntries" => list.clone(),
+                _ => json!({ "rfc3161Timestamps": list }),
+            };
+            cost(&bundle)
+        };
+        assert_eq!(with(&json!(null)), with(&json!([])), "{field}");
+        assert!(with(&json!(null)) > 1, "{field}");
+        // The operations of a field of another type cannot be counted.
+        assert_eq!(with(&json!("none")), SHARE, "{field}");
+    }
+    let mut invalid = good.clone();
+    invalid["verificationMaterial"]["tlogEntries"] = json!("none");
+    let mut flood: Vec<_> = (0..MAX_SIGNATURES - 1)
+        .map(|number| {
+            let mut one = raw(&invalid);
+            one.annotations.insert("number".into(), number.to_string());
+            one
+        })
+        .collect();
+    flood.push(raw(&good));
+    let found = examine(&flood, &subject(), &material);
+    let (last, others) = found.split_last().unwrap();
+    assert!(last.accepted().is_some());
+    let has_own_error = |one: &SignatureResult| matches!(one.0, Err(Rejection::Unreadable(_)));
+    assert!(others.iter().all(has_own_error));
+}
+
+#[test]
 fn signature_beyond_the_budget_is_rejected_with_message() {
     let text = Rejection::TooCostly { operations: 99 }.to_string();
     assert!(text.contains("its 99 public-key operations"), "{text}");

@@ -4,7 +4,7 @@
 //! copies, one for each combination of facts that rendering depends on
 //! (`bundle_core::format::RenderDependencies`).
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -24,6 +24,9 @@ use crate::telemetry::metrics::{CacheLookup, CacheMetrics};
 
 /// Age at which an unfinished file counts as abandoned.
 const ABANDONED_AGE: Duration = Duration::from_secs(3600);
+/// Number of bytes that each copy counts at least. The limit of the cache therefore also limits the
+/// number of files: 8,192 files at 512 MiB.
+const MIN_COPY_BYTES: u64 = 64 << 10;
 /// Divisor of the cache limit. If the cache is full, the copies of one requester can use the limit
 /// divided by this number.
 const REQUESTER_SHARE_DIVISOR: u64 = 2;
@@ -60,6 +63,13 @@ struct CachedCopy {
     bytes: u64,
     used: SystemTime,
     kind: CopyKind,
+}
+
+impl CachedCopy {
+    /// Returns the number of bytes that the copy counts towards the limits.
+    fn counted_bytes(&self) -> u64 {
+        self.bytes.max(MIN_COPY_BYTES)
+    }
 }
 
 /// Kinds of copies. If space is needed, the first kind is removed first, because it is the easiest
@@ -336,6 +346,7 @@ impl Store {
     }
 
     fn free_space(&self, bytes: u64, owner: &str, replaced: &Path) -> io::Result<()> {
+        let bytes = bytes.max(MIN_COPY_BYTES);
         if bytes > self.limit {
             return Err(io::Error::new(
                 io::ErrorKind::StorageFull,
@@ -351,38 +362,35 @@ impl Store {
         let kind = CopyKind::of(replaced).unwrap_or(CopyKind::Rendered);
         let mut owners = lock(&self.owners);
         let needed = lock(&self.needed).clone();
-        let owner_of = |copy: &CachedCopy| owners.get(&copy.path).cloned().unwrap_or_default();
-        let mut total: u64 = copies.iter().map(|copy| copy.bytes).sum();
-        let mut own: u64 = copies
-            .iter()
-            .filter(|copy| owner_of(copy) == owner)
-            .map(|copy| copy.bytes)
-            .sum();
-        copies.sort_by_key(|copy| {
+        let is_own = |copy: &CachedCopy| owners.get(&copy.path).is_some_and(|own| own == owner);
+        let mut total: u64 = copies.iter().map(CachedCopy::counted_bytes).sum();
+        let own_copies = copies.iter().filter(|copy| is_own(copy));
+        let mut own: u64 = own_copies.map(CachedCopy::counted_bytes).sum();
+        copies.sort_by_cached_key(|copy| {
             let is_needed = digest_of(&copy.path).is_some_and(|digest| needed.contains(&digest));
             (is_needed, copy.kind, copy.used)
         });
-        let mut removed = Vec::new();
+        let mut removed = HashSet::<&PathBuf>::new();
         for of_owner in [true, false] {
             for copy in &copies {
                 let full = total + bytes > self.limit;
                 let greedy = own + bytes > self.limit / REQUESTER_SHARE_DIVISOR;
-                let is_own = owner_of(copy) == owner;
+                let is_own = is_own(copy);
                 let is_spared = copy.kind > kind || removed.contains(&copy.path);
                 if !full || is_spared || (of_owner && !(greedy && is_own)) {
                     continue;
                 }
                 fs_err::remove_file(&copy.path)?;
                 self.metrics.evicted(copy.kind.label());
-                total -= copy.bytes;
+                total -= copy.counted_bytes();
                 if is_own {
-                    own -= copy.bytes;
+                    own -= copy.counted_bytes();
                 }
-                removed.push(copy.path.clone());
+                removed.insert(&copy.path);
             }
         }
         for path in removed {
-            owners.remove(&path);
+            owners.remove(path);
         }
         if total + bytes > self.limit {
             let message = "the cache is full";

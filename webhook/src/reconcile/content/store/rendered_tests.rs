@@ -228,17 +228,33 @@ fn rendered_objects_are_replaced_if_the_content_renders_to_others() {
 #[test]
 fn rendered_objects_are_evicted_for_content_and_never_the_reverse() {
     let folder = tempfile::tempdir().unwrap();
-    let store = new_store(folder.path().to_owned(), 10_000);
+    let store = new_store(folder.path().to_owned(), 200_000);
     let origin = image("a:1", b"1", None);
     let other = image("a:1", b"2", None);
-    keep(&store, &origin, b"key", "ana", 9_000).unwrap();
+    keep(&store, &origin, b"key", "ana", 190_000).unwrap();
     assert!(keep_rendered(&store, &origin, OBJECTS).is_err());
     assert!(first(&store, &origin, b"key").is_some());
     store.remove(origin.digest());
     keep_rendered(&store, &origin, OBJECTS).unwrap();
-    keep(&store, &other, b"key", "ana", 9_000).unwrap();
+    keep(&store, &other, b"key", "ana", 190_000).unwrap();
     assert!(first(&store, &other, b"key").is_some());
     assert!(select(&store, &origin, &["ConfigMap/other/two"]).is_none());
+}
+
+#[test]
+fn number_of_rendered_copies_is_limited() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = new_store(folder.path().to_owned(), LARGE);
+    let origin = image("a:1", b"1", None);
+    let rendered = content(OBJECTS);
+    for number in 0..1_000_u32 {
+        let target = Digest::of(&number.to_be_bytes());
+        let location = (&origin, &target);
+        let kept = store.store_rendered(&rendered, location, None, b"key", "ana");
+        kept.unwrap();
+    }
+    assert_eq!(names(folder.path()), 16);
+    assert_eq!(lock(&store.owners).len(), 16);
 }
 
 #[test]

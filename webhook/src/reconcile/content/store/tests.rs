@@ -172,16 +172,16 @@ fn sweep_removes_only_unneeded_copies() {
 #[test]
 fn eviction_begins_with_large_requesters_and_unneeded_copies() {
     let folder = tempfile::tempdir().unwrap();
-    let store = new_store(folder.path().to_owned(), 10_000);
+    let store = new_store(folder.path().to_owned(), 1_000_000);
     let origins: Vec<ContentId> = (0..5).map(|number| image("a:1", &[number], None)).collect();
     let there = |index: usize| first(&store, &origins[index], b"key").is_some();
-    keep(&store, &origins[0], b"key", "ana", 3_000).unwrap();
-    keep(&store, &origins[1], b"key", "ben", 2_000).unwrap();
-    keep(&store, &origins[2], b"key", "ben", 3_000).unwrap();
+    keep(&store, &origins[0], b"key", "ana", 300_000).unwrap();
+    keep(&store, &origins[1], b"key", "ben", 200_000).unwrap();
+    keep(&store, &origins[2], b"key", "ben", 300_000).unwrap();
     // Ben uses more than half, so his copy is removed although Ana's is older.
-    keep(&store, &origins[3], b"key", "ben", 3_000).unwrap();
+    keep(&store, &origins[3], b"key", "ben", 300_000).unwrap();
     assert!(there(0) && !there(1) && there(2) && there(3));
-    assert!(keep(&store, &origins[4], b"key", "eve", 20_000).is_err());
+    assert!(keep(&store, &origins[4], b"key", "eve", 2_000_000).is_err());
     assert!(there(0) && there(3));
 }
 
@@ -189,11 +189,11 @@ fn eviction_begins_with_large_requesters_and_unneeded_copies() {
 fn metrics_count_lookups_and_evictions_and_have_the_size_of_the_copies() {
     let folder = tempfile::tempdir().unwrap();
     let metrics = Metrics::default();
-    let new = || Store::new(folder.path().to_owned(), 10_000, metrics.cache.clone());
+    let new = || Store::new(folder.path().to_owned(), 1_000_000, metrics.cache.clone());
     let store = new();
     let [small, large] = [b"1", b"2"].map(|content| image("a:1", content, None));
     assert!(store.open(&small, b"key").is_none());
-    keep(&store, &small, b"key", "ana", 3_000).unwrap();
+    keep(&store, &small, b"key", "ana", 300_000).unwrap();
     assert!(store.open(&small, b"key").is_some());
     assert!(store.open(&small, b"another key").is_none());
     let has = |line: &str| {
@@ -205,10 +205,10 @@ fn metrics_count_lookups_and_evictions_and_have_the_size_of_the_copies() {
             r#"bundle_cache_lookups_total{{copy="content",outcome="{outcome}"}} {count}"#
         ));
     }
-    keep(&store, &large, b"key", "ana", 9_000).unwrap();
+    keep(&store, &large, b"key", "ana", 900_000).unwrap();
     has(r#"bundle_cache_evictions_total{copy="content"} 1"#);
     has(r#"bundle_cache_copies{copy="content"} 1"#);
-    has("bundle_cache_limit_bytes 10000");
+    has("bundle_cache_limit_bytes 1000000");
     let bytes = fs_err::metadata(store.path(&large)).unwrap().len();
     let size = format!(r#"bundle_cache_size_bytes{{copy="content"}} {bytes}"#);
     has(&size);
