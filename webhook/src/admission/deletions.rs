@@ -46,7 +46,7 @@ impl<L: Lookups> Admission<L> {
 
     /// Returns the rejection of an update that requires the permissions of a deletion
     /// (`is_guarded_update`), if the requester does not have them. Returns `None` for every other
-    /// update. All other rules must already have admitted the update.
+    /// update. The other rules are checked afterwards.
     pub(super) async fn guarded_update(&self, request: &Request, kind: Kind) -> Option<Verdict> {
         let (old, new) = (&request.old_object, &request.object);
         if old.is_null()

@@ -116,6 +116,9 @@ impl<L: Lookups> Admission<L> {
             .lookups
             .with_stamp_key(|key| wanted.into_annotation(key));
         patch.extend(stamping::patch(&request.object, wanted.as_deref()));
+        if patch.is_empty() && write.subject.old.is_some() {
+            patch.push(patch_without_change(kind));
+        }
         let key = cache::key(&write.subject, &request.requester);
         self.memory.insert(key, verdict).await;
         Ok(patch)
@@ -265,6 +268,18 @@ impl<L: Lookups> Admission<L> {
         };
         Verdict::Refuse(finding.at_field(field).into())
     }
+}
+
+/// Returns a patch operation that changes nothing. Without it, `5.0` in the place of a stored `5`
+/// increments the generation, although both have the same text in a review.
+///
+/// - The API server decodes an object again after each patch with at least one operation. Then
+///   `5.0` becomes the integer `5`, because the API server writes both as `5`.
+/// - The API server calls mutating webhooks while it computes the updated object. After that,
+///   `BeforeUpdate` compares this object with the stored object, and increments the generation if
+///   they differ. For this comparison, a float and an integer are different.
+fn patch_without_change(kind: Kind) -> Value {
+    serde_json::json!({"op": "test", "path": "/kind", "value": kind.as_str()})
 }
 
 /// Returns the kind of a reviewed request. Requests for subresources do not contain the spec, and

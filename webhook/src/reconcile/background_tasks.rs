@@ -32,7 +32,8 @@ pub(in crate::reconcile) struct BackgroundTasks<T> {
 #[derive(Debug, Clone, Copy)]
 pub(in crate::reconcile) struct TaskOwner<'a> {
     pub(in crate::reconcile) name: &'a str,
-    /// Uid and generation of the object, on which the task depends.
+    /// Version of the object, on which the task depends: its uid, and what else decides the result.
+    /// For a Bundle, this is the meaning of its spec, and for a BundleDeployment its generation.
     pub(in crate::reconcile) version: &'a str,
     /// The user who requested the object.
     pub(in crate::reconcile) requester: &'a str,
@@ -51,7 +52,7 @@ pub(in crate::reconcile) enum TaskState<T> {
 
 struct TaskEntry<T> {
     requester: String,
-    /// Uid and generation of the object that the task belongs to.
+    /// Version of the object that the task belongs to.
     version: String,
     /// Receiver of the result. `None` while a reconcile waits for the result. The entry stays in
     /// the map so that the task can be cancelled.

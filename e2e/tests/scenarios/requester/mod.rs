@@ -12,6 +12,7 @@ use super::objects::{apply_as, condition, get, try_kubectl, until_condition};
 
 mod accounts;
 mod classes;
+mod notations;
 mod permissions;
 mod policies;
 mod records;
@@ -25,9 +26,22 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// Applies objects as the administrator.
 async fn put(cluster: &Cluster, objects: &[Value]) {
+    if objects.len() > 1 && !objects.iter().any(takes_effect_later) {
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+        apply_as(cluster, &list, None).await.success().unwrap();
+        return;
+    }
     for object in objects {
         apply_as(cluster, object, None).await.success().unwrap();
     }
+}
+
+/// Returns `true` for a definition, and for an object that the webhook reads, such as a class. The
+/// API server and the webhook know such an object a short time after its apply. Therefore another
+/// command applies the objects that need it.
+fn takes_effect_later(object: &Value) -> bool {
+    let version = object["apiVersion"].as_str().unwrap_or_default();
+    object["kind"] == "CustomResourceDefinition" || version.starts_with("core.rukpak.io/")
 }
 
 /// Applies `object` server-side with a token of ServiceAccount `deployer` of `namespace`.

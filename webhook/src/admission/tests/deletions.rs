@@ -44,6 +44,53 @@ async fn only_the_pod_and_users_with_permission_to_delete_change_owners_and_the_
 }
 
 #[tokio::test]
+async fn only_the_pod_and_users_with_permission_to_delete_write_a_spec_in_another_notation() {
+    let server = server(Fake::default());
+    let (_, stored) = server.write("ana", None, &bundle()).await;
+    let mut empty = stored.clone();
+    empty["spec"]["source"]["image"]["pullSecret"] = "".into();
+    for (user, allowed) in [("ana", true), ("ben", false), ("eve", true), (OWN, true)] {
+        let (answer, object) = server.write(user, Some(&stored), &empty).await;
+        assert_eq!(answer["allowed"], allowed, "{user}: {answer}");
+        if allowed {
+            assert_eq!(requester(&object).as_deref(), Some("ana"), "{user}");
+        } else {
+            let message = answer["status"]["message"].as_str().unwrap();
+            let expected = "has no permission to delete or change Bundle web";
+            assert!(message.contains(expected), "{message}");
+        }
+    }
+    // A change of the meaning is rejected with the text of RukPak, also without any permission.
+    server.questions();
+    let mut changed = stored.clone();
+    changed["spec"]["source"]["image"]["ref"] = "registry.example.com/web:2".into();
+    let (answer, _) = server.write("ben", Some(&stored), &changed).await;
+    assert_eq!(answer["status"]["message"], "bundle.spec is immutable");
+    assert_eq!(server.questions(), 0);
+}
+
+#[tokio::test]
+async fn only_the_pod_and_users_with_permission_to_delete_change_the_applyset_of_a_deployment() {
+    let server = server(Fake::default());
+    let deployment = json!({
+        "apiVersion": "core.rukpak.io/v1alpha1",
+        "kind": "BundleDeployment",
+        "metadata": {"name": "web"},
+        "spec": {"provisionerClassName": "plain", "template": {"spec": bundle()["spec"]}},
+    });
+    let (_, stored) = server.write("ana", None, &deployment).await;
+    let mut annotated = stored.clone();
+    annotated["metadata"]["annotations"]["applyset.kubernetes.io/contains-group-kinds"] =
+        "ConfigMap".into();
+    for (old, new) in [(&stored, &annotated), (&annotated, &stored)] {
+        for (user, allowed) in [("ana", true), ("ben", false), ("eve", true), (OWN, true)] {
+            let (answer, _) = server.write(user, Some(old), new).await;
+            assert_eq!(answer["allowed"], allowed, "{user}: {answer}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn rejects_a_deletion_without_the_deleted_object() {
     let server = server(Fake::default());
     let mut review = deletion("ana", &bundle());

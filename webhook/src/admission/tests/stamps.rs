@@ -14,7 +14,6 @@ async fn write_without_change_of_the_spec_keeps_the_stamp_without_lookups() {
     ] {
         let mut changed = stored.clone();
         changed["metadata"]["annotations"] = annotations;
-        changed["spec"]["source"]["git"] = Value::Null;
         let (answer, object) = server.write("ben", Some(&stored), &changed).await;
         assert_eq!(answer["allowed"], true, "{answer}");
         assert_eq!(requester(&object).as_deref(), Some("ana"));
@@ -206,10 +205,10 @@ async fn stamp_of_another_time_or_before_a_gap_is_invalid() {
     later(1);
     let mut changed = stored.clone();
     changed["spec"]["source"]["git"] = Value::Null;
-    let (_, object) = server.write("ben", Some(&stored), &changed).await;
+    let (_, object) = server.write("eve", Some(&stored), &changed).await;
     assert_eq!(requester(&object).as_deref(), Some("ana"));
     server.fake.state.lock().unwrap().intact_since = Some(Timestamp::constant(1_800_000_000, 1));
-    let (answer, object) = server.write("ben", Some(&stored), &changed).await;
+    let (answer, object) = server.write("eve", Some(&stored), &changed).await;
     assert_eq!((&answer["allowed"], stamp(&object)), (&json!(true), None));
 }
 
@@ -313,4 +312,45 @@ async fn only_the_write_that_sets_the_annotation_admits_and_renewals_keep_its_ti
     changed["spec"]["source"]["git"] = Value::Null;
     let changed = write("eve", &renewed, &changed, 80).await;
     assert_eq!(admitted(&changed, 80), None);
+}
+
+#[tokio::test]
+async fn update_without_another_patch_gets_a_patch_that_changes_nothing() {
+    let server = server(Fake::default());
+    let mutated = async |user: &str, old: &Value, new: &Value| {
+        let answer = server.ask("/mutate", &review(user, Some(old), new)).await;
+        assert_eq!(answer["allowed"], true, "{answer}");
+        let patch = answer["patch"].as_str().unwrap();
+        let patch = base64::engine::general_purpose::STANDARD.decode(patch);
+        serde_json::from_slice::<Value>(&patch.unwrap()).unwrap()
+    };
+    let unchanged = json!([{"op": "test", "path": "/kind", "value": "Bundle"}]);
+    // An object without stamp and seal.
+    let mut unstamped = bundle();
+    unstamped["metadata"]["uid"] = "u1".into();
+    unstamped["metadata"]["generation"] = 1.into();
+    for user in ["ben", OWN] {
+        assert_eq!(mutated(user, &unstamped, &unstamped).await, unchanged);
+    }
+    // A sealed object.
+    let (_, mut sealed) = server.write("ana", None, &bundle()).await;
+    let now = Timestamp::constant(1_800_000_000, 0).as_millisecond();
+    let moment = SealCheckContext {
+        now,
+        intact_since: Some(0),
+    };
+    let vouched = stamping::confirmed_facts(KEY, Kind::Bundle, "web", &sealed, &moment).unwrap();
+    let stored = crate::stored_object::from_review(Kind::Bundle, "web", &sealed, now);
+    let seal = bundle_core::review::seal(KEY, &stored, &vouched);
+    sealed["status"] = json!({"admission": {"seal": seal}});
+    assert_eq!(mutated("ben", &sealed, &sealed).await, unchanged);
+    let mut labelled = sealed.clone();
+    labelled["metadata"]["labels"] = json!({"a": "b"});
+    assert_eq!(mutated("ben", &sealed, &labelled).await, unchanged);
+    let (answer, object) = server.write("ben", Some(&sealed), &labelled).await;
+    assert_eq!(answer["allowed"], true, "{answer}");
+    assert_eq!(
+        (object["kind"].as_str(), requester(&object).as_deref()),
+        (Some("Bundle"), Some("ana"))
+    );
 }

@@ -14,6 +14,7 @@ use bundle_core::review::stamp::alternative_hash;
 use bundle_core::review::{Kind, SealedContent, same, spec_digest};
 use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, DynamicObject, PostParams, Preconditions};
+use rand::Rng as _;
 use serde_json::{Value, json};
 
 use crate::reconcile::context::Context;
@@ -264,7 +265,8 @@ const EARLIER_LIMIT: usize = 16;
 
 /// Deletes Bundles of earlier templates that are no longer needed. The seals identify these
 /// Bundles. Labels, owner references and names do not identify them, because other clients can
-/// write them.
+/// write them. If there are more candidates than [`EARLIER_LIMIT`], each reconcile reads a random
+/// selection. Therefore Bundles of other users can delay the deletion, but cannot prevent it.
 pub(in crate::reconcile) async fn delete_old(
     ctx: &Context,
     deployment: &DynamicObject,
@@ -276,7 +278,8 @@ pub(in crate::reconcile) async fn delete_old(
         None => Vec::new(),
     };
     let mut owned = Vec::new();
-    for name in earlier_names(&all, deployment, retained) {
+    let names = earlier_names(&all, &deployment.name_any(), retained);
+    for name in selected_names(names, |count| rand::rng().random_range(0..count)) {
         let _read = ctx.bundle_slots.acquire_read().await;
         let bundle = ctx.get(&ctx.bundles, &name).await;
         let Some(bundle) = bundle? else { continue };
@@ -295,34 +298,37 @@ pub(in crate::reconcile) async fn delete_old(
     Ok(())
 }
 
-/// Returns the names of at most [`EARLIER_LIMIT`] Bundles that this pod may have created for
-/// `deployment` and that are not retained. Bundles with `deployment` as an owner come first, and
-/// older Bundles come before newer Bundles.
+/// Returns the names, in order, of the Bundles that this pod may have created for `deployment` and
+/// that are not retained.
 fn earlier_names(
     all: &[Arc<WatchedObject>],
-    deployment: &DynamicObject,
+    deployment: &str,
     retained: &RetainedBundles<'_>,
 ) -> Vec<String> {
-    let prefix = format!("{}-", deployment.name_any());
-    let has_name = |bundle: &WatchedObject| {
-        let name = bundle.name_any();
-        let hash = name.strip_prefix(&prefix);
-        hash.is_some_and(is_hash) && !retained.contains(&name)
-    };
-    let is_foreign = |bundle: &WatchedObject| {
-        let uid = deployment.metadata.uid.as_deref();
-        !bundle
-            .owner_references()
-            .iter()
-            .any(|owner| Some(owner.uid.as_str()) == uid)
-    };
-    let mut found: Vec<_> = all.iter().filter(|bundle| has_name(bundle)).collect();
-    found.sort_by_key(|bundle| {
-        let created = bundle.creation_timestamp().map(|time| time.0);
-        (is_foreign(bundle), created, bundle.name_any())
-    });
-    found.truncate(EARLIER_LIMIT);
-    found.iter().map(|bundle| bundle.name_any()).collect()
+    let names = all.iter().map(|bundle| bundle.name_any());
+    let mut found: Vec<String> = names
+        .filter(|name| deployment_name(name) == Some(deployment) && !retained.contains(name))
+        .collect();
+    found.sort_unstable();
+    found
+}
+
+/// Returns at most [`EARLIER_LIMIT`] consecutive names. The list continues at its beginning after
+/// its end. For a longer list, `start` returns the index of the first name, below the length.
+fn selected_names(mut names: Vec<String>, start: impl FnOnce(usize) -> usize) -> Vec<String> {
+    let count = names.len();
+    if count > EARLIER_LIMIT {
+        names.rotate_left(start(count) % count);
+        names.truncate(EARLIER_LIMIT);
+    }
+    names
+}
+
+/// Returns the name of the BundleDeployment in the name of a generated Bundle. Other users can
+/// create Bundles with such a name.
+pub(in crate::reconcile) fn deployment_name(bundle: &str) -> Option<&str> {
+    let (name, hash) = bundle.rsplit_once('-')?;
+    is_hash(hash).then_some(name)
 }
 
 /// Returns true if `text` has the form of a template hash: six hexadecimal digits.
@@ -348,5 +354,69 @@ async fn delete(
         Ok(()) => Ok(()),
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns a Bundle with BundleDeployment `web` as its owner.
+    fn bundle(name: &str) -> Arc<WatchedObject> {
+        let object = json!({"metadata": {"name": name, "ownerReferences": [{
+            "apiVersion": names::API_VERSION, "kind": crate::reconcile::DEPLOYMENT,
+            "name": "web", "uid": "u", "controller": true,
+        }]}});
+        Arc::new(serde_json::from_value(object).unwrap())
+    }
+
+    fn retained(wanted: &str) -> RetainedBundles<'_> {
+        RetainedBundles {
+            wanted,
+            wanted_is_installed: true,
+            active: Some(wanted),
+            healthy: None,
+            revisions: &[],
+        }
+    }
+
+    #[test]
+    fn only_bundles_with_a_generated_name_that_are_not_retained_are_read() {
+        let all = [
+            "web-0000ff",
+            "web-abcdef",
+            "web-123456",
+            "web",
+            "web-abcde",
+            "web-abcdeg",
+            "web-api-123456",
+            "api-123456",
+        ];
+        let all: Vec<_> = all.into_iter().map(bundle).collect();
+        let found = earlier_names(&all, "web", &retained("web-abcdef"));
+        assert_eq!(found, ["web-0000ff", "web-123456"]);
+        assert_eq!(selected_names(found.clone(), |_| unreachable!()), found);
+        assert_eq!(deployment_name("web-api-123456"), Some("web-api"));
+        assert_eq!(deployment_name("web"), None);
+    }
+
+    #[test]
+    fn bundles_of_other_users_do_not_hide_a_bundle_of_an_earlier_template() {
+        for foreign in [EARLIER_LIMIT, 100] {
+            let mut all: Vec<_> = (0..foreign)
+                .map(|n| bundle(&format!("web-{n:06x}")))
+                .collect();
+            all.push(bundle("web-ffffff"));
+            let found = earlier_names(&all, "web", &retained("web-abcdef"));
+            let count = found.len();
+            assert_eq!(count, foreign + 1);
+            let selections = (0..count).map(|start| selected_names(found.clone(), |_| start));
+            let with_own = selections.filter(|names| {
+                assert_eq!(names.len(), EARLIER_LIMIT);
+                names.iter().any(|name| name == "web-ffffff")
+            });
+            // The start is random, so that each reconcile finds the Bundle with this probability.
+            assert_eq!(with_own.count(), EARLIER_LIMIT, "of {count}");
+        }
     }
 }

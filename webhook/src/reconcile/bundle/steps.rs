@@ -247,19 +247,21 @@ impl<'a> BundleReconcile<'a> {
         let Some((spec, requester)) = self.checked.clone() else {
             return Ok(ContentState::Pending);
         };
+        let version = spec_version(self.uid(), &spec);
+        let owner_version = task_version(&version, &requester);
         let unpack = Unpack {
             ctx: self.ctx.clone(),
             class: self.class.clone(),
             bundle: self.object.into(),
-            version: self.version(),
+            version,
             source: spec.source.clone(),
             requester,
         };
         let user = unpack.requester.user.clone();
-        let (name, version) = (self.object.name_any(), self.version());
+        let name = self.object.name_any();
         let owner = TaskOwner {
             name: &name,
-            version: &version,
+            version: &owner_version,
             requester: &user,
         };
         // The future is boxed because it contains the whole exchange with a registry.
@@ -289,6 +291,7 @@ impl<'a> BundleReconcile<'a> {
         let Some(((spec, requester), sealed)) = checked else {
             return SourceCheck::Pending;
         };
+        let owner_version = task_version(&spec_version(self.uid(), &spec), &requester);
         let source = spec.source;
         let recorded = ContentId::sealed(&source, sealed);
         let user = requester.user.clone();
@@ -299,10 +302,10 @@ impl<'a> BundleReconcile<'a> {
             requester,
             recorded,
         ));
-        let (name, version) = (self.object.name_any(), self.version());
+        let name = self.object.name_any();
         let owner = TaskOwner {
             name: &name,
-            version: &version,
+            version: &owner_version,
             requester: &user,
         };
         match self.ctx.resolving.run(owner, checking).await {
@@ -319,14 +322,6 @@ impl<'a> BundleReconcile<'a> {
 
     fn uid(&self) -> &str {
         self.object.metadata.uid.as_deref().unwrap_or_default()
-    }
-
-    /// Returns uid and generation of the object. Background tasks belong to this version of the
-    /// object.
-    fn version(&self) -> String {
-        let uid = self.uid();
-        let generation = self.object.metadata.generation.unwrap_or_default();
-        format!("{uid} {generation}")
     }
 
     /// Returns true if the status reports a failed attempt for this generation.
@@ -382,6 +377,19 @@ impl<'a> BundleReconcile<'a> {
     }
 }
 
+/// Returns the version of a Bundle to which attempts to parse its content belong: its uid, and the
+/// digest of the meaning of its spec, which contains the class. The generation is not sufficient:
+/// another notation of the same spec also increments the generation.
+fn spec_version(uid: &str, spec: &CheckedBundleSpec) -> String {
+    format!("{uid} {}", spec.digest)
+}
+
+/// Returns the version of a Bundle to which background tasks belong. A task acts for one requester,
+/// so a task ends if another user becomes the requester.
+fn task_version(spec_version: &str, requester: &Requester) -> String {
+    format!("{spec_version} {}", requester.user)
+}
+
 /// Returns the content that `source` of a Bundle of `class` names now. Returns `None` if this
 /// content is `recorded`. The error contains the reason why the content is unknown.
 async fn changed_content(
@@ -420,5 +428,42 @@ impl SourceCheck {
             Self::Changed { source, now } => SourceComparison::Changed { source, now },
             Self::Unknown(why) => SourceComparison::Unknown(why),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn version(uid: &str, image: &Value, user: &str) -> (String, String) {
+        let spec =
+            json!({"provisionerClassName": "plain", "source": {"type": "image", "image": image}});
+        let spec = CheckedBundleSpec::parse(&spec).unwrap();
+        let requester = Requester {
+            user: user.to_owned(),
+            ..Requester::default()
+        };
+        let attempts = spec_version(uid, &spec);
+        let task = task_version(&attempts, &requester);
+        (attempts, task)
+    }
+
+    #[test]
+    fn another_notation_of_the_spec_is_the_same_version() {
+        let plain = json!({"ref": "registry.example.com/web:1"});
+        let first = version("u1", &plain, "ana");
+        let empty = json!({"ref": "registry.example.com/web:1", "pullSecret": ""});
+        assert_eq!(version("u1", &empty, "ana"), first);
+        let other = json!({"ref": "registry.example.com/web:2"});
+        for (attempts, task) in [version("u2", &plain, "ana"), version("u1", &other, "ana")] {
+            assert_ne!(attempts, first.0);
+            assert_ne!(task, first.1);
+        }
+        // Another requester has another task, but no further attempts to parse the same content.
+        let (attempts, task) = version("u1", &plain, "ben");
+        assert_eq!(attempts, first.0);
+        assert_ne!(task, first.1);
     }
 }

@@ -28,7 +28,7 @@ pub(in crate::reconcile) struct Unpack {
     pub(in crate::reconcile) ctx: Arc<Context>,
     pub(in crate::reconcile) class: Class,
     pub(in crate::reconcile) bundle: UnpackedBundle,
-    /// Uid and generation of the Bundle.
+    /// Uid of the Bundle and digest of the meaning of its spec.
     pub(in crate::reconcile) version: String,
     pub(in crate::reconcile) source: Source,
     pub(in crate::reconcile) requester: Requester,

@@ -186,7 +186,8 @@ impl DeploymentReconcile<'_> {
     }
 
     /// Writes the kinds and namespaces of the installed objects as ApplySet annotations (KEP-3659),
-    /// for other tools. No decision depends on these annotations.
+    /// for other tools. If the inventory is lost, they also show that objects may have been
+    /// installed.
     pub(in crate::reconcile) async fn write_applyset(&mut self) -> Result<(), ReconcileError> {
         let mut kinds = BTreeSet::new();
         let mut namespaces = BTreeSet::new();

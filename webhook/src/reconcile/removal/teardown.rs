@@ -379,8 +379,10 @@ async fn account(
 }
 
 /// Returns true if objects may have been applied, according to the status or the ApplySet
-/// annotations. This function is used only if the inventory is lost. A user who writes the status
-/// can only cause a message. The message asks to search for remaining objects.
+/// annotations. This function is used only if the inventory is lost. Admission lets only the pod,
+/// the requester and users with verb `manage` change the annotation
+/// (`bundle_core::review::deletion`). A user who writes the status can only cause a message. The
+/// message asks to search for remaining objects.
 fn may_have_installed(object: &DynamicObject) -> bool {
     let status: BundleDeploymentStatus = status_of(object);
     let kinds = object

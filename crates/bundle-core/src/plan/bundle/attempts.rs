@@ -73,8 +73,8 @@ pub fn decide(interrupted: Option<InterruptedAttempts>, now: SystemTime) -> Atte
 pub struct AttemptKey(String);
 
 impl AttemptKey {
-    /// Returns the key for `content` of the object with this uid and generation (`owner`). Another
-    /// version of the `program` has other keys.
+    /// Returns the key for `content` of this version of an object (`owner`). Another version of the
+    /// `program` has other keys.
     pub fn new(program: &str, owner: &str, content: &ContentId, step: ParseStep) -> Self {
         let (digest, scope) = (content.digest(), content.scope());
         let text = format!("{program}\n{owner}\n{digest}\n{scope}\n{step:?}");

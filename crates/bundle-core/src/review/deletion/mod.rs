@@ -15,6 +15,7 @@ pub use observed::{ADMITTED_AFTER, ObservedDeletion};
 
 use self::field_ownership::FieldOwnership;
 use super::{
+    canonical,
     facts::{AccessReviewResult, ClassFact, Kind},
     fields::Field,
     owners::owners_digest,
@@ -31,6 +32,9 @@ const GARBAGE_COLLECTORS: [&str; 2] = [
 ];
 /// User name of the controller that deletes the objects in a deleted namespace.
 const NAMESPACE_CONTROLLER: &str = "system:serviceaccount:kube-system:namespace-controller";
+
+/// Prefix of the labels and annotations of an ApplySet (KEP-3659).
+const APPLYSET_PREFIX: &str = "applyset.kubernetes.io/";
 
 /// Deletion that the rules of this module check.
 #[derive(Debug, Clone, Copy)]
@@ -162,9 +166,14 @@ pub fn has_finalizer(object: &Value, finalizer: &str) -> bool {
 /// - The update sets the annotation `admit`. The writer then becomes the requester.
 /// - The update changes the spec of a BundleDeployment. The writer then becomes a requester of
 ///   installed content.
+/// - The update writes the spec of any kind in another notation with the same meaning. Each such
+///   update increments the generation, so that work on the object starts again. Other changes of
+///   the spec of a Bundle or BundleApproval are always rejected, with the message of RukPak.
 /// - The update changes which field managers own fields of the spec of a BundleDeployment, or
 ///   `finalizer`. The next server-side apply of another user would then remove or keep fields
 ///   against the intent of that user.
+/// - The update changes the ApplySet labels or annotations of a BundleDeployment. If the inventory
+///   is missing, the annotation with the kinds decides whether a removal reports lost objects.
 pub fn is_guarded_update(
     kind: Kind,
     old: &Value,
@@ -178,10 +187,30 @@ pub fn is_guarded_update(
     };
     let guards = |object: &Value| has_finalizer(object, finalizer);
     let is_admitted = !admits(new).is_null() && admits(new) != admits(old);
-    let is_changed = kind == Kind::BundleDeployment
-        && (old["spec"] != new["spec"]
-            || FieldOwnership::of(old, finalizer) != FieldOwnership::of(new, finalizer));
-    owners(old) != owners(new) || (guards(old) && !guards(new)) || is_admitted || is_changed
+    let is_deployment = kind == Kind::BundleDeployment;
+    let is_rewritten = old["spec"] != new["spec"]
+        && (is_deployment || canonical::same(&old["spec"], &new["spec"]));
+    let is_changed = is_deployment
+        && (FieldOwnership::of(old, finalizer) != FieldOwnership::of(new, finalizer)
+            || is_applyset_changed(old, new));
+    owners(old) != owners(new)
+        || (guards(old) && !guards(new))
+        || is_admitted
+        || is_rewritten
+        || is_changed
+}
+
+/// Returns `true` if an update adds, changes or removes a label or annotation of an ApplySet.
+fn is_applyset_changed(old: &Value, new: &Value) -> bool {
+    let differs = |field: &str, left: &Value, right: &Value| {
+        let members = left["metadata"][field].as_object();
+        members.into_iter().flatten().any(|(name, value)| {
+            name.starts_with(APPLYSET_PREFIX) && right["metadata"][field][name.as_str()] != *value
+        })
+    };
+    ["annotations", "labels"]
+        .into_iter()
+        .any(|field| differs(field, old, new) || differs(field, new, old))
 }
 
 /// Checks whether a deletion is allowed. Every error is a reason to reject the deletion.

@@ -302,6 +302,7 @@ fn specs_of_deployments_and_the_annotation_that_vouches_are_guarded() {
         (Kind::Bundle, object("a", json!("other")), true),
         // The spec of a Bundle is immutable. Changes are always rejected, with the text of RukPak.
         (Kind::Bundle, object("b", json!("token")), false),
+        (Kind::BundleApproval, object("b", json!("token")), false),
     ] {
         let guarded = is_guarded_update(kind, &before, &new, ("ours", "admit"));
         assert_eq!(guarded, expected, "{kind} {new}");
@@ -323,6 +324,68 @@ fn ownership_of_the_spec_of_a_deployment_is_guarded() {
     ] {
         let guarded = is_guarded_update(kind, &before, &new, ("ours", "admit"));
         assert_eq!(guarded, expected, "{kind} {new}");
+    }
+}
+
+#[test]
+fn another_notation_of_the_same_spec_is_guarded_for_every_kind() {
+    let object = |source: Value| json!({"spec": {"source": source}});
+    let image = object(json!({"image": {"ref": "a"}}));
+    let git = object(json!({"git": {"repository": "a"}}));
+    let http = object(json!({"http": {"url": "a"}}));
+    for (plain, other) in [
+        (
+            &image,
+            object(json!({"image": {"ref": "a", "pullSecret": ""}})),
+        ),
+        (
+            &git,
+            object(json!({"git": {"repository": "a", "directory": "", "ref": {"tag": ""}}})),
+        ),
+        (
+            &git,
+            object(json!({"git": {"repository": "a", "auth": {}}})),
+        ),
+        (&http, object(json!({"http": {"url": "a", "auth": {}}}))),
+        (&http, object(json!({"http": {"url": "a"}, "git": null}))),
+    ] {
+        for kind in Kind::ALL {
+            for (old, new) in [(plain, &other), (&other, plain)] {
+                let guarded = is_guarded_update(kind, old, new, ("ours", "admit"));
+                assert!(guarded, "{kind} {old} {new}");
+                assert!(!is_guarded_update(kind, old, old, ("ours", "admit")));
+            }
+        }
+    }
+}
+
+#[test]
+fn applyset_of_a_deployment_is_guarded() {
+    let object = |field: &str, members: Value| json!({"metadata": {"name": "web", field: members}});
+    let kinds = "applyset.kubernetes.io/contains-group-kinds";
+    let id = "applyset.kubernetes.io/id";
+    let annotated = |kind: &str| object("annotations", json!({kinds: kind, "note": kind}));
+    let labelled = |id_value: &str| object("labels", json!({id: id_value, "team": id_value}));
+    let none = object("annotations", json!({"note": "a"}));
+    for (old, new, expected) in [
+        (&none, &annotated("ConfigMap"), true),
+        (&annotated("ConfigMap"), &none, true),
+        (&annotated("ConfigMap"), &annotated("Secret"), true),
+        (&none, &labelled("a"), true),
+        (&labelled("a"), &labelled("b"), true),
+        (&annotated("ConfigMap"), &annotated("ConfigMap"), false),
+        (
+            &annotated("ConfigMap"),
+            &object("annotations", json!({kinds: "ConfigMap", "other": "b"})),
+            false,
+        ),
+        (&none, &object("labels", json!({"team": "a"})), false),
+    ] {
+        for kind in Kind::ALL {
+            let guarded = is_guarded_update(kind, old, new, ("ours", "admit"));
+            let expected = expected && kind == Kind::BundleDeployment;
+            assert_eq!(guarded, expected, "{kind} {old} {new}");
+        }
     }
 }
 

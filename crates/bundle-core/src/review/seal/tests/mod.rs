@@ -189,6 +189,32 @@ fn seal_is_valid_for_next_generation_with_equal_spec() {
 }
 
 #[test]
+fn seal_is_not_valid_after_a_deleted_object_changed_to_another_spec_and_back() {
+    let spec = json!({"a": 1});
+    let text = stamp(&spec, Some(2)).text(KEY);
+    // The seal is made while the object is being deleted.
+    let written = StoredObject {
+        generation: 2,
+        deleting: true,
+        ..object(&spec, Some(&text), None)
+    };
+    let vouched = state(&written).confirmed_facts().unwrap();
+    let text = seal(KEY, &written, &vouched);
+    // Another user writes another spec, and then the same spec again. The seal does not contain if
+    // the object was already being deleted. Therefore the deletion is no explanation for one of the
+    // two increments of the generation.
+    let again = StoredObject {
+        generation: 4,
+        written: Some(NOON + 30_000),
+        ..object(&spec, None, Some(&text))
+    };
+    for deleting in [false, true] {
+        let again = StoredObject { deleting, ..again };
+        assert_eq!(refusal(&again, &at(NOON + 31_000)), StampError::Missing);
+    }
+}
+
+#[test]
 fn newer_stamp_replaces_the_seal_and_an_older_one_does_not() {
     let spec = json!({"a": 1});
     let first = stamp(&spec, Some(1)).text(KEY);
