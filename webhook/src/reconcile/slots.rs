@@ -14,7 +14,7 @@ const RECONCILE_SLOTS: u64 = 8;
 /// only one version.
 const CONCURRENT_READS: usize = 8;
 /// Maximum number of concurrent comparisons by dry run. Each comparison holds the JSON of up to
-/// three objects. One requester can use half of the slots.
+/// four objects. One requester can use half of the slots.
 const COMPARISON_SLOTS: u64 = 4;
 /// Maximum number of objects with complete managed fields in memory at the same time. The managed
 /// fields of one object can need several MiB. One requester can use half of the slots.

@@ -1,6 +1,7 @@
 //! The Bundles that receive uploads. The content of a Bundle is installed with the permissions of
 //! its requester, so only two kinds of users can upload it: the requester, and users who can
-//! impersonate the requester.
+//! impersonate the requester. The content of a generated Bundle is installed with the permissions
+//! of the requester of the template. Therefore the same rule applies to this requester too.
 
 use bundle_api::names;
 use bundle_cluster::access;
@@ -13,6 +14,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::ResourceExt as _;
 
+use crate::reconcile::bundle::generated;
 use crate::reconcile::context::{ClassLookup, Context, class_name};
 use crate::reconcile::seal;
 use crate::reconcile::served::ServedContent;
@@ -58,11 +60,16 @@ async fn find(
         let why = format!("this provisioner has no valid ProvisionerClass {class}");
         return Err(not_reconciled(why));
     };
-    let requester = &vouched.parts.template;
+    let mut requesters = vec![vouched.parts.template];
+    if let Some(generated_for) = &vouched.generated_for {
+        requesters.push(template_requester(ctx, name, &generated_for.uid).await?);
+    }
     // The check does not depend on the class of the Bundle. Another class can install the content,
     // and may require approval by another person than the requester.
-    if !can_act_as(ctx, caller, requester).await.map_err(failed)? {
-        return Err(other_requester(name, caller, requester));
+    for requester in &requesters {
+        if !can_act_as(ctx, caller, requester).await.map_err(failed)? {
+            return Err(other_requester(name, caller, requester));
+        }
     }
     let sealed = seal::content(ctx, &object);
     let key = ctx.shared.stamp_key();
@@ -76,6 +83,30 @@ async fn find(
         is_cached,
         deployment: object.labels().get(names::LABEL_OWNER_NAME).cloned(),
     })
+}
+
+/// Returns the requester of the template of the BundleDeployment with this uid, for which `bundle`
+/// was generated. After an administrator admits the BundleDeployment again, this requester is not
+/// the requester of the Bundle.
+async fn template_requester(
+    ctx: &Context,
+    bundle: &KubeName,
+    uid: &str,
+) -> Result<Requester, TargetError> {
+    let not_reconciled = |why: String| TargetError::NotReconciled(bundle.clone(), why);
+    let missing = || {
+        not_reconciled("the BundleDeployment that it was generated for does not exist".to_owned())
+    };
+    let name = generated::deployment_name(bundle).ok_or_else(missing)?;
+    let found = ctx.get(&ctx.deployments, name).await;
+    let found = found.map_err(|error| TargetError::Api(bundle.clone(), error))?;
+    let deployment = found
+        .filter(|found| found.metadata.uid.as_deref() == Some(uid))
+        .ok_or_else(missing)?;
+    let vouched = seal::confirmed_facts(ctx, &deployment, Kind::BundleDeployment);
+    let vouched =
+        vouched.map_err(|why| not_reconciled(format!("BundleDeployment {name}: {why}")))?;
+    Ok(vouched.parts.template)
 }
 
 fn other_requester(bundle: &KubeName, caller: &Requester, requester: &Requester) -> TargetError {

@@ -21,6 +21,8 @@ const SMALL: usize = 64 << 10;
 const MOST_BYTES: usize = 3 << 20;
 /// Largest memory of a parsed object, in bytes.
 const MOST_MEMORY: u64 = 16 << 20;
+/// Largest memory of objects that are parsed at the same time, as a multiple of [`MOST_MEMORY`].
+const MOST_PARSED: u64 = 3;
 
 /// Permit for an object above `SMALL`. The permit is held until the object is parsed. After that
 /// the caller reduces the object to a short text.
@@ -99,7 +101,10 @@ async fn append(
 
 /// Text of an object that can be parsed as [`DryRunObject`] under a permit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ObjectText(Vec<u8>);
+pub struct ObjectText {
+    bytes: Vec<u8>,
+    weight: Footprint,
+}
 
 impl ObjectText {
     /// Reads the response to a successful dry run. Fails with [`kube::Error::Api`] if the object is
@@ -113,21 +118,24 @@ impl ObjectText {
             weigh()?
         };
         allow(weight)?;
-        Ok(Self(bytes))
+        Ok(Self { bytes, weight })
     }
 
     /// Parses all `texts` and passes the objects to `work`. If a text is large, no other large
-    /// object is parsed at the same time.
+    /// object is parsed at the same time. Fails if the objects together need more memory than
+    /// [`MOST_PARSED`] objects of the maximum size.
     pub async fn with_parsed<T>(
         texts: &[&Self],
         work: impl FnOnce(&[DryRunObject]) -> T,
     ) -> Result<T, kube::Error> {
+        let weight = texts.iter().map(|text| text.weight.0).sum::<u64>();
+        allow(Footprint(weight.div_ceil(MOST_PARSED)))?;
         let parsed = || {
-            let objects = texts.iter().map(|text| DryRunObject::parse(&text.0));
+            let objects = texts.iter().map(|text| DryRunObject::parse(&text.bytes));
             let objects: Result<Vec<_>, _> = objects.collect();
             objects.map(|objects| work(&objects))
         };
-        let result = if texts.iter().all(|text| text.0.len() <= SMALL) {
+        let result = if texts.iter().all(|text| text.bytes.len() <= SMALL) {
             parsed()
         } else {
             let _turn = TURN.acquire().await.ok();

@@ -14,7 +14,7 @@ mod roles;
 pub use answer::DryRunObject;
 pub use compact::{ScopedRule, compact};
 pub use dry_run::{DryRunVerdict, concerns_rights, verdict};
-pub use mutation::{MutatedKinds, records_requester, user_dependent_fields};
+pub use mutation::{DryRunPair, MutatedKinds, records_requester, user_dependent_fields};
 pub use needs::{Need, Target, VERBS, needs};
 pub use order::ContentDependencies;
 pub use required::{Required, required};

@@ -95,7 +95,7 @@ fn files(archive: &[u8]) -> BTreeMap<String, String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn permitted_callers_download_the_same_bytes_also_after_a_restart() {
-    let cluster = Cluster::builder().start().await.unwrap();
+    let cluster = Cluster::builder().registries(0).start().await.unwrap();
     let options = WebhookOptions::default();
     let mut webhook = cluster.start_webhook(options).await.unwrap();
     let object = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web, namespace: default}\n";

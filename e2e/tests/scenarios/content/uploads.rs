@@ -57,9 +57,19 @@ fn bundle(name: &str) -> Value {
     })
 }
 
+fn deployment() -> Value {
+    json!({
+        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment",
+        "metadata": {"name": "web"},
+        "spec": {"provisionerClassName": CLASS, "template": {
+            "metadata": {"labels": {"app": "web"}}, "spec": spec(),
+        }},
+    })
+}
+
 /// Starts a cluster with ServiceAccount `ci`, which can install and upload.
 pub(super) async fn stage() -> (Cluster, Webhook, Caller) {
-    let cluster = Cluster::builder().start().await.unwrap();
+    let cluster = Cluster::builder().registries(0).start().await.unwrap();
     let options = WebhookOptions::default();
     let webhook = cluster.start_webhook(options).await.unwrap();
     let roles = ["bundle-uploader", "bundle-editor", "bundle-user", "edit"];
@@ -116,14 +126,7 @@ fn files(folder: &Path) -> usize {
 #[tokio::test(flavor = "multi_thread")]
 async fn content_is_uploaded_once_and_survives_a_restart() {
     let (cluster, mut webhook, ci) = stage().await;
-    let deployment = json!({
-        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment",
-        "metadata": {"name": "web"},
-        "spec": {"provisionerClassName": CLASS, "template": {
-            "metadata": {"labels": {"app": "web"}}, "spec": spec(),
-        }},
-    });
-    apply_as_ci(&cluster, &deployment).await;
+    apply_as_ci(&cluster, &deployment()).await;
     let name = generated(&cluster).await;
     let what = format!("bundle {name}");
     let told = until_reason(&cluster, &what, "Unpacked", "UnpackPending").await;
@@ -205,16 +208,78 @@ async fn other_users_cannot_upload_content_of_a_bundle() {
     assert_eq!(anonymous.unwrap().status(), 401);
     assert_eq!(files(&webhook.cache_folder().join("uploads")), 0);
 
+    upload_as_impersonator(&cluster, (&webhook, &ci), "web", &bytes).await;
+    until(&cluster, "bundle web", "Unpacked", "True").await;
+}
+
+/// Grants `ci` permission to impersonate all users and groups, and then uploads content.
+async fn upload_as_impersonator(
+    cluster: &Cluster,
+    (webhook, ci): (&Webhook, &Caller),
+    bundle: &str,
+    bytes: &[u8],
+) {
     let role = "create clusterrole impersonator --verb=impersonate --resource=users,groups";
-    kubectl(&cluster, role).await;
+    kubectl(cluster, role).await;
     let binding = "create clusterrolebinding impersonator --clusterrole=impersonator --serviceaccount=default:ci";
-    kubectl(&cluster, binding).await;
+    kubectl(cluster, binding).await;
     wait::until_true(LONG, "the permission is effective", || async {
-        Ok(upload(&ci, &webhook, "web", &bytes).await.0 == 201)
+        Ok(upload(ci, webhook, bundle, bytes).await.0 == 201)
     })
     .await
     .unwrap();
-    until(&cluster, "bundle web", "Unpacked", "True").await;
+}
+
+/// Makes the administrator the requester of BundleDeployment `web`.
+async fn admit_as_administrator(cluster: &Cluster) {
+    let admission = async || {
+        let found = get(cluster, "bundledeployment web").await;
+        found.unwrap_or_default()["status"]["admission"].clone()
+    };
+    let before = wait::until(LONG, "the BundleDeployment is sealed", || async {
+        let admission = admission().await;
+        Ok(admission["seal"].is_string().then_some(admission))
+    })
+    .await
+    .unwrap();
+    let token = before["admit"].as_str().unwrap();
+    let line = format!("annotate bundledeployment web core.rukpak.io/admit={token}");
+    kubectl(cluster, &line).await;
+    wait::until_true(LONG, "the seal contains the new requester", || async {
+        Ok(admission().await["seal"] != before["seal"])
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn former_requester_of_a_deployment_cannot_upload_content_for_its_new_requester() {
+    let (cluster, webhook, ci) = stage().await;
+    apply_as_ci(&cluster, &deployment()).await;
+    let name = generated(&cluster).await;
+    let what = format!("bundle {name}");
+    until_reason(&cluster, &what, "Unpacked", "UnpackPending").await;
+    // `ci` is the requester of the Bundle, and the administrator becomes the requester of the
+    // BundleDeployment.
+    admit_as_administrator(&cluster).await;
+    let bytes = content("first");
+    let (status, told) = upload(&ci, &webhook, &name, &bytes).await;
+    assert_eq!(status, 403, "{told}");
+    let user = "system:serviceaccount:default:ci";
+    assert!(
+        told.starts_with(&format!(
+            "{user} cannot upload content of Bundle {name}, which "
+        )),
+        "{told}"
+    );
+    assert_eq!(files(&webhook.cache_folder().join("uploads")), 0);
+    assert_eq!(generated(&cluster).await, name);
+    until_reason(&cluster, &what, "Unpacked", "UnpackPending").await;
+    assert!(get(&cluster, "configmap web -n default").await.is_none());
+
+    upload_as_impersonator(&cluster, (&webhook, &ci), &name, &bytes).await;
+    until(&cluster, "bundledeployment web", "Installed", "True").await;
+    until_value(&cluster, "first").await;
 }
 
 /// Creates a Bundle as ServiceAccount `ci`, which is also in the group `admins`.

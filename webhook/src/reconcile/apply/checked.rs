@@ -9,7 +9,7 @@ use bundle_core::plan::replacement_trial::is_full_quota;
 use bundle_core::review::Requester;
 use bundle_core::review::class::RequesterCheck;
 use bundle_core::rights::{
-    DryRunObject, DryRunVerdict, MutatedKinds, records_requester, user_dependent_fields,
+    DryRunObject, DryRunPair, DryRunVerdict, MutatedKinds, records_requester, user_dependent_fields,
 };
 use kube::Client;
 
@@ -313,18 +313,45 @@ impl DryRuns<'_> {
         Ok(())
     }
 
-    /// Compares the dry-run results for requester and installer. If they differ, a second dry run
-    /// as the requester finds the fields that the API server sets to new values on each request.
+    /// Compares the dry-run results for requester and installer. If they differ, second dry runs
+    /// find the fields that the API server sets to new values on each request. The second dry run
+    /// as the installer is sent only if the results of the requester differ from each other.
     async fn compare(
         &self,
         requester: &Requester,
         run: &RequesterDryRun,
         prepared: &PreparedApply<'_>,
     ) -> Result<(), ApplyRejection> {
-        let unknown = |words: String| ApplyRejection::Verdict(DryRunVerdict::Unknown(words));
         let _slot = self.slots.acquire_comparison(&requester.user).await;
+        let exists = !prepared.creates();
         let requester = ask_object(run, prepared).await?;
-        let installer = match request::dry_run_object(&self.installer, prepared).await {
+        let installer = self.ask_installer(prepared).await?;
+        if differing(exists, &[&requester, &installer])
+            .await?
+            .is_empty()
+        {
+            return Ok(());
+        }
+        let again = ask_object(run, prepared).await?;
+        let mut fields = differing(exists, &[&requester, &installer, &again]).await?;
+        if !fields.is_empty() && !differing(exists, &[&requester, &again]).await?.is_empty() {
+            let installer_again = self.ask_installer(prepared).await?;
+            let answers = [&requester, &installer, &again, &installer_again];
+            fields = differing(exists, &answers).await?;
+        }
+        if fields.is_empty() {
+            Ok(())
+        } else {
+            Err(ApplyRejection::MutatedDifferently(fields))
+        }
+    }
+
+    /// Sends a dry run as the installer. Returns the resulting object.
+    async fn ask_installer(
+        &self,
+        prepared: &PreparedApply<'_>,
+    ) -> Result<ObjectText, ApplyRejection> {
+        let body = match request::dry_run_object(&self.installer, prepared).await {
             Ok(body) => body,
             // This is a rejection, not an unknown result. A user can grant the missing permission
             // to the installer before the apply.
@@ -334,43 +361,38 @@ impl DryRuns<'_> {
             {
                 return Err(ApplyRejection::Installer(status.message));
             }
-            Err(error) => return Err(unknown(object::error_message(&error))),
+            Err(error) => {
+                let words = object::error_message(&error);
+                return Err(ApplyRejection::Verdict(DryRunVerdict::Unknown(words)));
+            }
         };
-        let installer = ObjectText::receive(installer)
+        ObjectText::receive(body)
             .await
-            .map_err(|error| ApplyRejection::Verdict(verdict_of_read_error(&error)))?;
-        let exists = !prepared.creates();
-        if differing(exists, &[&requester, &installer])
-            .await?
-            .is_empty()
-        {
-            return Ok(());
-        }
-        let again = ask_object(run, prepared).await?;
-        let fields = differing(exists, &[&requester, &installer, &again]).await?;
-        if fields.is_empty() {
-            Ok(())
-        } else {
-            Err(ApplyRejection::MutatedDifferently(fields))
-        }
+            .map_err(|error| ApplyRejection::Verdict(verdict_of_read_error(&error)))
     }
 }
 
 /// Returns the fields that differ between the results for requester and installer. The optional
-/// third result is from a second dry run as the requester. If the object `exists`, all results must
-/// have the same resourceVersion, because another actor can write the object between the dry runs.
-/// Otherwise the result of the comparison is unknown.
+/// third and fourth results are from second dry runs as the requester and as the installer. If the
+/// object `exists`, all results must have the same resourceVersion, because another actor can write
+/// the object between the dry runs. Otherwise the result of the comparison is unknown.
 async fn differing(exists: bool, answers: &[&ObjectText]) -> Result<Vec<String>, ApplyRejection> {
     let compared = ObjectText::with_parsed(answers, |objects| {
         if exists && !DryRunObject::have_one_version(objects) {
             return None;
         }
-        Some(match objects {
-            [requester, installer, again @ ..] => {
-                user_dependent_fields(requester, installer, again.first())
-            }
-            _ => Vec::new(),
-        })
+        let [requester, installer, again @ ..] = objects else {
+            return Some(Vec::new());
+        };
+        let requester = DryRunPair {
+            first: requester,
+            again: again.first(),
+        };
+        let installer = DryRunPair {
+            first: installer,
+            again: again.get(1),
+        };
+        Some(user_dependent_fields(requester, installer))
     });
     match compared.await {
         Ok(Some(fields)) => Ok(fields),

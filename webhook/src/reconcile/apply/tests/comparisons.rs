@@ -5,13 +5,15 @@ use super::*;
 #[tokio::test]
 async fn rejects_apply_if_mutating_admission_depends_on_the_user() {
     let as_requester = |address: &str| json!({"metadata": {"labels": {"guard": "secret"}, "uid": address}, "data": {"random": address}});
-    let as_installer = json!({"metadata": {}, "data": {"random": "3"}});
+    let as_installer = |random: &str| json!({"metadata": {}, "data": {"random": random}});
     let answers = vec![
         (201, as_requester("1")),
-        (201, as_installer),
+        (201, as_installer("3")),
         (201, as_requester("2")),
+        (201, as_installer("4")),
     ];
     let (refused, _, sent) = installed(Target::Absent, (false, true), answers).await;
+    assert_eq!(sent.len(), 4);
     let refusal = match refused {
         Err(ApplyError::NotAllowed(refusal)) => refusal,
         other => panic!("{other:?}"),
@@ -41,6 +43,34 @@ async fn rejects_apply_if_mutating_admission_depends_on_the_user() {
             DryRunVerdict::Unknown(_)
         )))
     ));
+}
+
+#[tokio::test]
+async fn random_field_of_the_requester_is_compared_with_a_second_result_of_the_installer() {
+    let by = |user: &str| (201, json!({"metadata": {"labels": {"by": user}}}));
+    for (answers, is_rejected) in [
+        // Only the value of the requester has a random part.
+        (vec![by("ana 1"), by("c"), by("ana 2"), by("c")], true),
+        (vec![by("1"), by("2"), by("3"), by("4")], false),
+        // No value is random, so the second result of the installer is not needed.
+        (vec![by("ana"), by("c"), by("ana")], true),
+        // The value depends on the time.
+        (vec![by("10:01"), by("10:02"), by("10:02")], false),
+    ] {
+        let expected = answers.len();
+        let (client, sent) = scripted(answers);
+        let memory = AllowedDryRuns::default();
+        let applies = checking(&client, &memory, (false, true));
+        let item = PreparedObject::config_map();
+        let prepared = applies.preparer.prepare(&item, Target::Absent).await;
+        let asked = applies.dry_runs.check(prepared.unwrap()).await;
+        let fields = vec!["metadata.labels.by".to_owned()];
+        let rejection = is_rejected.then_some(ApplyRejection::MutatedDifferently(fields));
+        assert_eq!(asked.err().map(|(_, refusal)| refusal), rejection);
+        drop((applies, client));
+        let users: Vec<String> = sent.await.unwrap().into_iter().map(|s| s.user).collect();
+        assert_eq!(users, ["ana", "installer"].repeat(2)[..expected]);
+    }
 }
 
 #[tokio::test]

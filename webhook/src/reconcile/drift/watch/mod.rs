@@ -3,26 +3,24 @@
 //! watches is limited for each requester, because each watch has a connection. `drift::states`
 //! evaluates the events.
 
+mod task;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bundle_api::names;
 use bundle_core::diagnostic::{Code, codes};
 use bundle_core::plan::retry::RetryPolicy;
-use futures::StreamExt as _;
 use kube::Client;
-use kube::api::DynamicObject;
-use kube::core::metadata::PartialObjectMeta;
-use kube::runtime::watcher::{self, Event};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
+use self::task::WatchTask;
 use crate::budget::{Budget, Pool, Share};
-use crate::clients::cluster::{ServiceAccount, watch_events};
+use crate::clients::cluster::ServiceAccount;
 use crate::reconcile::api::discovery::Kind;
-use crate::reconcile::api::object::{self, ObservedObject};
-use crate::reconcile::drift::states::{InstalledStates, Observation};
+use crate::reconcile::api::object::ObservedObject;
+use crate::reconcile::drift::states::InstalledStates;
 
 /// Time limit for the first list of a watch. After this time the installation fails.
 const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -36,10 +34,6 @@ pub(in crate::reconcile) struct WatchKey {
     pub(in crate::reconcile) namespace: Option<String>,
 }
 
-/// Number of consecutive failures after which a watch that has worked before counts as failed. A
-/// single failure has no effect.
-const FAILURE_THRESHOLD: u32 = 3;
-
 /// The state of a watch: whether it reports events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum WatchProgress {
@@ -47,15 +41,22 @@ enum WatchProgress {
     Synced,
     /// The watch reports no events. The first list has failed, or several consecutive attempts have
     /// failed.
-    Failed(String),
+    Failed {
+        why: String,
+        /// True if the watch has listed its objects before.
+        has_listed: bool,
+    },
 }
+
+/// The names of the deployments that use a watch.
+type WatchUsers = Arc<Mutex<HashSet<String>>>;
 
 /// The objects that a watch reports, by object id as text. Contains only objects that an inventory
 /// records.
 type ObservedTable = Arc<Mutex<HashMap<String, ObservedObject>>>;
 
 struct Watch {
-    users: Arc<Mutex<HashSet<String>>>,
+    users: WatchUsers,
     table: ObservedTable,
     progress: watch::Receiver<WatchProgress>,
     task: AbortHandle,
@@ -147,8 +148,10 @@ impl Watches {
 
     /// Opens these watches for `user`. If `only` is true, closes all other watches of `user`. If
     /// the limit of the requester does not allow all watches, no watch is opened. Waits until each
-    /// watch has listed its objects. Closes a watch whose first list fails or times out, and
-    /// returns the error.
+    /// watch has listed its objects. Returns an error if a watch has failed or its first list times
+    /// out. Then `user` no longer uses this watch, unless `user` used it before and the watch has
+    /// listed its objects. In that case the watch can recover, and [`Self::watch_failure`] reports
+    /// it until then.
     pub(in crate::reconcile) async fn keep(
         &self,
         user: WatchUser<'_>,
@@ -175,29 +178,34 @@ impl Watches {
                 open.insert(subject, watch);
             }
             for (subject, watch) in open.iter().filter(|(subject, _)| wanted.contains(subject)) {
-                watch
+                let is_new = watch
                     .users
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)
                     .insert(deployment.to_owned());
-                waiting.push((subject.clone(), watch.progress.clone()));
+                waiting.push((subject.clone(), watch.progress.clone(), is_new));
             }
         }
-        for (subject, mut progress) in waiting {
+        for (subject, mut progress, is_new) in waiting {
             let reached = tokio::time::timeout(
                 FIRST_LIST_TIMEOUT,
                 progress.wait_for(|progress| *progress != WatchProgress::Listing),
             )
             .await;
-            let why = match reached {
+            let (why, has_listed) = match reached {
                 Ok(Ok(progress)) => match &*progress {
-                    WatchProgress::Failed(why) => why.clone(),
+                    WatchProgress::Failed { why, has_listed } => (why.clone(), *has_listed),
                     _ => continue,
                 },
-                Ok(Err(_)) => "the watch ended".to_owned(),
-                Err(_) => format!("no answer within {} s", FIRST_LIST_TIMEOUT.as_secs()),
+                Ok(Err(_)) => ("the watch ended".to_owned(), false),
+                Err(_) => {
+                    let seconds = FIRST_LIST_TIMEOUT.as_secs();
+                    (format!("no answer within {seconds} s"), false)
+                }
             };
-            self.close(&subject);
+            if is_new || !has_listed {
+                self.leave(&subject, deployment);
+            }
             return Err(WatchError::failed(&subject, why));
         }
         Ok(())
@@ -224,7 +232,7 @@ impl Watches {
                 .unwrap_or_else(PoisonError::into_inner)
                 .contains(deployment);
             match &*watch.progress.borrow() {
-                WatchProgress::Failed(why) if used => Some(format!(
+                WatchProgress::Failed { why, .. } if used => Some(format!(
                     "cannot watch {} as {}: {why}",
                     subject.kind.resource.plural,
                     subject.account.user_name()
@@ -289,11 +297,21 @@ impl Watches {
         }
     }
 
-    fn close(&self, subject: &WatchKey) {
-        self.open
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(subject);
+    /// Removes `deployment` from the users of one watch. Closes the watch if no other deployment
+    /// uses it.
+    fn leave(&self, subject: &WatchKey, deployment: &str) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(watch) = open.get(subject) else {
+            return;
+        };
+        let is_unused = {
+            let mut users = watch.users.lock().unwrap_or_else(PoisonError::into_inner);
+            users.remove(deployment);
+            users.is_empty()
+        };
+        if is_unused {
+            open.remove(subject);
+        }
     }
 
     /// Returns slots for `count` further watches of `requester`. Fails at once if not enough slots
@@ -313,18 +331,17 @@ impl Watches {
     }
 
     fn start(&self, subject: &WatchKey, client: &Client, slot: Share) -> Watch {
-        let users = Arc::<Mutex<HashSet<String>>>::default();
+        let users = WatchUsers::default();
         let table = ObservedTable::default();
         let (sender, progress) = watch::channel(WatchProgress::Listing);
-        let task = tokio::spawn(follow(
-            subject.clone(),
-            client.clone(),
-            users.clone(),
-            table.clone(),
-            self.states.clone(),
-            sender,
-        ))
-        .abort_handle();
+        let task = WatchTask {
+            subject: subject.clone(),
+            users: users.clone(),
+            table: table.clone(),
+            states: self.states.clone(),
+            progress: sender,
+        };
+        let task = tokio::spawn(task.run(client.clone())).abort_handle();
         Watch {
             users,
             table,
@@ -333,148 +350,6 @@ impl Watches {
             _slot: slot,
         }
     }
-}
-
-async fn follow(
-    subject: WatchKey,
-    client: Client,
-    users: Arc<Mutex<HashSet<String>>>,
-    table: ObservedTable,
-    states: Arc<InstalledStates>,
-    sender: watch::Sender<WatchProgress>,
-) {
-    let api = object::api::<PartialObjectMeta<DynamicObject>>(
-        &client,
-        &subject.kind,
-        subject.namespace.as_deref(),
-    );
-    let api = match api {
-        Ok(api) => api,
-        Err(error) => {
-            sender.send_replace(WatchProgress::Failed(crate::chain(&error)));
-            return;
-        }
-    };
-    let selector = format!(
-        "{}={}",
-        names::LABEL_OWNER_KIND,
-        crate::reconcile::DEPLOYMENT
-    );
-    // The label selector only reduces traffic. If an object has lost the label, the watch reports
-    // it as deleted. Then the object is read.
-    let config = watcher::Config::default()
-        .labels(&selector)
-        .page_size(object::PAGE);
-    let events = watch_events(api, config);
-    let mut events = std::pin::pin!(events);
-    let mut listing = HashMap::new();
-    let mut failures = 0;
-    while let Some(event) = events.next().await {
-        let users = || -> Vec<String> {
-            users
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .iter()
-                .cloned()
-                .collect()
-        };
-        match event {
-            // Only a complete list or an event resets the failure count.
-            Ok(Event::Init) => {
-                listing = HashMap::new();
-                continue;
-            }
-            Ok(Event::InitApply(object)) => {
-                let (key, seen) = entry(&subject.kind, &object);
-                if states.is_recorded(&key) {
-                    states.job_ends.record(&key, &object.metadata);
-                    listing.insert(key, seen);
-                }
-                continue;
-            }
-            Ok(Event::InitDone) => {
-                let listed = std::mem::take(&mut listing);
-                table
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .clone_from(&listed);
-                if matches!(
-                    sender.send_replace(WatchProgress::Synced),
-                    WatchProgress::Failed(_)
-                ) {
-                    states.requeue(&users());
-                }
-                states.evaluate_list(
-                    &users(),
-                    &subject.kind,
-                    subject.namespace.as_deref(),
-                    &listed,
-                );
-            }
-            Ok(Event::Apply(object)) => {
-                let (key, seen) = entry(&subject.kind, &object);
-                if states.is_recorded(&key) {
-                    states.job_ends.record(&key, &object.metadata);
-                    table
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .insert(key.clone(), seen.clone());
-                    states.evaluate_event(
-                        &states.recording_deployments(&users(), &key),
-                        &key,
-                        &Observation::Present(seen),
-                    );
-                }
-            }
-            Ok(Event::Delete(object)) => {
-                let (key, seen) = entry(&subject.kind, &object);
-                states.job_ends.record(&key, &object.metadata);
-                table
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .remove(&key);
-                let observation = Observation::Gone(seen.version);
-                states.evaluate_event(
-                    &states.recording_deployments(&users(), &key),
-                    &key,
-                    &observation,
-                );
-            }
-            Err(error) => {
-                failures += 1;
-                let why = crate::chain(&error);
-                tracing::warn!(kind = %subject.kind.resource.plural, account = subject.account.user_name(), error = %why, "a watch of installed objects failed and is retried");
-                // The watch is retried forever. Before the first list, a failure is reported at
-                // once. After the first list, only several consecutive failures are reported.
-                // Deployments that wait for the first list in `keep` retry with their own backoff.
-                // Waking them would open the watch again at once.
-                let mut has_worked = false;
-                sender.send_if_modified(|progress| {
-                    has_worked = *progress == WatchProgress::Synced;
-                    let is_reported = match progress {
-                        WatchProgress::Listing => true,
-                        WatchProgress::Synced => failures >= FAILURE_THRESHOLD,
-                        WatchProgress::Failed(_) => false,
-                    };
-                    has_worked &= is_reported;
-                    if is_reported {
-                        *progress = WatchProgress::Failed(why);
-                    }
-                    is_reported
-                });
-                if has_worked {
-                    states.requeue(&users());
-                }
-                continue;
-            }
-        }
-        failures = 0;
-    }
-}
-
-fn entry(kind: &Kind, object: &PartialObjectMeta<DynamicObject>) -> (String, ObservedObject) {
-    let id = object::id_of(kind, object);
-    (id.to_string(), ObservedObject::of(kind, object))
 }
 
 #[cfg(test)]

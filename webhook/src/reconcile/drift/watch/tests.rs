@@ -1,30 +1,109 @@
-//! Tests of the limit for the watches of each requester. The API server of these tests has no
-//! objects.
+//! Tests of the limit for the watches of each requester, and of failed watches that several
+//! deployments use. The API server of these tests has no objects.
 
-use http::{Request, Response};
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bundle_core::plan::inventory::Inventory;
+use futures::stream;
+use http::{Request, Response, StatusCode};
 use kube::api::ApiResource;
 use kube::client::Body;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tower::{BoxError, service_fn};
 
 use super::*;
+use crate::reconcile::drift::states::AppliedState;
 
-/// Returns a client of an API server that lists no objects and sends no events.
-fn client() -> Client {
-    let service = service_fn(|request: Request<Body>| async move {
-        let query = request.uri().query().unwrap_or_default();
-        if query.contains("watch=true") {
-            std::future::pending::<()>().await;
-        }
-        let list = json!({
-            "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList",
-            "metadata": {"resourceVersion": "1"}, "items": [],
+/// An object in the scope of the first watch of [`config_maps`].
+const KEY: &str = "ConfigMap/team-0/web";
+const SECOND: Duration = Duration::from_secs(1);
+
+/// An API server that lists no objects. The test rejects and ends its watches, and sends events.
+#[derive(Default)]
+struct Server {
+    list_delay: Duration,
+    /// Number of following watch requests that the server rejects.
+    rejections: AtomicUsize,
+    /// Sends events to the last accepted watch, and ends it when it is dropped.
+    events: Mutex<Option<mpsc::UnboundedSender<String>>>,
+}
+
+impl Server {
+    fn client(self: &Arc<Self>) -> Client {
+        let server = self.clone();
+        let service = service_fn(move |request: Request<Body>| {
+            let server = server.clone();
+            let query = request.uri().query().unwrap_or_default();
+            let is_watch = query.contains("watch=true");
+            async move {
+                if is_watch {
+                    return Ok::<_, BoxError>(server.watch());
+                }
+                tokio::time::sleep(server.list_delay).await;
+                Ok(response(&json!({
+                    "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList",
+                    "metadata": {"resourceVersion": "1"}, "items": [],
+                })))
+            }
         });
-        let body = Body::from(list.to_string().into_bytes());
-        Ok::<_, BoxError>(Response::new(body))
-    });
-    Client::new(service, "default")
+        Client::new(service, "default")
+    }
+
+    fn watch(&self) -> Response<axum::body::Body> {
+        let reject = |left: usize| left.checked_sub(1);
+        let rejected = self
+            .rejections
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, reject);
+        if rejected.is_ok() {
+            let mut response = response(&json!({
+                "apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure",
+                "code": 503, "reason": "ServiceUnavailable", "message": "busy",
+            }));
+            *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+            return response;
+        }
+        let (sender, receiver) = mpsc::unbounded_channel();
+        *self.events.lock().unwrap() = Some(sender);
+        let lines = stream::unfold(receiver, |mut receiver| async move {
+            let line: String = receiver.recv().await?;
+            Some((Ok::<_, io::Error>(line), receiver))
+        });
+        Response::new(axum::body::Body::from_stream(lines))
+    }
+
+    /// Ends the open watch, and rejects the next `count` watch requests.
+    async fn fail(&self, count: usize) {
+        until(|| self.events.lock().unwrap().is_some()).await;
+        self.rejections.store(count, Ordering::SeqCst);
+        *self.events.lock().unwrap() = None;
+    }
+
+    /// Sends the event that object [`KEY`] was changed.
+    fn send_event(&self) {
+        let event = json!({"type": "MODIFIED", "object": {
+            "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
+            "metadata": {"name": "web", "namespace": "team-0", "uid": "u", "resourceVersion": "7"},
+        }});
+        let events = self.events.lock().unwrap();
+        events.as_ref().unwrap().send(format!("{event}\n")).unwrap();
+    }
+}
+
+fn response(body: &Value) -> Response<axum::body::Body> {
+    Response::new(body.to_string().into())
+}
+
+/// Waits until the condition is true. The clock of the test is paused, so the wait is short.
+async fn until(is_true: impl Fn() -> bool) {
+    for _ in 0..600 {
+        if is_true() {
+            return;
+        }
+        tokio::time::sleep(SECOND).await;
+    }
+    panic!("the condition is false after 10 minutes");
 }
 
 /// Returns watches of ConfigMaps. Each number selects one namespace.
@@ -54,7 +133,8 @@ async fn keep(
         deployment,
         requester,
     };
-    watches.keep(user, wanted, true, &client()).await
+    let client = Arc::<Server>::default().client();
+    watches.keep(user, wanted, true, &client).await
 }
 
 #[tokio::test]
@@ -100,5 +180,107 @@ async fn closed_watches_are_available_again() {
     watches.remove_user("a");
     assert_eq!(watches.slots.used(), 1);
     watches.remove_user("b");
+    assert_eq!(watches.slots.used(), 0);
+}
+
+/// Opens the first watch of [`config_maps`] for a deployment of requester `ana`.
+async fn keep_first(
+    watches: &Watches,
+    deployment: &str,
+    client: &Client,
+) -> Result<(), WatchError> {
+    let user = WatchUser {
+        deployment,
+        requester: "ana",
+    };
+    watches.keep(user, &config_maps(0..1), true, client).await
+}
+
+/// Returns the users of the only watch, in order.
+fn users(watches: &Watches) -> Vec<String> {
+    let open = watches.open.lock().unwrap();
+    assert_eq!(open.len(), 1);
+    let users = open.values().flat_map(|watch| {
+        let users = watch.users.lock().unwrap();
+        users.iter().cloned().collect::<Vec<_>>()
+    });
+    let mut users: Vec<_> = users.collect();
+    users.sort_unstable();
+    users
+}
+
+/// Records object [`KEY`] as an installed object of `deployment`.
+fn install(states: &InstalledStates, deployment: &str) {
+    let mut inventory = Inventory::new(deployment);
+    inventory.record(KEY, "u");
+    states.set_inventory(deployment, Arc::new(inventory));
+    states.begin_apply(deployment);
+    let objects = [(KEY.to_owned(), AppliedState::default())].into();
+    states.finish_apply(deployment, "sha256:1", objects, &BTreeMap::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn failed_watch_stays_open_for_its_other_users_and_recovers() {
+    let (server, watches) = (Arc::<Server>::default(), watches(8));
+    let client = server.client();
+    for deployment in ["a", "b"] {
+        keep_first(&watches, deployment, &client).await.unwrap();
+    }
+    install(&watches.states, "a");
+    server.fail(usize::MAX).await;
+    until(|| watches.watch_failure("a").is_some()).await;
+    // `b` used the watch before, so its failure stays visible. `c` did not.
+    for deployment in ["b", "c"] {
+        let error = keep_first(&watches, deployment, &client).await.unwrap_err();
+        assert_eq!(error.code().id, "BUNDLE-INSTALL-011");
+        assert_eq!(users(&watches), ["a", "b"]);
+    }
+    assert!(watches.watch_failure("b").is_some());
+
+    server.rejections.store(0, Ordering::SeqCst);
+    // The kind is quiet: no event follows the start of the watch.
+    until(|| watches.watch_failure("a").is_none()).await;
+    assert_eq!(watches.watch_failure("b"), None);
+    assert!(watches.states.drifted("a").is_empty());
+    server.send_event();
+    until(|| watches.states.drifted("a").contains_key(KEY)).await;
+    keep_first(&watches, "c", &client).await.unwrap();
+    assert_eq!(users(&watches), ["a", "b", "c"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_with_a_working_watch_between_them_do_not_add_up() {
+    let (server, watches) = (Arc::<Server>::default(), watches(8));
+    keep_first(&watches, "a", &server.client()).await.unwrap();
+    for _ in 0..5 {
+        server.fail(1).await;
+        tokio::time::sleep(60 * SECOND).await;
+        assert_eq!(watches.watch_failure("a"), None);
+    }
+    server.fail(3).await;
+    until(|| watches.watch_failure("a").is_some()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_first_list_continues_for_the_deployments_that_still_wait() {
+    let list_delay = FIRST_LIST_TIMEOUT + 10 * SECOND;
+    let server = Arc::new(Server {
+        list_delay,
+        ..Server::default()
+    });
+    let (watches, client) = (watches(8), server.client());
+    let later = async {
+        tokio::time::sleep(20 * SECOND).await;
+        keep_first(&watches, "b", &client).await
+    };
+    let (first, second) = tokio::join!(keep_first(&watches, "a", &client), later);
+    assert!(first.unwrap_err().to_string().contains("no answer within"));
+    second.unwrap();
+    assert_eq!(users(&watches), ["b"]);
+
+    // The only user closes the watch.
+    watches.remove_user("b");
+    let error = keep_first(&watches, "a", &client).await;
+    assert!(error.is_err());
     assert_eq!(watches.slots.used(), 0);
 }

@@ -1,0 +1,261 @@
+//! Tests of the comparison of dry runs, and of the kinds with mutating admission.
+
+use serde_json::json;
+
+use super::*;
+
+fn read(value: &Value) -> DryRunObject {
+    DryRunObject::parse(value.to_string().as_bytes()).unwrap()
+}
+
+fn pair([first, again]: &[DryRunObject; 2]) -> DryRunPair<'_> {
+    DryRunPair {
+        first,
+        again: Some(again),
+    }
+}
+
+fn single(first: &DryRunObject) -> DryRunPair<'_> {
+    DryRunPair { first, again: None }
+}
+
+/// Compares two responses for the requester with two responses for the installer.
+fn fields(requester: [&Value; 2], installer: [&Value; 2]) -> Vec<String> {
+    let (requester, installer) = (requester.map(read), installer.map(read));
+    user_dependent_fields(pair(&requester), pair(&installer))
+}
+
+#[test]
+fn fields_that_depend_on_the_user_are_named_without_values() {
+    let with = |labels: Value, spec: Value| {
+        json!({
+            "kind": "Pod", "metadata": {"name": "a", "uid": "u", "labels": labels, "resourceVersion": "1"}, "spec": spec, "status": {"phase": "x"},
+        })
+    };
+    let requester = with(
+        json!({"team": "a", "example.com/x": "1"}),
+        json!({"nodeSelector": {"pool": "tenants"}, "list": [1, 2]}),
+    );
+    let mut installer = with(json!({"team": "a"}), json!({"list": [1, 3, 4]}));
+    installer["metadata"]["uid"] = json!("v");
+    installer["metadata"]["resourceVersion"] = json!("7");
+    installer["status"] = Value::Null;
+    assert_eq!(
+        fields([&requester; 2], [&installer; 2]),
+        [
+            "metadata.labels[\"example.com/x\"]",
+            "spec.list[1]",
+            "spec.list[2]",
+            "spec.nodeSelector",
+        ]
+    );
+    let found = fields([&requester, &installer], [&requester, &installer]);
+    assert_eq!(found, [""; 0]);
+    let (requester, installer) = (read(&requester), read(&installer));
+    let first = user_dependent_fields(single(&requester), single(&installer));
+    assert_eq!(first.len(), 4);
+}
+
+#[test]
+fn random_values_are_ignored_and_missing_fields_are_reported() {
+    let with = |address: &str| json!({"spec": {"clusterIP": address}});
+    let [one, two, three, four] = ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"].map(with);
+    assert_eq!(fields([&one, &two], [&three, &four]), [""; 0]);
+    let none = json!({"spec": {}});
+    for (requester, installer) in [
+        ([&one, &two], [&none, &none]),
+        ([&none, &none], [&one, &two]),
+        ([&one, &none], [&two, &three]),
+        ([&one, &two], [&three, &none]),
+        ([&one, &two], [&three, &json!({})]),
+    ] {
+        assert_eq!(fields(requester, installer), ["spec.clusterIP"]);
+    }
+}
+
+#[test]
+fn value_of_the_user_with_a_random_part_is_reported() {
+    let with = |value: &str| json!({"metadata": {"labels": {"by": value}}});
+    let [ana, ana_again] = ["ana 1", "ana 2"].map(with);
+    let [installer, installer_again] = ["c", "c 2"].map(with);
+    let by = ["metadata.labels.by"];
+    assert_eq!(fields([&ana, &ana_again], [&installer; 2]), by);
+    assert_eq!(fields([&installer; 2], [&ana, &ana_again]), by);
+    // Both values have a random part, so that the values prove no dependence on the user.
+    let found = fields([&ana, &ana_again], [&installer, &installer_again]);
+    assert_eq!(found, [""; 0]);
+    // A second response for one user only is not enough.
+    let (requester, installer) = ([&ana, &ana_again].map(read), read(&installer));
+    let found = user_dependent_fields(pair(&requester), single(&installer));
+    assert_eq!(found, by);
+}
+
+#[test]
+fn times_that_are_the_same_for_both_users_are_ignored() {
+    let with = |second: &str| json!({"metadata": {"annotations": {"at": second}}, "a": second});
+    let [one, two, three] = ["10:00:01", "10:00:02", "10:00:03"].map(with);
+    for (requester, installer) in [
+        ([&one, &two], [&two, &two]),
+        ([&one, &three], [&two, &three]),
+    ] {
+        assert_eq!(fields(requester, installer), [""; 0]);
+    }
+    // An equal field needs equal inner fields.
+    let with = |value: Value| json!({"a": value});
+    let (text, inner, other) = (
+        with(json!("x")),
+        with(json!({"b": 1})),
+        with(json!({"b": 2})),
+    );
+    assert_eq!(fields([&text, &other], [&inner; 2]), ["a"]);
+}
+
+#[test]
+fn fields_beyond_the_limit_are_cut_and_never_count_as_none() {
+    let many = |value: u32| {
+        let fields: serde_json::Map<_, _> = (0..3_000)
+            .map(|n| (format!("f{n}"), json!(value)))
+            .collect();
+        json!({"data": fields})
+    };
+    let [one, two, three, four] = [1, 2, 3, 4].map(many);
+    assert_eq!(fields([&one; 2], [&two; 2]).len(), MAX_FIELDS);
+    // Fields beyond the limit are not reported as differences.
+    assert_eq!(fields([&one, &two], [&three, &four]).len(), 1);
+    let long = |value: u32| {
+        let inner: serde_json::Map<_, _> =
+            (0..100).map(|n| (format!("f{n}"), json!(value))).collect();
+        json!({"data": {"x".repeat(1 << 20): inner}})
+    };
+    let [one, two] = [1, 2].map(long);
+    assert_eq!(fields([&one; 2], [&two; 2]).len(), 1);
+}
+
+#[test]
+fn kinds_are_mutated_by_what_is_registered_for_them() {
+    let webhook = json!({"kind": "MutatingWebhookConfiguration", "webhooks": [
+        {"rules": [{"apiGroups": ["core.rukpak.io"], "resources": ["bundles"]}]},
+        {"rules": [{"apiGroups": [""], "resources": ["pods", "pods/exec", "secrets/*", "services/status"]}]},
+        {"rules": [{"apiGroups": ["policy.example.com"], "resources": ["*/*"]}, {"apiGroups": ["batch"], "resources": ["*/status"]}]},
+    ]});
+    let policy = json!({"kind": "MutatingAdmissionPolicy", "spec": {"matchConstraints": {"resourceRules": [
+        {"apiGroups": ["apps.example.com"], "resources": ["*"]},
+    ]}}});
+    let mut kinds = MutatedKinds::default();
+    kinds.add(&webhook);
+    kinds.add(&policy);
+    for (group, resource, expected) in [
+        ("", "pods", true),
+        ("apps.example.com", "deployments", true),
+        ("", "configmaps", false),
+        ("", "secrets", true),
+        ("", "services", false),
+        ("policy.example.com", "poddisruptionbudgets", true),
+        ("core.rukpak.io", "bundles", true),
+        ("batch", "jobs", false),
+    ] {
+        assert_eq!(
+            kinds.contains(group, resource),
+            expected,
+            "{group} {resource}"
+        );
+    }
+    kinds.add(&json!({"kind": "MutatingWebhookConfiguration"}));
+    assert!(!kinds.contains("batch", "jobs"));
+    kinds.add(&json!({"kind": "MutatingAdmissionPolicy", "spec": {}}));
+    assert!(kinds.contains("batch", "jobs"));
+    assert!(MutatedKinds::unknown().contains("", "configmaps"));
+}
+
+#[test]
+fn rules_count_for_groups_that_may_be_equivalent() {
+    for (groups, resources, group, resource, expected) in [
+        // A rule that names the resource matches every group.
+        (
+            &["extensions"][..],
+            &["deployments"][..],
+            "apps",
+            "deployments",
+            true,
+        ),
+        (&[""], &["events"], "events.k8s.io", "events", true),
+        (&["a.example.com"], &["webs"], "b.example.com", "webs", true),
+        (
+            &["extensions"],
+            &["deployments/scale"],
+            "apps",
+            "deployments",
+            false,
+        ),
+        // A rule for all resources of a built-in group matches all built-in groups.
+        (&["extensions"], &["*"], "apps", "deployments", true),
+        (
+            &["extensions"],
+            &["*/*"],
+            "networking.k8s.io",
+            "ingresses",
+            true,
+        ),
+        (&[""], &["*"], "events.k8s.io", "events", true),
+        (&["events.k8s.io"], &["*"], "", "events", true),
+        // A later Kubernetes may have a group that this release does not know.
+        (&["later.k8s.io"], &["*"], "apps", "deployments", true),
+        (&["extensions"], &["*/scale"], "apps", "deployments", false),
+        // Custom resources have one group.
+        (&["extensions"], &["*"], "a.example.com", "webs", false),
+        (&["a.example.com"], &["*"], "a.example.com", "webs", true),
+        (&["a.example.com"], &["*"], "b.example.com", "webs", false),
+        (&["a.example.com"], &["*"], "apps", "deployments", false),
+        // A rule for all groups and resources.
+        (&["*"], &["*"], "a.example.com", "webs", true),
+        (&["*"], &["pods"], "apps", "deployments", false),
+        (
+            &["a.example.com", "*"],
+            &["pods", "*"],
+            "apps",
+            "deployments",
+            true,
+        ),
+        // Invalid rules match every kind.
+        (&[], &["pods"], "apps", "deployments", true),
+        (&[""], &[], "apps", "deployments", true),
+    ] {
+        for policy in ["Equivalent", "Exact"] {
+            let rule =
+                json!({"apiGroups": groups, "apiVersions": ["v1beta1"], "resources": resources});
+            let mut kinds = MutatedKinds::default();
+            kinds.add(
+                &json!({"kind": "MutatingWebhookConfiguration", "webhooks": [
+                    {"matchPolicy": policy, "rules": [rule]},
+                ]}),
+            );
+            let mut policies = MutatedKinds::default();
+            policies.add(&json!({"kind": "MutatingAdmissionPolicy", "spec": {
+                "matchConstraints": {"matchPolicy": policy, "resourceRules": [rule]},
+            }}));
+            assert_eq!(kinds, policies);
+            assert_eq!(
+                kinds.contains(group, resource),
+                expected,
+                "{groups:?} {resources:?}: {group} {resource}"
+            );
+        }
+    }
+}
+
+#[test]
+fn objects_that_record_their_requester_are_known() {
+    let id = |group: &str, kind: &str| ObjectId {
+        group: group.to_owned(),
+        version: "v1".to_owned(),
+        kind: kind.to_owned(),
+        namespace: None,
+        name: "a".to_owned(),
+    };
+    assert!(records_requester(&id(
+        "certificates.k8s.io",
+        "CertificateSigningRequest"
+    )));
+    assert!(records_requester(&id("core.rukpak.io", "BundleDeployment")));
+    assert!(!records_requester(&id("", "ConfigMap")));
+}
