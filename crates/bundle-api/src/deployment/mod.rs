@@ -200,6 +200,9 @@ pub struct DriftIgnore {
     /// Kind of the objects, with its group: `Deployment.apps`, `ConfigMap`. Default: every kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
+    /// Namespace of the object. Default: every namespace, and objects without a namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
     /// Name of the object. Default: every name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,

@@ -146,4 +146,8 @@ async fn replicas_scaled_by_another_manager_are_kept_and_the_ignore_rule_is_name
     until_replicas(&cluster, "deployment web -n lent", 4).await;
     until(&cluster, "lent", "Drifted", "False").await;
     until_replicas(&cluster, "deployment web -n lent", 4).await;
+    // The API server stores each field of the named rule.
+    let line = "patch bundledeployment lent --type=merge --dry-run=server --output=jsonpath={.spec.drift.ignore} --patch={\"spec\":{\"drift\":{\"ignore\":[{\"kind\":\"Deployment.apps\",\"namespace\":\"lent\",\"name\":\"web\",\"fields\":[\"/spec/replicas\"]}]}}}";
+    let stored = try_kubectl(&cluster, line).await.success().unwrap();
+    assert!(stored.contains(r#""namespace":"lent""#), "{stored}");
 }
