@@ -5,12 +5,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-/// Time between two calls of `look`.
+/// Shortest time between two calls of `look`.
 const INTERVAL: Duration = Duration::from_millis(25);
+/// Longest time between two calls of `look`.
+const LONGEST_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Calls `look` repeatedly until it returns `Some`, at most for `deadline`. An `Err` of `look` does
 /// not end the wait. After the deadline, the error contains the last `Err`. The error begins with
-/// `what`.
+/// `what`. After a slow call the time until the next call is longer, so that waits do not slow down
+/// the programs that they wait for.
 pub async fn until<T, F, Fut>(deadline: Duration, what: &str, mut look: F) -> Result<T>
 where
     F: FnMut() -> Fut,
@@ -19,6 +22,7 @@ where
     let began = Instant::now();
     let mut last = None;
     loop {
+        let called = Instant::now();
         // A call may hang, so its time limit is the remaining time.
         match tokio::time::timeout(deadline.saturating_sub(began.elapsed()), look()).await {
             Ok(Ok(Some(value))) => return Ok(value),
@@ -32,8 +36,14 @@ where
                 .unwrap_or_default();
             bail!("{what}: not within {:.1} s{why}", deadline.as_secs_f64());
         }
-        tokio::time::sleep(INTERVAL).await;
+        let remaining = deadline.saturating_sub(began.elapsed());
+        tokio::time::sleep(interval_after(called.elapsed()).min(remaining)).await;
     }
+}
+
+/// Returns the time until the next call of `look` after a call that took `took`.
+fn interval_after(took: Duration) -> Duration {
+    (took * 3 / 2).clamp(INTERVAL, LONGEST_INTERVAL)
 }
 
 /// Like [`until`], for a condition.
@@ -61,6 +71,28 @@ mod tests {
             std::future::ready(Ok((looks == 3).then_some("there")))
         });
         assert_eq!(value.await.unwrap(), "there");
+    }
+
+    #[test]
+    fn interval_grows_with_the_duration_of_a_look() {
+        for (took, expected) in [(0, 25), (10, 25), (100, 150), (300, 450), (60_000, 500)] {
+            assert_eq!(
+                interval_after(Duration::from_millis(took)),
+                Duration::from_millis(expected)
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn interval_after_a_slow_look_ends_at_the_deadline() {
+        let began = Instant::now();
+        let result = until_true(Duration::from_millis(400), "the pod answers", || async {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            Ok(false)
+        });
+        result.await.unwrap_err();
+        let elapsed = began.elapsed();
+        assert!(elapsed < Duration::from_millis(700), "{elapsed:?}");
     }
 
     #[tokio::test]

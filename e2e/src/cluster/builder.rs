@@ -10,6 +10,7 @@ use super::Cluster;
 use super::control_plane::ControlPlane;
 use super::existing::{self, ExistingCluster, ExistingContext};
 use super::node::{NodeContext, NodeLink, NodePrograms};
+use super::objects::ClientCache;
 use crate::certs::Authority;
 use crate::host::janitor::Janitor;
 use crate::registry::{Access, Registry, RegistryContext, RegistryOptions};
@@ -302,6 +303,7 @@ impl Builder {
                     store: Some(store),
                     authority,
                     admin,
+                    clients: ClientCache::default(),
                     registries,
                     processes,
                     node,
@@ -325,6 +327,7 @@ impl Builder {
                     store: None,
                     authority,
                     admin,
+                    clients: ClientCache::default(),
                     registries,
                     processes: Vec::new(),
                     node: None,

@@ -1,16 +1,17 @@
 //! Kubernetes clusters for tests: started by a builder, used through clients and kubectl, removed
 //! when dropped. `control_plane` starts the processes.
 
+mod audit;
 mod builder;
 mod control_plane;
 mod existing;
 mod kubeconfig;
 pub mod manifests;
 pub mod node;
+mod objects;
 mod store;
 
 use std::ffi::OsStr;
-use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -33,7 +34,9 @@ use crate::tools::{self, Tool};
 
 use kubeconfig::Credential;
 use node::Node;
+use objects::ClientCache;
 
+pub use audit::AuditReader;
 pub use builder::Builder;
 pub(crate) use existing::ExistingCluster;
 
@@ -52,6 +55,7 @@ pub struct Cluster {
     store: Option<String>,
     authority: Authority,
     admin: PathBuf,
+    clients: ClientCache,
     registries: Vec<Registry>,
     processes: Vec<Process>,
     node: Option<Node>,
@@ -205,7 +209,7 @@ impl Cluster {
             .await
     }
 
-    /// Runs the plugin through kubectl, `kubectl bundle …`, as the administrator.
+    /// Runs the plugin as the administrator.
     pub async fn kubectl_bundle<I, S>(&self, arguments: I) -> Result<Output>
     where
         I: IntoIterator<Item = S>,
@@ -214,15 +218,14 @@ impl Cluster {
         self.plugin().await?.args(arguments).output().await
     }
 
-    /// Returns a command for `kubectl bundle`.
+    /// Returns a command for the plugin, `kubectl-bundle`. kubectl replaces its own process by this
+    /// program with the same arguments. Links to the plugin and to kubectl are in the first folder
+    /// of the PATH of all commands of this cluster.
     pub async fn plugin(&self) -> Result<Command> {
-        let kubectl = self.tool(Tool::Kubectl).await?;
-        link(
-            &self.root.join("bin"),
-            "kubectl-bundle",
-            &programs::get().await?.plugin,
-        )?;
-        Ok(kubectl.args(["bundle"]))
+        self.tool(Tool::Kubectl).await?;
+        let bin = self.root.join("bin");
+        link(&bin, "kubectl-bundle", &programs::get().await?.plugin)?;
+        Ok(self.clean(Command::new(bin.join("kubectl-bundle"))))
     }
 
     /// Returns a command for a tool, in the clean environment of this cluster.
@@ -259,34 +262,6 @@ impl Cluster {
             .env("TZ", "UTC")
             .env("LC_ALL", "C.UTF-8")
             .kubeconfig(&self.admin)
-    }
-
-    /// Returns the completed requests as audit events (`verb`, `requestURI`, `user.username`,
-    /// `responseStatus.code` …). Requires [`Builder::audit`]. A watch request is included only
-    /// after it has ended.
-    pub fn audit(&self) -> Result<Vec<Value>> {
-        self.audit_since(0)
-    }
-
-    /// Like [`Cluster::audit`], but without the requests before `position`, an earlier result of
-    /// [`Cluster::audit_position`].
-    pub fn audit_since(&self, position: u64) -> Result<Vec<Value>> {
-        let mut file = fs_err::File::open(control_plane::audit_log(&self.root))?;
-        file.seek(SeekFrom::Start(position))?;
-        // The last line may be incomplete.
-        BufReader::new(file)
-            .lines()
-            .filter_map(|line| {
-                line.map(|line| serde_json::from_str(&line).ok())
-                    .map_err(Into::into)
-                    .transpose()
-            })
-            .collect()
-    }
-
-    /// Returns the length of the audit log, in bytes.
-    pub fn audit_position(&self) -> Result<u64> {
-        Ok(fs_err::metadata(control_plane::audit_log(&self.root))?.len())
     }
 
     /// Kills the API server, starts it again, and waits until it is ready.

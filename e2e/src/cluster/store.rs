@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::Cluster;
+use crate::host::plain_http;
 
 impl Cluster {
     /// Stores `object` in etcd under `/registry/{key}`. The API server reads JSON as well as its
@@ -20,7 +21,7 @@ impl Cluster {
             "key": STANDARD.encode(format!("/registry/{key}")),
             "value": STANDARD.encode(object.to_string()),
         });
-        let answer = reqwest::Client::new()
+        let answer = plain_http::client()?
             .post(format!("{store}/v3/kv/put"))
             .body(put.to_string())
             .send()

@@ -20,6 +20,7 @@ use crate::cluster::Cluster;
 use crate::cluster::manifests;
 use crate::host::janitor::Janitor;
 use crate::host::memory_limit::MemoryLimit;
+use crate::host::plain_http;
 use crate::host::ports;
 use crate::host::process::Process;
 use crate::{programs, wait};
@@ -435,9 +436,7 @@ fn lacks_only_registrations(page: &str) -> bool {
 
 /// Returns status and body of a plain HTTP GET.
 async fn get(address: SocketAddr, path: &str) -> Result<(u16, String)> {
-    let response = reqwest::get(format!("http://{address}{path}")).await?;
-    let status = response.status().as_u16();
-    Ok((status, response.text().await?))
+    plain_http::get(&format!("http://{address}{path}")).await
 }
 
 #[cfg(test)]

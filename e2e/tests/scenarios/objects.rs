@@ -1,4 +1,4 @@
-//! Objects of the cluster of a scenario: applied, read and waited for with kubectl. A failure
+//! Objects of the cluster of a scenario: applied with kubectl, read and waited for. A failure
 //! panics.
 
 use std::path::Path;
@@ -73,19 +73,19 @@ pub(super) async fn apply_as(cluster: &Cluster, object: &Value, user: Option<&st
     apply_with(cluster, object, &flags).await
 }
 
-/// Returns the object `what`, such as `configmap a -n b`, if it exists.
+/// Returns the object `what`, such as `configmap a -n b`, if it exists. Repeats a failed read,
+/// because a busy API server rejects or drops requests.
 pub(super) async fn get(cluster: &Cluster, what: &str) -> Option<Value> {
-    serde_json::from_str(&kubectl(cluster, &line_to_get(what)).await).ok()
+    wait::until(LONG, &format!("get {what}"), || async {
+        try_get(cluster, what).await.map(Some)
+    })
+    .await
+    .unwrap()
 }
 
 /// Like [`get`], for waits: reads once, and returns the error of a failed read.
 pub(super) async fn try_get(cluster: &Cluster, what: &str) -> anyhow::Result<Option<Value>> {
-    let output = cluster.kubectl(line_to_get(what).split(' ')).await?;
-    Ok(serde_json::from_str(&output.success()?).ok())
-}
-
-fn line_to_get(what: &str) -> String {
-    format!("get {what} -o json --ignore-not-found")
+    cluster.get(what).await
 }
 
 /// Returns the condition of type `kind` of `object`, or null.

@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use e2e::host::plain_http;
 use e2e::{Cluster, Webhook, WebhookOptions, wait};
 use futures::stream;
 use serde_json::{Value, json};
 
-use crate::scenarios::objects::kubectl;
+use crate::scenarios::objects::{get, kubectl};
 
 const SOON: Duration = Duration::from_secs(60);
 const VALIDATING: &str = "validatingwebhookconfiguration";
@@ -75,8 +76,8 @@ async fn post(client: &reqwest::Client, address: SocketAddr, path: &str) -> (u16
 
 /// Returns the distinct paths of a registration.
 async fn paths(cluster: &Cluster, registration: &str) -> BTreeSet<String> {
-    let line = format!("get {registration} bundle-webhook -o json");
-    let object: Value = serde_json::from_str(&kubectl(cluster, &line).await).unwrap();
+    let object = get(cluster, &format!("{registration} bundle-webhook")).await;
+    let object = object.unwrap();
     let webhooks = object["webhooks"].as_array().unwrap();
     let path = |webhook: &Value| {
         let url = webhook["clientConfig"]["url"].as_str().unwrap();
@@ -100,9 +101,7 @@ async fn path(cluster: &Cluster, registration: &str) -> String {
 
 async fn readiness(webhook: &Webhook) -> (u16, String) {
     let url = format!("http://{}/readyz", webhook.health_address());
-    let response = reqwest::get(url).await.unwrap();
-    let status = response.status().as_u16();
-    (status, response.text().await.unwrap())
+    plain_http::get(&url).await.unwrap()
 }
 
 async fn until_ready(webhook: &Webhook) {
@@ -136,7 +135,7 @@ async fn create(cluster: &Cluster, object: &Value) -> e2e::Output {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unknown_caller_gets_404_before_the_body_is_read() {
-    let cluster = Cluster::builder().start().await.unwrap();
+    let cluster = Cluster::builder().registries(0).start().await.unwrap();
     let webhook = cluster
         .start_webhook(WebhookOptions::default())
         .await
@@ -182,7 +181,7 @@ async fn unknown_caller_gets_404_before_the_body_is_read() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rejects_known_path_while_a_registration_is_altered_or_missing() {
-    let cluster = Cluster::builder().start().await.unwrap();
+    let cluster = Cluster::builder().registries(0).start().await.unwrap();
     let webhook = cluster
         .start_webhook(WebhookOptions::default())
         .await
@@ -248,7 +247,7 @@ async fn rejects_known_path_while_a_registration_is_altered_or_missing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn path_rotation_fails_no_review_on_any_replica() {
-    let cluster = Cluster::builder().start().await.unwrap();
+    let cluster = Cluster::builder().registries(0).start().await.unwrap();
     let rotating = |admission| WebhookOptions {
         admission,
         flags: ["--path-rotation-interval", "10s"]
@@ -276,6 +275,7 @@ async fn path_rotation_fails_no_review_on_any_replica() {
 #[tokio::test(flavor = "multi_thread")]
 async fn with_a_client_authority_the_path_alone_is_not_enough() {
     let cluster = Cluster::builder()
+        .registries(0)
         .webhook_client_certificate(true)
         .start()
         .await

@@ -6,7 +6,7 @@ use std::time::Duration;
 use e2e::{Cluster, Output, Tool, WebhookOptions, bundles, wait};
 use serde_json::{Value, json};
 
-use crate::scenarios::objects::try_kubectl;
+use crate::scenarios::objects::{get, try_kubectl};
 
 const CLASS: &str = "core-rukpak-io-plain";
 const SOON: Duration = Duration::from_secs(60);
@@ -42,8 +42,7 @@ async fn bind(cluster: &Cluster, user: &str, role: &str) {
 }
 
 async fn exists(cluster: &Cluster, what: &str) -> bool {
-    let found = try_kubectl(cluster, &format!("get {what} -o name --ignore-not-found")).await;
-    !found.success().unwrap().is_empty()
+    get(cluster, what).await.is_some()
 }
 
 async fn until_gone(cluster: &Cluster, what: &str) {

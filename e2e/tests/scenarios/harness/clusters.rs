@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use e2e::cluster::Cluster;
 use e2e::{Tool, wait};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Returns the processes with `needle` in their command line.
 fn processes_about(needle: &str) -> Vec<String> {
@@ -19,6 +19,41 @@ fn processes_about(needle: &str) -> Vec<String> {
         .filter(|line| line.contains(needle))
         .map(ToOwned::to_owned)
         .collect()
+}
+
+/// Checks the objects that [`Cluster::get`] reads with a client. This cluster has no kinds of the
+/// project.
+async fn read_objects_equal_the_output_of_kubectl(cluster: &Cluster) {
+    for what in [
+        "namespace team-a",
+        "serviceaccount default -n team-a",
+        "configmap greeting",
+        "configmaps/greeting -n default",
+        "service kubernetes",
+        "clusterrole.rbac.authorization.k8s.io/system:discovery",
+    ] {
+        let words = what.split(' ').chain(["-o", "json"]);
+        let words = ["get"].into_iter().chain(words);
+        // A controller can change the object between the two reads.
+        wait::until_true(Duration::from_secs(60), what, || async {
+            let printed = cluster.kubectl(words.clone()).await?.success()?;
+            let expected: Value = serde_json::from_str(&printed)?;
+            let found = cluster.get(what).await?;
+            anyhow::ensure!(found.as_ref() == Some(&expected), "{found:?} {expected}");
+            Ok(true)
+        })
+        .await
+        .unwrap();
+    }
+    for what in [
+        "namespace absent",
+        "configmap greeting -n absent",
+        "crd a.b",
+    ] {
+        assert_eq!(cluster.get(what).await.unwrap(), None, "{what}");
+    }
+    let unserved = cluster.get("bundledeployment web").await;
+    assert!(unserved.is_err(), "{unserved:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -69,10 +104,8 @@ async fn two_clusters_run_in_parallel_and_are_removed() {
         Duration::from_secs(90),
         "team-a has its ServiceAccount",
         || async {
-            Ok(eks
-                .kubectl(["get", "serviceaccount", "default", "-n", "team-a"])
-                .await?
-                .is_success())
+            let account = eks.get("serviceaccount default -n team-a").await?;
+            Ok(account.is_some())
         },
     )
     .await
@@ -87,6 +120,8 @@ async fn two_clusters_run_in_parallel_and_are_removed() {
         absent,
         r#"Error from server (NotFound): namespaces "team-a" not found"#
     );
+
+    read_objects_equal_the_output_of_kubectl(&eks).await;
 
     assert!(k3s.audit().unwrap().iter().any(|event| {
         event["requestURI"] == "/api/v1/namespaces/team-a" && event["responseStatus"]["code"] == 404

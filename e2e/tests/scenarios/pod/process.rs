@@ -4,9 +4,8 @@
 use std::time::Duration;
 
 use e2e::{Cluster, WebhookOptions, wait};
-use serde_json::Value;
 
-use crate::scenarios::objects::kubectl;
+use crate::scenarios::objects::{get, kubectl, try_get};
 
 const SOON: Duration = Duration::from_secs(60);
 /// Time that is shorter than the default of `--lease-duration`, which is 15 s: a replica that waits
@@ -16,16 +15,12 @@ const BEFORE_LEASE_EXPIRY: Duration = Duration::from_secs(12);
 /// Returns two numbers for both registrations together: webhooks with a `caBundle`, and all
 /// webhooks.
 async fn trusted(cluster: &Cluster) -> (usize, usize) {
-    let kinds = "validatingwebhookconfigurations,mutatingwebhookconfigurations";
-    let text = kubectl(cluster, &format!("get {kinds} -o json")).await;
-    let list: Value = serde_json::from_str(&text).unwrap();
-    let webhooks: Vec<&Value> = list["items"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|item| item["metadata"]["name"] == "bundle-webhook")
-        .flat_map(|item| item["webhooks"].as_array().unwrap())
-        .collect();
+    let mut webhooks = Vec::new();
+    for kind in ["validating", "mutating"] {
+        let what = format!("{kind}webhookconfiguration bundle-webhook");
+        let registration = get(cluster, &what).await.unwrap();
+        webhooks.extend(registration["webhooks"].as_array().unwrap().clone());
+    }
     let trusted = webhooks
         .iter()
         .filter(|webhook| webhook["clientConfig"]["caBundle"].is_string())
@@ -33,17 +28,20 @@ async fn trusted(cluster: &Cluster) -> (usize, usize) {
     (trusted, webhooks.len())
 }
 
+/// Returns a field of the `spec` of the lease; an empty text if the field does not exist.
+async fn lease_field(cluster: &Cluster, field: &str) -> String {
+    let lease = get(cluster, "lease bundle-webhook -n bundle-system").await;
+    let lease = lease.unwrap_or_default();
+    lease["spec"][field].as_str().unwrap_or_default().to_owned()
+}
+
 async fn holder(cluster: &Cluster) -> String {
-    kubectl(
-        cluster,
-        "get lease bundle-webhook -n bundle-system -o jsonpath={.spec.holderIdentity}",
-    )
-    .await
+    lease_field(cluster, "holderIdentity").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pod_restores_its_certificates_and_registrations() {
-    let cluster = Cluster::builder().start().await.unwrap();
+    let cluster = Cluster::builder().registries(0).start().await.unwrap();
     let webhook = cluster
         .start_webhook(WebhookOptions::default())
         .await
@@ -72,16 +70,8 @@ async fn pod_restores_its_certificates_and_registrations() {
     )
     .await;
     wait::until_true(SOON, "the Secret is made anew", || async {
-        let found = cluster
-            .kubectl([
-                "get",
-                "secret",
-                "bundle-webhook-tls",
-                "-n",
-                "bundle-system-state",
-            ])
-            .await?;
-        Ok(found.is_success())
+        let what = "secret bundle-webhook-tls -n bundle-system-state";
+        Ok(try_get(&cluster, what).await?.is_some())
     })
     .await
     .unwrap();
@@ -90,7 +80,7 @@ async fn pod_restores_its_certificates_and_registrations() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stopped_pod_releases_its_lease_for_the_successor() {
-    let cluster = Cluster::builder().start().await.unwrap();
+    let cluster = Cluster::builder().registries(0).start().await.unwrap();
     let mut webhook = cluster
         .start_webhook(WebhookOptions::default())
         .await
@@ -108,13 +98,12 @@ async fn stopped_pod_releases_its_lease_for_the_successor() {
         .unwrap();
 
     webhook.kill().unwrap();
-    let renewed = "get lease bundle-webhook -n bundle-system -o jsonpath={.spec.acquireTime}";
-    let before = kubectl(&cluster, renewed).await;
+    let before = lease_field(&cluster, "acquireTime").await;
     webhook.start().await.unwrap();
     wait::until_true(
         BEFORE_LEASE_EXPIRY,
         "it leads again after SIGKILL",
-        || async { Ok(kubectl(&cluster, renewed).await != before) },
+        || async { Ok(lease_field(&cluster, "acquireTime").await != before) },
     )
     .await
     .unwrap();
@@ -122,7 +111,7 @@ async fn stopped_pod_releases_its_lease_for_the_successor() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn replica_takes_the_lease_only_after_the_leader_died() {
-    let cluster = Cluster::builder().start().await.unwrap();
+    let cluster = Cluster::builder().registries(0).start().await.unwrap();
     let short = |admission| WebhookOptions {
         admission,
         flags: ["--lease-duration", "8s"].map(ToOwned::to_owned).into(),
@@ -157,7 +146,7 @@ async fn replica_takes_the_lease_only_after_the_leader_died() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pod_service_account_cannot_write_objects_of_bundles() {
-    let cluster = Cluster::builder().start().await.unwrap();
+    let cluster = Cluster::builder().registries(0).start().await.unwrap();
     let _webhook = cluster
         .start_webhook(WebhookOptions::default())
         .await

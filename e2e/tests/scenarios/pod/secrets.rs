@@ -10,7 +10,7 @@ use e2e::webhook::{NAMESPACE, STATE_NAMESPACE};
 use e2e::{Cluster, Webhook, WebhookOptions, bundles, wait};
 use serde_json::{Value, json};
 
-use crate::scenarios::objects::kubectl;
+use crate::scenarios::objects::{condition, kubectl, try_get};
 
 const LONG: Duration = Duration::from_secs(90);
 const CLASS: &str = "core-rukpak-io-plain";
@@ -188,8 +188,8 @@ async fn rejects_pull_secret_with_a_query_before_any_request() {
     let touch = "annotate bundle stored core.rukpak.io/checked=again --overwrite";
     cluster.kubectl(touch.split(' ')).await.unwrap();
     wait::until_true(LONG, "the stored Bundle is reported", || async {
-        let status = kubectl(&cluster, "get bundle stored -o jsonpath={.status}").await;
-        Ok(!status.is_empty())
+        let stored = try_get(&cluster, "bundle stored").await?;
+        Ok(stored.unwrap_or_default()["status"].is_object())
     })
     .await
     .unwrap();
@@ -258,9 +258,9 @@ async fn no_secret_of_a_run_occurs_in_any_log() {
         .await
         .success()
         .unwrap();
-    let installed = "get bundledeployment greeting -o jsonpath={.status.conditions[?(@.type==\"Installed\")].status}";
     wait::until_true(LONG, "greeting is installed", || async {
-        Ok(kubectl(&cluster, installed).await == "True")
+        let object = try_get(&cluster, "bundledeployment greeting").await?;
+        Ok(condition(&object.unwrap_or_default(), "Installed")["status"] == "True")
     })
     .await
     .unwrap();
@@ -274,8 +274,8 @@ async fn no_secret_of_a_run_occurs_in_any_log() {
     )
     .await;
     wait::until_true(LONG, "the key is made anew", || async {
-        let line = format!("get secret bundle-webhook-tls -n {STATE_NAMESPACE}");
-        Ok(cluster.kubectl(line.split(' ')).await?.is_success())
+        let what = format!("secret bundle-webhook-tls -n {STATE_NAMESPACE}");
+        Ok(try_get(&cluster, &what).await?.is_some())
     })
     .await
     .unwrap();

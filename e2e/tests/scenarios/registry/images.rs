@@ -105,15 +105,7 @@ async fn installs_the_digests_of_the_lock() {
     let deployment = wait::until(
         Duration::from_secs(90),
         "the deployment is installed",
-        || async {
-            let output = cluster
-                .kubectl(["get", "deployment", "web", "-n", "locked", "-o", "json"])
-                .await?;
-            match output.success() {
-                Ok(text) => Ok(Some(serde_json::from_str::<Value>(&text)?)),
-                Err(error) => anyhow::bail!("{error}"),
-            }
-        },
+        || cluster.get("deployment web -n locked"),
     )
     .await
     .unwrap();

@@ -21,7 +21,7 @@ fn git(reference: &Value) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn invalid_and_changed_objects_are_rejected_with_the_texts_of_rukpak() {
-    let (cluster, _webhook) = stage(Cluster::builder()).await;
+    let (cluster, _webhook) = stage(Cluster::builder().registries(0)).await;
     let web = image("registry.example.com/web:1");
     let class = "Invalid value: \"invalid/class-name\"";
     let mut wrong_bundle = bundle("combo", &web);
@@ -107,7 +107,7 @@ async fn invalid_and_changed_objects_are_rejected_with_the_texts_of_rukpak() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_of_a_foreign_class_are_left_without_status() {
-    let (cluster, _webhook) = stage(Cluster::builder()).await;
+    let (cluster, _webhook) = stage(Cluster::builder().registries(0)).await;
     let mut foreign = bundle("foreign", &image("registry.example.com/web:1"));
     foreign["spec"]["provisionerClassName"] = json!("non-existent-class-name");
     apply(&cluster, &foreign).await;

@@ -115,7 +115,7 @@ async fn check_classes(cluster: &Cluster) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn client_of_rukpak_uploads_downloads_and_follows_the_authority() {
-    let (cluster, mut webhook) = stage(Cluster::builder().audit(true)).await;
+    let (cluster, mut webhook) = stage(Cluster::builder().registries(0).audit(true)).await;
     check_classes(&cluster).await;
     let service = format!("service core -n {NAMESPACE}");
     let service = get(&cluster, &service).await.unwrap();
@@ -213,7 +213,7 @@ fn check_requests(cluster: &Cluster) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn config_maps_of_the_namespace_of_rukpak_are_guarded() {
-    let (cluster, _webhook) = stage(Cluster::builder()).await;
+    let (cluster, _webhook) = stage(Cluster::builder().registries(0)).await;
     let parts = json!([{"configMap": {"name": "guarded"}, "path": "manifests"}]);
     let source = json!({"type": "configMaps", "configMaps": parts});
     apply(&cluster, &bundle("guarded", &source)).await;

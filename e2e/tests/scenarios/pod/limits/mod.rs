@@ -14,7 +14,7 @@ use kube::Client;
 use rand::Rng as _;
 use serde_json::{Value, json};
 
-use crate::scenarios::objects::{apply, get, kubectl};
+use crate::scenarios::objects::{apply, condition, get, kubectl, try_get};
 use probe::{LivenessProbe, Observed};
 
 pub(in crate::scenarios) use probe::anonymous_kib;
@@ -45,7 +45,7 @@ async fn stage() -> (Cluster, Webhook) {
 }
 
 async fn stage_with(flags: &[&str]) -> (Cluster, Webhook) {
-    let cluster = Cluster::builder().start().await.unwrap();
+    let cluster = Cluster::builder().registries(0).start().await.unwrap();
     let webhook = cluster
         .start_webhook(WebhookOptions {
             memory_limit: Some(MEMORY_LIMIT),

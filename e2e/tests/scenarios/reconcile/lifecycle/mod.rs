@@ -1,8 +1,10 @@
 //! Lifecycle of a bundle: installed in order, maintained, replaced, removed, also by a webhook that
 //! is killed in between.
 
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use e2e::cluster::AuditReader;
 use e2e::{Cluster, bundles, wait};
 use serde_json::{Value, json};
 
@@ -120,32 +122,57 @@ async fn shop_is_installed_restored_upgraded_and_removed() {
     assert!(get(&cluster, "clusterrole shop-features").await.is_none());
 }
 
+/// Returns `true` for a request of the webhook that changed an object.
+fn is_write(event: &Value) -> bool {
+    let verb = event["verb"].as_str().unwrap_or_default();
+    let user = event["user"]["username"].as_str().unwrap_or_default();
+    let resource = event["objectRef"]["resource"].as_str().unwrap_or_default();
+    user.ends_with(":bundle-webhook")
+        && matches!(verb, "create" | "patch" | "update" | "delete")
+        && !matches!(
+            resource,
+            "leases" | "subjectaccessreviews" | "selfsubjectaccessreviews"
+        )
+}
+
 /// Returns the number of requests of the webhook that changed an object.
 pub(super) fn writes(cluster: &Cluster) -> anyhow::Result<usize> {
-    let changes = |event: &&Value| {
-        let verb = event["verb"].as_str().unwrap_or_default();
-        let user = event["user"]["username"].as_str().unwrap_or_default();
-        let resource = event["objectRef"]["resource"].as_str().unwrap_or_default();
-        user.ends_with(":bundle-webhook")
-            && matches!(verb, "create" | "patch" | "update" | "delete")
-            && !matches!(
-                resource,
-                "leases" | "subjectaccessreviews" | "selfsubjectaccessreviews"
-            )
-    };
-    Ok(cluster.audit()?.iter().filter(changes).count())
+    let events = cluster.audit()?;
+    Ok(events.iter().filter(|event| is_write(event)).count())
+}
+
+/// Counts the writes of the webhook since this value was created.
+struct WriteCounter {
+    audit: AuditReader,
+    count: usize,
+}
+
+impl WriteCounter {
+    fn new(cluster: &Cluster) -> Self {
+        let mut audit = cluster.audit_reader();
+        audit.skip().unwrap();
+        Self { audit, count: 0 }
+    }
+
+    /// Returns the number of writes up to now.
+    fn count(&mut self) -> anyhow::Result<usize> {
+        let events = self.audit.read()?;
+        self.count += events.iter().filter(|event| is_write(event)).count();
+        Ok(self.count)
+    }
 }
 
 /// Waits until the webhook has written nothing for six seconds.
 pub(super) async fn until_no_writes(cluster: &Cluster) {
-    let last = std::sync::Mutex::new((0, Instant::now()));
+    let last = Mutex::new((WriteCounter::new(cluster), 0, Instant::now()));
     wait::until_true(LONG, "it comes to rest", || async {
-        let now = writes(cluster)?;
         let mut last = last.lock().unwrap();
-        if last.0 != now {
-            *last = (now, Instant::now());
+        let (counter, count, changed) = &mut *last;
+        let now = counter.count()?;
+        if *count != now {
+            (*count, *changed) = (now, Instant::now());
         }
-        Ok(last.1.elapsed() > Duration::from_secs(6))
+        Ok(changed.elapsed() > Duration::from_secs(6))
     })
     .await
     .unwrap();
@@ -153,9 +180,9 @@ pub(super) async fn until_no_writes(cluster: &Cluster) {
 
 /// Kills the webhook after `more` further writes, and starts it again.
 pub(super) async fn killed_after(cluster: &Cluster, webhook: &mut e2e::Webhook, more: usize) {
-    let before = writes(cluster).unwrap();
+    let counter = Mutex::new(WriteCounter::new(cluster));
     wait::until_true(LONG, "the webhook has got on", || async {
-        Ok(writes(cluster)? >= before + more)
+        Ok(counter.lock().unwrap().count()? >= more)
     })
     .await
     .unwrap();

@@ -200,9 +200,6 @@ async fn object_is_restored_after_its_definition_was_recreated_with_another_scop
 /// Returns `true` if the object exists. The request uses the path, because kubectl caches kinds.
 async fn has_kettle(cluster: &e2e::Cluster, path: &str) -> bool {
     let path = format!("/apis/reinstall.example.com/{path}");
-    let answer = cluster.kubectl(["get", "--raw", &path]).await.unwrap();
-    answer.success().is_ok_and(|text| {
-        let object: serde_json::Value = serde_json::from_str(&text).unwrap();
-        object["spec"]["litres"] == 2
-    })
+    let found = cluster.get_path(&path).await;
+    found.is_ok_and(|object| object.is_some_and(|object| object["spec"]["litres"] == 2))
 }

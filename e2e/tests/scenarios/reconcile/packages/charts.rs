@@ -383,7 +383,7 @@ async fn archive_of_a_chart_is_installed_and_bad_ones_are_rejected_with_the_reas
 async fn chart_in_git_is_installed_with_values_from_a_folder_or_the_root() {
     let folder = tempfile::tempdir().unwrap();
     let helm = CountedHelm::new(folder.path());
-    let cluster = Cluster::builder().start().await.unwrap();
+    let cluster = Cluster::builder().registries(0).start().await.unwrap();
     let _webhook = cluster.start_webhook(helm.options()).await.unwrap();
     kubectl(&cluster, "create namespace team-a").await;
     let repository = Repository::start(&cluster, "charts").await;

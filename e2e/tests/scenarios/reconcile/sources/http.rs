@@ -80,7 +80,7 @@ pub(in crate::scenarios::reconcile) async fn tls_server(
 pub(in crate::scenarios::reconcile) async fn stage(
     options: WebhookOptions,
 ) -> (Cluster, Webhook, FileServer) {
-    let cluster = Cluster::builder().start().await.unwrap();
+    let cluster = Cluster::builder().registries(0).start().await.unwrap();
     let folder = cluster.folder().join("data").join("files");
     fs_err::create_dir_all(&folder).unwrap();
     let authority = Authority::new(&folder, "files-ca").unwrap();

@@ -99,10 +99,8 @@ async fn the_cache_stays_within_its_limit_and_evicted_content_is_fetched_again()
     // needs the content now.
     apply(&cluster, &deployment("cached", &references[0])).await;
     wait::until_true(LONG, "the content is installed", || async {
-        let output = cluster
-            .kubectl(["get", "configmap", "cached-0", "-n", "default"])
-            .await?;
-        Ok(output.is_success())
+        let found = try_get(&cluster, "configmap cached-0 -n default").await?;
+        Ok(found.is_some())
     })
     .await
     .unwrap();

@@ -62,16 +62,8 @@ async fn the_largest_content_is_installed_while_reviews_are_attacked() {
         }
     });
     wait::until_true(LONG, "the content is installed", || async {
-        let output = cluster
-            .kubectl([
-                "get",
-                "bundledeployment",
-                "largest",
-                "-o",
-                "jsonpath={.status.conditions[?(@.type==\"Installed\")].status}",
-            ])
-            .await?;
-        Ok(output.stdout.trim() == "True")
+        let object = try_get(&cluster, "bundledeployment largest").await?;
+        Ok(condition(&object.unwrap_or_default(), "Installed")["status"] == "True")
     })
     .await
     .unwrap();
@@ -121,12 +113,9 @@ async fn installed_objects_above_the_memory_limit_are_not_parsed() {
     let healthy = |status: &'static str, reported: &'static str| {
         let cluster = &cluster;
         wait::until(LONG, reported, move || async move {
-            let text = kubectl(cluster, "get bundledeployment heaps -o json").await;
-            let object: Value = serde_json::from_str(&text)?;
-            let conditions = object["status"]["conditions"].as_array();
-            let mut conditions = conditions.into_iter().flatten();
-            let found = conditions.find(|condition| condition["type"] == "Healthy");
-            let found = found.cloned().unwrap_or_default();
+            let object = try_get(cluster, "bundledeployment heaps").await?;
+            let object = object.unwrap_or_default();
+            let found = condition(&object, "Healthy");
             let message = found["message"].as_str().unwrap_or_default();
             if found["status"] == status && message.contains(reported) {
                 return Ok(Some(()));

@@ -20,12 +20,10 @@ fn network_policy(name: &str) -> Vec<u8> {
 }
 
 async fn until_condition(cluster: &Cluster, name: &str, kind: &str, expected: &str) {
-    let line = format!(
-        "get bundledeployment {name} -o jsonpath={{.status.conditions[?(@.type==\"{kind}\")].status}}"
-    );
+    let what = format!("bundledeployment {name}");
     wait::until_true(LONG, &format!("{name}: {kind} is {expected}"), || async {
-        let output = cluster.kubectl(line.split(' ')).await?;
-        Ok(output.stdout.trim() == expected)
+        let object = try_get(cluster, &what).await?.unwrap_or_default();
+        Ok(condition(&object, kind)["status"] == expected)
     })
     .await
     .unwrap();

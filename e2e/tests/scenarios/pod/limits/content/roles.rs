@@ -20,14 +20,14 @@ fn role(name: &str, length: usize) -> String {
 
 /// Waits until the condition `Installed` is `False`, and returns its message.
 async fn until_denied(cluster: &Cluster, name: &str) -> String {
-    let line = format!(
-        "get bundledeployment {name} -o jsonpath={{.status.conditions[?(@.type==\"Installed\")].message}}"
-    );
-    let what = format!("{name} is not installed for missing permissions");
-    wait::until(LONG, &what, || async {
-        let message = kubectl(cluster, &line).await;
+    let what = format!("bundledeployment {name}");
+    let reported = format!("{name} is not installed for missing permissions");
+    wait::until(LONG, &reported, || async {
+        let object = try_get(cluster, &what).await?.unwrap_or_default();
+        let message = condition(&object, "Installed")["message"].as_str();
+        let message = message.unwrap_or_default();
         let is_denied = message.contains("lacks permissions for this content");
-        Ok(is_denied.then_some(message))
+        Ok(is_denied.then(|| message.to_owned()))
     })
     .await
     .unwrap()

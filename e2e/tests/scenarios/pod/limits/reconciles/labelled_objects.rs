@@ -45,8 +45,8 @@ fn config_map_with(number: usize, mut labels: Value, data: &Value) -> ConfigMap 
 async fn installed_and_restored(cluster: &Cluster) {
     kubectl(cluster, &format!("delete configmap answers -n {NAMESPACE}")).await;
     wait::until_true(LONG, "the installed ConfigMap is restored", || async {
-        let line = format!("get configmap answers -n {NAMESPACE} --ignore-not-found -o name");
-        Ok(!kubectl(cluster, &line).await.trim().is_empty())
+        let what = format!("configmap answers -n {NAMESPACE}");
+        Ok(try_get(cluster, &what).await?.is_some())
     })
     .await
     .unwrap();
@@ -67,8 +67,8 @@ async fn labelled_objects_with_a_mebibyte_of_metadata_each_do_not_exhaust_memory
     let (reference, _) = publish(&registry, "answers", &tar(files));
     apply(&cluster, &deployment("answers", &reference)).await;
     wait::until_true(LONG, "the content is installed", || async {
-        let line = format!("get configmap answers -n {NAMESPACE} --ignore-not-found -o name");
-        Ok(!kubectl(&cluster, &line).await.trim().is_empty())
+        let what = format!("configmap answers -n {NAMESPACE}");
+        Ok(try_get(&cluster, &what).await?.is_some())
     })
     .await
     .unwrap();

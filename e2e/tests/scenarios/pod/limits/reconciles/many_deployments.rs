@@ -51,8 +51,8 @@ async fn many_deployments_with_many_small_values_do_not_exhaust_memory() {
     let probe = LivenessProbe::start(&webhook);
     apply(&cluster, &deployment("own-objects", &reference)).await;
     wait::until_true(LONG, "the content of another user is installed", || async {
-        let line = "get namespace own-objects --ignore-not-found -o name";
-        Ok(!kubectl(&cluster, line).await.trim().is_empty())
+        let found = try_get(&cluster, "namespace own-objects").await?;
+        Ok(found.is_some())
     })
     .await
     .unwrap();

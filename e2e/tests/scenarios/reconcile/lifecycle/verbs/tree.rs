@@ -1,5 +1,8 @@
 //! Trees of a BundleDeployment with the objects that Kubernetes' controllers create.
 
+use std::sync::Mutex;
+
+use e2e::cluster::AuditReader;
 use e2e::{Cluster, wait};
 use serde_json::Value;
 
@@ -109,16 +112,25 @@ async fn tree_has_recorded_objects_and_their_owned_objects_but_no_labelled_ones(
     assert!(output.stderr.contains(missing), "{output}");
 }
 
-/// Returns the number of requests of the administrator that list ReplicaSets. Each watch begins
-/// with such a request.
-fn lists(cluster: &Cluster) -> anyhow::Result<usize> {
-    let is_list = |event: &&Value| {
-        let user = event["user"]["username"].as_str().unwrap_or_default();
-        event["verb"] == "list"
-            && event["objectRef"]["resource"] == "replicasets"
-            && !user.starts_with("system:")
-    };
-    Ok(cluster.audit()?.iter().filter(is_list).count())
+/// Returns `true` for a request of the administrator that lists ReplicaSets. Each watch begins with
+/// such a request.
+fn is_list(event: &Value) -> bool {
+    let user = event["user"]["username"].as_str().unwrap_or_default();
+    event["verb"] == "list"
+        && event["objectRef"]["resource"] == "replicasets"
+        && !user.starts_with("system:")
+}
+
+/// Waits for this number of lists. The lists that were read before are the number in `seen`.
+async fn until_lists(seen: &Mutex<(AuditReader, usize)>, wanted: usize, message: &str) {
+    wait::until_true(LONG, message, || async {
+        let mut seen = seen.lock().unwrap();
+        let events = seen.0.read()?;
+        seen.1 += events.iter().filter(|event| is_list(event)).count();
+        Ok(seen.1 >= wanted)
+    })
+    .await
+    .unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -126,20 +138,13 @@ async fn watched_tree_is_printed_after_each_change_until_the_deployment_is_delet
     let (cluster, _webhook) = staged(Cluster::builder().audit(true)).await;
     install(&cluster).await;
     let pod = kubectl(&cluster, "get pods -n team-a -o name").await;
+    let seen = Mutex::new((cluster.audit_reader(), 0));
     let watch = plugin(&cluster, "tree web -w");
     let change = async {
-        wait::until_true(LONG, "the tree is read", || async {
-            Ok(lists(&cluster)? > 0)
-        })
-        .await
-        .unwrap();
+        until_lists(&seen, 1, "the tree is read").await;
         let line = format!("delete {} -n team-a --wait=false", pod.trim());
         kubectl(&cluster, &line).await;
-        wait::until_true(LONG, "the tree is read again", || async {
-            Ok(lists(&cluster)? > 1)
-        })
-        .await
-        .unwrap();
+        until_lists(&seen, 2, "the tree is read again").await;
         plugin(&cluster, "delete web").await.success().unwrap();
     };
     let (output, ()) = tokio::join!(watch, change);
