@@ -8,7 +8,7 @@ use bundle_api::names::{self, reason};
 use bundle_core::diagnostic::codes;
 use bundle_core::object::CustomKind;
 use bundle_core::plan::ignore;
-use bundle_core::plan::inventory::installation_prefix;
+use bundle_core::plan::inventory::{ContentKey, ContentKeyPrefix};
 use bundle_core::plan::package_rules::PackageRules;
 use bundle_core::plan::steps::{AppliedContent, InstallStep, ObservedDeployment};
 use kube::ResourceExt as _;
@@ -105,7 +105,7 @@ impl<'a> DeploymentReconcile<'a> {
     fn observe_deployment(
         &self,
         request: &InstallRequest<'_>,
-        (key, is_unpacked): (&str, bool),
+        (key, is_unpacked): (&ContentKey, bool),
         is_held: bool,
     ) -> ObservedDeployment {
         let known = self.ctx.states.content(&self.name);
@@ -113,7 +113,7 @@ impl<'a> DeploymentReconcile<'a> {
             is_paused: self.spec.paused,
             corrects_drift: self.spec.correct_drift,
             is_unpacked,
-            in_place: match known.as_deref() {
+            in_place: match &known {
                 None => AppliedContent::Unknown,
                 Some(known) if known == key => AppliedContent::Wanted,
                 Some(_) => AppliedContent::Other,
@@ -136,7 +136,7 @@ impl<'a> DeploymentReconcile<'a> {
 
     /// Returns true if the installation `key` waits for a phase, and its rollout has begun for this
     /// generation of the spec. Otherwise a new attempt begins the rollout with its deadline.
-    fn waits_for_phase(&self, key: &str) -> bool {
+    fn waits_for_phase(&self, key: &ContentKey) -> bool {
         let rollout = self.rollout_record();
         rollout.of_generation(self.generation()).is_some()
             && self.ctx.states.phase_progress(&self.name, key).is_some()
@@ -144,7 +144,7 @@ impl<'a> DeploymentReconcile<'a> {
 
     /// Returns the key of an installation attempt: content, settings and admission. A new key
     /// starts an immediate attempt. A write of the spec and a new requester change the key.
-    fn attempt_key(&self, content: &str) -> String {
+    fn attempt_key(&self, content: &ContentKey) -> String {
         let generation = self.generation();
         let admitted = self.object.annotations().get(names::ANNOTATION_ADMIT);
         format!("{content} {generation} {admitted:?}")
@@ -171,7 +171,7 @@ impl<'a> DeploymentReconcile<'a> {
     async fn install_content(
         &mut self,
         request: &InstallRequest<'_>,
-        key: &str,
+        key: &ContentKey,
         (mut observed, delayed): (ObservedDeployment, Option<ReconcileError>),
     ) -> Result<bool, ReconcileError> {
         let is_first = observed.is_first();
@@ -314,28 +314,24 @@ impl<'a> DeploymentReconcile<'a> {
         Ok(())
     }
 
-    /// Returns the start of `Inventory::installation` for this request: the content digest, the
-    /// installing ServiceAccount and the target namespace.
-    pub(in crate::reconcile) fn installation_prefix(&self, request: &InstallRequest<'_>) -> String {
+    /// Returns the prefix of the key of an installation: the content digest, the installing
+    /// ServiceAccount and the target namespace.
+    pub(in crate::reconcile) fn installation_prefix(
+        &self,
+        request: &InstallRequest<'_>,
+    ) -> ContentKeyPrefix {
         let namespace = self.spec.target_namespace.as_deref();
-        installation_prefix(request.digest(), request.account, namespace)
+        ContentKeyPrefix::new(request.digest(), request.account, namespace)
     }
 
-    /// Returns the key of an installation. It contains content, ServiceAccount, settings, uid, and
-    /// the period and key of the certificates of an operator. If the key changes, the content is
-    /// installed again. The uid is included because the permissions of an earlier BundleDeployment
-    /// of the same name prove nothing.
-    pub(in crate::reconcile) fn content_key(&self, request: &InstallRequest<'_>) -> String {
-        let key = format!(
-            "{}{} {}",
+    /// Returns the key of an installation. If the key changes, the content is installed again.
+    pub(in crate::reconcile) fn content_key(&self, request: &InstallRequest<'_>) -> ContentKey {
+        ContentKey::new(
             self.installation_prefix(request),
-            self.spec.digest,
-            self.object.metadata.uid.as_deref().unwrap_or_default()
-        );
-        match self.certificate_version(request) {
-            Some(version) => format!("{key} {version}"),
-            None => key,
-        }
+            &self.spec.digest,
+            self.object.metadata.uid.as_deref().unwrap_or_default(),
+            self.certificate_version(request),
+        )
     }
 
     /// Returns true if this content was installed last, even if an installation of other content

@@ -174,10 +174,9 @@ impl DeploymentReconcile<'_> {
         let mut inventory = (*self.inventory).clone();
         intents.remove_intents_without_effect(&mut inventory, done);
         note_applied(&mut inventory, done);
-        let digest = inventory.installation.split(' ').next().unwrap_or_default();
-        let digest = digest.to_owned();
+        let digest = inventory.installation.content_digest();
         let applied = done.uids.keys().map(String::as_str);
-        inventory.job_runs.applied(&digest, applied);
+        inventory.job_runs.applied(digest, applied);
         self.save_inventory(inventory).await
     }
 

@@ -87,7 +87,7 @@ impl DeploymentReconcile<'_> {
         }
         let states = &self.ctx.states;
         match states.content(&self.name) {
-            Some(key) if key.starts_with(request.digest()) => self.maintain(&request).await,
+            Some(key) if key.content_digest() == request.digest() => self.maintain(&request).await,
             Some(_) => Ok(None),
             None => {
                 self.find_installed(&request).await?;

@@ -2,6 +2,7 @@
 //! uids of their namespaces. Labels and annotations never decide ownership, because users with
 //! write permission on an object can set them.
 
+mod content_key;
 mod creation;
 mod limits;
 mod namespaces;
@@ -10,10 +11,11 @@ mod record;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+pub use content_key::{ContentKey, ContentKeyPrefix};
 pub use creation::{CreationKey, CreationMark};
 pub use limits::{ObjectCounts, ObjectLimits, TooManyObjects};
 pub use ownership::{LiveObject, ObjectOwnership, Reservation};
-pub use record::{InstallationRecord, InstalledContent, RecordedSeals, installation_prefix};
+pub use record::{InstallationRecord, InstalledContent, RecordedSeals};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -79,10 +81,10 @@ pub struct Inventory {
     /// Name of the BundleDeployment, for users. The name of the ConfigMap contains the uid of the
     /// BundleDeployment.
     pub deployment: String,
-    /// Content digest, ServiceAccount, target namespace and settings at the time when the
-    /// namespaces were recorded; empty before the first installation.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub installation: String,
+    /// Key of the installation for which the namespaces were recorded last; empty before the first
+    /// installation.
+    #[serde(default, skip_serializing_if = "ContentKey::is_empty")]
+    pub installation: ContentKey,
     /// True after the reconciler accepted the deletion of the BundleDeployment: the webhook
     /// reviewed the deletion, or a user admitted it afterwards. Never reset to false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -203,17 +205,17 @@ impl Inventory {
         Ok(())
     }
 
-    /// Returns true if the content with this [`installation_prefix`] was installed completely last,
-    /// even if an installation of other content has started since.
-    pub fn was_installed(&self, prefix: &str) -> bool {
+    /// Returns true if the content with this prefix of a key was installed completely last, even if
+    /// an installation of other content has started since.
+    pub fn was_installed(&self, prefix: &ContentKeyPrefix) -> bool {
         let record = self.record.as_ref();
         let installed = record.and_then(|record| record.installed.as_ref());
-        installed.is_some_and(|installed| installed.installation.starts_with(prefix))
+        installed.is_some_and(|installed| installed.installation.has_prefix(prefix))
     }
 
-    /// Returns true if the content with this [`installation_prefix`] is completely installed.
-    pub fn is_installed(&self, prefix: &str) -> bool {
-        self.installation.starts_with(prefix) && self.was_installed(prefix)
+    /// Returns true if the content with this prefix of a key is completely installed.
+    pub fn is_installed(&self, prefix: &ContentKeyPrefix) -> bool {
+        self.installation.has_prefix(prefix) && self.was_installed(prefix)
     }
 
     /// Returns true if no installation of this spec has begun: none for its generation, and the last
@@ -228,8 +230,7 @@ impl Inventory {
     pub fn is_new_spec(&self, generation: i64, digest: &str) -> bool {
         let rollout = self.record.as_ref().map(|record| &record.rollout);
         let has_begun = rollout.is_some_and(|rollout| rollout.of_generation(generation).is_some());
-        // The three words of `installation_prefix` precede the digest of the spec.
-        !has_begun && self.installation.split(' ').nth(3) != Some(digest)
+        !has_begun && self.installation.spec_digest() != Some(digest)
     }
 
     /// Sets the key of creation marks if the inventory has no key. `random` returns the new key.

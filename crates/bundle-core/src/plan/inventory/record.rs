@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use bundle_api::deployment::status::Revision;
 use serde::{Deserialize, Serialize};
 
+use super::ContentKey;
 use crate::configuration::json_bytes;
 use crate::plan::{decision::Decisions, package_rules::InstalledPackage, rollout::RolloutRecord};
-use crate::service_account::ServiceAccount;
 
 /// Largest size of recorded seals of one object, in bytes.
 const MAX_SEAL: usize = 32 * 1024;
@@ -43,9 +43,8 @@ pub struct InstallationRecord {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct InstalledContent {
-    /// Content digest, ServiceAccount, target namespace and settings, in the form of
-    /// [`super::Inventory::installation`].
-    pub installation: String,
+    /// Key of the installation.
+    pub installation: ContentKey,
     /// Name of the Bundle.
     pub bundle: String,
     /// Uid of the Bundle.
@@ -89,17 +88,6 @@ pub struct RecordedSeals {
     /// Value of `status.content.seal`; `None` if the object has no such seal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
-}
-
-/// Returns the first part of [`super::Inventory::installation`]: content digest, installing
-/// ServiceAccount and target namespace.
-pub fn installation_prefix(
-    digest: &str,
-    account: &ServiceAccount,
-    target_namespace: Option<&str>,
-) -> String {
-    let namespace = target_namespace.unwrap_or("-");
-    format!("{digest} {} {namespace} ", account.user_name())
 }
 
 impl InstalledContent {

@@ -50,9 +50,9 @@ fn recorded_requests_count_for_the_limits_of_objects() {
 /// Returns an inventory whose last installation had this spec.
 fn installed_with(spec: &str) -> Inventory {
     let account = ServiceAccount::parse("bundle-system", "installer").unwrap();
-    let prefix = installation_prefix("sha256:content", &account, None);
+    let prefix = ContentKeyPrefix::new("sha256:content", &account, None);
     Inventory {
-        installation: format!("{prefix}{spec} uid 7 key"),
+        installation: format!("{prefix}{spec} uid 7 key").into(),
         ..Inventory::new("web")
     }
 }

@@ -2,7 +2,7 @@
 
 use bundle_api::BundleDeployment;
 use bundle_core::plan::decision::Decider;
-use bundle_core::plan::inventory::{Inventory, installation_prefix};
+use bundle_core::plan::inventory::{ContentKeyPrefix, Inventory};
 use bundle_core::plan::revisions;
 use bundle_core::plan::steps::{AppliedContent, ObservedDeployment};
 use bundle_core::review::deployment::CheckedDeploymentSpec;
@@ -69,7 +69,7 @@ impl KnownObjects<'_> {
         let record = inventory.record.as_ref();
         let revision = record.and_then(|record| record.revisions.first());
         let prefix = self.prefix();
-        let prefix = prefix.as_deref();
+        let prefix = prefix.as_ref();
         ObservedDeployment {
             is_installed: prefix.is_some_and(|prefix| inventory.is_installed(prefix)),
             was_installed: prefix.is_some_and(|prefix| inventory.was_installed(prefix)),
@@ -78,7 +78,7 @@ impl KnownObjects<'_> {
             is_decided: prefix.zip(self.class).zip(record).is_some_and(
                 |((prefix, class), record)| {
                     let decider = Decider::new(class, &approval_terms(&self.object["spec"]));
-                    record.decisions.is_decided(prefix, &decider)
+                    record.decisions.is_decided(&prefix.to_string(), &decider)
                 },
             ),
             ..ObservedDeployment::default()
@@ -104,17 +104,17 @@ impl KnownObjects<'_> {
         }
     }
 
-    fn prefix(&self) -> Option<String> {
+    fn prefix(&self) -> Option<ContentKeyPrefix> {
         let of_class = || self.class?.service_account.as_ref();
         let account = self.spec.service_account.as_ref().or_else(of_class)?;
         let namespace = self.spec.target_namespace.as_deref();
-        Some(installation_prefix(self.digest?, account, namespace))
+        Some(ContentKeyPrefix::new(self.digest?, account, namespace))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use bundle_core::plan::inventory::{InstallationRecord, InstalledContent};
+    use bundle_core::plan::inventory::{ContentKey, InstallationRecord, InstalledContent};
     use bundle_core::plan::steps::InstallStep;
     use serde_json::json;
 
@@ -142,7 +142,8 @@ mod tests {
 
     fn inventory() -> InventoryFact {
         let mut inventory = Inventory::new("web");
-        let installation = format!("{OLD} system:serviceaccount:team-a:deployer - x");
+        let text = format!("{OLD} system:serviceaccount:team-a:deployer - x");
+        let installation = ContentKey::from(text);
         inventory.installation.clone_from(&installation);
         let mut record = InstallationRecord::default();
         record.installed = Some(InstalledContent {

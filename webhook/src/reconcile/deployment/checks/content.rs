@@ -105,9 +105,9 @@ impl DeploymentReconcile<'_> {
         // installed content.
         if self.inventory.record.is_none()
             && !installation.is_empty()
-            && !installation.starts_with(&format!("{digest} "))
+            && installation.content_digest() != digest
         {
-            let was = installation.split(' ').next().unwrap_or_default();
+            let was = installation.content_digest();
             return changed(format!(
                 "an earlier version of bundle-webhook installed {was} without a complete record: deploy {was} again, by its digest, before other content"
             ));

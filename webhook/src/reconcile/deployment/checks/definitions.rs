@@ -102,7 +102,7 @@ impl DeploymentReconcile<'_> {
         let Ok(_turn) = tokio::time::timeout(limits.time, turn).await else {
             return Err(busy(request.reason));
         };
-        let own = self.own_namespaces(request.reason).await?;
+        let owned = self.owned_namespaces(request.reason).await?;
         let mut validation = ResourceValidation::new(request.client, limits);
         let mut invalid = Vec::new();
         for (item, lists) in definitions {
@@ -116,7 +116,7 @@ impl DeploymentReconcile<'_> {
             // The message names only cluster-scoped objects, and objects in the namespaces of this
             // BundleDeployment. Messages about a removal have the same limit.
             let can_be_named =
-                |namespace: Option<&str>| namespace.is_none_or(|name| own.contains(name));
+                |namespace: Option<&str>| namespace.is_none_or(|name| owned.contains(name));
             let found = validation
                 .validate(&live.data, &item.value, lists, can_be_named)
                 .await;
@@ -142,20 +142,20 @@ impl DeploymentReconcile<'_> {
 
     /// Returns the namespaces with recorded objects, without namespaces that were deleted or
     /// recreated.
-    async fn own_namespaces(
+    async fn owned_namespaces(
         &self,
         reason: &'static str,
     ) -> Result<BTreeSet<String>, ReconcileError> {
-        let mut own = self.inventory.namespaces_of_objects();
-        let names = own.iter().map(String::as_str).collect();
+        let mut owned = self.inventory.namespaces_of_objects();
+        let names = owned.iter().map(String::as_str).collect();
         let live = namespaces::uids(&self.ctx.own, names)
             .await
             .map_err(|error| ReconcileError::api("read the namespaces", reason, &error))?;
-        own.retain(|name| {
+        owned.retain(|name| {
             let uid = live.get(name);
             uid.is_some_and(|uid| self.inventory.owns_namespace(name, uid))
         });
-        Ok(own)
+        Ok(owned)
     }
 }
 

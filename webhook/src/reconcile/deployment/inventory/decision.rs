@@ -17,7 +17,7 @@ impl DeploymentReconcile<'_> {
 
     /// Returns true if the class, with its current terms, authorized this content.
     pub(in crate::reconcile) fn is_decided(&self, request: &InstallRequest<'_>) -> bool {
-        let content = self.installation_prefix(request);
+        let content = self.installation_prefix(request).to_string();
         let record = self.inventory.record.as_ref();
         record.is_some_and(|record| record.decisions.is_decided(&content, &self.decider()))
     }
@@ -37,9 +37,9 @@ impl DeploymentReconcile<'_> {
         let has_objects = inventory.objects().next().is_some();
         let record = inventory.record.get_or_insert_default();
         let installed = record.installed.as_ref();
-        // `content_of` removes the settings and the uid, so that only the content is compared.
-        let installed = installed.map(|installed| content_of(&installed.installation));
-        let content = self.installation_prefix(request);
+        // Settings and uid are omitted, so that only the content is compared.
+        let installed = installed.map(|installed| installed.installation.prefix_text());
+        let content = self.installation_prefix(request).to_string();
         let decisions = &mut record.decisions;
         decisions.begin(&content, &self.decider(), installed.as_deref(), has_objects);
     }
@@ -54,15 +54,8 @@ impl DeploymentReconcile<'_> {
     ) {
         let wanted: BTreeSet<&str> = items.iter().map(|item| item.key.as_str()).collect();
         let keys = self.inventory.objects().map(|(key, _)| key);
-        let content = self.installation_prefix(request);
+        let content = self.installation_prefix(request).to_string();
         let decisions = &mut record.decisions;
         decisions.conclude(&content, &self.decider(), keys, &wanted);
     }
-}
-
-/// Returns the first words of [`Inventory::installation`], which identify the content: digest,
-/// ServiceAccount and namespace.
-fn content_of(installation: &str) -> String {
-    let words: Vec<&str> = installation.split(' ').take(3).collect();
-    format!("{} ", words.join(" "))
 }

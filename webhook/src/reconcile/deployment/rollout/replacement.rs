@@ -75,8 +75,7 @@ impl DeploymentReconcile<'_> {
     /// records the digest of `self.spec`, which [`Self::select_replacement`] has set to the spec with
     /// the former content.
     fn has_begun(&self) -> bool {
-        let recorded = self.inventory.installation.split(' ').nth(3);
-        recorded == Some(self.spec.digest.as_str())
+        self.inventory.installation.spec_digest() == Some(self.spec.digest.as_str())
     }
 
     /// Replaces template and configuration of the spec by those of the former content.

@@ -26,7 +26,7 @@ impl InstalledStates {
             state.log.end();
             let unwatched = state.unwatched.take();
             if unwatched.is_some() {
-                state.content_key.clear();
+                state.content_key = None;
             }
             unwatched.is_some_and(|unwatched| unwatched.has_restored)
         });

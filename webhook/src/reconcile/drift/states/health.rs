@@ -8,9 +8,10 @@ use bundle_core::object::GroupKind;
 use bundle_core::package::Probe;
 use bundle_core::plan::backoff::RestoreBackoff;
 use bundle_core::plan::conditions::bounded;
+use bundle_core::plan::health;
+use bundle_core::plan::inventory::{self, ContentKey};
 use bundle_core::plan::jobs::EXPIRED_JOB_FAILED;
 use bundle_core::plan::rollout::AwaitedPhase;
-use bundle_core::plan::{health, inventory};
 
 use super::{InstalledState, InstalledStates};
 
@@ -126,14 +127,14 @@ impl InstalledStates {
     pub(in crate::reconcile) fn phase_progress(
         &self,
         deployment: &str,
-        content_key: &str,
+        content_key: &ContentKey,
     ) -> Option<PhaseProgress> {
         let now = self.began.elapsed();
         self.with(deployment, |state| {
             let partial = state.partial.as_ref()?;
             let awaited = partial
                 .awaited
-                .filter(|_| partial.content_key == content_key)?;
+                .filter(|_| partial.content_key == *content_key)?;
             let keys = state.awaited_keys();
             let is_awaited = |key: &&String| keys.contains(*key);
             let mut unhealthy: BTreeMap<String, String> = state
@@ -147,7 +148,7 @@ impl InstalledStates {
                 unhealthy.insert(key.clone(), "is missing".to_owned());
             }
             let runs = &state.inventory.job_runs;
-            for key in awaited.failed_jobs(runs, digest_in(content_key)) {
+            for key in awaited.failed_jobs(runs, content_key.content_digest()) {
                 unhealthy.insert(key.to_owned(), EXPIRED_JOB_FAILED.to_owned());
             }
             Some(PhaseProgress {
@@ -180,10 +181,10 @@ impl InstalledState {
     /// Returns the digests of the content that is being installed and of the installed content.
     fn digests(&self) -> impl Iterator<Item = &str> {
         let partial = self.partial.as_ref();
-        let partial = partial.map(|partial| partial.content_key.as_str());
+        let partial = partial.map(|partial| &partial.content_key);
         [
-            partial.map(digest_in),
-            Some(digest_in(&self.content_key)),
+            partial.map(ContentKey::content_digest),
+            self.content_key.as_ref().map(ContentKey::content_digest),
             self.installed_digest(),
         ]
         .into_iter()
@@ -192,9 +193,11 @@ impl InstalledState {
 
     /// Returns the probes of the content from which the object was applied.
     fn probes_of(&self, key: &str) -> Option<&Arc<[Probe]>> {
-        let digest = match &self.partial {
-            Some(partial) if partial.applied.contains(key) => digest_in(&partial.content_key),
-            None if !self.content_key.is_empty() => digest_in(&self.content_key),
+        let digest = match (&self.partial, &self.content_key) {
+            (Some(partial), _) if partial.applied.contains(key) => {
+                partial.content_key.content_digest()
+            }
+            (None, Some(content_key)) => content_key.content_digest(),
             _ => self.installed_digest()?,
         };
         self.probes.get(digest)
@@ -233,11 +236,6 @@ impl InstalledState {
             .cloned()
             .collect()
     }
-}
-
-/// Returns the digest of the content in a content key.
-fn digest_in(content_key: &str) -> &str {
-    content_key.split(' ').next().unwrap_or_default()
 }
 
 /// Returns the kind in a key. Keys are [`bundle_core::object::ObjectId`]s as text:
@@ -289,6 +287,11 @@ mod tests {
             .collect()
     }
 
+    /// Returns a key for the content with this digest.
+    fn content_key(digest: &str) -> ContentKey {
+        ContentKey::from(format!("{digest} installer - spec uid"))
+    }
+
     /// Returns the states of a deployment with installed content `old`.
     fn states() -> InstalledStates {
         let states = InstalledStates::new(mpsc::unbounded_channel().0);
@@ -307,7 +310,8 @@ mod tests {
         let states = states();
         let (old, new) = (probes("", "ConfigMap"), probes("example.com", "Widget"));
         states.set_probes("web", "old", old.clone());
-        states.finish_apply("web", "old key", applied(&KEYS), &BTreeMap::new());
+        let (old_key, new_key) = (content_key("old"), content_key("new"));
+        states.finish_apply("web", &old_key, applied(&KEYS), &BTreeMap::new());
         // The probe selects the ConfigMap, whose kind has no health rule.
         let touched = states.take_touched("web");
         assert_eq!(touched.len(), 2, "{touched:?}");
@@ -316,10 +320,10 @@ mod tests {
         assert!(states.probes_of_content("web", "other").is_empty());
         states.begin_apply("web");
         let first = applied(&KEYS[..1]);
-        states.record_interrupted("web", "new key", first, &BTreeSet::new(), &BTreeMap::new());
+        states.record_interrupted("web", &new_key, first, &BTreeSet::new(), &BTreeMap::new());
         assert_eq!(states.probes("web", KEYS[0]), new);
         assert_eq!(states.probes("web", KEYS[1]), old);
-        states.finish_apply("web", "new key", applied(&KEYS), &BTreeMap::new());
+        states.finish_apply("web", &new_key, applied(&KEYS), &BTreeMap::new());
         assert_eq!(states.probes("web", KEYS[1]), new);
         assert_eq!(states.take_touched("web"), [KEYS[1].to_owned()].into());
     }
@@ -335,13 +339,14 @@ mod tests {
     #[test]
     fn unhealthy_phase_delays_further_attempts() {
         let states = states();
+        let key = content_key("new");
         let phases = [Phase::Configuration, Phase::Deploy];
         let wait = |phase| {
             states.begin_apply("web");
             let (none, seen) = (BTreeSet::new(), BTreeMap::new());
-            states.record_interrupted("web", "new key", applied(&KEYS), &none, &seen);
+            states.record_interrupted("web", &key, applied(&KEYS), &none, &seen);
             states.wait_for_phase("web", AwaitedPhase::new(phase, phases));
-            states.phase_progress("web", "new key").unwrap()
+            states.phase_progress("web", &key).unwrap()
         };
         assert!(wait(Phase::Deploy).is_ready());
         for _ in 0..20 {
@@ -358,28 +363,29 @@ mod tests {
     #[test]
     fn expired_failed_job_keeps_its_phase_unhealthy() {
         let states = states();
-        let job = "Job.batch/a/migrate";
+        let (key, job) = (content_key("new"), "Job.batch/a/migrate");
         let awaited = AwaitedPhase::new(Phase::Deploy, [Phase::Configuration, Phase::Deploy]);
         states.begin_apply("web");
         let (none, seen) = (BTreeSet::new(), BTreeMap::new());
-        states.record_interrupted("web", "new key", applied(&[job]), &none, &seen);
+        states.record_interrupted("web", &key, applied(&[job]), &none, &seen);
         states.wait_for_phase("web", awaited);
         let mut inventory = Inventory::new("web");
         inventory.job_runs.applied("new", [job]);
         inventory.job_runs.expire(job, true);
         states.set_inventory("web", Arc::new(inventory));
-        let progress = states.phase_progress("web", "new key").unwrap();
+        let progress = states.phase_progress("web", &key).unwrap();
         assert!(progress.unready.unwrap().contains(job));
     }
 
     #[test]
     fn interrupted_installation_waits_until_the_phase_is_healthy() {
         let states = states();
+        let key = content_key("new");
         let awaited = AwaitedPhase::new(Phase::Deploy, [Phase::Configuration, Phase::Deploy]);
         states.begin_apply("web");
         let (none, seen) = (BTreeSet::new(), BTreeMap::new());
-        states.record_interrupted("web", "new key", applied(&KEYS), &none, &seen);
-        assert_eq!(states.phase_progress("web", "new key"), None);
+        states.record_interrupted("web", &key, applied(&KEYS), &none, &seen);
+        assert_eq!(states.phase_progress("web", &key), None);
         states.wait_for_phase("web", awaited);
         assert_eq!(states.take_touched("web"), [KEYS[1].to_owned()].into());
         let progress = |unready: Option<&str>| {
@@ -391,15 +397,12 @@ mod tests {
         };
         states.record_health("web", KEYS[1], Some("busy".to_owned()));
         let unready = "0/1 workloads ready: Widget.example.com/a/web: busy";
-        assert_eq!(
-            states.phase_progress("web", "new key"),
-            progress(Some(unready))
-        );
-        assert_eq!(states.phase_progress("web", "other key"), None);
+        assert_eq!(states.phase_progress("web", &key), progress(Some(unready)));
+        assert_eq!(states.phase_progress("web", &content_key("other")), None);
         states.record_health("web", KEYS[1], None);
-        assert_eq!(states.phase_progress("web", "new key"), progress(None));
+        assert_eq!(states.phase_progress("web", &key), progress(None));
         // An attempt that ends with an error waits for no phase.
-        states.record_interrupted("web", "new key", applied(&KEYS), &none, &seen);
-        assert_eq!(states.phase_progress("web", "new key"), None);
+        states.record_interrupted("web", &key, applied(&KEYS), &none, &seen);
+        assert_eq!(states.phase_progress("web", &key), None);
     }
 }

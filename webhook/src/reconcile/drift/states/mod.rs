@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use bundle_core::package::Probe;
 use bundle_core::plan::backoff::RestoreBackoff;
 use bundle_core::plan::drift::{self, ObjectState};
-use bundle_core::plan::inventory::Inventory;
+use bundle_core::plan::inventory::{ContentKey, Inventory};
 use bundle_core::plan::rollout::AwaitedPhase;
 use bundle_core::plan::unchanged::{LastApply, RequestHash};
 use bundle_core::reference::Digest;
@@ -85,9 +85,9 @@ struct PendingVerification {
 struct InstalledState {
     /// The inventory of the deployment, which records its objects.
     inventory: Arc<Inventory>,
-    /// The key of the content that the objects belong to. If it is empty, the next reconcile
+    /// The key of the content that the objects belong to. If it is `None`, the next reconcile
     /// compares the content again.
-    content_key: String,
+    content_key: Option<ContentKey>,
     objects: HashMap<String, AppliedState>,
     /// True while objects are being applied. During this time events are only logged. At the end
     /// the logged events are evaluated.
@@ -247,9 +247,10 @@ impl InstalledStates {
 
     /// Returns the key of the content that is known to be completely applied. `None` if there is no
     /// such content, or while objects are being applied.
-    pub(in crate::reconcile) fn content(&self, deployment: &str) -> Option<String> {
+    pub(in crate::reconcile) fn content(&self, deployment: &str) -> Option<ContentKey> {
         self.with(deployment, |state| {
-            (!state.is_applying && !state.content_key.is_empty()).then(|| state.content_key.clone())
+            let known = state.content_key.as_ref();
+            known.filter(|_| !state.is_applying).cloned()
         })
     }
 
@@ -258,7 +259,7 @@ impl InstalledStates {
     pub(in crate::reconcile) fn begin_apply(&self, deployment: &str) {
         self.with(deployment, |state| {
             state.is_applying = true;
-            state.content_key.clear();
+            state.content_key = None;
         });
     }
 
@@ -267,12 +268,12 @@ impl InstalledStates {
     pub(in crate::reconcile) fn finish_apply(
         &self,
         deployment: &str,
-        content_key: &str,
+        content_key: &ContentKey,
         objects: HashMap<String, AppliedState>,
         seen: &BTreeMap<String, ObservedObject>,
     ) {
         let work = self.with(deployment, |state| {
-            content_key.clone_into(&mut state.content_key);
+            state.content_key = Some(content_key.clone());
             state.is_applying = false;
             state.partial = None;
             state.awaited_phase = None;

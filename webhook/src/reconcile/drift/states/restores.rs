@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use bundle_core::plan::backoff::{RestoreBackoff, RestoreFailure};
+use bundle_core::plan::inventory::ContentKey;
 use bundle_core::plan::rollout::AwaitedPhase;
 use bundle_core::plan::summary::Coverage;
 use jiff::Timestamp;
@@ -28,7 +29,7 @@ pub(super) struct Drift {
 #[derive(Debug)]
 pub(super) struct PartialInstallation {
     /// The content key, as in [`InstalledState::content_key`].
-    pub(super) content_key: String,
+    pub(super) content_key: ContentKey,
     /// The objects that were applied.
     pub(super) applied: BTreeSet<String>,
     /// True if the objects of the previously installed content have a recorded state.
@@ -168,7 +169,7 @@ impl InstalledStates {
 
     /// Clears the content key, so that the next reconcile compares and applies the content again.
     pub(in crate::reconcile) fn forget_content(&self, deployment: &str) {
-        self.with(deployment, |state| state.content_key.clear());
+        self.with(deployment, |state| state.content_key = None);
     }
 
     /// Records that the installation `content_key` ended early. `applied` are the objects that were
@@ -176,26 +177,26 @@ impl InstalledStates {
     pub(in crate::reconcile) fn record_interrupted(
         &self,
         deployment: &str,
-        content_key: &str,
+        content_key: &ContentKey,
         applied: HashMap<String, AppliedState>,
         uncertain: &BTreeSet<String>,
         seen: &BTreeMap<String, ObservedObject>,
     ) {
         let work = self.with(deployment, |state| {
             let mut partial = state.partial.take().unwrap_or_else(|| PartialInstallation {
-                content_key: content_key.to_owned(),
+                content_key: content_key.clone(),
                 applied: BTreeSet::new(),
                 knows_former: !state.objects.is_empty(),
                 awaited: None,
             });
-            if partial.content_key != content_key {
+            if partial.content_key != *content_key {
                 // These objects have neither the values of the installed content nor the values of
                 // the requested content.
                 for key in &partial.applied {
                     state.objects.remove(key);
                 }
                 partial = PartialInstallation {
-                    content_key: content_key.to_owned(),
+                    content_key: content_key.clone(),
                     applied: BTreeSet::new(),
                     knows_former: false,
                     awaited: None,
@@ -267,11 +268,11 @@ impl InstalledStates {
     pub(in crate::reconcile) fn partially_applied(
         &self,
         deployment: &str,
-        content_key: &str,
+        content_key: &ContentKey,
     ) -> Option<BTreeSet<String>> {
         self.with(deployment, |state| {
             let partial = state.partial.as_ref()?;
-            let is_same = partial.content_key == content_key;
+            let is_same = partial.content_key == *content_key;
             Some(if is_same {
                 partial.applied.clone()
             } else {
@@ -286,7 +287,7 @@ impl InstalledStates {
         self.with(deployment, |state| {
             if state.is_applying || state.partial.is_some() {
                 Coverage::AppliedOnly
-            } else if !state.content_key.is_empty() {
+            } else if state.content_key.is_some() {
                 Coverage::All
             } else if is_recorded {
                 Coverage::NotChecked

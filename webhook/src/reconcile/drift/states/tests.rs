@@ -54,6 +54,10 @@ fn seen(version: u64, text: &str) -> ObservedObject {
     }
 }
 
+fn content_key(digest: &str) -> ContentKey {
+    ContentKey::from(format!("{digest} installer - spec uid"))
+}
+
 fn recording(keys: &[&str]) -> Arc<Inventory> {
     let mut inventory = Inventory::new("web");
     for key in keys {
@@ -68,7 +72,8 @@ fn states() -> (InstalledStates, mpsc::UnboundedReceiver<String>) {
     states.set_inventory("web", recording(&[KEY]));
     states.begin_apply("web");
     let objects = [(KEY.to_owned(), applied_state(5, "a"))].into();
-    states.finish_apply("web", "sha256:1", objects, &BTreeMap::new());
+    let key = content_key("sha256:1");
+    states.finish_apply("web", &key, objects, &BTreeMap::new());
     (states, woken)
 }
 
@@ -114,11 +119,12 @@ fn content_with_unwatched_objects_is_found_again_in_the_next_reconcile() {
     let (states, mut woken) = states();
     states.begin_reconcile("web");
     states.end_reconcile("web");
-    assert_eq!(states.content("web").as_deref(), Some("sha256:1"));
+    let installed = Some(content_key("sha256:1"));
+    assert_eq!(states.content("web"), installed);
 
     states.begin_reconcile("web");
     states.mark_unwatched("web");
-    assert_eq!(states.content("web").as_deref(), Some("sha256:1"));
+    assert_eq!(states.content("web"), installed);
     states.end_reconcile("web");
     assert_eq!(states.content("web"), None);
     // No object was restored, so the API server serves the same kinds as before.
@@ -207,14 +213,15 @@ fn events_during_an_apply_are_evaluated_at_its_end() {
     assert_eq!(states.content("web"), None);
     let left = applied_state(8, "a");
     let table = [("ConfigMap/n/x".to_owned(), seen(9, "b"))].into();
+    let key = content_key("sha256:2");
     states.finish_apply(
         "web",
-        "sha256:2",
+        &key,
         [("ConfigMap/n/x".to_owned(), left)].into(),
         &table,
     );
     assert_eq!(woken.try_recv().unwrap(), "web");
-    assert_eq!(states.content("web").as_deref(), Some("sha256:2"));
+    assert_eq!(states.content("web"), Some(key));
 }
 
 #[test]
@@ -224,7 +231,7 @@ fn status_change_of_a_workload_leads_to_a_health_check_and_is_no_drift() {
     states.set_inventory("web", recording(&[key]));
     states.finish_apply(
         "web",
-        "d",
+        &content_key("d"),
         [(key.to_owned(), applied_state(1, "a"))].into(),
         &BTreeMap::new(),
     );
@@ -243,7 +250,8 @@ fn two_drifted() -> InstalledStates {
     let (states, _) = states();
     states.set_inventory("web", recording(&[KEY, OTHER]));
     let objects = [KEY, OTHER].map(|key| (key.to_owned(), applied_state(5, "a")));
-    states.finish_apply("web", "sha256:1", objects.into(), &BTreeMap::new());
+    let installed = content_key("sha256:1");
+    states.finish_apply("web", &installed, objects.into(), &BTreeMap::new());
     for key in [KEY, OTHER] {
         states.evaluate_event(
             &["web".to_owned()],
@@ -353,13 +361,12 @@ fn objects_of_an_interrupted_installation_and_of_the_former_content_are_observed
     states.begin_apply("web");
     let applied = HashMap::from([(KEY.to_owned(), applied_state(9, "new"))]);
     let nothing = (BTreeSet::new(), BTreeMap::new());
-    states.record_interrupted("web", "sha256:2", applied, &nothing.0, &nothing.1);
+    let (second, third) = (content_key("sha256:2"), content_key("sha256:3"));
+    states.record_interrupted("web", &second, applied, &nothing.0, &nothing.1);
     assert_eq!(states.coverage("web", true), Coverage::AppliedOnly);
     assert_eq!(states.content("web"), None);
-    assert_eq!(
-        states.partially_applied("web", "sha256:2"),
-        Some(keys(&[KEY]))
-    );
+    let partial = states.partially_applied("web", &second);
+    assert_eq!(partial, Some(keys(&[KEY])));
     assert!(!states.lacks_former_objects("web"));
     // Another actor writes objects of both contents later.
     for key in [KEY, OTHER] {
@@ -373,8 +380,8 @@ fn objects_of_an_interrupted_installation_and_of_the_former_content_are_observed
     // Other content is requested now. Therefore the intended values of the first object are
     // unknown.
     states.begin_apply("web");
-    states.record_interrupted("web", "sha256:3", HashMap::new(), &nothing.0, &nothing.1);
-    assert_eq!(states.partially_applied("web", "sha256:3"), Some(keys(&[])));
+    states.record_interrupted("web", &third, HashMap::new(), &nothing.0, &nothing.1);
+    assert_eq!(states.partially_applied("web", &third), Some(keys(&[])));
     assert!(states.lacks_former_objects("web"));
     assert!(!states.has_state("web", KEY) && states.has_state("web", OTHER));
     assert_eq!(states.restorable("web"), keys(&[OTHER]));
@@ -446,7 +453,8 @@ fn object_that_is_deleted_during_verification_or_installation_is_drifted() {
     states.begin_apply("web");
     states.evaluate_event(&users, KEY, &Observation::Gone(12));
     let objects: HashMap<String, AppliedState> = [(KEY.to_owned(), applied_state(11, "a"))].into();
-    states.finish_apply("web", "sha256:2", objects.clone(), &BTreeMap::new());
+    let key = content_key("sha256:2");
+    states.finish_apply("web", &key, objects.clone(), &BTreeMap::new());
     assert_eq!(states.missing("web"), [KEY]);
 
     states.begin_reconcile("web");
@@ -454,7 +462,7 @@ fn object_that_is_deleted_during_verification_or_installation_is_drifted() {
     states.evaluate_event(&users, KEY, &Observation::Gone(14));
     states.record_interrupted(
         "web",
-        "sha256:3",
+        &content_key("sha256:3"),
         [(KEY.to_owned(), applied_state(13, "a"))].into(),
         &BTreeSet::new(),
         &[(KEY.to_owned(), seen(13, "a"))].into(),

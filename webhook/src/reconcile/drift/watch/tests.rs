@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bundle_core::plan::inventory::Inventory;
+use bundle_core::plan::inventory::{ContentKey, Inventory};
 use futures::stream;
 use http::{Request, Response, StatusCode};
 use kube::api::ApiResource;
@@ -216,7 +216,8 @@ fn install(states: &InstalledStates, deployment: &str) {
     states.set_inventory(deployment, Arc::new(inventory));
     states.begin_apply(deployment);
     let objects = [(KEY.to_owned(), AppliedState::default())].into();
-    states.finish_apply(deployment, "sha256:1", objects, &BTreeMap::new());
+    let key = ContentKey::from("sha256:1");
+    states.finish_apply(deployment, &key, objects, &BTreeMap::new());
 }
 
 #[tokio::test(start_paused = true)]
