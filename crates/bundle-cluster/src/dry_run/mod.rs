@@ -86,13 +86,7 @@ impl RequesterDryRun {
             force,
             ..PatchParams::apply(names::FIELD_MANAGER)
         };
-        let patch = Patch::Apply(());
-        let request = url(resource, id).and_then(|url| match detail {
-            Detail::Metadata => url
-                .requests()
-                .patch_metadata(url.name(), &parameters, &patch),
-            Detail::Object => url.requests().patch(url.name(), &parameters, &patch),
-        });
+        let request = patch_request((resource, id), &parameters, &Patch::Apply(()), detail);
         self.send(request.map(|request| request.map(|_| body)), detail)
             .await
     }
@@ -103,18 +97,16 @@ impl RequesterDryRun {
         resource: &ApiResource,
         id: &ObjectId,
         patch: &json_patch::Patch,
+        detail: Detail,
     ) -> DryRunAnswer {
         let parameters = PatchParams {
             dry_run: true,
             field_manager: Some(names::FIELD_MANAGER.to_owned()),
             ..PatchParams::default()
         };
-        let patch = Patch::Json::<()>(patch.clone());
-        let request = url(resource, id).and_then(|url| {
-            url.requests()
-                .patch_metadata(url.name(), &parameters, &patch)
-        });
-        self.send(request, Detail::Metadata).await
+        let patch = Patch::Json(patch.clone());
+        let request = patch_request((resource, id), &parameters, &patch, detail);
+        self.send(request, detail).await
     }
 
     /// Sends the deletion of the object with this uid as a dry run.
@@ -245,6 +237,21 @@ fn not_answered(error: &kube::Error) -> DryRunAnswer {
         code: 0,
         causes: Vec::new(),
         object: None,
+    }
+}
+
+/// Returns the request for a patch. Its response contains the requested part of the object.
+fn patch_request(
+    (resource, id): (&ApiResource, &ObjectId),
+    parameters: &PatchParams,
+    patch: &Patch<()>,
+    detail: Detail,
+) -> Result<http::Request<Vec<u8>>, RequestError> {
+    let url = url(resource, id)?;
+    let requests = url.requests();
+    match detail {
+        Detail::Metadata => requests.patch_metadata(url.name(), parameters, patch),
+        Detail::Object => requests.patch(url.name(), parameters, patch),
     }
 }
 

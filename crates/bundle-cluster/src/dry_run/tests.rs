@@ -109,6 +109,30 @@ async fn apply_and_delete_are_sent_as_the_requester_and_as_dry_runs() {
 }
 
 #[tokio::test]
+async fn patch_is_sent_as_a_dry_run_and_returns_the_requested_part_of_the_object() {
+    let (client, mut told) = client(200, r#"{"data":{"a":"b"}}"#);
+    let run = RequesterDryRun::new(client, &ana()).unwrap();
+    let (resource, id) = config_map();
+    let operations = json!([{"op": "test", "path": "/metadata/uid", "value": "7"}]);
+    let patch: json_patch::Patch = serde_json::from_value(operations.clone()).unwrap();
+    for (detail, is_whole) in [(Detail::Metadata, false), (Detail::Object, true)] {
+        let answer = run.patch(&resource, &id, &patch, detail).await;
+        assert_eq!(answer.verdict, DryRunVerdict::Allowed);
+        assert_eq!(answer.object.is_some(), is_whole);
+        let (method, uri, headers, body) = told.recv().await.unwrap();
+        assert_eq!(method, Method::PATCH);
+        for pair in ["dryRun=All", "fieldManager=bundle-webhook"] {
+            assert!(uri.contains(pair), "{uri}");
+        }
+        assert_eq!(headers["impersonate-user"], "ana");
+        assert_eq!(headers["content-type"], "application/json-patch+json");
+        assert_eq!(headers["accept"] == "application/json", is_whole);
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(body, operations);
+    }
+}
+
+#[tokio::test]
 async fn refusals_keep_the_words_of_the_api_server() {
     let denied = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"admission webhook \"w\" does not support dry run","code":400}"#;
     let (client, _told) = client(400, denied);

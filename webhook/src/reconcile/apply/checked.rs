@@ -4,22 +4,19 @@ use std::time::{Duration, Instant};
 
 use bundle_core::object::ObjectId;
 use bundle_core::plan::consent::{Consent, ConsentRule, ObjectAction};
-use bundle_core::plan::ownership::{ListPath, contested_lists};
+use bundle_core::plan::ownership::ListPath;
 use bundle_core::plan::replacement_trial::is_full_quota;
 use bundle_core::review::Requester;
 use bundle_core::review::class::RequesterCheck;
-use bundle_core::rights::{
-    DryRunObject, DryRunPair, DryRunVerdict, MutatedKinds, records_requester, user_dependent_fields,
-};
+use bundle_core::rights::{DryRunVerdict, MutatedKinds};
 use kube::Client;
 
 use super::{Applied, ApplyError, PreparedApply, Target, request};
 use crate::budget::Share;
 use crate::clients::cluster::ServiceAccount;
-use crate::dry_run::{Detail, RequesterDryRun, verdict_of_read_error};
-use crate::reconcile::api::object;
-use crate::reconcile::api::whole::ObjectText;
+use crate::dry_run::RequesterDryRun;
 use crate::reconcile::apply::allowed_dry_runs::{AllowedDryRuns, DryRunKey};
+use crate::reconcile::apply::comparison::DryRunWrite;
 use crate::reconcile::content::objects::PreparedObject;
 use crate::reconcile::slots::ApplySlots;
 
@@ -245,10 +242,7 @@ impl DryRuns<'_> {
             Ok(false) => return Ok(CheckedApply::new(prepared)),
             Err(refusal) => return Err((prepared, refusal)),
         }
-        let compares = self
-            .mutated
-            .contains(&item.id.group, &item.kind.resource.plural)
-            && !records_requester(&item.id);
+        let compares = self.compares(item);
         let mut full = None;
         for (requester, run) in &self.runs {
             let key = DryRunKey::of(
@@ -263,12 +257,8 @@ impl DryRuns<'_> {
             if remembers && !prepared.has_moved_fields() && self.memory.contains(key).await {
                 continue;
             }
-            let asked = if compares {
-                self.compare(requester, run, &prepared).await
-            } else {
-                dry_run(run, &prepared, Detail::Metadata).await.map(drop)
-            };
-            match asked {
+            let write = DryRunWrite::Apply(&prepared);
+            match self.check_write(requester, run, write).await {
                 // Any other rejection has priority, because a caller that replaces the object
                 // ignores a full quota.
                 Err(refusal) if refusal.is_full_quota() => full = Some(refusal),
@@ -293,7 +283,7 @@ impl DryRuns<'_> {
         self.slots.acquire_entries(user).await
     }
 
-    /// Sends a dry run of a JSON patch as each requester, if the object requires dry runs.
+    /// Sends the dry runs of a JSON patch of an existing object, if the object requires dry runs.
     pub(super) async fn check_patch(
         &self,
         item: &PreparedObject,
@@ -302,143 +292,10 @@ impl DryRuns<'_> {
         if !self.requires_dry_run(&item.id)? {
             return Ok(());
         }
-        for (_, run) in &self.runs {
-            let answer = run.patch(&item.kind.resource, &item.id, patch).await;
-            match answer.verdict {
-                DryRunVerdict::Allowed => {}
-                verdict if answer.code == 409 => return Err(ApplyRejection::Conflict(verdict)),
-                verdict => return Err(ApplyRejection::Verdict(verdict)),
-            }
+        let write = DryRunWrite::Patch(item, patch);
+        for (requester, run) in &self.runs {
+            self.check_write(requester, run, write).await?;
         }
         Ok(())
-    }
-
-    /// Compares the dry-run results for requester and installer. If they differ, second dry runs
-    /// find the fields that the API server sets to new values on each request. The second dry run
-    /// as the installer is sent only if the results of the requester differ from each other.
-    async fn compare(
-        &self,
-        requester: &Requester,
-        run: &RequesterDryRun,
-        prepared: &PreparedApply<'_>,
-    ) -> Result<(), ApplyRejection> {
-        let _slot = self.slots.acquire_comparison(&requester.user).await;
-        let exists = !prepared.creates();
-        let requester = ask_object(run, prepared).await?;
-        let installer = self.ask_installer(prepared).await?;
-        if differing(exists, &[&requester, &installer])
-            .await?
-            .is_empty()
-        {
-            return Ok(());
-        }
-        let again = ask_object(run, prepared).await?;
-        let mut fields = differing(exists, &[&requester, &installer, &again]).await?;
-        if !fields.is_empty() && !differing(exists, &[&requester, &again]).await?.is_empty() {
-            let installer_again = self.ask_installer(prepared).await?;
-            let answers = [&requester, &installer, &again, &installer_again];
-            fields = differing(exists, &answers).await?;
-        }
-        if fields.is_empty() {
-            Ok(())
-        } else {
-            Err(ApplyRejection::MutatedDifferently(fields))
-        }
-    }
-
-    /// Sends a dry run as the installer. Returns the resulting object.
-    async fn ask_installer(
-        &self,
-        prepared: &PreparedApply<'_>,
-    ) -> Result<ObjectText, ApplyRejection> {
-        let body = match request::dry_run_object(&self.installer, prepared).await {
-            Ok(body) => body,
-            // This is a rejection, not an unknown result. A user can grant the missing permission
-            // to the installer before the apply.
-            Err(kube::Error::Api(status))
-                if matches!(status.code, 400..=499)
-                    && !matches!(status.code, 401 | 404 | 408 | 409 | 429) =>
-            {
-                return Err(ApplyRejection::Installer(status.message));
-            }
-            Err(error) => {
-                let words = object::error_message(&error);
-                return Err(ApplyRejection::Verdict(DryRunVerdict::Unknown(words)));
-            }
-        };
-        ObjectText::receive(body)
-            .await
-            .map_err(|error| ApplyRejection::Verdict(verdict_of_read_error(&error)))
-    }
-}
-
-/// Returns the fields that differ between the results for requester and installer. The optional
-/// third and fourth results are from second dry runs as the requester and as the installer. If the
-/// object `exists`, all results must have the same resourceVersion, because another actor can write
-/// the object between the dry runs. Otherwise the result of the comparison is unknown.
-async fn differing(exists: bool, answers: &[&ObjectText]) -> Result<Vec<String>, ApplyRejection> {
-    let compared = ObjectText::with_parsed(answers, |objects| {
-        if exists && !DryRunObject::have_one_version(objects) {
-            return None;
-        }
-        let [requester, installer, again @ ..] = objects else {
-            return Some(Vec::new());
-        };
-        let requester = DryRunPair {
-            first: requester,
-            again: again.first(),
-        };
-        let installer = DryRunPair {
-            first: installer,
-            again: again.get(1),
-        };
-        Some(user_dependent_fields(requester, installer))
-    });
-    match compared.await {
-        Ok(Some(fields)) => Ok(fields),
-        Ok(None) => Err(ApplyRejection::Verdict(DryRunVerdict::Unknown(
-            "the object changed during the comparison".to_owned(),
-        ))),
-        Err(error) => Err(ApplyRejection::Verdict(verdict_of_read_error(&error))),
-    }
-}
-
-async fn ask_object(
-    run: &RequesterDryRun,
-    prepared: &PreparedApply<'_>,
-) -> Result<ObjectText, ApplyRejection> {
-    let object = dry_run(run, prepared, Detail::Object).await?;
-    object.ok_or_else(|| {
-        ApplyRejection::Verdict(DryRunVerdict::Unknown(
-            "the response contains no object".to_owned(),
-        ))
-    })
-}
-
-async fn dry_run(
-    run: &RequesterDryRun,
-    prepared: &PreparedApply<'_>,
-    detail: Detail,
-) -> Result<Option<ObjectText>, ApplyRejection> {
-    let item = prepared.item();
-    let force = !prepared.creates();
-    let body = prepared.body();
-    let answer = run
-        .apply(&item.kind.resource, &item.id, (body, force), detail)
-        .await;
-    match answer.verdict {
-        DryRunVerdict::Allowed => Ok(answer.object),
-        verdict if answer.code == 422 => {
-            let causes = answer.causes.iter();
-            let causes = causes.map(|(reason, field)| (reason.as_str(), field.as_str()));
-            let lists = contested_lists(&item.id, causes);
-            Err(if lists.is_empty() {
-                ApplyRejection::Conflict(verdict)
-            } else {
-                ApplyRejection::SharedLists(verdict, lists)
-            })
-        }
-        verdict if answer.code == 409 => Err(ApplyRejection::Conflict(verdict)),
-        verdict => Err(ApplyRejection::Verdict(verdict)),
     }
 }

@@ -6,6 +6,7 @@
 pub(super) mod allowed_dry_runs;
 mod checked;
 mod client;
+mod comparison;
 mod dry_run;
 mod ownership;
 mod plan;

@@ -9,12 +9,14 @@ use bundle_api::names;
 use bundle_cluster::{ByName, ObjectUrl};
 use bundle_core::plan::ownership::{OwnershipChange, contested_lists};
 use kube::Client;
-use kube::api::{DynamicObject, GetParams, Patch, PatchParams};
+use kube::api::{DynamicObject, GetParams, Patch};
 use kube::core::PartialObjectMeta;
 use serde_json::{Value, json};
 
 use super::client::{Attempts, RETRY_LIMIT};
-use super::{ApplyClient, ApplyError, ApplyRejection, CheckedApply, PreparedApply, Target};
+use super::{
+    ApplyClient, ApplyError, ApplyRejection, CheckedApply, PreparedApply, Target, request,
+};
 use crate::clients::cluster::KeepFields;
 use crate::dry_run::causes;
 use crate::reconcile::api::object;
@@ -201,10 +203,7 @@ async fn send(
 ) -> Result<(), kube::Error> {
     let namespace = item.id.namespace.as_deref();
     let api = object::api::<DynamicObject>(client, &item.kind, namespace)?;
-    let parameters = PatchParams {
-        field_manager: Some(names::FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
+    let parameters = request::json_patch_parameters(false);
     let patch = Patch::Json::<()>(patch);
     ByName(&api)
         .patch_metadata(&item.id.name, &parameters, &patch)

@@ -1,4 +1,4 @@
-//! The requests of applies, and their responses.
+//! The requests of applies and of dry runs of JSON patches, and their responses.
 
 use bundle_api::names;
 use bundle_cluster::{ObjectUrl, warnings};
@@ -12,6 +12,7 @@ use kube::core::response::Status;
 use super::PreparedApply;
 use crate::clients::cluster::TOO_LARGE;
 use crate::reconcile::api::object::ObservedObject;
+use crate::reconcile::content::objects::PreparedObject;
 
 /// The object after an apply, and the warnings of the API server.
 #[derive(Debug)]
@@ -66,20 +67,38 @@ pub(super) async fn dry_run_object(
     Ok(send_patch(client, prepared, true, true).await?.into_body())
 }
 
+/// Sends a dry run of a JSON patch as the user of `client`. Returns the unread body with the
+/// resulting object.
+pub(super) async fn dry_run_patch_object(
+    client: &Client,
+    item: &PreparedObject,
+    patch: &json_patch::Patch,
+) -> Result<Body, kube::Error> {
+    let url = object_url(item)?;
+    let (requests, parameters) = (url.requests(), json_patch_parameters(true));
+    let patch = Patch::Json::<()>(patch.clone());
+    let request = requests.patch(url.name(), &parameters, &patch);
+    let request = request.map_err(kube::Error::BuildRequest)?;
+    let response = send_request(client, request.map(Body::from)).await?;
+    Ok(response.into_body())
+}
+
+/// Returns the parameters of JSON patches. The patch and its dry runs have the same field manager.
+pub(super) fn json_patch_parameters(dry_run: bool) -> PatchParams {
+    PatchParams {
+        dry_run,
+        field_manager: Some(names::FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    }
+}
+
 async fn send_patch(
     client: &Client,
     prepared: &PreparedApply<'_>,
     dry_run: bool,
     whole: bool,
 ) -> Result<http::Response<Body>, kube::Error> {
-    let item = prepared.item();
-    let namespace = item
-        .id
-        .namespace
-        .as_deref()
-        .filter(|_| item.kind.namespaced);
-    let url = ObjectUrl::parse(&item.kind.resource, namespace, &item.id.name)
-        .map_err(kube::Error::BuildRequest)?;
+    let url = object_url(prepared.item())?;
     let request = url.requests();
     let parameters = PatchParams {
         dry_run,
@@ -92,9 +111,23 @@ async fn send_patch(
         request.patch_metadata(url.name(), &parameters, &Patch::Apply(()))
     };
     let request = request.map_err(kube::Error::BuildRequest)?;
-    let response = client
-        .send(request.map(|_| Body::from(prepared.body())))
-        .await?;
+    send_request(client, request.map(|_| Body::from(prepared.body()))).await
+}
+
+fn object_url(item: &PreparedObject) -> Result<ObjectUrl, kube::Error> {
+    let namespace = item.id.namespace.as_deref();
+    let namespace = namespace.filter(|_| item.kind.namespaced);
+    ObjectUrl::parse(&item.kind.resource, namespace, &item.id.name)
+        .map_err(kube::Error::BuildRequest)
+}
+
+/// Sends a request as the user of `client`. Returns the unread response, or an error if the
+/// response is not successful.
+async fn send_request(
+    client: &Client,
+    request: http::Request<Body>,
+) -> Result<http::Response<Body>, kube::Error> {
+    let response = client.send(request).await?;
     let code = response.status();
     if !code.is_success() {
         let body = response.into_body().collect_bytes().await?;

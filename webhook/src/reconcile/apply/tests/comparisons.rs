@@ -1,6 +1,46 @@
 //! Comparisons of dry runs as the requester and as the installer.
 
+use super::ownership::{updated_by, users};
 use super::*;
+
+/// Returns the responses that cause a patch of the field owners: the rejected dry run of an apply
+/// with a contested list, and the object with the owners.
+fn contested_list() -> Vec<(u16, Value)> {
+    let mut invalid = failure(422);
+    invalid.1["details"] =
+        json!({"causes": [{"reason": "FieldValueDuplicate", "field": "spec.ports[1].name"}]});
+    let fields = json!({"f:spec": {"f:ports": {"k:{}": {}}}});
+    vec![invalid, (200, updated_by("kubectl-edit", &fields))]
+}
+
+/// Returns the responses to the stored patch of the field owners, to both dry runs of the apply,
+/// and to the apply.
+fn stored_and_applied() -> Vec<(u16, Value)> {
+    let same = (200, live("theirs", "6", "theirs"));
+    let applied = (200, live("theirs", "7", "content"));
+    vec![same.clone(), same.clone(), same, applied]
+}
+
+/// Returns the response to a dry run in which mutating admission sets a label.
+fn label(by: &str) -> (u16, Value) {
+    let mut object = live("theirs", "5", "theirs");
+    object["metadata"]["labels"] = json!({"by": by});
+    (200, object)
+}
+
+/// Checks and applies an object whose kind has mutating admission.
+async fn installed_over_theirs(
+    answers: Vec<(u16, Value)>,
+) -> (Result<Applied, ApplyError>, Vec<SentRequest>) {
+    let target = Target::Uid("theirs".to_owned());
+    let (result, _, sent) = installed(target, (false, true), answers).await;
+    (result, sent)
+}
+
+fn stores_nothing(sent: &[SentRequest]) -> bool {
+    sent.iter()
+        .all(|sent| sent.method == Method::GET || sent.is_dry_run())
+}
 
 #[tokio::test]
 async fn rejects_apply_if_mutating_admission_depends_on_the_user() {
@@ -176,5 +216,104 @@ async fn results_for_different_versions_of_an_object_are_not_compared() {
         assert!(refusal.message().contains("changed"), "{refusal:?}");
         drop((applies, client));
         assert_eq!(sent.await.unwrap().len(), expected);
+    }
+}
+
+#[tokio::test]
+async fn patch_of_field_owners_is_not_stored_if_mutating_admission_depends_on_the_user() {
+    let plain = || (200, live("theirs", "5", "theirs"));
+    for (results, field) in [
+        (vec![plain(), label("c"), plain()], "metadata.labels"),
+        // Only the value of the requester has a random part.
+        (
+            vec![label("ana 1"), label("c"), label("ana 2"), label("c")],
+            "metadata.labels.by",
+        ),
+    ] {
+        let answers = [contested_list(), results].concat();
+        let expected = answers.len();
+        let (refused, sent) = installed_over_theirs(answers).await;
+        let refusal = match refused {
+            Err(ApplyError::NotAllowed(refusal)) => refusal,
+            other => panic!("{other:?}"),
+        };
+        let fields = vec![field.to_owned()];
+        assert_eq!(refusal, ApplyRejection::MutatedDifferently(fields));
+        assert!(stores_nothing(&sent), "{sent:?}");
+        assert_eq!(users(&sent), ["ana", "installer"].repeat(3)[..expected]);
+        for patch in &sent[2..] {
+            assert_eq!(patch.body[1]["path"], "/metadata/managedFields");
+            assert_eq!(patch.body, sent[2].body);
+        }
+    }
+}
+
+#[tokio::test]
+async fn patch_of_field_owners_is_stored_if_mutating_admission_does_not_depend_on_the_user() {
+    for results in [
+        vec![label("all"), label("all")],
+        // The value is random.
+        vec![label("1"), label("2"), label("3"), label("4")],
+    ] {
+        let compared = results.len();
+        let answers = [contested_list(), results, stored_and_applied()].concat();
+        let (done, sent) = installed_over_theirs(answers).await;
+        assert_eq!(done.unwrap().seen.uid, "theirs");
+        let (dry_runs, rest) = sent[2..].split_at(compared);
+        let [patch, _, _, apply] = rest else {
+            panic!("{sent:?}");
+        };
+        assert!(stores_nothing(dry_runs), "{sent:?}");
+        let expected = ["ana", "installer"].repeat(2);
+        assert_eq!(users(dry_runs), expected[..compared]);
+        assert!(dry_runs.iter().all(|dry_run| dry_run.body == patch.body));
+        assert_eq!(patch.body[1]["value"][0]["manager"], "bundle-webhook");
+        assert!(!patch.is_dry_run() && !apply.is_dry_run());
+        let expected = ["installer", "ana", "installer", "installer"];
+        assert_eq!(users(rest), expected);
+    }
+}
+
+#[tokio::test]
+async fn patch_of_field_owners_is_not_stored_if_the_installer_is_rejected() {
+    let answers = [contested_list(), vec![label("ana"), failure(403)]].concat();
+    let (refused, sent) = installed_over_theirs(answers).await;
+    let rejected = matches!(
+        refused,
+        Err(ApplyError::NotAllowed(ApplyRejection::Installer(_)))
+    );
+    assert!(rejected, "{refused:?}");
+    assert!(stores_nothing(&sent), "{sent:?}");
+    assert_eq!(users(&sent), ["ana", "installer", "ana", "installer"]);
+}
+
+#[tokio::test]
+async fn patch_of_field_owners_is_compared_again_after_the_object_changed() {
+    let (same, changed) = (label("all"), (200, live("theirs", "6", "theirs")));
+    let [rejected, owners] = <[_; 2]>::try_from(contested_list()).unwrap();
+    let different_versions = vec![rejected, owners.clone(), same.clone(), changed];
+    let again = vec![owners, same.clone(), same];
+    let answers = [different_versions, again, stored_and_applied()].concat();
+    let (done, sent) = installed_over_theirs(answers).await;
+    assert_eq!(done.unwrap().seen.uid, "theirs");
+    assert!(stores_nothing(&sent[..7]), "{sent:?}");
+    assert!(!sent[7].is_dry_run() && sent[7].body == sent[6].body);
+}
+
+#[tokio::test]
+async fn patch_of_a_kind_that_records_its_requester_is_not_compared() {
+    let mut recording = PreparedObject::config_map();
+    recording.id.group = "certificates.k8s.io".to_owned();
+    recording.id.kind = "CertificateSigningRequest".to_owned();
+    for (item, expected) in [(PreparedObject::config_map(), 2), (recording, 1)] {
+        let (client, sent) = scripted(vec![label("all"); expected]);
+        let memory = AllowedDryRuns::default();
+        let applies = checking(&client, &memory, (false, true));
+        let patch = serde_json::from_value(json!([])).unwrap();
+        let checked = applies.dry_runs.check_patch(&item, &patch).await;
+        assert_eq!(checked, Ok(()));
+        drop((applies, client));
+        let sent = sent.await.unwrap();
+        assert_eq!(users(&sent), ["ana", "installer"][..expected]);
     }
 }

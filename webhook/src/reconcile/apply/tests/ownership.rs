@@ -15,7 +15,7 @@ pub(super) fn by_dry_run() -> RequiredConsent {
 }
 
 /// Returns the metadata of an object that `manager` has updated.
-fn updated_by(manager: &str, fields: &Value) -> Value {
+pub(super) fn updated_by(manager: &str, fields: &Value) -> Value {
     let mut object = live("theirs", "5", "theirs");
     object["metadata"]["managedFields"] = json!([{
         "manager": manager, "operation": "Update", "apiVersion": "v1",
@@ -42,7 +42,7 @@ async fn adopted(answers: Vec<(u16, Value)>) -> (Result<Applied, ApplyError>, Ve
     (result, sent.await.unwrap())
 }
 
-fn users(sent: &[SentRequest]) -> Vec<&str> {
+pub(super) fn users(sent: &[SentRequest]) -> Vec<&str> {
     sent.iter().map(|sent| sent.user.as_str()).collect()
 }
 
