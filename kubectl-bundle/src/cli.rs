@@ -6,8 +6,8 @@
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::commands::deployments::{
-    adopt, content, create, delete, deploy, diff, get, history, plan, rollback, run, status, tree,
-    unmanage,
+    adopt, content, create, delete, deploy, diff, get, history, pause, plan, resume, rollback, run,
+    status, tree, unmanage,
 };
 use crate::commands::package::{build, init, inspect, render, unpack};
 use crate::commands::program::{complete, completion, man, version};
@@ -136,9 +136,13 @@ verbs! {
     History(history::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
     /// Install a former revision
     Rollback(rollback::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
+    /// Stop reconciling BundleDeployments
+    Pause(pause::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
+    /// Continue reconciling BundleDeployments
+    Resume(resume::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
     /// Delete BundleDeployments
     Delete(delete::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
-    /// Delete a BundleDeployment and keep its objects
+    /// Delete BundleDeployments and keep their objects
     Unmanage(unmanage::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),
     /// Install bundle-webhook in a cluster
     Install(install::Arguments) => |typed| in_runtime(typed.settings(environment)?.run(ui)),

@@ -1,4 +1,4 @@
-//! Server-side apply of one object, and kubectl's word for the result.
+//! Server-side apply and merge patch of one object, and kubectl's word for the result.
 
 use bundle_cluster::ByName;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
@@ -118,6 +118,29 @@ impl Cluster {
         let api = self.untyped::<K>();
         let after = self
             .send(ByName(&api).patch(name, &parameters, &Patch::Apply(object)))
+            .await?;
+        Ok(serde_json::to_value(after).unwrap_or_default())
+    }
+
+    /// Merges `patch` into an object as field manager [`FIELD_MANAGER`], and returns the object.
+    /// Fields that the patch does not contain keep their values and field managers.
+    pub(crate) async fn merge<K>(
+        &self,
+        name: &str,
+        patch: &Value,
+        dry_run: DryRun,
+    ) -> Outcome<Value>
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        let parameters = PatchParams {
+            dry_run: dry_run == DryRun::Server,
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        let api = self.untyped::<K>();
+        let after = self
+            .send(ByName(&api).patch(name, &parameters, &Patch::Merge(patch)))
             .await?;
         Ok(serde_json::to_value(after).unwrap_or_default())
     }

@@ -1,6 +1,6 @@
 //! Watches an object until a condition is met.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bundle_core::diagnostic::{Finding, codes};
 use futures::TryStreamExt as _;
@@ -17,6 +17,9 @@ const WATCH_SECONDS: u32 = 60;
 /// Interval at which the condition is evaluated again for an unchanged object, because the
 /// condition may depend on other objects.
 const EVALUATION_INTERVAL: Duration = Duration::from_secs(1);
+/// Minimum time for one of several objects that share a timeout. An object that met the condition
+/// long ago is not reported as a timeout of another object.
+const MIN_SHARED_WAIT: Duration = Duration::from_secs(5);
 
 /// Wait mode and timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +30,40 @@ pub(crate) enum Wait {
     Forever,
     /// The command waits with this timeout.
     AtMost(Duration),
+    /// The command waits for several objects, which share one timeout.
+    Until {
+        /// End of the timeout.
+        deadline: Instant,
+        /// Timeout, for messages.
+        limit: Duration,
+    },
+}
+
+impl Wait {
+    /// Returns the wait mode for several objects. The timeout starts now, and applies to all waits
+    /// together.
+    pub(crate) fn shared(self) -> Self {
+        match self {
+            // A timeout that ends after the last representable time is no limit.
+            Self::AtMost(limit) => Instant::now()
+                .checked_add(limit)
+                .map_or(Self::Forever, |deadline| Self::Until { deadline, limit }),
+            other => other,
+        }
+    }
+
+    /// Returns the timeout for the next object, and the timeout for messages. Returns `None`
+    /// without a timeout.
+    fn timeout(self) -> Option<(Duration, Duration)> {
+        match self {
+            Self::No | Self::Forever => None,
+            Self::AtMost(limit) => Some((limit, limit)),
+            Self::Until { deadline, limit } => {
+                let rest = deadline.saturating_duration_since(Instant::now());
+                Some((rest.max(limit.min(MIN_SHARED_WAIT)), limit))
+            }
+        }
+    }
 }
 
 /// Result of evaluating the condition on the current object.
@@ -52,14 +89,16 @@ impl Cluster {
     where
         K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
     {
+        if wait == Wait::No {
+            return Ok(());
+        }
         let watching = self.watch_until(api, name, &mut question);
-        match wait {
-            Wait::No => Ok(()),
-            Wait::Forever => watching.await,
-            Wait::AtMost(limit) => match tokio::time::timeout(limit, watching).await {
-                Ok(done) => done,
-                Err(_) => Err(timeout_error(limit).into()),
-            },
+        let Some((timeout, limit)) = wait.timeout() else {
+            return watching.await;
+        };
+        match tokio::time::timeout(timeout, watching).await {
+            Ok(done) => done,
+            Err(_) => Err(timeout_error(limit).into()),
         }
     }
 
@@ -121,4 +160,37 @@ pub(crate) fn deleted_error(subject: &str) -> Failure {
         format!("{subject} was deleted during the wait"),
     )
     .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_waits_share_one_timeout() {
+        let limit = Duration::from_secs(60);
+        let until = |rest: Duration| Wait::Until {
+            deadline: Instant::now() + rest,
+            limit,
+        };
+        let (timeout, shown) = until(Duration::from_secs(20)).timeout().unwrap();
+        assert!(timeout <= Duration::from_secs(20), "{timeout:?}");
+        assert_eq!(shown, limit);
+        let ended = Some((MIN_SHARED_WAIT, limit));
+        assert_eq!(until(Duration::ZERO).timeout(), ended);
+        let (timeout, _) = Wait::AtMost(limit).shared().timeout().unwrap();
+        assert!(timeout <= limit, "{timeout:?}");
+    }
+
+    #[test]
+    fn shared_timeout_is_never_longer_than_the_flag() {
+        let limit = Duration::from_secs(1);
+        let (timeout, shown) = Wait::AtMost(limit).shared().timeout().unwrap();
+        assert_eq!((timeout, shown), (limit, limit));
+        for wait in [Wait::No, Wait::Forever] {
+            assert_eq!(wait.shared(), wait);
+            assert_eq!(wait.timeout(), None);
+        }
+        assert_eq!(Wait::AtMost(Duration::MAX).shared(), Wait::Forever);
+    }
 }

@@ -61,8 +61,20 @@ fn invalid(status: &Status) -> String {
 
 /// Returns a hint if a flag of this program can resolve the error.
 pub(crate) fn hint(status: &Status) -> Option<&'static str> {
-    (status.reason == "Conflict" && status.message.starts_with("Apply failed"))
-        .then_some("another field manager owns these fields; --force-conflicts takes them over")
+    if status.reason != "Conflict" || !status.message.starts_with("Apply failed") {
+        return None;
+    }
+    // `pause` patches the field. The API server distinguishes the patches of a field manager from
+    // its applies.
+    let is_pause = status.message.ends_with(": .spec.paused")
+        && status
+            .message
+            .contains("1 conflict: conflict with \"kubectl-bundle\"");
+    Some(if is_pause {
+        "`kubectl bundle pause` set this field; --force-conflicts takes it over, and `kubectl bundle resume` removes it"
+    } else {
+        "another field manager owns these fields; --force-conflicts takes them over"
+    })
 }
 
 /// Returns `true` if an admission webhook denied the request. Returns `false` if the API server
@@ -121,6 +133,20 @@ mod tests {
             exit(&status(404, "NotFound", "bundles \"x\" not found")),
             Exit::Failed
         );
+    }
+
+    #[test]
+    fn hint_for_a_conflict_with_pause_names_resume() {
+        let found = |manager: &str| {
+            let message = format!(
+                "Apply failed with 1 conflict: conflict with \"{manager}\" using core.rukpak.io/v1alpha1: .spec.paused"
+            );
+            hint(&status(409, "Conflict", &message)).unwrap()
+        };
+        assert!(found("kubectl-bundle").contains("kubectl bundle resume"));
+        assert!(found("kubectl-patch").starts_with("another field manager"));
+        let stale = status(409, "Conflict", "the object has been modified");
+        assert_eq!(hint(&stale), None);
     }
 
     #[test]

@@ -61,6 +61,36 @@ impl Failure {
         }
     }
 
+    /// Returns the failure with kind and name of its object. If the text has the name already, the
+    /// failure is unchanged.
+    #[must_use]
+    pub(crate) fn about(self, kind: &str, name: &str) -> Self {
+        let subject = format!("{kind} {name}");
+        match self {
+            Self::Findings { findings, causes } => Self::Findings {
+                findings: findings
+                    .into_iter()
+                    .map(|finding| {
+                        if finding.to_string().contains(&subject) {
+                            finding
+                        } else {
+                            finding.about(&subject)
+                        }
+                    })
+                    .collect(),
+                causes,
+            },
+            Self::Server(mut status) => {
+                // The API server writes names in quotes.
+                if !api_server::message(&status).contains(&format!("{name:?}")) {
+                    status.message = format!("{subject}: {}", status.message);
+                }
+                Self::Server(status)
+            }
+            other => other,
+        }
+    }
+
     /// Returns `true` if an apply failed because the object changed after it was read.
     pub(crate) fn is_stale(&self) -> bool {
         matches!(self, Self::Server(status)
@@ -135,6 +165,43 @@ mod tests {
         let owned = conflict("Apply failed with 1 conflict: conflict with \"helm\": .spec.paused");
         for (status, expected) in [(stale, true), (owned, false)] {
             assert_eq!(Failure::Server(Box::new(status)).is_stale(), expected);
+        }
+    }
+
+    #[test]
+    fn failure_of_one_of_several_objects_has_its_name_once() {
+        let server = |message: &str| Failure::Server(Box::new(conflict(message)));
+        let finding = |message: &str| -> Failure {
+            Finding::error(
+                bundle_core::diagnostic::codes::cluster::UNREACHABLE,
+                message,
+            )
+            .into()
+        };
+        for (failure, expected) in [
+            (
+                server("denied the request"),
+                "Error from server (Conflict): bundledeployment web: denied the request",
+            ),
+            (
+                server("bundledeployments.core.rukpak.io \"web\" is locked"),
+                "Error from server (Conflict): bundledeployments.core.rukpak.io \"web\" is locked",
+            ),
+            (
+                finding("no response"),
+                "error: bundledeployment web: no response [BUNDLE-CLUSTER-001]\n",
+            ),
+            (
+                finding("bundledeployment web was not gone"),
+                "error: bundledeployment web was not gone [BUNDLE-CLUSTER-001]\n",
+            ),
+        ] {
+            let failure = failure.about("bundledeployment", "web");
+            let text = match &failure {
+                Failure::Server(status) => api_server::message(status),
+                other => rendered(other),
+            };
+            assert_eq!(text, expected);
         }
     }
 }

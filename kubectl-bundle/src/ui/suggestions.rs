@@ -4,11 +4,12 @@ use bundle_core::diagnostic::{Finding, codes};
 use clap::Command;
 
 /// Commands of kubectl, Helm and other tools, with the verb that does the same.
-const WORDS: [(&str, &str); 14] = [
+const WORDS: [(&str, &str); 15] = [
     ("add", "kubectl bundle deploy NAME REF"),
     ("apply", "kubectl bundle deploy NAME REF"),
     ("update", "kubectl bundle deploy NAME REF"),
     ("undo", "kubectl bundle rollback NAME"),
+    ("suspend", "kubectl bundle pause NAME"),
     ("remove", "kubectl bundle delete NAME"),
     ("rm", "kubectl bundle delete NAME"),
     ("list", "kubectl bundle get"),

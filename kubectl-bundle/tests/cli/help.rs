@@ -42,8 +42,10 @@ fn help_names_every_verb_and_exit_code() {
       plan        Print what the reconciler would do, and the checks that would stop it
       history     List the revisions of a BundleDeployment
       rollback    Install a former revision
+      pause       Stop reconciling BundleDeployments
+      resume      Continue reconciling BundleDeployments
       delete      Delete BundleDeployments
-      unmanage    Delete a BundleDeployment and keep its objects
+      unmanage    Delete BundleDeployments and keep their objects
       install     Install bundle-webhook in a cluster
       uninstall   Remove bundle-webhook from a cluster
       doctor      Check the plugin, the cluster and bundle-webhook

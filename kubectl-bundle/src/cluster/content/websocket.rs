@@ -161,7 +161,7 @@ mod tests {
 
     /// The example of RFC 6455, section 1.3.
     #[test]
-    fn accepted_key_is_that_of_the_specification() {
+    fn accepted_key_matches_rfc_6455() {
         assert_eq!(
             accepted_key("dGhlIHNhbXBsZSBub25jZQ=="),
             "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="

@@ -1,7 +1,9 @@
 //! Writes a BundleDeployment and waits for it, for `deploy`, `adopt` and `run`.
 
 use bundle_api::ServiceAccountName;
-use bundle_api::deployment::{Collision, DeleteCustomResources, DeleteObjects, DriftMode, Replace};
+use bundle_api::deployment::{
+    Collision, DeleteCustomResources, DeleteObjects, DriftMode, Replace, WaitFor,
+};
 use bundle_api::{BundleDeployment, names};
 use serde_json::{Value, json};
 
@@ -46,6 +48,8 @@ pub(crate) struct DeploymentSettings {
     pub(crate) custom_resources: Option<DeleteCustomResources>,
     /// Treatment of objects with immutable fields that change.
     pub(crate) replace: Option<Replace>,
+    /// Condition under which the next phase of an installation starts.
+    pub(crate) wait_for: Option<WaitFor>,
 }
 
 impl DeploymentSettings {
@@ -83,6 +87,9 @@ impl DeploymentSettings {
         }
         if let Some(replace) = self.replace {
             spec["rollout"]["replace"] = json!(replace);
+        }
+        if let Some(condition) = self.wait_for {
+            spec["rollout"]["waitFor"] = json!(condition);
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Flags of a BundleDeployment, which `deploy`, `adopt` and `run` share.
 
-use bundle_api::deployment::{Collision, DeleteCustomResources, DeleteObjects, DriftMode, Replace};
+use bundle_api::deployment::{
+    Collision, DeleteCustomResources, DeleteObjects, DriftMode, Replace, WaitFor,
+};
 use clap::{Args, ValueEnum};
 
 use super::arguments::{WaitFlag, WriteFlags};
@@ -40,6 +42,10 @@ pub(crate) struct DeploymentFlags {
     /// annotation core.rukpak.io/replace of an object
     #[arg(long, value_name = "MODE", value_enum, ignore_case = true)]
     pub(crate) replace: Option<ReplaceFlag>,
+    /// Condition under which bundle-webhook starts the next phase of an installation; for a wait of
+    /// this command see --wait
+    #[arg(long, value_name = "CONDITION", value_enum, ignore_case = true)]
+    pub(crate) wait_for: Option<WaitForFlag>,
     /// Wait until the content is installed or, with --wait=healthy, until its objects are healthy
     /// too
     #[arg(long, value_name = "FOR", num_args = 0..=1, require_equals = true, value_enum, default_value_t = WaitFlag::False, default_missing_value = "true")]
@@ -93,6 +99,10 @@ impl DeploymentFlags {
                     ReplaceFlag::Always => Replace::Always,
                     ReplaceFlag::IfCompleted => Replace::IfCompleted,
                     ReplaceFlag::Never => Replace::Never,
+                }),
+                wait_for: self.wait_for.map(|condition| match condition {
+                    WaitForFlag::Applied => WaitFor::Applied,
+                    WaitForFlag::Ready => WaitFor::Ready,
                 }),
             },
             goal,
@@ -153,4 +163,14 @@ pub(crate) enum ReplaceFlag {
     IfCompleted,
     /// No objects
     Never,
+}
+
+/// Condition under which the next phase of an installation starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "PascalCase")]
+pub(crate) enum WaitForFlag {
+    /// All objects of the current phase are applied
+    Applied,
+    /// All objects of the current phase are applied and healthy
+    Ready,
 }

@@ -7,5 +7,6 @@ mod everyday;
 mod plan;
 mod preview;
 mod revisions;
+mod several;
 mod tree;
 mod upgrades;

@@ -94,6 +94,35 @@ fn deploy_with_replace_sets_it_and_keeps_other_settings_of_the_rollout() {
 }
 
 #[test]
+fn deploy_with_wait_for_sets_it_and_keeps_other_settings_of_the_rollout() {
+    let mut context = Context::new();
+    let installed = || deployed("True", "InstallationSucceeded", "");
+    let applied = cluster(
+        &mut context,
+        vec![
+            (Method::GET, PATH, 200, installed()),
+            (Method::PATCH, PATH, 200, installed()),
+        ],
+    );
+    context.stdout(&["deploy", "web", PINNED, "--wait-for", "ready"]);
+    assert_eq!(
+        applied.lock().unwrap()[0]["spec"]["rollout"],
+        json!({"history": 3, "waitFor": "Ready"})
+    );
+    let arguments = [
+        "deploy",
+        "web",
+        PINNED,
+        "--dry-run",
+        "--wait-for=Applied",
+        "-o",
+        "json",
+    ];
+    let object: Value = serde_json::from_str(&context.stdout(&arguments)).unwrap();
+    assert_eq!(object["spec"]["rollout"], json!({"waitFor": "Applied"}));
+}
+
+#[test]
 fn get_shows_both_versions_during_an_upgrade() {
     let mut context = Context::new();
     cluster(

@@ -8,7 +8,8 @@ use crate::flags::cluster::wait;
 use crate::flags::{ClusterFlags, DryRunMode, Environment};
 
 /// Delete BundleDeployments. The field `spec.deletion` determines whether the installed objects are
-/// deleted.
+/// deleted. If one of several BundleDeployments cannot be deleted, the command continues with the
+/// others, and ends with exit code 1.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -24,7 +25,7 @@ pub(crate) struct Arguments {
     /// Wait until the BundleDeployments no longer exist
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub(crate) wait: bool,
-    /// Timeout of --wait; 0 means no limit
+    /// Timeout of --wait for all BundleDeployments together; 0 means no limit
     #[arg(long, value_name = "DURATION", default_value = "5m")]
     pub(crate) timeout: String,
     /// Report missing objects instead of failing

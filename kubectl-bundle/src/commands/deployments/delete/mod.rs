@@ -7,6 +7,7 @@ use bundle_api::deployment::DeleteObjects;
 use bundle_cluster::ByName;
 use kube::api::{Api, DeleteParams};
 
+use super::named_failures::NamedFailures;
 use super::state::prediction::Goal;
 use super::state::waiting;
 use crate::cluster::apply::DryRun;
@@ -36,6 +37,7 @@ impl Delete {
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let cluster = Cluster::connect(&self.cluster).await?;
         let api: Api<BundleDeployment> = Api::all(cluster.client.clone());
+        let mut failures = NamedFailures::new(&self.names);
         let mut deleted = Vec::new();
         for name in &self.names {
             // Without permission to read the object, the effect on installed objects is not
@@ -51,30 +53,35 @@ impl Delete {
                     cluster.send(ByName(&api).delete(name, &parameters)).await
                 }
             };
-            match answer {
-                Ok(()) => {
-                    ui.data(format!(
-                        "bundledeployment.core.rukpak.io {name:?} deleted{}",
-                        self.dry_run.suffix()
-                    ))?;
-                    let (plan, done) = deletion_consequence.unwrap_or_default();
-                    if !plan.is_empty() {
-                        ui.note(plan);
-                    }
-                    deleted.push((name, done, known));
-                }
-                Err(Failure::Server(status)) if status.code == 404 && self.ignore_not_found => {}
-                Err(failure) => return Err(failure),
+            let is_missing = matches!(&answer, Err(Failure::Server(status)) if status.code == 404);
+            if is_missing && self.ignore_not_found {
+                continue;
             }
+            if failures.check(ui, name, answer)?.is_none() {
+                continue;
+            }
+            ui.data(format!(
+                "bundledeployment.core.rukpak.io {name:?} deleted{}",
+                self.dry_run.suffix()
+            ))?;
+            let (plan, done) = deletion_consequence.unwrap_or_default();
+            if !plan.is_empty() {
+                ui.note(plan);
+            }
+            deleted.push((name, done, known));
         }
         if self.wait != Wait::No && self.dry_run == DryRun::None {
+            let wait = self.wait.shared();
             for (name, deletion_consequence, known) in deleted {
                 let known = known.as_deref();
-                waiting::wait_until(ui, &cluster, name, Goal::Deleted, self.wait, known).await?;
-                ui.note(format!("{name} is gone{deletion_consequence}"));
+                let outcome =
+                    waiting::wait_until(ui, &cluster, name, Goal::Deleted, wait, known).await;
+                if failures.check(ui, name, outcome)?.is_some() {
+                    ui.note(format!("{name} is gone{deletion_consequence}"));
+                }
             }
         }
-        Ok(())
+        failures.finish()
     }
 }
 

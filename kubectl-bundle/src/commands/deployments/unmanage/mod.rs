@@ -1,4 +1,4 @@
-//! `unmanage`: deletes a BundleDeployment and keeps its installed objects.
+//! `unmanage`: deletes BundleDeployments and keeps their installed objects.
 
 mod arguments;
 
@@ -8,6 +8,7 @@ use bundle_cluster::ByName;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::json;
 
+use super::named_failures::NamedFailures;
 use super::state::prediction::Goal;
 use super::state::waiting;
 use crate::cluster::apply::{DryRun, FIELD_MANAGER};
@@ -23,8 +24,8 @@ const ATTEMPTS: u32 = 5;
 
 /// Settings of `unmanage`.
 pub(crate) struct Unmanage {
-    /// Name of the BundleDeployment.
-    pub(crate) name: String,
+    /// Names of the BundleDeployments.
+    pub(crate) names: Vec<String>,
     /// Wait mode and timeout.
     pub(crate) wait: Wait,
     /// Mode of a dry run.
@@ -34,43 +35,67 @@ pub(crate) struct Unmanage {
 }
 
 impl Unmanage {
-    /// Sets the treatment of the objects, deletes the BundleDeployment, and waits.
+    /// Sets the treatment of the objects, deletes the BundleDeployments, and waits.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let cluster = Cluster::connect(&self.cluster).await?;
         let api: Api<BundleDeployment> = Api::all(cluster.client.clone());
-        let before = cluster.send(ByName(&api).get(&self.name)).await?;
-        let known = waiting::known_failure(&before);
-        if self.dry_run != DryRun::Client {
-            self.delete(ui, &cluster, &api, &before).await?;
+        let mut failures = NamedFailures::new(&self.names);
+        let mut deleted = Vec::new();
+        for name in &self.names {
+            let outcome = self.orphan_and_delete(&cluster, &api, name).await;
+            for warning in cluster.take_warnings() {
+                ui.server_warning(&warning);
+            }
+            let Some(before) = failures.check(ui, name, outcome)? else {
+                continue;
+            };
+            ui.data(format!(
+                "bundledeployment.core.rukpak.io {name:?} deleted{}",
+                self.dry_run.suffix()
+            ))?;
+            ui.note(format!("{name}: {}", kept_objects_text(&before)));
+            deleted.push((name, waiting::known_failure(&before)));
         }
-        ui.data(format!(
-            "bundledeployment.core.rukpak.io {:?} deleted{}",
-            self.name,
-            self.dry_run.suffix()
-        ))?;
-        ui.note(format!("{}: {}", self.name, kept_objects_text(&before)));
         if self.wait != Wait::No && self.dry_run == DryRun::None {
-            let known = known.as_deref();
-            waiting::wait_until(ui, &cluster, &self.name, Goal::Deleted, self.wait, known).await?;
-            ui.note(format!(
-                "{} is gone; its objects stay without the labels of bundle-webhook",
-                self.name
-            ));
+            let wait = self.wait.shared();
+            for (name, known) in deleted {
+                let known = known.as_deref();
+                let outcome =
+                    waiting::wait_until(ui, &cluster, name, Goal::Deleted, wait, known).await;
+                if failures.check(ui, name, outcome)?.is_some() {
+                    ui.note(format!(
+                        "{name} is gone; its objects stay without the labels of bundle-webhook"
+                    ));
+                }
+            }
         }
-        Ok(())
+        failures.finish()
     }
-}
 
-impl Unmanage {
+    /// Reads the BundleDeployment `name`, deletes it if this is no client-side dry run, and returns
+    /// the object that was read.
+    async fn orphan_and_delete(
+        &self,
+        cluster: &Cluster,
+        api: &Api<BundleDeployment>,
+        name: &str,
+    ) -> Outcome<BundleDeployment> {
+        let before = cluster.send(ByName(api).get(name)).await?;
+        if self.dry_run != DryRun::Client {
+            self.delete(cluster, api, name, &before).await?;
+        }
+        Ok(before)
+    }
+
     /// Deletes the BundleDeployment, but only a version that has `spec.deletion.objects: Orphan`.
     /// If the object changes between the patch and the deletion, the object is read again, and
     /// patched again if necessary. For example, the pod updates the status, or another user changes
     /// `spec.deletion`.
     async fn delete(
         &self,
-        ui: &mut Ui,
         cluster: &Cluster,
         api: &Api<BundleDeployment>,
+        name: &str,
         before: &BundleDeployment,
     ) -> Outcome {
         let mut current = before.clone();
@@ -78,7 +103,7 @@ impl Unmanage {
         loop {
             if !is_orphaning(&current) {
                 // If the object was recreated, the object with the new uid is not changed.
-                current = self.orphan(ui, cluster, api, before).await?;
+                current = self.orphan(cluster, api, name, before).await?;
             }
             let mut parameters = DeleteParams::background();
             parameters.dry_run = self.dry_run == DryRun::Server;
@@ -89,15 +114,12 @@ impl Unmanage {
                 uid: before.metadata.uid.clone(),
                 resource_version: current.metadata.resource_version.filter(|_| is_stored),
             });
-            match cluster
-                .send(ByName(api).delete(&self.name, &parameters))
-                .await
-            {
+            match cluster.send(ByName(api).delete(name, &parameters)).await {
                 Err(failure) if failure.is_stale() && attempt < ATTEMPTS => {
                     attempt += 1;
-                    current = cluster.send(ByName(api).get(&self.name)).await?;
+                    current = cluster.send(ByName(api).get(name)).await?;
                 }
-                result => return result.map(drop),
+                result => return result,
             }
         }
     }
@@ -105,9 +127,9 @@ impl Unmanage {
     /// Sets the treatment of the objects, and returns the changed object.
     async fn orphan(
         &self,
-        ui: &mut Ui,
         cluster: &Cluster,
         api: &Api<BundleDeployment>,
+        name: &str,
         before: &BundleDeployment,
     ) -> Outcome<BundleDeployment> {
         let patch = Patch::Merge(json!({
@@ -118,13 +140,9 @@ impl Unmanage {
             dry_run: self.dry_run == DryRun::Server,
             ..field_manager()
         };
-        let orphaned = cluster
-            .send(ByName(api).patch(&self.name, &parameters, &patch))
-            .await?;
-        for warning in cluster.take_warnings() {
-            ui.server_warning(&warning);
-        }
-        Ok(orphaned)
+        cluster
+            .send(ByName(api).patch(name, &parameters, &patch))
+            .await
     }
 }
 

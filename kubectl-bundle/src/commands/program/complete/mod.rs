@@ -268,18 +268,22 @@ mod tests {
             ["Prevent", "Adopt"]
         );
         assert_eq!(
+            names(found(&["deploy", "--wait-for"], "")),
+            ["Applied", "Ready"]
+        );
+        assert_eq!(
             names(found_joined(&["deploy", "--wait"], "", true)),
             ["false", "true", "healthy"]
         );
         assert_eq!(found(&["deploy", "--wait"], ""), Candidates::Deployments);
         assert_eq!(found(&["deploy", "--class"], ""), Candidates::Classes);
         for verb in [
-            "adopt", "delete", "deploy", "diff", "get", "history", "plan", "rollback", "status",
-            "tree", "unmanage", "upgrade",
+            "adopt", "delete", "deploy", "diff", "get", "history", "pause", "plan", "resume",
+            "rollback", "status", "tree", "unmanage", "upgrade",
         ] {
             assert_eq!(found(&[verb], ""), Candidates::Deployments, "{verb}");
         }
-        for verb in ["get", "delete"] {
+        for verb in ["get", "pause", "resume", "delete", "unmanage"] {
             assert_eq!(found(&[verb, "a", "b"], ""), Candidates::Deployments);
         }
         assert_eq!(found(&["run"], ""), Candidates::Deployments);

@@ -1,8 +1,10 @@
-//! Verbs of the plugin for installed content: previews, the tree of objects, adoption and release.
+//! Verbs of the plugin for installed content: previews, the tree of objects, adoption and release,
+//! pauses.
 
 use e2e::{Cluster, Output};
 
 mod adopt;
+mod pause;
 mod preview;
 mod tree;
 
