@@ -21,7 +21,7 @@ async fn patch_as(cluster: &Cluster, user: &str, what: [&str; 2], patch: &Value)
 }
 
 /// Replaces a BundleDeployment as `user`, with the float `5.0` in the place of `5` in
-/// `spec.history`. Repeats the write after conflicts with writes of the pod. Returns the object
+/// `spec.rollout.history`. Repeats the write after conflicts with writes of the pod. Returns the object
 /// before the write.
 async fn replace_with_float(cluster: &Cluster, name: &str, user: &str) -> Value {
     let path = format!("/apis/core.rukpak.io/v1alpha1/bundledeployments/{name}");
@@ -31,7 +31,7 @@ async fn replace_with_float(cluster: &Cluster, name: &str, user: &str) -> Value 
             anyhow::bail!("it is not there");
         };
         let mut replacement = before.clone();
-        replacement["spec"]["history"] = json!(5.0);
+        replacement["spec"]["rollout"]["history"] = json!(5.0);
         let text = replacement.to_string();
         assert!(text.contains(r#""history":5.0"#), "{text}");
         let kubectl = cluster.tool(Tool::Kubectl).await?;
@@ -51,7 +51,7 @@ async fn float_in_the_place_of_an_integer_keeps_the_generation() {
     cluster.webhook().await.unwrap();
     let (owner, editor) = ("notation-float", "notation-float-editor");
     owner_and_editor(&cluster, owner, editor).await;
-    let five = json!({"history": 5});
+    let five = json!({"rollout": {"history": 5}});
     deploy(&cluster, owner, owner, &[note(owner, "one")], &five).await;
     until(&cluster, owner, "Installed", "True").await;
     // Two increments at once would make the seal invalid.

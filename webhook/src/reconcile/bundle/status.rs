@@ -28,6 +28,7 @@ pub(super) fn with_plan(
         status.content_url = None;
     }
     conditions.apply_all(&plan.conditions);
+    conditions.confirm(plan.confirmed);
     status.conditions = conditions.into_api();
     status
 }

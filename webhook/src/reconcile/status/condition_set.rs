@@ -55,6 +55,15 @@ impl ConditionSet {
         }
     }
 
+    /// Sets the generation of existing conditions of these kinds to the present generation.
+    pub(in crate::reconcile) fn confirm(&mut self, kinds: &[&str]) {
+        for condition in &mut self.list {
+            if kinds.contains(&condition.type_.as_str()) {
+                condition.observed_generation = Some(self.generation);
+            }
+        }
+    }
+
     /// Returns the conditions of the new status.
     pub(in crate::reconcile) fn list(&self) -> &[Condition] {
         &self.list
@@ -94,5 +103,12 @@ mod tests {
         let mut moved = ConditionSet::new(&stands, 2, at(30));
         moved.set("Ready", ConditionStatus::True, "A", "a");
         assert_eq!(moved.into_api()[0].last_transition_time, Time(at(30)));
+        let mut confirmed = ConditionSet::new(&stands, 2, at(40));
+        confirmed.confirm(&["Ready", "Missing"]);
+        let [found] = &confirmed.into_api()[..] else {
+            panic!("a condition was added");
+        };
+        assert_eq!(found.observed_generation, Some(2));
+        assert_eq!(found.last_transition_time, Time(at(10)));
     }
 }

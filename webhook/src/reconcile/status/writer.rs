@@ -52,7 +52,7 @@ pub(in crate::reconcile) async fn write<T: Serialize + PartialEq>(
         .patch_status(name, &parameters, &Patch::Apply(&patch))
         .await
     {
-        Ok(stored) => remove_foreign(&api, &stored, &patch["status"]).await,
+        Ok(stored) => remove_extra_fields(&api, &stored, &patch["status"]).await,
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(false),
         Err(error) => Err(error),
     }
@@ -60,17 +60,17 @@ pub(in crate::reconcile) async fn write<T: Serialize + PartialEq>(
 
 /// Removes fields that other clients have written and that `status` does not contain. Server-side
 /// apply does not remove these fields.
-async fn remove_foreign(
+async fn remove_extra_fields(
     api: &Api<DynamicObject>,
     stored: &DynamicObject,
     status: &Value,
 ) -> Result<bool, kube::Error> {
     let fields = stored.data["status"].as_object().into_iter().flatten();
-    let foreign: serde_json::Map<String, Value> = fields
+    let extra_fields: serde_json::Map<String, Value> = fields
         .filter(|(field, _)| *field != "admission" && status.get(field).is_none())
         .map(|(field, _)| (field.clone(), Value::Null))
         .collect();
-    if foreign.is_empty() {
+    if extra_fields.is_empty() {
         return Ok(true);
     }
     let patch = json!({
@@ -78,7 +78,7 @@ async fn remove_foreign(
             "uid": stored.metadata.uid,
             "resourceVersion": stored.metadata.resource_version,
         },
-        "status": foreign,
+        "status": extra_fields,
     });
     let parameters = PatchParams {
         field_manager: Some(names::STATUS_MANAGER.to_owned()),

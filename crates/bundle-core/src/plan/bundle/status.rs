@@ -115,6 +115,8 @@ pub struct StatusPlan {
     pub forgets_source: bool,
     /// Changes of conditions, in order.
     pub conditions: Vec<ConditionChange>,
+    /// Conditions that are also true for the present generation, if they exist.
+    pub confirmed: &'static [&'static str],
 }
 
 impl BundleOutcome<'_> {
@@ -128,6 +130,7 @@ impl BundleOutcome<'_> {
                     phase: Some(Phase::Pending),
                     forgets_source: true,
                     conditions: not_uploaded(),
+                    confirmed: &[],
                 };
             }
             Self::Failed(failure) => return failure.status(),
@@ -138,6 +141,16 @@ impl BundleOutcome<'_> {
             phase,
             forgets_source: false,
             conditions,
+            confirmed: self.confirmed(),
+        }
+    }
+
+    /// Sealed content is the content of this spec, also if the spec was written in another notation
+    /// since then.
+    fn confirmed(&self) -> &'static [&'static str] {
+        match self {
+            Self::Sealed(..) => &[condition::VERIFIED, condition::COMPATIBLE, condition::UNPACKED],
+            _ => &[],
         }
     }
 
@@ -235,6 +248,7 @@ impl BundleFailure<'_> {
                 phase: None,
                 forgets_source: false,
                 conditions,
+                confirmed: &[],
             };
         }
         conditions.push(ConditionChange::new(
@@ -247,6 +261,7 @@ impl BundleFailure<'_> {
             phase: Some(Phase::Failing),
             forgets_source: true,
             conditions,
+            confirmed: &[],
         }
     }
 }

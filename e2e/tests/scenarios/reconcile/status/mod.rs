@@ -11,9 +11,10 @@ use bundle_core::review::CheckedBundleSpec;
 use e2e::{Cluster, Webhook, bundles, wait};
 use serde_json::{Value, json};
 
+use super::lifecycle::until_no_writes;
 use super::{
     LONG, apply, condition, deployment, get, install_web, installed, kubectl, publish, stage,
-    try_get, until,
+    staged, try_get, until,
 };
 
 mod older;
@@ -177,14 +178,17 @@ async fn content_written_into_the_status_of_a_failing_bundle_is_not_installed() 
     patch_status(&cluster, &bundle, &unpacked).await;
     until_status(&cluster, &bundle, "/phase", &json!("Failing")).await;
     until_status(&cluster, &bundle, "/content", &Value::Null).await;
-    let message = until(
-        &cluster,
-        "bundledeployment greeting",
-        "HasValidBundle",
-        "False",
-    )
-    .await;
-    assert!(message.contains("Failed to unpack"), "{message}");
+    let kind = "HasValidBundle";
+    wait::until_true(LONG, "the failure is reported", || async {
+        let found = get(&cluster, "bundledeployment greeting").await;
+        let found = found.unwrap_or_default();
+        let found = condition(&found, kind);
+        let message = found["message"].as_str().unwrap_or_default();
+        anyhow::ensure!(message.contains("Failed to unpack"), "{found}");
+        Ok(found["status"] == "False")
+    })
+    .await
+    .unwrap();
     assert_eq!(get(&cluster, "namespace greeting").await, None);
 }
 
@@ -224,9 +228,11 @@ async fn moved_tag_is_not_followed_after_the_seal_of_its_bundle_was_removed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn deployment_continues_after_its_seal_was_removed() {
-    let (cluster, mut webhook) = stage().await;
+    let (cluster, mut webhook) = staged(Cluster::builder().audit(true)).await;
     status_writer(&cluster).await;
     install_web(&cluster).await;
+    // The pod records the seal in the inventory at the first reconcile after the installation.
+    until_no_writes(&cluster).await;
     let what = "bundledeployment web";
     let before = get(&cluster, "bundledeployment web").await.unwrap();
     stop_and_void_stamps(&cluster, &mut webhook).await;

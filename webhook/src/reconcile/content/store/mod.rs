@@ -357,10 +357,11 @@ impl Store {
                 ),
             ));
         }
+        // With the lock, no other store removes the same copies.
+        let mut owners = lock(&self.owners);
         let mut copies = self.copies();
         copies.retain(|copy| copy.path != replaced);
         let kind = CopyKind::of(replaced).unwrap_or(CopyKind::Rendered);
-        let mut owners = lock(&self.owners);
         let needed = lock(&self.needed).clone();
         let is_own = |copy: &CachedCopy| owners.get(&copy.path).is_some_and(|own| own == owner);
         let mut total: u64 = copies.iter().map(CachedCopy::counted_bytes).sum();
@@ -380,7 +381,11 @@ impl Store {
                 if !full || is_spared || (of_owner && !(greedy && is_own)) {
                     continue;
                 }
-                fs_err::remove_file(&copy.path)?;
+                match fs_err::remove_file(&copy.path) {
+                    // A damaged copy is removed without the lock.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    removed => removed?,
+                }
                 self.metrics.evicted(copy.kind.label());
                 total -= copy.counted_bytes();
                 if is_own {
