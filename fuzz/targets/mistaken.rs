@@ -3,7 +3,7 @@
 //! rejects.
 #![no_main]
 
-use bundle_trust::sign::{mistaken, mistaken_attested};
+use bundle_trust::sign::{check_attested_not_image, check_not_image};
 use libfuzzer_sys::fuzz_target;
 
 #[path = "../../crates/bundle-trust/src/sign/mistaken/readers.rs"]
@@ -12,8 +12,8 @@ mod readers;
 fuzz_target!(|data: &[u8]| {
     for (name, takes) in readers::READERS {
         if takes(data) {
-            assert!(mistaken(data).is_err(), "{name}");
-            assert!(mistaken_attested(data).is_err() || name.ends_with("payload"), "{name}");
+            assert!(check_not_image(data).is_err(), "{name}");
+            assert!(check_attested_not_image(data).is_err() || name.ends_with("payload"), "{name}");
         }
     }
     // The strict reader accepts no input that serde_json rejects, and parses the same value.

@@ -146,7 +146,7 @@ async fn prepare(
     readiness: Arc<Readiness>,
 ) -> Arc<Shared> {
     let key = crate::retry("read or create the stamp key", || {
-        certs::stamp_key(clients.own.own(), &settings.state_namespace)
+        certs::stamp_key(clients.replica.own(), &settings.state_namespace)
     })
     .await;
     Arc::new(Shared::new(

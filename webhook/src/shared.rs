@@ -123,7 +123,7 @@ impl Shared {
     /// Returns the client of the pod, for tasks of every replica. The client has no permissions on
     /// the objects of bundles.
     pub fn client(&self) -> Client {
-        self.clients.own.own()
+        self.clients.replica.own()
     }
 
     /// Returns the client of the pod for tasks of the leader. Writes of this client fail if this

@@ -4,7 +4,7 @@ use std::process::Command;
 
 #[test]
 fn only_the_plugin_has_the_schemas() {
-    for (package, has_them) in [("kubectl-bundle", true), ("bundle-webhook", false)] {
+    for (package, has_schemas) in [("kubectl-bundle", true), ("bundle-webhook", false)] {
         let output = Command::new(env!("CARGO"))
             .args(["tree", "--package", package, "--edges", "normal"])
             .args(["--prefix", "none", "--offline"])
@@ -17,6 +17,6 @@ fn only_the_plugin_has_the_schemas() {
             String::from_utf8_lossy(&output.stderr)
         );
         let tree = String::from_utf8(output.stdout).unwrap();
-        assert_eq!(tree.contains("bundle-schemas "), has_them, "{package}");
+        assert_eq!(tree.contains("bundle-schemas "), has_schemas, "{package}");
     }
 }

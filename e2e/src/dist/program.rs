@@ -119,15 +119,15 @@ fn require_system_libraries(
     is_of_system: impl Fn(&str) -> bool,
 ) -> Result<()> {
     ensure!(!libraries.is_empty(), "the program imports no library");
-    let foreign: Vec<&str> = libraries
+    let others: Vec<&str> = libraries
         .iter()
         .map(String::as_str)
         .filter(|name| !is_of_system(name))
         .collect();
-    if !foreign.is_empty() {
+    if !others.is_empty() {
         bail!(
             "the program needs libraries that are not part of the system: {}",
-            foreign.join(", ")
+            others.join(", ")
         );
     }
     Ok(())
@@ -171,8 +171,8 @@ mod tests {
     fn libraries_of_compilers_are_rejected() {
         let is_of_system = |name: &str| name == "KERNEL32.dll";
         assert!(require_system_libraries(&names(&["KERNEL32.dll"]), is_of_system).is_ok());
-        let foreign = names(&["KERNEL32.dll", "libunwind.dll"]);
-        let error = require_system_libraries(&foreign, is_of_system).unwrap_err();
+        let libraries = names(&["KERNEL32.dll", "libunwind.dll"]);
+        let error = require_system_libraries(&libraries, is_of_system).unwrap_err();
         assert_eq!(
             error.to_string(),
             "the program needs libraries that are not part of the system: libunwind.dll"

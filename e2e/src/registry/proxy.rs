@@ -9,10 +9,11 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// Running proxy; it ends when dropped.
+/// A running proxy. It stops when it is dropped.
 pub struct Proxy {
     address: SocketAddr,
-    asked: Arc<Mutex<Vec<String>>>,
+    /// Requested hosts with their ports.
+    requested: Arc<Mutex<Vec<String>>>,
     task: JoinHandle<()>,
 }
 
@@ -21,8 +22,8 @@ impl Proxy {
     pub async fn start() -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let list = Arc::clone(&asked);
+        let requested = Arc::new(Mutex::new(Vec::new()));
+        let list = Arc::clone(&requested);
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let list = Arc::clone(&list);
@@ -35,7 +36,7 @@ impl Proxy {
         });
         Ok(Self {
             address,
-            asked,
+            requested,
             task,
         })
     }
@@ -47,8 +48,8 @@ impl Proxy {
 
     /// Returns the requested hosts with their ports.
     pub fn requested_hosts(&self) -> Vec<String> {
-        let asked = self.asked.lock();
-        asked.unwrap_or_else(PoisonError::into_inner).clone()
+        let requested = self.requested.lock();
+        requested.unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -58,7 +59,7 @@ impl Drop for Proxy {
     }
 }
 
-async fn tunnel(stream: TcpStream, asked: &Mutex<Vec<String>>) -> Result<()> {
+async fn tunnel(stream: TcpStream, requested: &Mutex<Vec<String>>) -> Result<()> {
     let mut stream = BufReader::new(stream);
     let mut head = String::new();
     while stream.read_line(&mut head).await? > 2 {}
@@ -69,7 +70,7 @@ async fn tunnel(stream: TcpStream, asked: &Mutex<Vec<String>>) -> Result<()> {
             head.lines().next().unwrap_or_default()
         );
     };
-    asked
+    requested
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .push(host.to_owned());

@@ -183,7 +183,7 @@ fn removal(key: &Key) -> Value {
 
 /// Creates a ConfigMap that no bundle contains, with the labels of an installed object. Returns the
 /// ConfigMap for a later comparison, or `None` if the API server rejects it.
-pub(super) async fn create_foreign_config_map(
+pub(super) async fn create_unmanaged_config_map(
     client: &Client,
     package: &str,
     number: u32,
@@ -203,7 +203,7 @@ pub(super) async fn create_foreign_config_map(
     {
         Ok(_) => Ok(Some(object)),
         Err(kube::Error::Api(_)) => Ok(None),
-        Err(error) => Err(error).context("cannot create a foreign ConfigMap"),
+        Err(error) => Err(error).context("cannot create an unmanaged ConfigMap"),
     }
 }
 

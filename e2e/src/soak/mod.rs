@@ -63,7 +63,7 @@ struct PackageState {
     package: Package,
     /// Installed revision; `None` if the package is removed.
     revision: Option<u32>,
-    foreign: Vec<Value>,
+    unmanaged: Vec<Value>,
 }
 
 /// Runs rounds of disturbances until the time is over. Returns an error with the difference for the
@@ -95,7 +95,7 @@ async fn rounds(
         let installed = PackageState {
             package,
             revision: Some(0),
-            foreign: Vec::new(),
+            unmanaged: Vec::new(),
         };
         deploy(cluster, &installed).await?;
         packages.push(installed);
@@ -165,7 +165,7 @@ async fn disturb(
             if installed.revision.take().is_some() {
                 // The reconciler does not delete a namespace that contains objects of other owners.
                 // The next installation could not create this namespace.
-                for object in installed.foreign.drain(..) {
+                for object in installed.unmanaged.drain(..) {
                     actions::apply_change(client, random, actions::Change::Delete, &object).await?;
                 }
                 let line = format!(
@@ -189,8 +189,8 @@ async fn disturb(
         60..75 => {
             if installed.revision.is_some() {
                 let number = random.random_range(0..1_000_000);
-                installed.foreign.extend(
-                    actions::create_foreign_config_map(client, &installed.package.name, number)
+                installed.unmanaged.extend(
+                    actions::create_unmanaged_config_map(client, &installed.package.name, number)
                         .await?,
                 );
             }
@@ -323,7 +323,7 @@ async fn is_installed(client: &Client, installed: &PackageState, revision: u32) 
         for found in actions::list(client, name, &api_version, &kind).await? {
             let key = Key::of(&found);
             if let Some(object) = installed
-                .foreign
+                .unmanaged
                 .iter()
                 .find(|object| Key::of(object) == key)
             {
@@ -341,16 +341,16 @@ async fn is_installed(client: &Client, installed: &PackageState, revision: u32) 
                 key.name
             );
         }
-        let own = installed
-            .foreign
+        let unmanaged = installed
+            .unmanaged
             .iter()
             .filter(|object| object["kind"] == kind.as_str());
-        for object in own {
+        for object in unmanaged {
             let key = Key::of(object);
             let found = actions::api(client, &key).get_opt(&key.name).await?;
             ensure!(
                 found.is_some(),
-                "the foreign {} {} is missing",
+                "the unmanaged {} {} is missing",
                 key.kind,
                 key.name
             );

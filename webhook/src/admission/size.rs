@@ -17,17 +17,17 @@ impl<L: Lookups> Admission<L> {
         let measured = |object, weight| MeasuredObject { object, weight };
         let old = Some(measured(&request.old_object, old)).filter(|old| !old.object.is_null());
         let findings = judge_size(old, measured(&request.object, new), WEIGHT_LIMITS);
-        if !findings.has_errors() || self.is_own(request).await {
+        if !findings.has_errors() || self.is_from_pod(request).await {
             return None;
         }
         Some(Verdict::Refuse(findings))
     }
 
     /// Returns true if the pod itself is the requester. Returns false if a person runs the program.
-    async fn is_own(&self, request: &Request) -> bool {
-        let own = tokio::time::timeout(self.deadline, self.lookups.own_user()).await;
+    async fn is_from_pod(&self, request: &Request) -> bool {
+        let pod_user = tokio::time::timeout(self.deadline, self.lookups.own_user()).await;
         let requester = &request.requester;
-        own.ok().flatten().as_deref() == Some(requester.user.as_str())
+        pod_user.ok().flatten().as_deref() == Some(requester.user.as_str())
             && requester.service_account().is_some()
     }
 }

@@ -152,7 +152,7 @@ async fn publish_authorities(shared: &Shared, trusted: &str) -> Result<(), CaSec
 /// Returns a resolver with a certificate for `names`, and the authority of the certificate (PEM).
 /// Tests of the listener use this function.
 #[cfg(test)]
-pub(crate) fn serving(names: &[&str]) -> (Arc<Resolver>, String) {
+pub(crate) fn resolver_for(names: &[&str]) -> (Arc<Resolver>, String) {
     let resolver = Arc::new(Resolver::default());
     let trusted = serve_new_certificate(&resolver, names);
     (resolver, trusted)

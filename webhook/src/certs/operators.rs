@@ -221,8 +221,8 @@ mod tests {
             name,
             period.not_after() + 1
         ));
-        let foreign = issue(b"other", "uid", period).authorities;
-        assert!(!verify(&foreign, certificate, name, NOW));
+        let other_authorities = issue(b"other", "uid", period).authorities;
+        assert!(!verify(&other_authorities, certificate, name, NOW));
     }
 
     #[test]

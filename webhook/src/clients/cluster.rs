@@ -14,7 +14,7 @@ pub(crate) use bundle_cluster::watch::watch_events;
 /// The clients of this replica, which share one connection pool.
 pub struct ReplicaClients {
     /// Clients for tasks that every replica runs.
-    pub(crate) own: Clients,
+    pub(crate) replica: Clients,
     /// Clients for tasks of the leader. Writes of these clients fail while `fence` is closed.
     pub(crate) leader: Clients,
     /// Open while this replica is the leader.
@@ -31,10 +31,10 @@ pub async fn connect(settings: &Settings) -> Result<ReplicaClients, ClusterError
         .with_layer(&fence)
         .with_layer(&RequestMemory::default())
         .build();
-    let own = Clients::new(base);
+    let replica = Clients::new(base);
     Ok(ReplicaClients {
-        leader: own.through(of_leader),
-        own,
+        leader: replica.through(of_leader),
+        replica,
         fence,
     })
 }

@@ -82,8 +82,8 @@ impl ContentSettings {
             let reason = "is not a valid name of a Secret";
             return Err(rejected("ca-secret", name, reason));
         }
-        let own = || format!("https://{service}.{namespace}.svc");
-        let url = given.content_url.unwrap_or_else(own);
+        let default_url = || format!("https://{service}.{namespace}.svc");
+        let url = given.content_url.unwrap_or_else(default_url);
         let Some(host) = host(&url) else {
             return Err(rejected("content-url", &url, "is not an https URL"));
         };

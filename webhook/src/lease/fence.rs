@@ -197,8 +197,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn leader_writes_only_until_the_end_of_its_term() {
         let fence = Fence::default();
-        let (own, received) = client(&fence);
-        let leader = of_leader(own.clone());
+        let (replica, received) = client(&fence);
+        let leader = of_leader(replica.clone());
         assert!(is_fenced(&patch(&leader, "a").await));
         fence.open_until(Instant::now() + TERM);
         patch(&leader, "a").await.unwrap();
@@ -215,19 +215,19 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn delayed_write_is_not_sent_after_the_term() {
         let fence = Fence::default();
-        let (own, received) = client(&fence);
+        let (replica, received) = client(&fence);
         fence.open_until(Instant::now() + DELAY);
-        assert!(is_fenced(&patch(&of_leader(own), "slow").await));
+        assert!(is_fenced(&patch(&of_leader(replica), "slow").await));
         assert_eq!(*received.lock().unwrap(), [] as [Method; 0]);
     }
 
     #[tokio::test]
     async fn reads_and_requests_of_every_replica_pass() {
         let fence = Fence::default();
-        let (own, received) = client(&fence);
-        let api: Api<ConfigMap> = Api::namespaced(of_leader(own.clone()), "a");
+        let (replica, received) = client(&fence);
+        let api: Api<ConfigMap> = Api::namespaced(of_leader(replica.clone()), "a");
         bundle_cluster::ByName(&api).get("a").await.unwrap();
-        patch(&own, "a").await.unwrap();
+        patch(&replica, "a").await.unwrap();
         assert_eq!(*received.lock().unwrap(), [Method::GET, Method::PATCH]);
     }
 }

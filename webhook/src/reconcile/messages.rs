@@ -378,10 +378,10 @@ fn of_rollouts() -> Vec<Finding> {
 
 /// Returns the notes of Events.
 fn of_events() -> Vec<Finding> {
-    let foreign = ["Secret".to_owned()].into();
+    let kinds = ["Secret".to_owned()].into();
     let kept = KeptObject {
         id: id("", "v1", "Namespace", None, "team-a"),
-        why: occupants::in_use(&foreign, &[]).unwrap().into(),
+        why: occupants::in_use(&kinds, &[]).unwrap().into(),
     };
     let in_use = removal::steps::namespace_in_use(&kept);
     vec![

@@ -247,7 +247,7 @@ fn better(group: &str, version: &str, kind: &str) -> Option<&'static str> {
 mod tests {
     use super::super::tests::messages_of;
 
-    fn of(kubernetes: &str, api_version: &str, kind: &str) -> Vec<String> {
+    fn check_api(kubernetes: &str, api_version: &str, kind: &str) -> Vec<String> {
         let object = format!("apiVersion: {api_version}\nkind: {kind}\nmetadata: {{name: web}}\n");
         let mut declared = messages_of(kubernetes, &[("manifests/a.yaml", &object)]);
         declared.retain(|line| !line.contains("has no namespace"));
@@ -320,7 +320,7 @@ mod tests {
                 "warning: manifests/a.yaml:1: Shop.example.com/web: the bundle does not define example.com/v1/Shop (add its CustomResourceDefinition to manifests/, or list `example.com/v1/Shop` in requires.apis of bundle.yaml)",
             ),
         ] {
-            let declared = of(kubernetes, api_version, kind).join("\n");
+            let declared = check_api(kubernetes, api_version, kind).join("\n");
             assert_eq!(declared, expected, "{kubernetes} {api_version} {kind}");
         }
     }
@@ -328,12 +328,12 @@ mod tests {
     #[test]
     fn without_a_range_reports_only_removed_apis() {
         assert_eq!(
-            of("", "policy/v1beta1", "PodDisruptionBudget"),
+            check_api("", "policy/v1beta1", "PodDisruptionBudget"),
             [
                 "warning: manifests/a.yaml:1: PodDisruptionBudget.policy/web: policy/v1beta1/PodDisruptionBudget is not served since Kubernetes 1.25, and the bundle supports any version \
                  (use policy/v1/PodDisruptionBudget, or name kubernetes.supported in bundle.yaml)"
             ]
         );
-        assert_eq!(of("", "resource.k8s.io/v1", "DeviceClass"), [""; 0]);
+        assert_eq!(check_api("", "resource.k8s.io/v1", "DeviceClass"), [""; 0]);
     }
 }

@@ -73,7 +73,7 @@ pub fn apply(
         changed.insert(at);
     }
     for at in changed {
-        read_again(&mut objects[at], findings);
+        revalidate(&mut objects[at], findings);
     }
 }
 
@@ -97,7 +97,7 @@ fn field<'a>(object: &'a mut Value, pointer: &str) -> Option<&'a mut Value> {
 }
 
 /// Validates a changed object with the rules for objects that are read from a file.
-fn read_again(object: &mut Manifest, findings: &mut Findings) {
+fn revalidate(object: &mut Manifest, findings: &mut Findings) {
     let document = Document {
         value: std::mem::take(&mut object.value),
         line: object.line,

@@ -212,8 +212,8 @@ impl Findings {
         self.0.first()
     }
 
-    /// Sorts the findings by a key. Findings with equal keys keep their order. A finding about
-    /// omitted findings is last.
+    /// Sorts the findings by a key. Findings with equal keys keep their order. Findings about
+    /// omitted findings are last.
     pub fn sort_by_key<K: Ord>(&mut self, key: impl Fn(&Finding) -> K) {
         self.0.sort_by_cached_key(|finding| {
             (finding.message == OMITTED_FINDINGS_MESSAGE, key(finding))

@@ -1,5 +1,5 @@
-//! Messages about content that only the webhook reads. `cargo xtask gen` copies `messages.txt` to
-//! the page about diagnostics.
+//! Messages about the rendering of content. `cargo xtask gen` copies `messages.txt` to the page
+//! about diagnostics.
 
 use super::*;
 use crate::diagnostic::rendered;

@@ -262,9 +262,9 @@ fn foreign_images_have_no_facts_and_invalid_annotations_are_reported() {
             .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
             .collect()
     };
-    let foreign = map(&[(keys::TITLE, "nginx"), (keys::VERSION, "latest")]);
+    let other_image = map(&[(keys::TITLE, "nginx"), (keys::VERSION, "latest")]);
     assert_eq!(
-        PackageDescription::from_annotations(&foreign).unwrap(),
+        PackageDescription::from_annotations(&other_image).unwrap(),
         PackageDescription::default()
     );
     let long = format!("{{\"apis\":[{}\"\"]}}", "\"\",".repeat(64 << 10));

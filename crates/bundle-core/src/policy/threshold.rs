@@ -50,42 +50,43 @@ pub(super) fn distinct<'a>(
             choices
         })
         .collect();
-    let mut taken = vec![None; numbers.len()];
+    let mut authority_of = vec![None; numbers.len()];
     for authority in 0..choices.len() {
-        let mut visited = vec![false; taken.len()];
-        give(authority, &choices, &mut taken, &mut visited);
+        let mut visited = vec![false; authority_of.len()];
+        assign(authority, &choices, &mut authority_of, &mut visited);
     }
-    let mut given = vec![None; choices.len()];
-    for (signer, authority) in taken.iter().enumerate() {
+    let mut assigned = vec![None; choices.len()];
+    for (signer, authority) in authority_of.iter().enumerate() {
         if let Some(authority) = *authority {
             let choices: &[(usize, &'a ValidSignature)] = &choices[authority];
-            given[authority] = choices
+            assigned[authority] = choices
                 .iter()
                 .find(|(known, _)| *known == signer)
                 .map(|(_, accepted)| *accepted);
         }
     }
-    given
+    assigned
 }
 
-/// Assigns a signer to `authority`, and reassigns other authorities if necessary. The recursion is
+/// Assigns a signer to `authority`, and reassigns other authorities if necessary. `authority_of`
+/// contains the authority of each signer. Returns false if no assignment exists. The recursion is
 /// at most as deep as the number of authorities.
-fn give(
+fn assign(
     authority: usize,
     choices: &[Vec<(usize, &ValidSignature)>],
-    taken: &mut [Option<usize>],
+    authority_of: &mut [Option<usize>],
     visited: &mut [bool],
 ) -> bool {
     for &(signer, _) in &choices[authority] {
         if std::mem::replace(&mut visited[signer], true) {
             continue;
         }
-        let free = match taken[signer] {
+        let is_free = match authority_of[signer] {
             None => true,
-            Some(holder) => give(holder, choices, taken, visited),
+            Some(holder) => assign(holder, choices, authority_of, visited),
         };
-        if free {
-            taken[signer] = Some(authority);
+        if is_free {
+            authority_of[signer] = Some(authority);
             return true;
         }
     }

@@ -7,9 +7,17 @@ use std::{
 };
 
 use base64::Engine as _;
+use base64::alphabet;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use regex::Regex;
 
 use crate::object::{is_dns_label, is_dns_subdomain};
+
+/// Base64 with padding. As in Go, the unused bits of the last letter can have any value.
+static GO_BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
+);
 
 /// Formats that are checked by a pattern.
 const PATTERNS: &[(&str, &str)] = &[
@@ -69,9 +77,7 @@ pub(super) fn holds(format: &str, text: &str) -> Option<bool> {
         "ipv4" => text.parse::<Ipv4Addr>().is_ok(),
         "ipv6" => text.parse::<Ipv6Addr>().is_ok(),
         "cidr" => is_network(text),
-        "byte" => base64::engine::general_purpose::STANDARD
-            .decode(text)
-            .is_ok(),
+        "byte" => GO_BASE64.decode(text).is_ok(),
         "k8sshortname" => is_dns_label(text),
         "k8slongname" => is_dns_subdomain(text),
         "date" | "datetime" => {
@@ -121,15 +127,13 @@ pub(super) fn is_quantity(text: &str) -> bool {
             ))
 }
 
-/// Returns `true` if the decoder of Go accepts a Base64 text. Line breaks are allowed.
+/// Returns `true` if `encoding/json` of Go accepts a Base64 text. Line breaks are allowed.
 pub(super) fn is_base64(text: &str) -> bool {
     let text: String = text
         .chars()
         .filter(|letter| !matches!(letter, '\r' | '\n'))
         .collect();
-    base64::engine::general_purpose::STANDARD
-        .decode(text)
-        .is_ok()
+    GO_BASE64.decode(text).is_ok()
 }
 
 fn is_network(text: &str) -> bool {
@@ -205,5 +209,17 @@ mod tests {
         }
         assert_eq!(holds("email", "x"), None);
         assert_eq!(holds("colour", "x"), Some(true));
+    }
+
+    #[test]
+    fn accepts_base64_with_unused_bits_as_go_does() {
+        for text in ["YQ==", "YR==", "YWI=", "YWJ="] {
+            assert!(is_base64(text), "{text}");
+            assert_eq!(holds("byte", text), Some(true), "{text}");
+        }
+        for text in ["YR", "YR=", "YWJ", "?"] {
+            assert!(!is_base64(text), "{text}");
+            assert_eq!(holds("byte", text), Some(false), "{text}");
+        }
     }
 }

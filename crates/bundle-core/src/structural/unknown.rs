@@ -27,15 +27,16 @@ const META: &[&str] = &[
 /// Fields that every object has, even if the schema does not specify them.
 const IMPLIED: &[&str] = &["apiVersion", "kind", "metadata"];
 
-/// Adds a problem for each unknown field of an object (`whole`) or of a nested value.
+/// Adds a problem for each unknown field of `value`. `is_resource_root` is true for a complete
+/// object, which has `apiVersion`, `kind` and `metadata`.
 pub(crate) fn find(
     schema: &Value,
     value: &Value,
     path: &str,
-    whole: bool,
+    is_resource_root: bool,
     problems: &mut Vec<Problem>,
 ) {
-    let whole = whole || flag(schema, "x-kubernetes-embedded-resource");
+    let is_resource_root = is_resource_root || flag(schema, "x-kubernetes-embedded-resource");
     match value {
         Value::Object(map) => {
             let fields = schema.get("properties").and_then(Value::as_object);
@@ -43,7 +44,7 @@ pub(crate) fn find(
             let keeps = flag(schema, "x-kubernetes-preserve-unknown-fields");
             for (key, value) in map {
                 let at = child(path, key);
-                if whole && key == "metadata" {
+                if is_resource_root && key == "metadata" {
                     meta(value, &at, problems);
                     continue;
                 }
@@ -53,7 +54,7 @@ pub(crate) fn find(
                     find(others, value, &at, false, problems);
                 } else if keeps
                     || others == Some(&Value::Bool(true))
-                    || (whole && IMPLIED.contains(&key.as_str()))
+                    || (is_resource_root && IMPLIED.contains(&key.as_str()))
                 {
                     // The API server keeps this unknown field.
                 } else {
@@ -92,16 +93,17 @@ fn unknown(path: &str, key: &str, known: &[&str]) -> Problem {
     Problem::new(path, format!("unknown field{meant}"))
 }
 
-/// Removes fields that the schema does not specify.
-pub(crate) fn prune(schema: &Value, value: &mut Value, whole: bool) {
-    let whole = whole || flag(schema, "x-kubernetes-embedded-resource");
+/// Removes fields that the schema does not specify. `is_resource_root` is true for a complete
+/// object, which keeps `apiVersion`, `kind` and `metadata`.
+pub(crate) fn prune(schema: &Value, value: &mut Value, is_resource_root: bool) {
+    let is_resource_root = is_resource_root || flag(schema, "x-kubernetes-embedded-resource");
     match value {
         Value::Object(map) => {
             let fields = schema.get("properties").and_then(Value::as_object);
             let others = schema.get("additionalProperties");
             let keeps = flag(schema, "x-kubernetes-preserve-unknown-fields");
             map.retain(|key, value| {
-                if whole && IMPLIED.contains(&key.as_str()) {
+                if is_resource_root && IMPLIED.contains(&key.as_str()) {
                     return true;
                 }
                 if let Some(field) = fields.and_then(|fields| fields.get(key)) {

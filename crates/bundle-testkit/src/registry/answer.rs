@@ -103,7 +103,7 @@ async fn until_released(shared: &Shared) {
 }
 
 /// Applies faults that affect every request. Returns the response of the fault; `None` if the
-/// request is handled normally.
+/// request is handled normally. With [`Fault::NoResponse`], never returns.
 async fn general_fault(shared: &Shared) -> Option<Response> {
     let busy = {
         let mut fault = lock(&shared.fault);

@@ -91,13 +91,13 @@ fn rejects_invalid_responses_of_services() {
     let der = other["verificationMaterial"]["certificate"]["rawBytes"]
         .as_str()
         .unwrap();
-    let foreign = format!("-----BEGIN CERTIFICATE-----\n{der}\n-----END CERTIFICATE-----\n");
+    let other_pem = format!("-----BEGIN CERTIFICATE-----\n{der}\n-----END CERTIFICATE-----\n");
     let chain = |certificates: Value| json!({"signedCertificateEmbeddedSct": {"chain": {"certificates": certificates}}});
     for (answer, why) in [
         (json!({}), "signed certificate timestamp"),
         (chain(json!([])), "no certificate"),
         (chain(json!(["x"])), "not PEM"),
-        (chain(json!([foreign])), "another key"),
+        (chain(json!([other_pem])), "another key"),
         (json!("x"), "not the JSON"),
     ] {
         let key = Ephemeral::new().unwrap();

@@ -292,7 +292,7 @@ impl TrustMaterial {
                 }
                 // An error under the right root is more useful than the error for a wrong root.
                 Err(rejection) => {
-                    if nearest.as_ref().is_none_or(is_foreign) {
+                    if nearest.as_ref().is_none_or(is_of_other_root) {
                         nearest = Some(rejection);
                     }
                 }
@@ -307,7 +307,7 @@ impl TrustMaterial {
 }
 
 /// Returns `true` if the rejection means only that the signature was made under another trust root.
-fn is_foreign(rejection: &Rejection) -> bool {
+fn is_of_other_root(rejection: &Rejection) -> bool {
     matches!(
         rejection,
         Rejection::Certificate {

@@ -26,7 +26,7 @@ pub(super) async fn token(
     let (verifier, state, nonce) = (pkce::random()?, pkce::random()?, pkce::random()?);
     let callback = Callback::listen().await?;
     let redirect = callback.address();
-    let url = address(login, endpoint, &redirect, &state, &nonce, &verifier);
+    let url = authorization_url(login, endpoint, &redirect, &state, &nonce, &verifier);
     let is_opening = opener.is_some_and(|opener| opener.open(&url));
     ui.prompt(if is_opening {
         format!(
@@ -68,8 +68,8 @@ pub(super) async fn token(
     Ok(granted.id_token)
 }
 
-/// Returns the URL for the login.
-fn address(
+/// Returns the authorization URL (RFC 6749, section 4.1.1) with PKCE (RFC 7636).
+fn authorization_url(
     login: &Login,
     endpoint: &Url,
     redirect: &str,

@@ -31,11 +31,11 @@ fn program_is_written_once_and_another_file_is_never_overwritten() {
     assert!(is_executable(&file));
 
     let same_length = "x".repeat(written.len());
-    for foreign in ["#!/bin/sh\necho foreign\n", &same_length] {
-        std::fs::write(&file, foreign).unwrap();
+    for existing in ["#!/bin/sh\necho foreign\n", &same_length] {
+        std::fs::write(&file, existing).unwrap();
         let refused = install();
         assert!(refused.starts_with("exit code: 1"), "{refused}");
-        assert_eq!(std::fs::read_to_string(&file).unwrap(), foreign);
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), existing);
     }
     kb_snapshot!(context, ["completion", "install", "--to", "bin"], @r"
     exit code: 1

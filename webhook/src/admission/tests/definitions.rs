@@ -103,8 +103,8 @@ async fn safe_updates_and_other_requests_need_no_lookup() {
     assert!(is_allowed(&server, "ana", &live, &new).await);
     // The definition has no owner labels, neither before nor after the update.
     let (from, to) = (json!([]), json!(["spec"]));
-    let foreign = |required| definition("crd", &json!({"a": "b"}), required);
-    assert!(is_allowed(&server, "ana", &foreign(&from), &foreign(&to)).await);
+    let unlabelled = |required| definition("crd", &json!({"a": "b"}), required);
+    assert!(is_allowed(&server, "ana", &unlabelled(&from), &unlabelled(&to)).await);
     let mut status = update("ana", &new, &live);
     status["request"]["subResource"] = "status".into();
     assert_eq!(server.ask("/validate", &status).await["allowed"], true);

@@ -1,5 +1,5 @@
-//! Messages about reviews without a verdict. `cargo xtask gen` copies `messages.txt` to the page
-//! about diagnostics.
+//! Messages of rejections that `bundle_core::review::judge` does not return, for example at a
+//! deadline. `cargo xtask gen` copies `messages.txt` to the page about diagnostics.
 
 use bundle_core::diagnostic::rendered;
 use bundle_core::plan::crd_upgrade::guard::{DefinitionOwner, judge_update};
@@ -12,7 +12,7 @@ use crate::registrations;
 const RECORDED: &str = include_str!("messages.txt");
 
 #[test]
-fn messages_of_reviews_without_verdict_are_recorded() {
+fn messages_of_other_rejections_are_recorded() {
     let body = br#"{"apiVersion": "v1", "kind": "Pod", "request": null}"#;
     let in_use = judge_config_map(
         "web-manifests",

@@ -51,8 +51,8 @@ impl FailureCounts {
         retry: RetryPolicy,
     ) -> Option<Duration> {
         let mut attempts = self.attempts();
-        // No counter of a deleted object is removed separately. Therefore all counters are removed
-        // when the limit is reached.
+        // Counters of deleted objects can stay in the map. Therefore all counters are removed when
+        // the limit is reached.
         if attempts.len() >= MAX_COUNTERS {
             attempts.clear();
         }

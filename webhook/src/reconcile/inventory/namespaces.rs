@@ -21,10 +21,10 @@ struct LiveNamespace {
 
 /// Returns the uids of the namespaces in `names` that exist.
 pub(in crate::reconcile) async fn uids(
-    own: &Client,
+    client: &Client,
     names: BTreeSet<&str>,
 ) -> Result<NamespaceUids, kube::Error> {
-    let live = read_all(own, names).await?.into_iter();
+    let live = read_all(client, names).await?.into_iter();
     Ok(live.map(|(name, found)| (name, found.uid)).collect())
 }
 
@@ -32,10 +32,10 @@ pub(in crate::reconcile) async fn uids(
 /// namespace counts as missing, because another namespace may have its name when the request
 /// arrives.
 pub(in crate::reconcile) async fn active(
-    own: &Client,
+    client: &Client,
     names: BTreeSet<&str>,
 ) -> Result<NamespaceUids, kube::Error> {
-    let live = read_all(own, names).await?.into_iter();
+    let live = read_all(client, names).await?.into_iter();
     let active = live.filter(|(_, found)| !found.is_terminating);
     Ok(active.map(|(name, found)| (name, found.uid)).collect())
 }
@@ -43,10 +43,10 @@ pub(in crate::reconcile) async fn active(
 /// Reads the namespaces in `names` that exist. The pod reads with its own identity, so the
 /// installing ServiceAccount needs no permission for this.
 async fn read_all(
-    own: &Client,
+    client: &Client,
     names: BTreeSet<&str>,
 ) -> Result<BTreeMap<String, LiveNamespace>, kube::Error> {
-    let api: Api<Namespace> = Api::all(own.clone());
+    let api: Api<Namespace> = Api::all(client.clone());
     let looks = parallel::all(names.into_iter().map(|name| {
         let api = api.clone();
         async move {

@@ -36,7 +36,7 @@ const MAX_ANSWERS: usize = 1_000;
 type AccessReviews<'a> = Box<dyn Iterator<Item = AccessReview> + Send + 'a>;
 
 struct AccessReviewer<'a> {
-    own: &'a Client,
+    client: &'a Client,
     requester: &'a Requester,
     /// Results of access reviews without a resource name. Access reviews with a name are rarely
     /// repeated, so their results are not cached.
@@ -68,15 +68,15 @@ enum LiveRole {
 }
 
 /// Checks all permissions that `requester` needs for `subset`, a part of the objects `items` of
-/// content. `own` sends the access reviews. `installer`, a client of `account`, reads the roles
+/// content. `client` sends the access reviews. `installer`, a client of `account`, reads the roles
 /// that bindings name.
 pub(in crate::reconcile) async fn authorize(
-    own: &Client,
+    client: &Client,
     (account, installer): (&ServiceAccount, &Client),
     requester: &Requester,
     (subset, items): (&[&PreparedObject], &[PreparedObject]),
 ) -> Result<(), ReconcileError> {
-    let reviewer = AccessReviewer::new(own, requester).await?;
+    let reviewer = AccessReviewer::new(client, requester).await?;
     let missing = reviewer
         .missing(account, installer, (subset, items))
         .await
@@ -87,18 +87,18 @@ pub(in crate::reconcile) async fn authorize(
 /// Returns true if `requester` has this permission. Fails with the code for withdrawn permissions
 /// if the requester is a ServiceAccount that was deleted or recreated.
 pub(in crate::reconcile) async fn has_permission(
-    own: &Client,
+    client: &Client,
     requester: &Requester,
     question: &AccessReview,
 ) -> Result<bool, ReconcileError> {
-    let reviewer = AccessReviewer::new(own, requester).await?;
+    let reviewer = AccessReviewer::new(client, requester).await?;
     let answer = reviewer.is_allowed(question).await;
     answer.map_err(|error| unknown(requester, &error))
 }
 
 /// Returns true if the access reviews deny `requester` to patch this object.
 pub(in crate::reconcile) async fn is_patch_denied(
-    own: &Client,
+    client: &Client,
     requester: &Requester,
     item: &PreparedObject,
 ) -> Result<bool, ReconcileError> {
@@ -109,14 +109,14 @@ pub(in crate::reconcile) async fn is_patch_denied(
         item.id.namespace.as_deref(),
         Some(&item.id.name),
     );
-    Ok(!has_permission(own, requester, &question).await?)
+    Ok(!has_permission(client, requester, &question).await?)
 }
 
 /// Returns the objects in `objects` that `requester` has no permission to delete, and the reason
 /// for each. Ignores the labels of an object, because every user who can patch the object can write
 /// its labels.
 pub(in crate::reconcile) async fn undeletable(
-    own: &Client,
+    client: &Client,
     requester: &Requester,
     objects: &[SharedPresentObject],
 ) -> Result<Vec<KeptObject>, ReconcileError> {
@@ -127,12 +127,12 @@ pub(in crate::reconcile) async fn undeletable(
         id: id.clone(),
         why: why.into(),
     };
-    if let Some(departed) = departed(own, requester).await? {
+    if let Some(departed) = departed(client, requester).await? {
         let why = departed.to_string();
         let all = objects.iter();
         return Ok(all.map(|present| kept(&present.id, why.clone())).collect());
     }
-    let reviewer = AccessReviewer::unchecked(own, requester);
+    let reviewer = AccessReviewer::unchecked(client, requester);
     let mut refused = Vec::new();
     for present in objects {
         let (id, kind) = (&present.id, &present.kind);
@@ -168,18 +168,18 @@ pub(in crate::reconcile) fn unknown(requester: &Requester, error: &kube::Error) 
 
 /// Returns the reason if `requester` is a ServiceAccount that was deleted or recreated.
 async fn departed(
-    own: &Client,
+    client: &Client,
     requester: &Requester,
 ) -> Result<Option<LostAccount>, ReconcileError> {
-    let departed = account::account_loss(own, requester).await;
+    let departed = account::account_loss(client, requester).await;
     departed.map_err(|error| unknown(requester, &error))
 }
 
 impl<'a> AccessReviewer<'a> {
     /// Returns the reviewer for `requester`. Fails if the requester is a ServiceAccount that was
     /// deleted or recreated, because access reviews and dry runs use only its name.
-    async fn new(own: &'a Client, requester: &'a Requester) -> Result<Self, ReconcileError> {
-        match departed(own, requester).await? {
+    async fn new(client: &'a Client, requester: &'a Requester) -> Result<Self, ReconcileError> {
+        match departed(client, requester).await? {
             Some(departed) => Err(ReconcileError::new(
                 codes::install::RIGHTS_WITHDRAWN,
                 reason::INSTALL_FAILED,
@@ -189,14 +189,14 @@ impl<'a> AccessReviewer<'a> {
                 ),
                 RetryPolicy::Slowly,
             )),
-            None => Ok(Self::unchecked(own, requester)),
+            None => Ok(Self::unchecked(client, requester)),
         }
     }
 
     /// Returns the reviewer without a check that the requester still exists.
-    fn unchecked(own: &'a Client, requester: &'a Requester) -> Self {
+    fn unchecked(client: &'a Client, requester: &'a Requester) -> Self {
         Self {
-            own,
+            client,
             requester,
             answers: Mutex::default(),
         }
@@ -293,11 +293,13 @@ impl AccessReviewer<'_> {
             return Ok(());
         }
         let role = &key.0;
-        let own = own_role(items, role).map(|own| &own.value);
+        let content_role = role_in_content(items, role).map(|item| &item.value);
         let live = self.live_role(installer, role).await?;
         let rules = match &live {
-            LiveRole::Found(live) => Some(rights::rules_after(own, Some(live))),
-            LiveRole::Missing if own.is_some() => Some(rights::rules_after(own, None)),
+            LiveRole::Found(live) => Some(rights::rules_after(content_role, Some(live))),
+            LiveRole::Missing if content_role.is_some() => {
+                Some(rights::rules_after(content_role, None))
+            }
             LiveRole::Missing | LiveRole::Unreadable => None,
         };
         let denied = match &rules {
@@ -307,7 +309,7 @@ impl AccessReviewer<'_> {
             }
             // For a role that cannot be read, or that is too large to check, the requester needs
             // the permission to bind it.
-            _ if own.is_some() => {
+            _ if content_role.is_some() => {
                 missing.push(shortcut);
                 return Ok(());
             }
@@ -315,18 +317,18 @@ impl AccessReviewer<'_> {
         };
         // The message shows the rules of the role on the cluster only to requesters who can read
         // the role.
-        let stated = rights::rules_after(own, None);
+        let stated = rights::rules_after(content_role, None);
         let is_stated = |question: &AccessReview| {
-            own.is_some() && stated.iter().any(|rule| rule.includes(question))
+            content_role.is_some() && stated.iter().any(|rule| rule.includes(question))
         };
-        let (stated, foreign): (Vec<_>, Vec<_>) = denied.into_iter().partition(is_stated);
+        let (stated, unstated): (Vec<_>, Vec<_>) = denied.into_iter().partition(is_stated);
         missing.extend(stated);
-        if !foreign.is_empty() {
+        if !unstated.is_empty() {
             let resource = format!("{}s", role.kind.to_lowercase());
             let of_role = role.namespace.as_deref();
             let read = AccessReview::resource("get", RBAC, &resource, of_role, Some(&role.name));
             if self.is_allowed(&read).await? {
-                missing.extend(foreign);
+                missing.extend(unstated);
             } else {
                 let place = of_role.map(|namespace| format!("{namespace}/"));
                 let place = place.unwrap_or_default();
@@ -392,7 +394,7 @@ impl AccessReviewer<'_> {
         if let Some(answer) = self.answers.lock().await.get(question) {
             return Ok(*answer);
         }
-        let allowed = access::has_permission(self.own, self.requester, question).await?;
+        let allowed = access::has_permission(self.client, self.requester, question).await?;
         if matches!(question, AccessReview::Resource { name: None, .. }) {
             let mut answers = self.answers.lock().await;
             if answers.len() < MAX_ANSWERS {
@@ -404,7 +406,7 @@ impl AccessReviewer<'_> {
 }
 
 /// Returns the role from `items`, or `None` if `items` does not contain it.
-fn own_role<'a>(items: &'a [PreparedObject], role: &RoleRef) -> Option<&'a PreparedObject> {
+fn role_in_content<'a>(items: &'a [PreparedObject], role: &RoleRef) -> Option<&'a PreparedObject> {
     items.iter().find(|item| {
         item.id.group == RBAC
             && item.id.kind == role.kind

@@ -303,15 +303,16 @@ impl Client {
         let all: usize = state.waiting.values().sum();
         let of_address = (state.waiting).range((self.from, 0)..=(self.from, u64::MAX));
         let of_address: usize = of_address.map(|(_, count)| count).sum();
-        let own = state.waiting.get(&(self.from, self.number));
-        let own = own.copied().unwrap_or_default();
-        if own >= limits.waiting
+        let of_connection = state.waiting.get(&(self.from, self.number));
+        let of_connection = of_connection.copied().unwrap_or_default();
+        if of_connection >= limits.waiting
             || of_address >= limits.waiting_by_address
             || all >= limits.waiting_in_all
         {
             return None;
         }
-        state.waiting.insert((self.from, self.number), own + 1);
+        let connection = (self.from, self.number);
+        state.waiting.insert(connection, of_connection + 1);
         drop(state);
         Some(WaitingRequest(self.clone()))
     }

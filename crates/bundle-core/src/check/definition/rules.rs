@@ -82,13 +82,13 @@ impl SchemaCheck<'_> {
     /// Compiles the rules of a structural schema. `atomic` is the path of the outermost enclosing
     /// map of type `atomic`, or list of another type than `map`. The server cannot match the old
     /// and the new values in such a map or list, so rules in it must not use `oldSelf`.
-    pub(super) fn expressions(&mut self, schema: &Value, path: &str, atomic: Option<&str>) {
+    pub(super) fn compile_rules(&mut self, schema: &Value, path: &str, atomic: Option<&str>) {
         let rules = schema
             .get("x-kubernetes-validations")
             .and_then(Value::as_array);
         for (index, rule) in rules.into_iter().flatten().enumerate() {
             let at = item(&child(path, "x-kubernetes-validations"), index);
-            self.expression(schema, rule, &at, atomic);
+            self.compile_rule(schema, rule, &at, atomic);
         }
         let inner = match text(schema, "x-kubernetes-map-type") {
             Some("atomic") => atomic.or(Some(path)),
@@ -100,21 +100,21 @@ impl SchemaCheck<'_> {
             .into_iter()
             .flatten()
         {
-            self.expressions(field, &child(&child(path, "properties"), key), inner);
+            self.compile_rules(field, &child(&child(path, "properties"), key), inner);
         }
         if let Some(others @ Value::Object(_)) = schema.get("additionalProperties") {
-            self.expressions(others, &child(path, "additionalProperties"), atomic);
+            self.compile_rules(others, &child(path, "additionalProperties"), atomic);
         }
         if let Some(items @ Value::Object(_)) = schema.get("items") {
             let inner = match text(schema, "x-kubernetes-list-type") {
                 Some("map") => atomic,
                 _ => atomic.or(Some(path)),
             };
-            self.expressions(items, &child(path, "items"), inner);
+            self.compile_rules(items, &child(path, "items"), inner);
         }
     }
 
-    fn expression(&mut self, schema: &Value, rule: &Value, at: &str, atomic: Option<&str>) {
+    fn compile_rule(&mut self, schema: &Value, rule: &Value, at: &str, atomic: Option<&str>) {
         let whole = at.contains("openAPIV3Schema.x-kubernetes-validations")
             || flag(schema, "x-kubernetes-embedded-resource");
         for key in ["rule", "messageExpression"] {

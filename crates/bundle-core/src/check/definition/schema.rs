@@ -64,7 +64,7 @@ pub(super) fn check(root: &Value, path: &str, status: bool, rules: &mut Rules) -
     };
     walk.node(root, path, place);
     if walk.problems.is_empty() {
-        walk.expressions(root, path, None);
+        walk.compile_rules(root, path, None);
     }
     walk.problems
 }

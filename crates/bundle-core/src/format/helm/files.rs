@@ -218,14 +218,14 @@ mod tests {
     #[test]
     fn schemas_of_dependencies_are_checked() {
         let mut files = ChartFiles::new("", None).unwrap();
-        let foreign = br#"{"$ref": "file:///etc/passwd"}"#;
+        let schema = br#"{"$ref": "file:///etc/passwd"}"#;
         for path in ["values.schema.json", "charts/db/values.schema.json"] {
-            let found = files.prepare(path, foreign.to_vec()).unwrap_err();
+            let found = files.prepare(path, schema.to_vec()).unwrap_err();
             assert!(found.to_string().contains(path), "{found}");
         }
         assert!(
             files
-                .prepare("files/values.schema.json", foreign.to_vec())
+                .prepare("files/values.schema.json", schema.to_vec())
                 .is_ok()
         );
     }

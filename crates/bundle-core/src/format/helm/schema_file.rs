@@ -50,14 +50,14 @@ fn external_reference(value: &Value) -> Option<(&str, &str)> {
         Value::Array(items) => items.iter().find_map(external_reference),
         Value::Object(map) => map.iter().find_map(|(key, value)| {
             let text = value.as_str();
-            let is_foreign = |text: &str| {
+            let is_external = |text: &str| {
                 if key == "$schema" {
                     !is_draft(text)
                 } else {
                     REFERENCES.contains(&key.as_str()) && !text.starts_with('#')
                 }
             };
-            match text.filter(|text| is_foreign(text)) {
+            match text.filter(|text| is_external(text)) {
                 Some(text) => Some((key.as_str(), text)),
                 None => external_reference(value),
             }

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 
 /// Fields of `metadata` that the API server sets. Exported objects contain them.
-const SERVER: [&str; 5] = [
+const SERVER_FIELDS: [&str; 5] = [
     "managedFields",
     "resourceVersion",
     "uid",
@@ -25,14 +25,14 @@ pub fn normalize(value: &mut Value, namespace: Option<&str>, labels: &[(&str, &s
         }
     }
     if let Some(metadata) = metadata.as_object_mut() {
-        for field in SERVER {
+        for field in SERVER_FIELDS {
             metadata.remove(field);
         }
     }
     if !labels.is_empty() {
-        let own = member(metadata, "labels");
+        let existing = member(metadata, "labels");
         for (label, text) in labels {
-            *member(own, label) = Value::String((*text).to_owned());
+            *member(existing, label) = Value::String((*text).to_owned());
         }
     }
     let is_aggregated = is_aggregated_role(value);

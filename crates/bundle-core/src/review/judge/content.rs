@@ -56,7 +56,7 @@ pub(super) fn check(
             .iter()
             .filter_map(|class| class.insecure_image_rejection(source, is_insecure, sourced.field)),
     );
-    if !needs::content_is_checked(subject) || is_foreign(sourced, facts) {
+    if !needs::content_is_checked(subject) || is_of_other_class(sourced, facts) {
         return;
     }
     let required = classes
@@ -104,7 +104,7 @@ pub(super) fn check(
     }
 }
 
-fn is_foreign(sourced: &ContentCheck<'_>, facts: &ReviewFacts<'_>) -> bool {
+fn is_of_other_class(sourced: &ContentCheck<'_>, facts: &ReviewFacts<'_>) -> bool {
     sourced.classes.iter().any(|name| {
         matches!(facts.classes.get(*name), Some(ClassFact::Known(class)) if !class.is_ours())
     })

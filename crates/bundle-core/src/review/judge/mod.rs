@@ -274,11 +274,14 @@ fn target_namespace(
 /// Returns `true` if a class of the object belongs to another provisioner, which reconciles the
 /// object. The webhook adds no stamp to such an object.
 fn belongs_to_other_provisioner(spec: &Spec, facts: &ReviewFacts<'_>) -> bool {
-    let foreign = |name: &str| matches!(facts.classes.get(name), Some(ClassFact::Known(class)) if !class.is_ours());
+    let is_other_class = |name: &str| {
+        let class = facts.classes.get(name);
+        matches!(class, Some(ClassFact::Known(class)) if !class.is_ours())
+    };
     match spec {
-        Spec::Bundle(bundle) => foreign(&bundle.class),
+        Spec::Bundle(bundle) => is_other_class(&bundle.class),
         Spec::Deployment(deployment) => {
-            foreign(&deployment.class) || foreign(&deployment.template.bundle.class)
+            is_other_class(&deployment.class) || is_other_class(&deployment.template.bundle.class)
         }
         Spec::Approval(_) => false,
     }

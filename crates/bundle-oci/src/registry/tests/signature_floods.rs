@@ -19,9 +19,9 @@ async fn counts_ten_thousand_signatures_without_reading_them() {
     let pinned = pushed(&registry).await;
     let one = layer(&registry, media::SIGSTORE_BUNDLE, b"{}");
     for number in 0..10_000 {
-        let mut own = one.clone();
-        own["annotations"] = json!({ "number": number.to_string() });
-        put_referrer(&registry, &pinned, &[own]);
+        let mut numbered = one.clone();
+        numbered["annotations"] = json!({ "number": number.to_string() });
+        put_referrer(&registry, &pinned, &[numbered]);
     }
     let older = layer(&registry, media::SIMPLE_SIGNING, b"{}");
     put_older(&registry, &pinned, &vec![older; 10_000]);
@@ -74,17 +74,17 @@ async fn annotations_of_layers_count_towards_the_byte_limit() {
     let registry = Registry::without_faults().await.unwrap();
     let pinned = pushed(&registry).await;
     // This manifest exceeds the maximum size of a referrer's manifest.
-    let mut spoken = layer(&registry, media::SIGSTORE_BUNDLE, b"{}");
+    let mut oversized = layer(&registry, media::SIGSTORE_BUNDLE, b"{}");
     let length = usize::try_from(REFERRER_BYTES).unwrap();
-    spoken["mediaType"] = json!(format!("{}{}", media::SIGSTORE_BUNDLE, "x".repeat(length)));
-    put_referrer(&registry, &pinned, &[spoken]);
+    oversized["mediaType"] = json!(format!("{}{}", media::SIGSTORE_BUNDLE, "x".repeat(length)));
+    put_referrer(&registry, &pinned, &[oversized]);
     // Each of these manifests is below its limit. The client reads only as many as the total limit
     // allows.
-    let mut wordy = layer(&registry, media::SIGSTORE_BUNDLE, b"{}");
-    wordy["artifactType"] = json!("x".repeat(length / 2));
+    let mut padded = layer(&registry, media::SIGSTORE_BUNDLE, b"{}");
+    padded["artifactType"] = json!("x".repeat(length / 2));
     for number in 0..200 {
-        wordy["annotations"] = json!({ "number": number.to_string() });
-        put_referrer(&registry, &pinned, &[wordy.clone()]);
+        padded["annotations"] = json!({ "number": number.to_string() });
+        put_referrer(&registry, &pinned, &[padded.clone()]);
     }
     let found = client_with_long_deadline()
         .signatures(&pinned)

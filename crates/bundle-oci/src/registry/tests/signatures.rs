@@ -246,8 +246,8 @@ async fn forbidden_attestations_are_an_error_and_never_displace_signatures() {
     }
     registry.set_fault(None);
     let many = vec![layer(&registry, media::DSSE_ENVELOPE, b"envelope"); REFERRERS + 10];
-    let foreign = layer(&registry, media::SIMPLE_SIGNING, b"no attestation");
-    put_tag(&registry, &pinned, "att", &[vec![foreign], many].concat());
+    let other = layer(&registry, media::SIMPLE_SIGNING, b"no attestation");
+    put_tag(&registry, &pinned, "att", &[vec![other], many].concat());
     let found = client_with_long_deadline()
         .signatures(&pinned)
         .await

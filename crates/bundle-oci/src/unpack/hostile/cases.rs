@@ -21,7 +21,7 @@ fn refused(name: &'static str, entries: &[Vec<u8>], why: &'static str) -> Attack
 
 /// Returns a case that unpacking into memory rejects. Unpacking to disk, for images of workloads,
 /// has another result.
-fn foreign(
+fn refused_in_memory(
     name: &'static str,
     layers: Vec<CompressedLayer>,
     memory: &'static str,
@@ -123,7 +123,7 @@ fn kinds() -> Vec<AttackCase> {
         refused("named pipe", &special(T::Fifo), "named pipe"),
         refused("GNU sparse", &[sparse()], "sparse"),
         refused("unknown kind", &special(T::new(b'Q')), "neither"),
-        foreign("setuid", setuid, "setuid", Ok(&["sudo"])),
+        refused_in_memory("setuid", setuid, "setuid", Ok(&["sudo"])),
     ]
 }
 
@@ -151,25 +151,25 @@ fn links() -> Vec<AttackCase> {
     let outside = Err("outside of the folder");
     let no_link = "symbolic link";
     vec![
-        foreign(
+        refused_in_memory(
             "link",
             one(&[soft("l", "../../etc/passwd")]),
             no_link,
             outside,
         ),
-        foreign(
+        refused_in_memory(
             "absolute link",
             one(&[soft("d/l", "/etc/passwd")]),
             no_link,
             Ok(&["d/l"]),
         ),
-        foreign(
+        refused_in_memory(
             "file through a link",
             one(&[soft("l", "/tmp"), file("l/bundle-hostile", b"x")]),
             no_link,
             Err("a symbolic link"),
         ),
-        foreign(
+        refused_in_memory(
             "file through a link of a lower layer",
             vec![
                 layer(&[soft("l", "..")]),
@@ -178,73 +178,73 @@ fn links() -> Vec<AttackCase> {
             no_link,
             Err("a symbolic link"),
         ),
-        foreign(
+        refused_in_memory(
             "links that lead outside together",
             one(&[soft("a/b/c", "../.."), soft("d", "a/b/c/../x")]),
             no_link,
             outside,
         ),
-        foreign(
+        refused_in_memory(
             "link to itself",
             one(&[soft("a", "b"), soft("b", "a")]),
             no_link,
             outside,
         ),
-        foreign(
+        refused_in_memory(
             "link replaced by a file in the same layer",
             one(&[soft("l", "../up"), file("l", b"x")]),
             no_link,
             Err("appears twice"),
         ),
-        foreign(
+        refused_in_memory(
             "link replaced by a file of a later layer",
             vec![layer(&[soft("l", "../up")]), layer(&[file("l", b"x")])],
             no_link,
             Ok(&["l"]),
         ),
-        foreign(
+        refused_in_memory(
             "link replaced by a folder of a later layer",
             vec![layer(&[soft("l", "../up")]), layer(&[file("l/x", b"x")])],
             no_link,
             Err("a symbolic link"),
         ),
-        foreign(
+        refused_in_memory(
             "hard link outside",
             one(&[hard("h", "../../etc/passwd")]),
             "hard link",
             Err("`..`"),
         ),
-        foreign(
+        refused_in_memory(
             "hard link to nothing",
             one(&[hard("h", "etc/passwd")]),
             "hard link",
             Err("does not exist"),
         ),
-        foreign(
+        refused_in_memory(
             "hard link to a folder",
             one(&[file("d/a", b"x"), hard("h", "d")]),
             "hard link",
             Err("a folder"),
         ),
-        foreign(
+        refused_in_memory(
             "hard link to a link",
             one(&[soft("l", "../up"), hard("h", "l")]),
             no_link,
             outside,
         ),
-        foreign(
+        refused_in_memory(
             "hard links in a chain",
             one(&[file("a", b"x"), hard("b", "a"), hard("c", "b")]),
             "hard link",
             Ok(&["a", "b", "c"]),
         ),
-        foreign(
+        refused_in_memory(
             "hard link into what it replaces",
             vec![layer(&[file("d/a", b"x")]), layer(&[hard("d", "d/a")])],
             "hard link",
             Err("replaces"),
         ),
-        foreign(
+        refused_in_memory(
             "hard link, then another file above",
             vec![
                 layer(&[file("a", b"one"), hard("b", "a")]),
@@ -360,7 +360,7 @@ fn shapes() -> Vec<AttackCase> {
             memory: Ok(&["both/b", "kept/a", "opaque/b"]),
             disk: Ok(&["both/b", "kept/a", "opaque/b"]),
         },
-        foreign(
+        refused_in_memory(
             "a whiteout through a link",
             vec![
                 layer(&[link("l", T::Symlink, "..")]),

@@ -68,8 +68,8 @@ fn cosign_2_attestation_counts_only_for_its_predicate_type() {
         assert_eq!(good[0].predicate, json!({"tested": true}));
         assert_eq!(good[0].accepted.form, super::super::LEGACY);
         let other = PrivateKey::unwritten(kind);
-        let foreign = ask(&envelope(&other, &statement(|_| {}), |_| {}), &key).unwrap_err();
-        assert!(foreign.contains("by another key, or altered"), "{foreign}");
+        let refused = ask(&envelope(&other, &statement(|_| {}), |_| {}), &key).unwrap_err();
+        assert!(refused.contains("by another key, or altered"), "{refused}");
     }
 }
 

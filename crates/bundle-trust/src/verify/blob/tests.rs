@@ -85,13 +85,13 @@ fn ignores_claimed_digest_of_message_signature() {
             // The bundle is never valid for another file.
             assert!(verify(&bundle, b"other", true, &key).is_err(), "{said}");
         }
-        let foreign = PrivateKey::unwritten(kind);
+        let other_key = PrivateKey::unwritten(kind);
         let bundle = signed(&key, |message| {
-            message["signature"] = json!(dsse::encode(&foreign.sign(FILE).unwrap()));
+            message["signature"] = json!(dsse::encode(&other_key.sign(FILE).unwrap()));
         });
         let refused = verify(&bundle, FILE, true, &key).unwrap_err();
         assert!(refused.contains("does not verify with it"), "{refused}");
-        let refused = verify(&signed(&key, |_| {}), FILE, true, &foreign).unwrap_err();
+        let refused = verify(&signed(&key, |_| {}), FILE, true, &other_key).unwrap_err();
         assert!(refused.contains("by another key"), "{refused}");
     }
 }

@@ -81,7 +81,7 @@ impl Init {
                 let content = format::read(found)
                     .map_err(|findings| input::located(findings, &self.folder))?;
                 let mut package = self.new_package(Some(&content.objects))?;
-                let apis = foreign_apis(&content.objects);
+                let apis = required_apis(&content.objects);
                 if !apis.is_empty() {
                     package.requires = Some(Requires {
                         apis,
@@ -241,7 +241,7 @@ fn normalized_name(text: &str) -> String {
 
 /// Returns `GROUP/VERSION/KIND` of the objects whose API group is neither built in nor defined by
 /// the content.
-fn foreign_apis(objects: &[Manifest]) -> Vec<String> {
+fn required_apis(objects: &[Manifest]) -> Vec<String> {
     let defined: Vec<&str> = objects
         .iter()
         .filter(|object| object.id.kind == "CustomResourceDefinition")

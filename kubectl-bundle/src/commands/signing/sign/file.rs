@@ -95,11 +95,11 @@ impl SignFile {
             HashedFile::read(&self.file)?
         };
         let bytes = hashed.payload();
-        let mistaken = match &self.predicate {
+        let checked = match &self.predicate {
             Some(_) => check_attested_not_image(bytes),
             None => check_not_image(bytes),
         };
-        mistaken.map_err(|why| why.in_file(self.file.display().to_string()))?;
+        checked.map_err(|why| why.in_file(self.file.display().to_string()))?;
         let payload = if let Some((path, kind)) = self.predicate {
             let name = self.file.file_name().unwrap_or(self.file.as_os_str());
             let predicate = predicate::read(&path, kind)?;

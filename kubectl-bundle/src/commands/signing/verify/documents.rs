@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::alphabet;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use bundle_core::diagnostic::{Finding, Findings, codes};
 use bundle_core::policy::{Policy, ReferencedText, key_of_secret, root_of_config_map};
 use bundle_core::reference::PinnedReference;
@@ -13,6 +14,12 @@ use serde_json::Value;
 
 use crate::failure::Outcome;
 use crate::system::files;
+
+/// Base64 with padding. As in Go, the unused bits of the last letter can have any value.
+static GO_BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
+);
 
 /// Returns the policies of these files. Policies without a trust root get `root`, if `root` is
 /// given.
@@ -36,7 +43,7 @@ pub(crate) fn read(paths: &[PathBuf], root: Option<&str>) -> Outcome<Vec<Policy>
                     }
                 }
                 Some("Secret") => {
-                    secrets.insert(name.to_owned(), secret(name, &document.value));
+                    secrets.insert(name.to_owned(), key_in_secret(name, &document.value));
                 }
                 Some("ConfigMap") => {
                     let data = texts(&document.value["data"]);
@@ -81,12 +88,13 @@ fn texts(data: &Value) -> BTreeMap<String, String> {
         .collect()
 }
 
-fn secret(name: &str, secret: &Value) -> ReferencedText {
+/// Returns the public key in the manifest of a Secret.
+fn key_in_secret(name: &str, secret: &Value) -> ReferencedText {
     let mut data: BTreeMap<String, Vec<u8>> = BTreeMap::new();
     for (entry, text) in texts(&secret["data"]) {
         // base64 in a YAML block can contain line breaks.
         let text: String = text.split_whitespace().collect();
-        let Ok(bytes) = STANDARD.decode(text) else {
+        let Ok(bytes) = GO_BASE64.decode(text) else {
             return ReferencedText::Missing(format!(
                 "entry `{entry}` of Secret {name} is not base64"
             ));
@@ -109,4 +117,20 @@ fn other_kind(path: &Path, line: usize, kind: Option<&str>) -> Finding {
     .in_file(path.display().to_string())
     .at_line(line)
     .hint("pass files with SignaturePolicies, and with the Secrets and ConfigMaps that they reference")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn reads_base64_with_unused_bits_as_the_api_server_does() {
+        let secret = json!({ "data": { "cosign.pub": "YR==" } });
+        let ReferencedText::Found(key) = key_in_secret("release-key", &secret) else {
+            panic!("the Secret has no key");
+        };
+        assert_eq!(key, "a");
+    }
 }

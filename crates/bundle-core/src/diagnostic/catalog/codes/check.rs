@@ -1,4 +1,4 @@
-//! Diagnostic codes of build-time checks against Kubernetes versions.
+//! Diagnostic codes of checks of objects, CustomResourceDefinitions and configuration.
 
 area! {
     API_NOT_SERVED = "BUNDLE-CHECK-001", Refused, "an API is not served by all supported versions of Kubernetes", "bundle.yaml lists the supported versions of Kubernetes. At least one of these versions does not serve the API of an object: the API was removed earlier or added later. Use an API that all supported versions serve, or change kubernetes.supported. `kubectl bundle deploy --wait` uses the same code if the cluster does not serve an API of the content, but an earlier or later version of Kubernetes does.";

@@ -179,10 +179,10 @@ impl ObservedDeployment {
 
     /// Returns true if each phase waits until the objects of the previous phase are healthy, for an
     /// installation with `spec.rollout.waitFor: Ready`. Content that was completely installed last
-    /// is restored without waiting. `is_return` is true for an automatic rollback.
-    pub fn is_gated(&self, is_return: bool) -> bool {
+    /// is restored without waiting. `is_rollback` is true for an automatic rollback.
+    pub fn is_gated(&self, is_rollback: bool) -> bool {
         let is_restored = self.was_installed && self.has_installed_config;
-        !is_return && !is_restored
+        !is_rollback && !is_restored
     }
 
     /// Returns the remaining steps until the wanted content is applied. A step runs only if all

@@ -73,7 +73,7 @@ fn installation_continues_after_the_phase_is_healthy() {
 
 #[test]
 fn restored_content_does_not_wait_between_phases() {
-    for (facts, is_return, expected) in [
+    for (facts, is_rollback, expected) in [
         ("u", false, true),
         ("uo", false, true),
         ("uig", false, true),
@@ -82,8 +82,8 @@ fn restored_content_does_not_wait_between_phases() {
         ("uobf", false, false),
         ("uo", true, false),
     ] {
-        let found = observed(facts).is_gated(is_return);
-        assert_eq!(found, expected, "{facts} {is_return}");
+        let found = observed(facts).is_gated(is_rollback);
+        assert_eq!(found, expected, "{facts} {is_rollback}");
     }
 }
 

@@ -20,12 +20,12 @@ fn message_of(code: &str, subject: &Subject<'_>, facts: &ReviewFacts<'_>) -> Str
     rendered(std::slice::from_ref(found))
 }
 
-fn of_deployment(code: &str, more: &Value, facts: &ReviewFacts<'_>) -> String {
+fn deployment_message(code: &str, more: &Value, facts: &ReviewFacts<'_>) -> String {
     let new = deployment(more);
     message_of(code, &create(Kind::BundleDeployment, &new), facts)
 }
 
-fn of_source(code: &str, source: Value) -> String {
+fn source_message(code: &str, source: Value) -> String {
     let mut new = bundle("plain");
     new["spec"]["source"] = source;
     message_of(code, &create(Kind::Bundle, &new), &fine())
@@ -76,20 +76,20 @@ fn messages_of_admission_codes_are_recorded() {
         &update(Kind::Bundle, &old, &new, StampState::Stamped),
         &fine(),
     );
-    text += &of_source(
+    text += &source_message(
         "BUNDLE-REVIEW-002",
         json!({"type": "git", "image": {"ref": "registry.example.com/web:1"}}),
     );
-    text += &of_source(
+    text += &source_message(
         "BUNDLE-REVIEW-003",
         json!({"type": "git", "git": {"repository": "https://git.example.com/web", "ref": {"tag": "v1", "branch": "main"}}}),
     );
-    text += &of_source(
+    text += &source_message(
         "BUNDLE-REVIEW-004",
         json!({"type": "git", "git": {"repository": "https://git.example.com/web", "directory": "../manifests", "ref": {"tag": "v1"}}}),
     );
-    text += &of_deployment("BUNDLE-REVIEW-006", &json!({"paused": "maybe"}), &fine());
-    text += &of_deployment(
+    text += &deployment_message("BUNDLE-REVIEW-006", &json!({"paused": "maybe"}), &fine());
+    text += &deployment_message(
         "BUNDLE-REVIEW-007",
         &json!({"provisionerClassName": null}),
         &fine(),
@@ -101,24 +101,24 @@ fn messages_of_admission_codes_are_recorded() {
         ..create(Kind::BundleDeployment, &subject_new)
     };
     text += &message_of("BUNDLE-REVIEW-008", &subject, &fine());
-    text += &of_deployment(
+    text += &deployment_message(
         "BUNDLE-REVIEW-009",
         &json!({}),
         &with_class(ClassFact::Unknown),
     );
-    let (_, foreign) = class("plain", &json!({"provisioner": "example.com/other"}));
-    text += &of_deployment("BUNDLE-REVIEW-010", &json!({}), &with_class(foreign));
+    let (_, other) = class("plain", &json!({"provisioner": "example.com/other"}));
+    text += &deployment_message("BUNDLE-REVIEW-010", &json!({}), &with_class(other));
     let denied = ReviewFacts {
         may_use: BTreeMap::from([("plain".to_owned(), AccessReviewResult::Denied)]),
         ..fine()
     };
-    text += &of_deployment("BUNDLE-REVIEW-012", &json!({}), &denied);
+    text += &deployment_message("BUNDLE-REVIEW-012", &json!({}), &denied);
     let denied = ReviewFacts {
         may_impersonate: Some(AccessReviewResult::Denied),
         ..fine()
     };
     let account = json!({"serviceAccount": {"namespace": "team-a", "name": "deployer"}});
-    text += &of_deployment("BUNDLE-REVIEW-013", &account, &denied);
+    text += &deployment_message("BUNDLE-REVIEW-013", &account, &denied);
     let (new, facts) = approval(Some(3), existing(3), AccessReviewResult::Denied);
     text += &message_of(
         "BUNDLE-REVIEW-014",
@@ -126,24 +126,24 @@ fn messages_of_admission_codes_are_recorded() {
         &facts,
     );
     let (_, limited) = class("plain", &json!({"sources": {"types": ["configMaps"]}}));
-    text += &of_deployment("BUNDLE-REVIEW-016", &json!({}), &with_class(limited));
+    text += &deployment_message("BUNDLE-REVIEW-016", &json!({}), &with_class(limited));
     let unread = ReviewFacts {
         server: None,
         content: found(Some(">=1.31 <1.38")),
         ..fine()
     };
-    text += &of_deployment("BUNDLE-REVIEW-019", &json!({}), &unread);
+    text += &deployment_message("BUNDLE-REVIEW-019", &json!({}), &unread);
     let newer = ReviewFacts {
         content: found(Some(">=1.31 <1.36")),
         ..fine()
     };
-    text += &of_deployment("BUNDLE-FORMAT-018", &json!({}), &newer);
-    text += &of_deployment(
+    text += &deployment_message("BUNDLE-FORMAT-018", &json!({}), &newer);
+    text += &deployment_message(
         "BUNDLE-REVIEW-018",
         &json!({"kubernetes": {"unsupported": "Accept"}}),
         &newer,
     );
-    text += &of_deployment("BUNDLE-TRUST-005", &json!({}), &fine());
+    text += &deployment_message("BUNDLE-TRUST-005", &json!({}), &fine());
     let (new, facts) = approval(
         Some(3),
         DeploymentFact::Missing,
@@ -160,12 +160,12 @@ fn messages_of_admission_codes_are_recorded() {
         &create(Kind::BundleApproval, &new),
         &facts,
     );
-    text += &of_deployment(
+    text += &deployment_message(
         "BUNDLE-REVIEW-060",
         &json!({"targetNamespace": "bundle-system"}),
         &fine(),
     );
-    text += &of_deployment(
+    text += &deployment_message(
         "BUNDLE-REVIEW-062",
         &json!({"createNamespace": true}),
         &fine(),
@@ -185,17 +185,17 @@ fn lookups() -> String {
         &json!({"provisioner": "core.rukpak.io/plain", "authorization": "Everyone"}),
     );
     let invalid = ClassFact::Unreadable(invalid.unwrap_err());
-    let mut text = of_deployment("BUNDLE-REVIEW-011", &json!({}), &with_class(invalid));
+    let mut text = deployment_message("BUNDLE-REVIEW-011", &json!({}), &with_class(invalid));
     let unknown = ReviewFacts {
         may_use: BTreeMap::new(),
         ..fine()
     };
-    text += &of_deployment("BUNDLE-REVIEW-015", &json!({}), &unknown);
+    text += &deployment_message("BUNDLE-REVIEW-015", &json!({}), &unknown);
     let unread = ReviewFacts {
         classes: BTreeMap::new(),
         ..fine()
     };
-    text += &of_deployment("BUNDLE-REVIEW-020", &json!({}), &unread);
+    text += &deployment_message("BUNDLE-REVIEW-020", &json!({}), &unread);
     let (old, new) = (deployment(&json!({})), deployment(&json!({"paused": true})));
     let unstamped = update(Kind::BundleDeployment, &old, &new, StampState::Unstamped);
     text += &message_of("BUNDLE-REVIEW-025", &unstamped, &fine());
@@ -237,7 +237,7 @@ fn content() -> String {
         content: ContentFact::Unavailable(why),
         ..fine()
     };
-    text += &of_deployment("BUNDLE-REVIEW-017", &json!({}), &unavailable);
+    text += &deployment_message("BUNDLE-REVIEW-017", &json!({}), &unavailable);
     let (_, operators) = class("plain", &json!({"provisioner": "core.rukpak.io/registry"}));
     text += &message_of(
         "BUNDLE-FORMAT-025",
@@ -246,7 +246,7 @@ fn content() -> String {
     );
     let required = json!({"signatures": "Required"});
     let (_, strict) = class("plain", &required);
-    text += &of_deployment("BUNDLE-TRUST-004", &json!({}), &with_class(strict.clone()));
+    text += &deployment_message("BUNDLE-TRUST-004", &json!({}), &with_class(strict.clone()));
     let mut new = bundle("plain");
     new["spec"]["source"] =
         json!({"type": "configMaps", "configMaps": [{"configMap": {"name": "page"}}]});
