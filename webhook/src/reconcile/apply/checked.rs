@@ -4,27 +4,23 @@ use std::time::{Duration, Instant};
 
 use bundle_core::object::ObjectId;
 use bundle_core::plan::consent::{Consent, ConsentRule, ObjectAction};
-use bundle_core::plan::ownership::ListPath;
-use bundle_core::plan::replacement_trial::is_full_quota;
 use bundle_core::review::Requester;
 use bundle_core::review::class::RequesterCheck;
-use bundle_core::rights::{DryRunVerdict, MutatedKinds};
+use bundle_core::rights::{DryRunVerdict, MutatedKinds, records_requester};
 use kube::Client;
 
-use super::{Applied, ApplyError, PreparedApply, Target, request};
+use super::{Applied, ApplyRejection, PreparedApply, Target, request};
 use crate::budget::Share;
 use crate::clients::cluster::ServiceAccount;
-use crate::dry_run::RequesterDryRun;
+use crate::dry_run::{Detail, RequesterDryRun};
 use crate::reconcile::apply::allowed_dry_runs::{AllowedDryRuns, DryRunKey};
-use crate::reconcile::apply::comparison::DryRunWrite;
+use crate::reconcile::apply::comparison::{self, DryRunWrite};
 use crate::reconcile::content::objects::PreparedObject;
 use crate::reconcile::slots::ApplySlots;
 
 /// Time for which a permission check is valid before a write. After this time the check is
 /// repeated.
 pub(in crate::reconcile) const CHECK_VALIDITY: Duration = Duration::from_secs(10);
-/// Maximum number of differing fields in a message.
-const MAX_FIELDS: usize = 10;
 
 /// An apply that passed the dry runs of every requester, or that needs no dry run because of the
 /// settings of the class. Exactly the checked bytes are sent.
@@ -71,104 +67,6 @@ impl<'i> CheckedApply<'i> {
     /// Sends the apply as the user of `client`.
     pub(super) async fn send(&self, client: &Client) -> Result<Applied, kube::Error> {
         request::send(client, &self.prepared, false).await
-    }
-}
-
-/// The reason why an apply did not pass the dry runs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::reconcile) enum ApplyRejection {
-    /// The rejection or unknown result of the API server for a requester.
-    Verdict(DryRunVerdict),
-    /// Like [`Self::Verdict`], but the reason may be that the object is not in the expected state.
-    Conflict(DryRunVerdict),
-    /// Like [`Self::Verdict`], but the reason is that several field managers own items of these
-    /// lists, and the items are invalid together.
-    SharedLists(DryRunVerdict, Vec<ListPath>),
-    /// Mutating admission sets these fields differently for the requester and for the installer.
-    MutatedDifferently(Vec<String>),
-    /// The API server rejects the object for the installer with this message, so that the results
-    /// for requester and installer could not be compared.
-    Installer(String),
-    /// The object was deleted or created after it was read.
-    DeletedOrCreated,
-}
-
-impl ApplyRejection {
-    /// Returns true if a retry may have another result.
-    pub(in crate::reconcile) fn may_change(&self) -> bool {
-        match self {
-            Self::DeletedOrCreated => true,
-            Self::Verdict(verdict) | Self::Conflict(verdict) | Self::SharedLists(verdict, _) => {
-                matches!(
-                    verdict,
-                    DryRunVerdict::Unknown(_) | DryRunVerdict::Missing(_)
-                )
-            }
-            Self::MutatedDifferently(_) | Self::Installer(_) => false,
-        }
-    }
-
-    /// Returns true if a full resource quota is the only reason for the rejection.
-    pub(in crate::reconcile) fn is_full_quota(&self) -> bool {
-        matches!(self, Self::Verdict(_) | Self::Installer(_)) && is_full_quota(&self.message())
-    }
-
-    /// Returns the rejection of an apply whose lists have conflicting items. `verdict` is the
-    /// result of its dry run. Because of `error`, the ownership of these lists could not be
-    /// changed.
-    pub(super) fn ownership_error(verdict: &DryRunVerdict, error: ApplyError) -> Self {
-        let words = format!(
-            "{}; cannot take over the lists from their field managers: {}",
-            verdict_message(verdict),
-            error.message()
-        );
-        match error {
-            ApplyError::Moved => Self::DeletedOrCreated,
-            error if error.is_passing() => Self::Verdict(DryRunVerdict::Unknown(words)),
-            ApplyError::NotAllowed(Self::Verdict(verdict)) => Self::Verdict(match verdict {
-                DryRunVerdict::Refused { by_rbac, .. } => DryRunVerdict::Refused {
-                    message: words,
-                    by_rbac,
-                },
-                DryRunVerdict::Unsupported(_) => DryRunVerdict::Unsupported(words),
-                DryRunVerdict::NotImpersonated(_) => DryRunVerdict::NotImpersonated(words),
-                _ => DryRunVerdict::Invalid(words),
-            }),
-            ApplyError::NotAllowed(refusal @ Self::MutatedDifferently(_)) => refusal,
-            ApplyError::NotAllowed(_) | ApplyError::Api(_) => Self::Installer(words),
-        }
-    }
-
-    /// Returns the reason in one line, with names of fields and without values.
-    pub(in crate::reconcile) fn message(&self) -> String {
-        match self {
-            Self::Verdict(verdict) | Self::Conflict(verdict) | Self::SharedLists(verdict, _) => {
-                verdict_message(verdict).to_owned()
-            }
-            Self::MutatedDifferently(fields) => {
-                let named = bundle_core::plan::conditions::some_of(fields, MAX_FIELDS);
-                format!(
-                    "mutating admission sets these fields differently for the requester and for the installer: {named}"
-                )
-            }
-            Self::Installer(words) => words.clone(),
-            Self::DeletedOrCreated => {
-                "another actor deleted or created it at the same time".to_owned()
-            }
-        }
-    }
-}
-
-/// Returns the message of the API server. The text is empty for an allowed request.
-fn verdict_message(verdict: &DryRunVerdict) -> &str {
-    match verdict {
-        DryRunVerdict::Allowed => "",
-        DryRunVerdict::Refused { message, .. } => message,
-        DryRunVerdict::Missing(words)
-        | DryRunVerdict::Invalid(words)
-        | DryRunVerdict::Unsupported(words)
-        | DryRunVerdict::NotImpersonated(words)
-        | DryRunVerdict::Unknown(words) => words,
     }
 }
 
@@ -297,5 +195,27 @@ impl DryRuns<'_> {
             self.check_write(requester, run, write).await?;
         }
         Ok(())
+    }
+
+    /// Returns true if the results for requester and installer are compared before a write of the
+    /// object.
+    fn compares(&self, item: &PreparedObject) -> bool {
+        let resource = &item.kind.resource.plural;
+        self.mutated.contains(&item.id.group, resource) && !records_requester(&item.id)
+    }
+
+    /// Sends a dry run of the write as the requester. If mutating admission may change the object,
+    /// compares the result with the result for the installer.
+    async fn check_write(
+        &self,
+        requester: &Requester,
+        run: &RequesterDryRun,
+        write: DryRunWrite<'_>,
+    ) -> Result<(), ApplyRejection> {
+        if self.compares(write.item()) {
+            return comparison::compare(&self.slots, &self.installer, requester, run, write).await;
+        }
+        let answer = write.send_as_requester(run, Detail::Metadata).await;
+        answer.map(drop)
     }
 }

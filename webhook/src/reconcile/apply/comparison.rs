@@ -3,16 +3,15 @@
 
 use bundle_core::plan::ownership::contested_lists;
 use bundle_core::review::Requester;
-use bundle_core::rights::{
-    DryRunObject, DryRunPair, DryRunVerdict, records_requester, user_dependent_fields,
-};
+use bundle_core::rights::{DryRunObject, DryRunPair, DryRunVerdict, user_dependent_fields};
 use kube::Client;
 
-use super::{ApplyRejection, DryRuns, PreparedApply, request};
+use super::{ApplyRejection, PreparedApply, request};
 use crate::dry_run::{Detail, RequesterDryRun, verdict_of_read_error};
 use crate::reconcile::api::object;
 use crate::reconcile::api::whole::ObjectText;
 use crate::reconcile::content::objects::PreparedObject;
+use crate::reconcile::slots::ApplySlots;
 
 /// A write that is sent as a dry run.
 #[derive(Debug, Clone, Copy)]
@@ -23,7 +22,7 @@ pub(super) enum DryRunWrite<'w> {
 }
 
 impl<'w> DryRunWrite<'w> {
-    fn item(self) -> &'w PreparedObject {
+    pub(super) fn item(self) -> &'w PreparedObject {
         match self {
             Self::Apply(prepared) => prepared.item(),
             Self::Patch(item, _) => item,
@@ -39,7 +38,7 @@ impl<'w> DryRunWrite<'w> {
     }
 
     /// Sends a dry run as the requester. Returns the resulting object if `detail` requests it.
-    async fn send_as_requester(
+    pub(super) async fn send_as_requester(
         self,
         run: &RequesterDryRun,
         detail: Detail,
@@ -110,60 +109,41 @@ impl<'w> DryRunWrite<'w> {
     }
 }
 
-impl DryRuns<'_> {
-    /// Returns true if the results for requester and installer are compared before a write of the
-    /// object.
-    pub(super) fn compares(&self, item: &PreparedObject) -> bool {
-        let resource = &item.kind.resource.plural;
-        self.mutated.contains(&item.id.group, resource) && !records_requester(&item.id)
+/// Compares the dry-run results for requester and installer. If they differ, second dry runs
+/// find the fields that the API server sets to new values on each request. The second dry run
+/// as the installer is sent only if the results of the requester differ from each other.
+pub(super) async fn compare(
+    slots: &ApplySlots,
+    installer: &Client,
+    requester: &Requester,
+    run: &RequesterDryRun,
+    write: DryRunWrite<'_>,
+) -> Result<(), ApplyRejection> {
+    let _slot = slots.acquire_comparison(&requester.user).await;
+    let exists = !write.creates();
+    let from_requester = write.object_as_requester(run).await?;
+    let from_installer = write.object_as_installer(installer).await?;
+    if differing(exists, &[&from_requester, &from_installer])
+        .await?
+        .is_empty()
+    {
+        return Ok(());
     }
-
-    /// Sends a dry run of the write as the requester. If mutating admission may change the object,
-    /// compares the result with the result for the installer.
-    pub(super) async fn check_write(
-        &self,
-        requester: &Requester,
-        run: &RequesterDryRun,
-        write: DryRunWrite<'_>,
-    ) -> Result<(), ApplyRejection> {
-        if self.compares(write.item()) {
-            return self.compare(requester, run, write).await;
-        }
-        let answer = write.send_as_requester(run, Detail::Metadata).await;
-        answer.map(drop)
-    }
-
-    /// Compares the dry-run results for requester and installer. If they differ, second dry runs
-    /// find the fields that the API server sets to new values on each request. The second dry run
-    /// as the installer is sent only if the results of the requester differ from each other.
-    async fn compare(
-        &self,
-        requester: &Requester,
-        run: &RequesterDryRun,
-        write: DryRunWrite<'_>,
-    ) -> Result<(), ApplyRejection> {
-        let _slot = self.slots.acquire_comparison(&requester.user).await;
-        let exists = !write.creates();
-        let requester = write.object_as_requester(run).await?;
-        let installer = write.object_as_installer(&self.installer).await?;
-        if differing(exists, &[&requester, &installer])
+    let again = write.object_as_requester(run).await?;
+    let mut fields = differing(exists, &[&from_requester, &from_installer, &again]).await?;
+    if !fields.is_empty()
+        && !differing(exists, &[&from_requester, &again])
             .await?
             .is_empty()
-        {
-            return Ok(());
-        }
-        let again = write.object_as_requester(run).await?;
-        let mut fields = differing(exists, &[&requester, &installer, &again]).await?;
-        if !fields.is_empty() && !differing(exists, &[&requester, &again]).await?.is_empty() {
-            let installer_again = write.object_as_installer(&self.installer).await?;
-            let answers = [&requester, &installer, &again, &installer_again];
-            fields = differing(exists, &answers).await?;
-        }
-        if fields.is_empty() {
-            Ok(())
-        } else {
-            Err(ApplyRejection::MutatedDifferently(fields))
-        }
+    {
+        let installer_again = write.object_as_installer(installer).await?;
+        let answers = [&from_requester, &from_installer, &again, &installer_again];
+        fields = differing(exists, &answers).await?;
+    }
+    if fields.is_empty() {
+        Ok(())
+    } else {
+        Err(ApplyRejection::MutatedDifferently(fields))
     }
 }
 

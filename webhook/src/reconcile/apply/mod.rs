@@ -11,15 +11,15 @@ mod dry_run;
 mod ownership;
 mod plan;
 mod prepared;
+mod rejection;
 mod request;
 pub(super) mod scalers;
 
-pub(in crate::reconcile) use checked::{
-    ApplyRejection, CHECK_VALIDITY, CheckedApply, DryRuns, RequiredConsent,
-};
+pub(in crate::reconcile) use checked::{CHECK_VALIDITY, CheckedApply, DryRuns, RequiredConsent};
 pub(in crate::reconcile) use client::ApplyClient;
 pub(in crate::reconcile) use plan::{ApplyPlan, Targets};
 pub(in crate::reconcile) use prepared::{PreparedApply, Preparer, Target};
+pub(in crate::reconcile) use rejection::ApplyRejection;
 pub(in crate::reconcile) use request::Applied;
 
 use crate::reconcile::api::object;

@@ -149,7 +149,11 @@ impl BundleOutcome<'_> {
     /// since then.
     fn confirmed(&self) -> &'static [&'static str] {
         match self {
-            Self::Sealed(..) => &[condition::VERIFIED, condition::COMPATIBLE, condition::UNPACKED],
+            Self::Sealed(..) => &[
+                condition::VERIFIED,
+                condition::COMPATIBLE,
+                condition::UNPACKED,
+            ],
             _ => &[],
         }
     }
