@@ -115,11 +115,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         step(&mut steps, "unit, doc and end-to-end tests", || {
             cargo(
                 &["test", "--workspace", "--locked", "--no-fail-fast"],
-                &[
-                    ("RUST_BACKTRACE", "0"),
-                    ("RUST_TEST_THREADS", &test_threads()),
-                    (RELEASE_VARIABLE, &release),
-                ],
+                &[("RUST_BACKTRACE", "0"), (RELEASE_VARIABLE, &release)],
             )
         });
     }
@@ -193,13 +189,6 @@ fn one_provider() -> Result<()> {
         "`ring` is in the tree:\n{}",
         String::from_utf8_lossy(&tree.stdout)
     )
-}
-
-/// Returns the number of parallel tests: one more than the processor cores, because a scenario waits
-/// for about a third of its time.
-fn test_threads() -> String {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    (cores + 1).to_string()
 }
 
 fn cargo_program() -> std::ffi::OsString {
