@@ -42,6 +42,8 @@ pub const LABEL_TEMPLATE_HASH: &str = "core.rukpak.io/bundle-template-hash";
 /// Label on a template and its Bundle: the first digits of the digest of the archive that
 /// `kubectl bundle run` uploads.
 pub const LABEL_UPLOAD_DIGEST: &str = "core.rukpak.io/upload-digest";
+/// Prefix of the labels and annotations of an ApplySet (KEP-3659).
+pub const APPLYSET_PREFIX: &str = "applyset.kubernetes.io/";
 /// Label on installed objects (KEP-3659): the ApplySet that they are part of.
 pub const LABEL_APPLYSET_PART_OF: &str = "applyset.kubernetes.io/part-of";
 /// Label on the parent of an ApplySet (KEP-3659): its ID.

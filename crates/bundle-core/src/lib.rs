@@ -1,6 +1,7 @@
 //! Rules of kubectl-bundle as pure functions over plain data: parsing, policies, admission, install
 //! steps. The crate does no I/O and reads no clock. Callers pass the time and random values.
 
+pub mod base64_go;
 pub mod cancellation;
 pub mod check;
 pub mod configuration;

@@ -1,6 +1,6 @@
 //! Audit log of the API server, as audit events.
 
-use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
+use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -26,17 +26,8 @@ impl Cluster {
     /// Like [`Cluster::audit`], but without the requests before `position`, an earlier result of
     /// [`Cluster::audit_position`].
     pub fn audit_since(&self, position: u64) -> Result<Vec<Value>> {
-        let mut file = fs_err::File::open(control_plane::audit_log(&self.root))?;
-        file.seek(SeekFrom::Start(position))?;
-        // The last line may be incomplete.
-        BufReader::new(file)
-            .lines()
-            .filter_map(|line| {
-                line.map(|line| serde_json::from_str(&line).ok())
-                    .map_err(Into::into)
-                    .transpose()
-            })
-            .collect()
+        let file = control_plane::audit_log(&self.root);
+        AuditReader { file, position }.read()
     }
 
     /// Returns the length of the audit log, in bytes.

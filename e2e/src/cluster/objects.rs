@@ -117,10 +117,8 @@ const fn namespaced(
     aliases: &'static [&'static str],
 ) -> ServedKind {
     ServedKind {
-        api,
-        plural,
-        aliases,
         is_namespaced: true,
+        ..cluster_wide(api, plural, aliases)
     }
 }
 

@@ -133,11 +133,8 @@ impl Cluster {
     where
         K: Resource<DynamicType = ()>,
     {
-        let parameters = PatchParams {
-            dry_run: dry_run == DryRun::Server,
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-            ..PatchParams::default()
-        };
+        let mut parameters = PatchParams::apply(FIELD_MANAGER);
+        parameters.dry_run = dry_run == DryRun::Server;
         let api = self.untyped::<K>();
         let after = self
             .send(ByName(&api).patch(name, &parameters, &Patch::Merge(patch)))

@@ -41,7 +41,7 @@ pub(crate) enum Wait {
 
 impl Wait {
     /// Returns the wait mode for several objects. The timeout starts now, and applies to all waits
-    /// together.
+    /// together. After its end, each further wait still lasts up to [`MIN_SHARED_WAIT`].
     pub(crate) fn shared(self) -> Self {
         match self {
             // A timeout that ends after the last representable time is no limit.
@@ -174,16 +174,20 @@ mod tests {
             limit,
         };
         let (timeout, shown) = until(Duration::from_secs(20)).timeout().unwrap();
-        assert!(timeout <= Duration::from_secs(20), "{timeout:?}");
+
+        assert!(
+            timeout > MIN_SHARED_WAIT && timeout <= Duration::from_secs(20),
+            "{timeout:?}"
+        );
         assert_eq!(shown, limit);
         let ended = Some((MIN_SHARED_WAIT, limit));
         assert_eq!(until(Duration::ZERO).timeout(), ended);
         let (timeout, _) = Wait::AtMost(limit).shared().timeout().unwrap();
-        assert!(timeout <= limit, "{timeout:?}");
+        assert!(timeout > MIN_SHARED_WAIT && timeout <= limit, "{timeout:?}");
     }
 
     #[test]
-    fn shared_timeout_is_never_longer_than_the_flag() {
+    fn one_shared_wait_is_never_longer_than_the_flag() {
         let limit = Duration::from_secs(1);
         let (timeout, shown) = Wait::AtMost(limit).shared().timeout().unwrap();
         assert_eq!((timeout, shown), (limit, limit));

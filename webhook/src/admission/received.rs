@@ -163,10 +163,9 @@ impl<L: Lookups> Admission<L> {
         })
     }
 
-    /// Runs `read` over the body, on another thread if the body is large. `key` takes turns on that
-    /// thread. That thread owns the body
-    /// and `memory`, the reserved memory for the result, until the thread ends. This is also true
-    /// if the review was cancelled.
+    /// Runs `read` over the body, on another thread if the body is large. Keys with waiting work take
+    /// turns on that thread ([`Budget::blocking`]). The thread owns the body and `memory`, the
+    /// reserved memory for the result, until the work ends, also if the review was cancelled.
     async fn parsed<T: Send + 'static, M: Send + 'static>(
         &self,
         key: String,

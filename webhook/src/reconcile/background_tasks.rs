@@ -33,7 +33,8 @@ pub(in crate::reconcile) struct BackgroundTasks<T> {
 pub(in crate::reconcile) struct TaskOwner<'a> {
     pub(in crate::reconcile) name: &'a str,
     /// Version of the object, on which the task depends: its uid, and what else decides the result.
-    /// For a Bundle, this is the meaning of its spec, and for a BundleDeployment its generation.
+    /// For a Bundle, these are the meaning of its spec and the requester; for a BundleDeployment, its
+    /// generation.
     pub(in crate::reconcile) version: &'a str,
     /// The user who requested the object.
     pub(in crate::reconcile) requester: &'a str,

@@ -126,6 +126,7 @@ fn of_content() -> Vec<ReconcileError> {
         ),
         reader::unstorable(&full, REASON),
         reader::errors::content_too_large(300 << 20, 128 << 20, REASON),
+        reader::errors::content_over_limit(129 << 20, 128 << 20, REASON),
         reader::errors::no_memory(REASON),
         reader::fetched_again(REASON),
         parse::read_error::<()>(Err(damaged), REASON).unwrap_err(),

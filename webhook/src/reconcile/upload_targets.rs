@@ -62,7 +62,11 @@ async fn find(
     };
     let mut requesters = vec![vouched.parts.template];
     if let Some(generated_for) = &vouched.generated_for {
-        requesters.push(template_requester(ctx, name, &generated_for.uid).await?);
+        let requester = template_requester(ctx, name, &generated_for.uid).await?;
+        // Usually, one user requested both.
+        if !requesters.contains(&requester) {
+            requesters.push(requester);
+        }
     }
     // The check does not depend on the class of the Bundle. Another class can install the content,
     // and may require approval by another person than the requester.

@@ -45,7 +45,7 @@ pub(crate) enum TargetError {
     /// The Bundle is not reconciled. Contains the reason.
     #[error("Bundle {0} is not unpacked: {1}")]
     NotReconciled(KubeName, String),
-    /// Another user requested the Bundle.
+    /// Another user requested the Bundle, or the template that it was generated from.
     #[error(
         "{user} cannot upload content of Bundle {bundle}, which {requester} requested: upload as {requester}, or get permission to impersonate this user and its groups"
     )]

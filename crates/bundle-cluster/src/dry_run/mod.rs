@@ -99,11 +99,7 @@ impl RequesterDryRun {
         patch: &json_patch::Patch,
         detail: Detail,
     ) -> DryRunAnswer {
-        let parameters = PatchParams {
-            dry_run: true,
-            field_manager: Some(names::FIELD_MANAGER.to_owned()),
-            ..PatchParams::default()
-        };
+        let parameters = json_patch_parameters(true);
         let patch = Patch::Json(patch.clone());
         let request = patch_request((resource, id), &parameters, &patch, detail);
         self.send(request, detail).await
@@ -237,6 +233,15 @@ fn not_answered(error: &kube::Error) -> DryRunAnswer {
         code: 0,
         causes: Vec::new(),
         object: None,
+    }
+}
+
+/// Returns the parameters of JSON patches. The patch and its dry runs have the same field manager.
+pub fn json_patch_parameters(dry_run: bool) -> PatchParams {
+    PatchParams {
+        dry_run,
+        field_manager: Some(names::FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
     }
 }
 

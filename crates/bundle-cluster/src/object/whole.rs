@@ -21,8 +21,8 @@ const SMALL: usize = 64 << 10;
 const MOST_BYTES: usize = 3 << 20;
 /// Largest memory of a parsed object, in bytes.
 const MOST_MEMORY: u64 = 16 << 20;
-/// Largest memory of objects that are parsed at the same time, as a multiple of [`MOST_MEMORY`].
-const MOST_PARSED: u64 = 3;
+/// Largest memory of objects that are parsed at the same time, in bytes.
+const MOST_PARSED_MEMORY: u64 = 3 * MOST_MEMORY;
 
 /// Permit for an object above `SMALL`. The permit is held until the object is parsed. After that
 /// the caller reduces the object to a short text.
@@ -123,13 +123,19 @@ impl ObjectText {
 
     /// Parses all `texts` and passes the objects to `work`. If a text is large, no other large
     /// object is parsed at the same time. Fails if the objects together need more memory than
-    /// [`MOST_PARSED`] objects of the maximum size.
+    /// [`MOST_PARSED_MEMORY`].
     pub async fn with_parsed<T>(
         texts: &[&Self],
         work: impl FnOnce(&[DryRunObject]) -> T,
     ) -> Result<T, kube::Error> {
         let weight = texts.iter().map(|text| text.weight.0).sum::<u64>();
-        allow(Footprint(weight.div_ceil(MOST_PARSED)))?;
+        if weight > MOST_PARSED_MEMORY {
+            return Err(too_large(&format!(
+                "and the results that it is compared with would take {} MiB of memory, and at most {} MiB are used",
+                weight.div_ceil(1 << 20),
+                MOST_PARSED_MEMORY >> 20
+            )));
+        }
         let parsed = || {
             let objects = texts.iter().map(|text| DryRunObject::parse(&text.bytes));
             let objects: Result<Vec<_>, _> = objects.collect();
@@ -273,6 +279,14 @@ mod tests {
             let error = ObjectText::receive(text(data)).await.unwrap_err();
             assert!(crate::chain(&error).contains(told), "{error}");
         }
+        // Three results of this size fit together, four do not.
+        let maps = json!(vec![json!({"a": 0}); 19_000]);
+        let large = ObjectText::receive(text(maps)).await.unwrap();
+        assert!(large.weight.0 > 12 << 20, "{:?}", large.weight);
+        let count = async |count| ObjectText::with_parsed(&vec![&large; count], <[_]>::len).await;
+        assert_eq!(count(3).await.unwrap(), 3);
+        let error = count(4).await.unwrap_err();
+        assert!(crate::chain(&error).contains("at most 48 MiB"), "{error}");
         assert_eq!(TURN.available_permits(), 1);
     }
 }

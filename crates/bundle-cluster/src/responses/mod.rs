@@ -331,13 +331,17 @@ fn too_large(path: &str) -> BoxError {
     })))
 }
 
+/// Returns true if the query of a GET request requests a watch.
+pub fn is_watch(uri: &Uri) -> bool {
+    query(uri, "watch").is_some_and(|watch| matches!(watch, "true" | "1"))
+}
+
 /// Returns the kind of a response that is reduced: list, watch, metadata of one object, or whole
 /// object of this project's kinds. Returns `None` for all other responses.
 fn kind_of(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<ResponseKind> {
     let is_metadata = is_metadata(headers);
     if method == Method::GET {
-        let watch = query(uri, "watch");
-        if watch.is_some_and(|watch| matches!(watch, "true" | "1")) {
+        if is_watch(uri) {
             return Some(ResponseKind::Watch);
         }
         if is_collection(uri.path()) {

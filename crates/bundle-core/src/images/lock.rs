@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::{Evidence, FoundImage, ImageReference, StoredLocation, hygiene::placed};
 use crate::{
@@ -106,13 +105,12 @@ impl Lock {
                 .in_file(FILE)
                 .hint(AGAIN)
         };
-        let mut documents = yaml::documents(text, FILE)?;
-        if documents.len() > 1 {
-            return Err(bad("the file has more than one document".to_owned()).into());
-        }
+        let documents = yaml::documents(text, FILE)?;
         // The values move into the result, because memory is reserved for one copy of the values.
-        let value = documents.pop().map_or(Value::Null, |only| only.value);
-        let document: Document = serde_json::from_value(value)
+        let Ok([only]) = <[yaml::Document; 1]>::try_from(documents) else {
+            return Err(bad("the file has more than one document".to_owned()).into());
+        };
+        let document: Document = serde_json::from_value(only.value)
             .map_err(|error| bad(format!("invalid lock file: {error}")))?;
         let mut findings = Findings::default();
         if document.api_version != API_VERSION || document.kind != KIND {

@@ -7,17 +7,10 @@ use std::{
 };
 
 use base64::Engine as _;
-use base64::alphabet;
-use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use regex::Regex;
 
+use crate::base64_go::GO_BASE64;
 use crate::object::{is_dns_label, is_dns_subdomain};
-
-/// Base64 with padding. As in Go, the unused bits of the last letter can have any value.
-static GO_BASE64: GeneralPurpose = GeneralPurpose::new(
-    &alphabet::STANDARD,
-    GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
-);
 
 /// Formats that are checked by a pattern.
 const PATTERNS: &[(&str, &str)] = &[

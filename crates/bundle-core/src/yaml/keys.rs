@@ -37,7 +37,8 @@ pub(super) fn check(part: Part<'_>, file: &str, allowance: &Allowance) -> Result
         let line = part.line + span.start.line().saturating_sub(1);
         let is_node = !matches!(event, Event::SequenceEnd | Event::MappingEnd);
         nodes += usize::from(is_node);
-        // Aliases count as well. The parser accepts at most `limits::MAX_UNFOLDED` aliases.
+        // Aliases are nodes here, but not for the parser. The parser accepts at most
+        // `limits::MAX_UNFOLDED` of them, so a valid document stays below twice the limit.
         if nodes > 2 * limits::MAX_NODES {
             return Err(problem::too_many_nodes(line, file));
         }

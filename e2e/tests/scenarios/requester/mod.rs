@@ -8,7 +8,7 @@ use e2e::webhook::shared;
 use e2e::{Cluster, WebhookOptions, bundles, wait};
 use serde_json::{Value, json};
 
-use super::objects::{apply_as, condition, get, try_kubectl, until_condition};
+use super::objects::{apply_as, condition, get, try_get, try_kubectl, until_condition};
 
 mod accounts;
 mod classes;

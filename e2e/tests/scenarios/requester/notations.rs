@@ -21,13 +21,13 @@ async fn patch_as(cluster: &Cluster, user: &str, what: [&str; 2], patch: &Value)
 }
 
 /// Replaces a BundleDeployment as `user`, with the float `5.0` in the place of `5` in
-/// `spec.rollout.history`. Repeats the write after conflicts with writes of the pod. Returns the object
-/// before the write.
+/// `spec.rollout.history`. Repeats the write after conflicts with writes of the pod. Returns the
+/// object before the write.
 async fn replace_with_float(cluster: &Cluster, name: &str, user: &str) -> Value {
     let path = format!("/apis/core.rukpak.io/v1alpha1/bundledeployments/{name}");
     let (what, user) = (format!("bundledeployment {name}"), format!("--as={user}"));
     wait::until(LONG, "the BundleDeployment is replaced", || async {
-        let Some(before) = get(cluster, &what).await else {
+        let Some(before) = try_get(cluster, &what).await? else {
             anyhow::bail!("it is not there");
         };
         let mut replacement = before.clone();

@@ -1,5 +1,9 @@
 //! Failures of verbs that change several BundleDeployments.
 
+use crate::cluster::Cluster;
+use crate::cluster::wait::Wait;
+use crate::commands::deployments::state::prediction::Goal;
+use crate::commands::deployments::state::waiting;
 use crate::failure::exit::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::ui::Ui;
@@ -11,6 +15,15 @@ use crate::ui::Ui;
 pub(super) struct NamedFailures {
     has_several_names: bool,
     has_failed: bool,
+}
+
+/// A BundleDeployment that a verb deleted.
+pub(super) struct Deleted<'a> {
+    pub(super) name: &'a str,
+    /// Text about the objects, after `NAME is gone`.
+    pub(super) consequence: &'static str,
+    /// The failure that the status reported before the deletion.
+    pub(super) known_failure: Option<String>,
 }
 
 impl NamedFailures {
@@ -39,6 +52,30 @@ impl NamedFailures {
             }
             Err(failure) => Err(failure),
         }
+    }
+
+    /// Waits until the BundleDeployments are gone. All waits share the timeout of `wait`.
+    pub(super) async fn wait_until_gone(
+        &mut self,
+        ui: &mut Ui,
+        cluster: &Cluster,
+        wait: Wait,
+        deleted: &[Deleted<'_>],
+    ) -> Outcome {
+        let wait = wait.shared();
+        for Deleted {
+            name,
+            consequence,
+            known_failure,
+        } in deleted
+        {
+            let known = known_failure.as_deref();
+            let outcome = waiting::wait_until(ui, cluster, name, Goal::Deleted, wait, known).await;
+            if self.check(ui, name, outcome)?.is_some() {
+                ui.note(format!("{name} is gone{consequence}"));
+            }
+        }
+        Ok(())
     }
 
     /// Returns exit code 1 if a failure was printed.

@@ -132,7 +132,7 @@ fn pause_prints_names_objects_and_dry_runs() {
     assert_eq!(list["kind"], "List");
     assert_eq!(list["items"][0], expected);
     assert_eq!(list["items"][1]["spec"]["paused"], true);
-    // Only the last command is no dry run.
+    // The dry runs sent no patch.
     assert!(applied.lock().unwrap().is_empty());
     kb_snapshot!(context, ["pause", "web", "-o", "name", "-q"], @r"
     exit code: 0

@@ -14,11 +14,9 @@ use kube::core::PartialObjectMeta;
 use serde_json::{Value, json};
 
 use super::client::{Attempts, RETRY_LIMIT};
-use super::{
-    ApplyClient, ApplyError, ApplyRejection, CheckedApply, PreparedApply, Target, request,
-};
+use super::{ApplyClient, ApplyError, ApplyRejection, CheckedApply, PreparedApply, Target};
 use crate::clients::cluster::KeepFields;
-use crate::dry_run::causes;
+use crate::dry_run::{causes, json_patch_parameters};
 use crate::reconcile::api::object;
 use crate::reconcile::content::objects::PreparedObject;
 
@@ -203,7 +201,7 @@ async fn send(
 ) -> Result<(), kube::Error> {
     let namespace = item.id.namespace.as_deref();
     let api = object::api::<DynamicObject>(client, &item.kind, namespace)?;
-    let parameters = request::json_patch_parameters(false);
+    let parameters = json_patch_parameters(false);
     let patch = Patch::Json::<()>(patch);
     ByName(&api)
         .patch_metadata(&item.id.name, &parameters, &patch)

@@ -11,6 +11,7 @@ use kube::core::response::Status;
 
 use super::PreparedApply;
 use crate::clients::cluster::TOO_LARGE;
+use crate::dry_run::json_patch_parameters;
 use crate::reconcile::api::object::ObservedObject;
 use crate::reconcile::content::objects::PreparedObject;
 
@@ -81,15 +82,6 @@ pub(super) async fn dry_run_patch_object(
     let request = request.map_err(kube::Error::BuildRequest)?;
     let response = send_request(client, request.map(Body::from)).await?;
     Ok(response.into_body())
-}
-
-/// Returns the parameters of JSON patches. The patch and its dry runs have the same field manager.
-pub(super) fn json_patch_parameters(dry_run: bool) -> PatchParams {
-    PatchParams {
-        dry_run,
-        field_manager: Some(names::FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
-    }
 }
 
 async fn send_patch(

@@ -318,7 +318,7 @@ fn earlier_names(
 fn selected_names(mut names: Vec<String>, start: impl FnOnce(usize) -> usize) -> Vec<String> {
     let count = names.len();
     if count > EARLIER_LIMIT {
-        names.rotate_left(start(count) % count);
+        names.rotate_left(start(count));
         names.truncate(EARLIER_LIMIT);
     }
     names

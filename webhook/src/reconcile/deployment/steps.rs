@@ -327,10 +327,10 @@ impl<'a> DeploymentReconcile<'a> {
     /// Returns the key of an installation. If the key changes, the content is installed again.
     pub(in crate::reconcile) fn content_key(&self, request: &InstallRequest<'_>) -> ContentKey {
         ContentKey::new(
-            self.installation_prefix(request),
+            &self.installation_prefix(request),
             &self.spec.digest,
             self.object.metadata.uid.as_deref().unwrap_or_default(),
-            self.certificate_version(request),
+            self.certificate_version(request).as_deref(),
         )
     }
 

@@ -176,7 +176,7 @@ impl Rendering {
         };
         let budget = &self.ctx.shared.budget;
         let done = budget
-            .blocking(WorkerThread::Content, requester_key(&self.requester), work)
+            .blocking(WorkerThread::Content, self.attempts.key(), work)
             .await;
         let (written, stored, folder) = done.ok_or_else(|| panicked(reason))?;
         let files = written?.map_err(|error| unstorable(&error, reason))?;
@@ -202,7 +202,7 @@ impl Rendering {
         };
         let budget = &self.ctx.shared.budget;
         let done = budget
-            .blocking(WorkerThread::Content, requester_key(&self.requester), work)
+            .blocking(WorkerThread::Content, self.attempts.key(), work)
             .await;
         let (weighed, output, folder) = done.ok_or_else(|| panicked(reason))?;
         let weight = weighed?.map_err(|finding| content_error(&Findings::from(finding), reason))?;
@@ -242,7 +242,7 @@ impl Rendering {
         };
         let budget = &self.ctx.shared.budget;
         let done = budget
-            .blocking(WorkerThread::Content, requester_key(&self.requester), work)
+            .blocking(WorkerThread::Content, self.attempts.key(), work)
             .await;
         let (read, _share, _slot) = done.ok_or_else(|| panicked(reason))?;
         let kept = parse::read_error(read?, reason)?;

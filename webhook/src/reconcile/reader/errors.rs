@@ -137,7 +137,11 @@ pub(in crate::reconcile) fn content_too_large(
 
 /// Returns the error for content that needs more memory than `limit` after parsing. `weight` is the
 /// memory of the files that were weighed until then, in bytes.
-pub(super) fn content_over_limit(weight: u64, limit: u64, reason: &'static str) -> ReconcileError {
+pub(in crate::reconcile) fn content_over_limit(
+    weight: u64,
+    limit: u64,
+    reason: &'static str,
+) -> ReconcileError {
     let needed = format!("more than {}", weight.saturating_sub(1) >> 20);
     needs_too_much(&needed, limit, reason)
 }

@@ -98,7 +98,7 @@ fn string(schema: &Value, value: &str) -> Cel {
             made("timestamp(v)", midnight).unwrap_or_else(plain)
         }
         Some("duration") => made("duration(v)", plain()).unwrap_or_else(plain),
-        Some("byte") => base64::engine::general_purpose::STANDARD
+        Some("byte") => crate::base64_go::GO_BASE64
             .decode(value)
             .map_or_else(|_| plain(), |bytes| Cel::Bytes(Arc::new(bytes))),
         _ => plain(),

@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 
 use serde::Deserialize;
-use serde_json::Value;
 
 use crate::{
     diagnostic::{Finding, Findings, codes},
@@ -81,14 +80,12 @@ pub fn read(files: &Files, allowance: &mut Allowance) -> Result<(Chart, String),
     };
     let path = format!("{folder}{CHART}");
     let text = files.get(&path).map_or(&[][..], Vec::as_slice);
-    let mut documents = yaml::small_documents(text, &path, CHART_MEMORY, allowance)?;
-    if documents.len() > 1 {
+    let documents = yaml::small_documents(text, &path, CHART_MEMORY, allowance)?;
+    let Ok([yaml::Document { mut value, .. }]) = <[yaml::Document; 1]>::try_from(documents) else {
         return Err(bad(&path, "the file has more than one document")
             .hint("keep the one with name and version")
             .into());
-    }
-    let document = documents.pop();
-    let mut value = document.map_or(Value::Null, |document| document.value);
+    };
     if let Some(map) = value.as_object_mut() {
         map.retain(|_, value| !value.is_null());
     }

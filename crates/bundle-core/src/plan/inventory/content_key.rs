@@ -10,185 +10,98 @@ use crate::service_account::ServiceAccount;
 
 /// Word for a missing target namespace. It is no valid name of a namespace.
 const NO_NAMESPACE: &str = "-";
-/// Largest number of parts of a key. The last part, the version of the certificates, can contain
-/// spaces.
-const PARTS: usize = 6;
-
 /// First part of a [`ContentKey`]: content digest, installing ServiceAccount and target namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ContentKeyPrefix {
-    digest: String,
-    /// User name of the ServiceAccount.
-    account: String,
-    namespace: Option<String>,
-}
+pub struct ContentKeyPrefix(String);
 
 impl ContentKeyPrefix {
     /// Returns the prefix of all keys for this content. `digest` is empty if the content is
     /// unknown.
     pub fn new(digest: &str, account: &ServiceAccount, target_namespace: Option<&str>) -> Self {
-        Self {
-            digest: digest.to_owned(),
-            account: account.user_name(),
-            namespace: target_namespace.map(str::to_owned),
-        }
+        let namespace = target_namespace.unwrap_or(NO_NAMESPACE);
+        Self(format!("{digest} {} {namespace} ", account.user_name()))
     }
 }
 
 impl fmt::Display for ContentKeyPrefix {
     /// Writes the text of the prefix. It ends with the space that precedes the digest of the spec.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let namespace = self.namespace.as_deref().unwrap_or(NO_NAMESPACE);
-        write!(f, "{} {} {namespace} ", self.digest, self.account)
+        f.write_str(&self.0)
     }
 }
 
 /// Key of an installation. It contains content, ServiceAccount, target namespace, settings, uid of
 /// the BundleDeployment, and the version of the certificates of an operator. If the key changes,
-/// the content is installed again.
+/// the content is installed again. The default is the empty key, which inventories contain before
+/// the first installation.
 ///
 /// Every text is a key, because inventories of other versions of this project and damaged
-/// inventories must stay readable. A text without the digest of a spec is kept unchanged. It has no
-/// prefix, and equals only itself.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "String", into = "String")]
-pub struct ContentKey(KeyForm);
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum KeyForm {
-    Known(KeyParts),
-    Unknown(String),
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct KeyParts {
-    prefix: ContentKeyPrefix,
-    /// Digest of the spec of the BundleDeployment.
-    spec: String,
-    /// Uid of the BundleDeployment. Without the uid, a key of an earlier BundleDeployment of the
-    /// same name would be equal, although its permissions prove nothing.
-    uid: Option<String>,
-    /// Period and key of the certificates. `None` if the content is not an operator.
-    certificates: Option<String>,
-}
+/// inventories must stay readable.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ContentKey(String);
 
 impl ContentKey {
     /// Returns the key of an installation with this spec, for the BundleDeployment with this uid.
     /// `certificates` is the version of the certificates; `None` if the content is not an operator.
+    ///
+    /// Without the uid, a key of an earlier BundleDeployment of the same name would be equal,
+    /// although its permissions prove nothing.
     pub fn new(
-        prefix: ContentKeyPrefix,
+        prefix: &ContentKeyPrefix,
         spec: &Digest,
         uid: &str,
-        certificates: Option<String>,
+        certificates: Option<&str>,
     ) -> Self {
-        Self(KeyForm::Known(KeyParts {
-            prefix,
-            spec: spec.to_string(),
-            uid: Some(uid.to_owned()),
-            certificates,
-        }))
+        let certificates = certificates.map(|version| format!(" {version}"));
+        let certificates = certificates.unwrap_or_default();
+        Self(format!("{prefix}{spec} {uid}{certificates}"))
     }
 
     /// Returns true if the text is empty: no installation has begun.
     pub fn is_empty(&self) -> bool {
-        matches!(&self.0, KeyForm::Unknown(text) if text.is_empty())
+        self.0.is_empty()
     }
 
     /// Returns true if the key has this prefix.
     pub fn has_prefix(&self, prefix: &ContentKeyPrefix) -> bool {
-        self.parts().is_some_and(|parts| parts.prefix == *prefix)
+        self.0.starts_with(&prefix.0)
     }
 
     /// Returns the text of the prefix, as decisions of classes record it
     /// ([`crate::plan::decision::Decisions`]).
     pub fn prefix_text(&self) -> String {
-        match &self.0 {
-            KeyForm::Known(parts) => parts.prefix.to_string(),
-            KeyForm::Unknown(text) => format!("{text} "),
-        }
+        let words = self.0.split(' ').take(3);
+        words.flat_map(|word| [word, " "]).collect()
     }
 
-    /// Returns the digest of the content; empty if the content is unknown. For a text without the
-    /// digest of a spec, returns the first word.
+    /// Returns the digest of the content; empty if the content is unknown. For a damaged text,
+    /// returns the first word.
     pub fn content_digest(&self) -> &str {
-        match &self.0 {
-            KeyForm::Known(parts) => &parts.prefix.digest,
-            KeyForm::Unknown(text) => text.split(' ').next().unwrap_or_default(),
-        }
+        self.0.split(' ').next().unwrap_or_default()
     }
 
     /// Returns the digest of the spec; `None` if the text has none.
     pub fn spec_digest(&self) -> Option<&str> {
-        self.parts().map(|parts| parts.spec.as_str())
-    }
-
-    fn parts(&self) -> Option<&KeyParts> {
-        match &self.0 {
-            KeyForm::Known(parts) => Some(parts),
-            KeyForm::Unknown(_) => None,
-        }
-    }
-}
-
-impl KeyParts {
-    /// Parses the text of a key. Returns `None` if the text has no digest of a spec.
-    fn parse(text: &str) -> Option<Self> {
-        let mut words = text.splitn(PARTS, ' ').map(str::to_owned);
-        Some(Self {
-            prefix: ContentKeyPrefix {
-                digest: words.next()?,
-                account: words.next()?,
-                namespace: Some(words.next()?).filter(|name| name != NO_NAMESPACE),
-            },
-            spec: words.next()?,
-            uid: words.next(),
-            certificates: words.next(),
-        })
-    }
-}
-
-impl Default for ContentKey {
-    /// Returns the empty key, which inventories contain before the first installation.
-    fn default() -> Self {
-        Self(KeyForm::Unknown(String::new()))
+        self.0.split(' ').nth(3)
     }
 }
 
 impl From<&str> for ContentKey {
     fn from(text: &str) -> Self {
-        let form = KeyParts::parse(text).map(KeyForm::Known);
-        Self(form.unwrap_or_else(|| KeyForm::Unknown(text.to_owned())))
+        Self(text.to_owned())
     }
 }
 
 impl From<String> for ContentKey {
     fn from(text: String) -> Self {
-        Self::from(text.as_str())
-    }
-}
-
-impl From<ContentKey> for String {
-    fn from(key: ContentKey) -> Self {
-        key.to_string()
+        Self(text)
     }
 }
 
 impl fmt::Display for ContentKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            KeyForm::Known(parts) => fmt::Display::fmt(parts, f),
-            KeyForm::Unknown(text) => f.write_str(text),
-        }
-    }
-}
-
-impl fmt::Display for KeyParts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.prefix, self.spec)?;
-        for word in [&self.uid, &self.certificates].into_iter().flatten() {
-            write!(f, " {word}")?;
-        }
-        Ok(())
+        f.write_str(&self.0)
     }
 }
 
@@ -210,15 +123,15 @@ mod tests {
     #[test]
     fn text_of_a_key_is_stable_and_parses_to_the_same_key() {
         let spec = Digest::of(b"spec");
-        let version = || Some("7 0a1b2c".to_owned());
+        let version = Some("7 0a1b2c");
         for (namespace, uid, certificates, expected) in [
             (None, "u-1", None, format!("- {spec} u-1")),
             (Some("web"), "u-1", None, format!("web {spec} u-1")),
-            (None, "u-1", version(), format!("- {spec} u-1 7 0a1b2c")),
+            (None, "u-1", version, format!("- {spec} u-1 7 0a1b2c")),
             (None, "", None, format!("- {spec} ")),
-            (None, "", version(), format!("- {spec}  7 0a1b2c")),
+            (None, "", version, format!("- {spec}  7 0a1b2c")),
         ] {
-            let key = ContentKey::new(prefix(namespace), &spec, uid, certificates);
+            let key = ContentKey::new(&prefix(namespace), &spec, uid, certificates);
             let text = key.to_string();
             assert_eq!(text, format!("{CONTENT} {ACCOUNT} {expected}"));
             assert_eq!(ContentKey::from(text.as_str()), key);
@@ -233,17 +146,17 @@ mod tests {
     #[test]
     fn each_part_of_a_key_makes_another_key() {
         let spec = Digest::of(b"spec");
-        let key = ContentKey::new(prefix(None), &spec, "u-1", None);
+        let key = ContentKey::new(&prefix(None), &spec, "u-1", None);
         let account = |name: &str| ServiceAccount::parse("team-a", name).unwrap();
         let other_account = ContentKeyPrefix::new(CONTENT, &account("other"), None);
         let other_content = ContentKeyPrefix::new("sha256:1", &account("deployer"), None);
         for other in [
-            ContentKey::new(prefix(Some("web")), &spec, "u-1", None),
-            ContentKey::new(prefix(None), &Digest::of(b"other"), "u-1", None),
-            ContentKey::new(prefix(None), &spec, "u-2", None),
-            ContentKey::new(prefix(None), &spec, "u-1", Some("7 0a1b2c".to_owned())),
-            ContentKey::new(other_account, &spec, "u-1", None),
-            ContentKey::new(other_content, &spec, "u-1", None),
+            ContentKey::new(&prefix(Some("web")), &spec, "u-1", None),
+            ContentKey::new(&prefix(None), &Digest::of(b"other"), "u-1", None),
+            ContentKey::new(&prefix(None), &spec, "u-2", None),
+            ContentKey::new(&prefix(None), &spec, "u-1", Some("7 0a1b2c")),
+            ContentKey::new(&other_account, &spec, "u-1", None),
+            ContentKey::new(&other_content, &spec, "u-1", None),
             ContentKey::default(),
         ] {
             assert_ne!(key, other);
@@ -254,7 +167,7 @@ mod tests {
     fn key_of_unknown_content_matches_no_known_content() {
         let account = ServiceAccount::parse("team-a", "deployer").unwrap();
         let unknown = ContentKeyPrefix::new("", &account, None);
-        let key = ContentKey::new(unknown.clone(), &Digest::of(b"spec"), "u-1", None);
+        let key = ContentKey::new(&unknown, &Digest::of(b"spec"), "u-1", None);
         assert_eq!(ContentKey::from(key.to_string()), key);
         assert_eq!(key.content_digest(), "");
         assert!(key.has_prefix(&unknown) && !key.has_prefix(&prefix(None)));
@@ -278,7 +191,7 @@ mod tests {
     #[test]
     fn damaged_text_matches_nothing_and_stays_unchanged() {
         let spec = Digest::of(b"spec");
-        let known = ContentKey::new(prefix(None), &spec, "u-1", None);
+        let known = ContentKey::new(&prefix(None), &spec, "u-1", None);
         let damaged = [
             String::new(),
             " ".to_owned(),
@@ -341,12 +254,8 @@ mod tests {
             prop_assert_eq!(key.spec_digest(), words.get(3).copied());
             let first: Vec<&str> = words.iter().take(3).copied().collect();
             prop_assert_eq!(key.prefix_text(), format!("{} ", first.join(" ")));
-            for namespace in [None, Some("b".to_owned())] {
-                let prefix = ContentKeyPrefix {
-                    digest: "a".to_owned(),
-                    account: "b".to_owned(),
-                    namespace,
-                };
+            for namespace in ["-", "b"] {
+                let prefix = ContentKeyPrefix(format!("a b {namespace} "));
                 let expected = text.starts_with(&prefix.to_string());
                 prop_assert_eq!(key.has_prefix(&prefix), expected);
             }

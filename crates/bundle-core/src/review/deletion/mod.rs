@@ -33,9 +33,6 @@ const GARBAGE_COLLECTORS: [&str; 2] = [
 /// User name of the controller that deletes the objects in a deleted namespace.
 const NAMESPACE_CONTROLLER: &str = "system:serviceaccount:kube-system:namespace-controller";
 
-/// Prefix of the labels and annotations of an ApplySet (KEP-3659).
-const APPLYSET_PREFIX: &str = "applyset.kubernetes.io/";
-
 /// Deletion that the rules of this module check.
 #[derive(Debug, Clone, Copy)]
 pub struct Deletion<'a> {
@@ -205,7 +202,8 @@ fn is_applyset_changed(old: &Value, new: &Value) -> bool {
     let differs = |field: &str, left: &Value, right: &Value| {
         let members = left["metadata"][field].as_object();
         members.into_iter().flatten().any(|(name, value)| {
-            name.starts_with(APPLYSET_PREFIX) && right["metadata"][field][name.as_str()] != *value
+            name.starts_with(bundle_api::names::APPLYSET_PREFIX)
+                && right["metadata"][field][name.as_str()] != *value
         })
     };
     ["annotations", "labels"]

@@ -178,11 +178,10 @@ async fn content_written_into_the_status_of_a_failing_bundle_is_not_installed() 
     patch_status(&cluster, &bundle, &unpacked).await;
     until_status(&cluster, &bundle, "/phase", &json!("Failing")).await;
     until_status(&cluster, &bundle, "/content", &Value::Null).await;
-    let kind = "HasValidBundle";
     wait::until_true(LONG, "the failure is reported", || async {
-        let found = get(&cluster, "bundledeployment greeting").await;
+        let found = try_get(&cluster, "bundledeployment greeting").await?;
         let found = found.unwrap_or_default();
-        let found = condition(&found, kind);
+        let found = condition(&found, "HasValidBundle");
         let message = found["message"].as_str().unwrap_or_default();
         anyhow::ensure!(message.contains("Failed to unpack"), "{found}");
         Ok(found["status"] == "False")

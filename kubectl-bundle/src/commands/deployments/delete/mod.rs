@@ -7,8 +7,7 @@ use bundle_api::deployment::DeleteObjects;
 use bundle_cluster::ByName;
 use kube::api::{Api, DeleteParams};
 
-use super::named_failures::NamedFailures;
-use super::state::prediction::Goal;
+use super::named_failures::{Deleted, NamedFailures};
 use super::state::waiting;
 use crate::cluster::apply::DryRun;
 use crate::cluster::wait::Wait;
@@ -44,7 +43,7 @@ impl Delete {
             // printed.
             let before = cluster.send(ByName(&api).get(name)).await;
             let deletion_consequence = before.as_ref().ok().map(deletion_consequence);
-            let known = before.as_ref().ok().and_then(waiting::known_failure);
+            let known_failure = before.as_ref().ok().and_then(waiting::known_failure);
             let answer = match self.dry_run {
                 DryRun::Client => before.map(drop),
                 mode => {
@@ -64,22 +63,20 @@ impl Delete {
                 "bundledeployment.core.rukpak.io {name:?} deleted{}",
                 self.dry_run.suffix()
             ))?;
-            let (plan, done) = deletion_consequence.unwrap_or_default();
+            let (plan, consequence) = deletion_consequence.unwrap_or_default();
             if !plan.is_empty() {
                 ui.note(plan);
             }
-            deleted.push((name, done, known));
+            deleted.push(Deleted {
+                name,
+                consequence,
+                known_failure,
+            });
         }
         if self.wait != Wait::No && self.dry_run == DryRun::None {
-            let wait = self.wait.shared();
-            for (name, deletion_consequence, known) in deleted {
-                let known = known.as_deref();
-                let outcome =
-                    waiting::wait_until(ui, &cluster, name, Goal::Deleted, wait, known).await;
-                if failures.check(ui, name, outcome)?.is_some() {
-                    ui.note(format!("{name} is gone{deletion_consequence}"));
-                }
-            }
+            failures
+                .wait_until_gone(ui, &cluster, self.wait, &deleted)
+                .await?;
         }
         failures.finish()
     }

@@ -8,8 +8,7 @@ use bundle_cluster::ByName;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::json;
 
-use super::named_failures::NamedFailures;
-use super::state::prediction::Goal;
+use super::named_failures::{Deleted, NamedFailures};
 use super::state::waiting;
 use crate::cluster::apply::{DryRun, FIELD_MANAGER};
 use crate::cluster::wait::Wait;
@@ -54,20 +53,16 @@ impl Unmanage {
                 self.dry_run.suffix()
             ))?;
             ui.note(format!("{name}: {}", kept_objects_text(&before)));
-            deleted.push((name, waiting::known_failure(&before)));
+            deleted.push(Deleted {
+                name,
+                consequence: "; its objects stay without the labels of bundle-webhook",
+                known_failure: waiting::known_failure(&before),
+            });
         }
         if self.wait != Wait::No && self.dry_run == DryRun::None {
-            let wait = self.wait.shared();
-            for (name, known) in deleted {
-                let known = known.as_deref();
-                let outcome =
-                    waiting::wait_until(ui, &cluster, name, Goal::Deleted, wait, known).await;
-                if failures.check(ui, name, outcome)?.is_some() {
-                    ui.note(format!(
-                        "{name} is gone; its objects stay without the labels of bundle-webhook"
-                    ));
-                }
-            }
+            failures
+                .wait_until_gone(ui, &cluster, self.wait, &deleted)
+                .await?;
         }
         failures.finish()
     }
@@ -136,20 +131,11 @@ impl Unmanage {
             "metadata": {"uid": before.metadata.uid},
             "spec": {"deletion": {"objects": DeleteObjects::Orphan}},
         }));
-        let parameters = PatchParams {
-            dry_run: self.dry_run == DryRun::Server,
-            ..field_manager()
-        };
+        let mut parameters = PatchParams::apply(FIELD_MANAGER);
+        parameters.dry_run = self.dry_run == DryRun::Server;
         cluster
             .send(ByName(api).patch(name, &parameters, &patch))
             .await
-    }
-}
-
-fn field_manager() -> PatchParams {
-    PatchParams {
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
     }
 }
 

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
-use base64::alphabet;
-use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+use bundle_core::base64_go::GO_BASE64;
 use bundle_core::diagnostic::{Finding, Findings, codes};
 use bundle_core::policy::{Policy, ReferencedText, key_of_secret, root_of_config_map};
 use bundle_core::reference::PinnedReference;
@@ -14,12 +13,6 @@ use serde_json::Value;
 
 use crate::failure::Outcome;
 use crate::system::files;
-
-/// Base64 with padding. As in Go, the unused bits of the last letter can have any value.
-static GO_BASE64: GeneralPurpose = GeneralPurpose::new(
-    &alphabet::STANDARD,
-    GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
-);
 
 /// Returns the policies of these files. Policies without a trust root get `root`, if `root` is
 /// given.

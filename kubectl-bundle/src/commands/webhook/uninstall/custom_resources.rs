@@ -5,13 +5,13 @@
 use bundle_api::{Bundle, BundleApproval, BundleDeployment, ProvisionerClass, SignaturePolicy};
 use bundle_cluster::ByName;
 use bundle_core::diagnostic::{Finding, codes};
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, ListParams};
 use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use super::{DeploymentsMode, Uninstall};
-use crate::cluster::apply::{DryRun, FIELD_MANAGER};
+use crate::cluster::apply::DryRun;
 use crate::cluster::wait::{WaitState, timeout_error};
 use crate::commands::deployments::state::prediction::Goal;
 use crate::commands::deployments::state::waiting;
@@ -117,13 +117,11 @@ async fn remove_deployments(
     let is_dry_run = uninstall.dry_run != DryRun::None;
     for name in names {
         if mode == DeploymentsMode::Orphan && uninstall.dry_run != DryRun::Client {
-            let mut parameters = PatchParams::apply(FIELD_MANAGER);
-            parameters.dry_run = is_dry_run;
             // The patch is a merge patch, because an apply would remove the other fields that
             // `deploy` has set.
             let patch = json!({"spec": {"deletion": {"objects": "Orphan"}}});
             cluster
-                .send(ByName(&api).patch(name, &parameters, &Patch::Merge(&patch)))
+                .merge::<BundleDeployment>(name, &patch, uninstall.dry_run)
                 .await?;
         }
         if uninstall.dry_run != DryRun::Client {

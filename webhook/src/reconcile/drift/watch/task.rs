@@ -74,7 +74,6 @@ impl WatchTask {
         let mut events = std::pin::pin!(events);
         let mut listing = HashMap::new();
         let mut failures = 0;
-        let mut has_listed = false;
         let mut stable_at = None;
         loop {
             let event = tokio::select! {
@@ -108,7 +107,6 @@ impl WatchTask {
                     continue;
                 }
                 Some(Ok(Event::InitDone)) => {
-                    has_listed = true;
                     self.store_list(&std::mem::take(&mut listing));
                 }
                 Some(Ok(Event::Apply(object))) => {
@@ -124,7 +122,7 @@ impl WatchTask {
                     stable_at = None;
                     // A start before the failure does not count.
                     starts.mark_unchanged();
-                    self.record_failure(crate::chain(&error), failures, has_listed);
+                    self.record_failure(crate::chain(&error), failures);
                     continue;
                 }
                 // The stream never ends, so this case does not occur.
@@ -201,24 +199,24 @@ impl WatchTask {
     /// Records the failure number `failures` in succession. The watch is retried until it is
     /// closed. Before the first list, a failure is reported at once. After the first list, only
     /// several consecutive failures are reported.
-    fn record_failure(&self, why: String, failures: u32, has_listed: bool) {
+    fn record_failure(&self, why: String, failures: u32) {
         tracing::warn!(kind = %self.subject.kind.resource.plural, account = self.subject.account.user_name(), error = %why, "a watch of installed objects failed and is retried");
         // Deployments that wait for the first list in `keep` leave the watch, and retry with their
         // own backoff. Waking them would open the watch again at once.
-        let mut has_worked = false;
+        let mut has_listed = false;
         self.progress.send_if_modified(|progress| {
             let is_reported = match progress {
                 WatchProgress::Listing => true,
                 WatchProgress::Synced => failures >= FAILURE_THRESHOLD,
                 WatchProgress::Failed { .. } => false,
             };
-            has_worked = is_reported && *progress == WatchProgress::Synced;
+            has_listed = is_reported && *progress == WatchProgress::Synced;
             if is_reported {
                 *progress = WatchProgress::Failed { why, has_listed };
             }
             is_reported
         });
-        if has_worked {
+        if has_listed {
             self.states.requeue(&self.users());
         }
     }
@@ -231,7 +229,7 @@ fn with_reported_starts(base: Client, started: watch::Sender<()>) -> Client {
     let service = service_fn(move |request: Request<Body>| {
         let (base, started) = (base.clone(), started.clone());
         async move {
-            let is_watch = is_watch(&request);
+            let is_watch = bundle_cluster::responses::is_watch(request.uri());
             let response = base.send(request).await?;
             if is_watch && response.status().is_success() {
                 started.send_replace(());
@@ -240,11 +238,6 @@ fn with_reported_starts(base: Client, started: watch::Sender<()>) -> Client {
         }
     });
     Client::new(service, namespace)
-}
-
-fn is_watch(request: &Request<Body>) -> bool {
-    let query = request.uri().query().unwrap_or_default();
-    query.split('&').any(|pair| pair == "watch=true")
 }
 
 /// Waits until `time`. Waits forever without a time.
